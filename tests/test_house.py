@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "debug": {"mpi", "trace", "match", "order", "terms", "launch", "replay"},
     "tasks": {"native", "terms", "mpi", "trace", "launch", "debug"},
     "dap": {"trace", "launch", "debug", "tasks"},
-    "check": {"native", "mpi", "terms", "trace", "report", "values"},
+    "check": {"native", "mpi", "terms", "trace", "report", "values", "sources"},
     "view": {
         "sources",
         "native",

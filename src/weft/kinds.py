@@ -73,8 +73,8 @@ RECORDS: Final = (
     Kind("early-exit", "error", ("how the ranks ended",)),
     # messages and collectives
     Kind("message-race", "warning", ("message races",)),
-    Kind("deadlock", "error", ("deadlock",)),
-    Kind("potential-deadlock", "warning", ("potential deadlock", "other matches")),
+    Kind("deadlock", "error", ("deadlock", CHECK)),
+    Kind("potential-deadlock", "warning", ("potential deadlock", "other matches", CHECK)),
     Kind("collective-mismatch", "error", ("collectives",)),
     Kind("argument-mismatch", "error", ("collectives",)),
     Kind("type-mismatch", "error", ("messages", "memory behind buffers")),
@@ -98,6 +98,8 @@ RECORDS: Final = (
     Kind("wait-at-epoch", "note", ("waits",)),
     Kind("imbalance", "note", ("waits",)),
     # data-parallel programs
+    Kind("data-race", "error", (CHECK,)),
+    Kind("missed-barrier", "error", (CHECK,)),
     Kind("loop-dependence", "error", (CHECK,)),
     Kind("uninitialised-read", "error", (CHECK,)),
     Kind("shared-write", "error", (CHECK,)),

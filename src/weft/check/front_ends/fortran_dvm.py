@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,8 @@ from weft.check.front_end import Copies, FrontEnd, Marking
 from weft.check.others import unread
 from weft.check.texts import Texts
 
+_DIRECTIVE: Final = re.compile(r"^(?:[cC*!]|[ \t]*!)DVM\$", re.I | re.M)
+
 
 class FortranDvm(Marking):
     """Programs in Fortran."""
@@ -17,6 +20,10 @@ class FortranDvm(Marking):
     name = "Fortran-DVM"
     suffixes = frozenset((".fdv", ".f", ".for", ".f90", ".f95", ".f03", ".f08", ".ftn"))
     remedy = "name the sources that hold `!DVM$` directives, and let the program reach its parallel loops"
+
+    def claims(self, sources: Sequence[Path]) -> bool:
+        """Whether any of them holds a directive."""
+        return any(_DIRECTIVE.search(path.read_text("utf-8", "replace")) for path in sources if path.is_file())
 
     def mark(self, sources: Sequence[Path], include: Sequence[Path], define: Sequence[str]) -> Copies:
         """The sources with the runtime's calls, behind the module that all of them use."""

@@ -1,0 +1,235 @@
+"""One run of an OpenMP program under the simulated runtime, and what its lines mean."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from weft.check.front_end import Outcome, Request
+from weft.check.grouped import times
+from weft.check.openmp import sentences
+from weft.check.openmp.directives import Directive
+from weft.check.openmp.names import Named, Names
+from weft.check.openmp.program import build
+from weft.check.openmp.sources import constructs, language
+from weft.check.program import execute
+from weft.check.texts import AccessPlace, Construct, Texts
+from weft.errors import WeftError
+from weft.findings import Finding, Site
+from weft.kinds import KINDS
+from weft.trace.lines import addr2line
+
+LOOPS: Final = frozenset(("for", "do", "sections", "taskloop", "simd", "loop"))
+NOWHERE: Final = AccessPlace("", 0)
+
+
+@dataclass(slots=True)
+class Lines:
+    """What the runtime wrote."""
+
+    base: int = 0
+    records: dict[int, dict[str, Any]] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
+    ran: list[dict[str, Any]] = field(default_factory=list)
+
+
+def run(request: Request, folder: Path, found: Path) -> Outcome:
+    """Compile, run, read."""
+    began = time.perf_counter()
+    program = build(request, folder)
+    preparing = time.perf_counter() - began
+    told = folder / "openmp.jsonl"
+    told.unlink(missing_ok=True)
+    ended = execute(program, request.arguments, told, request.grid, request.timeout)
+    lines = read(told)
+    places = placed(program, lines)
+    texts = Texts(
+        "fortran" if all(language(one) == "fortran" for one in request.sources) else "c"
+    )
+    looked(request.sources, lines, places, texts, found)
+    names = Names(program, lines.base)
+    try:
+        findings = tuple(Reading(lines, places, names).findings())
+    finally:
+        names.close()
+    return Outcome(dataclasses.replace(ended, preparing=preparing), texts, findings)
+
+
+def read(path: Path) -> Lines:
+    """The runtime's lines. WeftError where it could not begin."""
+    lines = Lines()
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            held = json.loads(line)
+        except ValueError:  # cut off: the program was killed while it was written
+            continue
+        if "base" in held:
+            lines.base = held["base"]
+        elif "construct" in held:
+            lines.ran.append(held)
+        elif "count" in held:
+            lines.counts[held["id"]] = held["count"]
+        elif held.get("kind") == "usage":
+            raise WeftError("there is no room for the shadow of the program's memory: lift the limit (ulimit -v)")
+        elif "kind" in held:
+            lines.records[held["id"]] = held
+    return lines
+
+
+def placed(program: Path, lines: Lines) -> dict[int, AccessPlace]:
+    """The place of every program counter."""
+    counters = {held["pc"] for held in (*lines.records.values(), *lines.ran)}
+    for held in lines.records.values():
+        counters.update(held.get(key, 0) for key in ("other_pc",))
+        counters.update(held[key]["pc"] for key in ("strand", "other") if key in held)
+    counters.discard(0)
+    found = addr2line(str(program), sorted(pc - lines.base for pc in counters), [])
+    return {
+        int(offset) + lines.base: AccessPlace(frames[0][0] or "", frames[0][1], 0, frames[0][2] or "")
+        for offset, frames in found.items()
+    }
+
+
+def looked(
+    sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPlace], texts: Texts, found: Path
+) -> None:
+    """The program's constructs as texts, and in `found` how often each ran."""
+    counts: dict[tuple[str, int], list[int]] = {}
+    for held in lines.ran:
+        place = places.get(held["pc"], NOWHERE)
+        one = counts.setdefault((place.file, place.line), [0, 0])
+        if held["construct"] == "loop" or not one[1]:
+            one[0] = max(one[0], held["times"])
+        one[1] += held["iterations"]
+    with found.open("w", encoding="utf-8") as file:
+        for source in sources:
+            for line, directive in constructs(source):
+                if directive.head[0] == "end":
+                    continue
+                loop = bool(LOOPS & set(directive.head)) and "declare" not in directive.head
+                kind = "parallel" if loop else "region" if "parallel" in directive.head else directive.head[0]
+                number = texts.construct(kind, str(source), line, text=said(directive, source))
+                ran = counts.get((str(source.absolute()), line))
+                if ran:
+                    print(json.dumps({"ran": number, "times": ran[0], "iterations": ran[1]}), file=file)
+
+
+def said(directive: Directive, source: Path) -> str:
+    """The directive as the program has it."""
+    return ("!$omp " if language(source) == "fortran" else "#pragma omp ") + str(directive)
+
+
+@dataclass(slots=True)
+class Race:
+    """A pair of places, with the names of its memory."""
+
+    held: dict[str, Any]
+    count: int
+    named: Named
+    place: AccessPlace
+    other: AccessPlace
+    fortran: bool
+
+    @property
+    def cause(self) -> object:
+        """What races of one cause have in common."""
+        at = self.held["strand"]["pc"]
+        if self.named.name:
+            return (self.named.name, self.named.line, at)
+        block = self.held.get("block")
+        return (at, block["low"] if block else self.held["address"])
+
+    @property
+    def rank(self) -> tuple[bool, bool, int]:
+        """A place that both write, or that is written and read in one line, comes last."""
+        return (not self.named.index, self.held["write"] and self.held["other_write"], self.held["id"])
+
+
+class Reading:
+    """From the runtime's lines to findings."""
+
+    def __init__(self, lines: Lines, places: Mapping[int, AccessPlace], names: Names) -> None:
+        self.lines, self.places, self.names = lines, places, names
+
+    def place(self, pc: int) -> AccessPlace:
+        """The line of a program counter."""
+        return self.places.get(pc, NOWHERE)
+
+    def findings(self) -> Iterator[Finding]:
+        """One finding for each cause."""
+        causes: dict[object, list[Race]] = defaultdict(list)
+        for id, held in self.lines.records.items():
+            if held["kind"] == "data-race":
+                race = self._race(held, self.lines.counts.get(id, 1))
+                causes[race.cause].append(race)
+            else:
+                yield from self._plain(held)
+        for races in causes.values():
+            yield self._told(sorted(races, key=lambda one: one.rank))
+
+    def _race(self, held: dict[str, Any], count: int) -> Race:
+        place, other = self.place(held["pc"]), self.place(held["other_pc"])
+        fortran = Path(place.file).suffix.lower().startswith(".f")
+        named = self.names.of(held, ((place, held["write"]), (other, held["other_write"])), fortran)
+        return Race(held, count, named, place, other, fortran)
+
+    def _told(self, races: Sequence[Race]) -> Finding:
+        first = races[0]
+        held, named = first.held, first.named
+        one = sentences.who(held["strand"], self.place(held["strand"]["pc"]))
+        two = sentences.who(held["other"], self.place(held["other"]["pc"]))
+        count = sum(race.count for race in races)
+        pairs = {(race.place.line, race.other.line): race.held for race in races}
+        said = sentences.race(named, one, two, held, first.other, first.fortran)
+        said += sentences.advice(named, pairs, first.place, first.fortran)
+        loop = self.place(held["strand"]["pc"])
+        evidence: dict[str, Any] = {
+            "case": "race", "count": count, "variable": named.name,
+            "pairs": [
+                {"file": race.place.file, "line": race.place.line, "write": race.held["write"],
+                 "other_file": race.other.file, "other_line": race.other.line, "other_write": race.held["other_write"],
+                 "count": race.count}
+                for race in races
+            ],
+        }  # fmt: skip
+        if named.index:
+            evidence["index"] = list(named.index)
+        if named.line:
+            evidence["declared"] = {"file": first.place.file, "line": named.line}
+        if loop.line:
+            evidence["loop"] = {"kind": held["strand"]["what"], "file": loop.file, "line": loop.line, "text": ""}
+        return Finding(
+            kind="data-race", severity=KINDS["data-race"].severity, certainty="certain", message=said + times(count),
+            sites=tuple(dict.fromkeys(site for race in races for site in sites(race))), evidence=evidence,
+        )  # fmt: skip
+
+    def _plain(self, held: Mapping[str, Any]) -> Iterator[Finding]:
+        place, other = self.place(held["pc"]), self.place(held["other_pc"])
+        both = (held["pc"], held["other_pc"])
+        if held["kind"] == "barrier":
+            if place.line == other.line and place.file == other.file:
+                return
+            yield plain("missed-barrier", sentences.barrier(held["why"], other), (place, other), "barrier")
+        elif held["kind"] == "lock-order":
+            yield plain("potential-deadlock", sentences.lock_order(other), (place, other), "lock")
+        elif held["kind"] == "deadlock":
+            yield plain("deadlock", sentences.deadlock(other if both[1] else NOWHERE), (place, other), "waits")
+
+
+def plain(kind: str, message: str, places: Sequence[AccessPlace], call: str) -> Finding:
+    """A finding that is about no data."""
+    found = tuple(Site(0, call, one.file, one.line, one.function) for one in places if one.line)
+    certainty = KINDS[kind].certainty
+    return Finding(kind=kind, severity=KINDS[kind].severity, certainty=certainty, message=message, sites=found)
+
+
+def sites(race: Race) -> Iterator[Site]:
+    """Both accesses."""
+    for place, write in ((race.place, race.held["write"]), (race.other, race.held["other_write"])):
+        yield Site(0, "write" if write else "read", place.file, place.line, place.function)

@@ -1,0 +1,168 @@
+"""OpenMP's directives as the simulated runtime wants them: each iteration its own, whatever the schedule says.
+
+A loop without a schedule becomes one of chunks of one iteration; `schedule(static)` becomes `schedule(runtime)`, by which
+the runtime knows it: there the same iteration of two loops is the same thread's. Lanes of a simd loop are iterations of
+a loop whose number of threads says so. What only tells how fast a loop is to be run is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+LANES: Final = 1_000_000
+"""`num_threads` of a simd loop, and its safelen added: native/loops.c knows it."""
+WORDS: Final = frozenset(
+    "parallel for do simd sections section target teams distribute taskloop master masked loop ordered workshare "
+    "single task critical barrier atomic end data enter exit update declare".split()
+)
+_OF_SIMD: Final = frozenset(("safelen", "simdlen", "aligned", "nontemporal"))
+_OF_TEAMS: Final = frozenset(("num_teams", "thread_limit", "dist_schedule"))
+_TOKEN: Final = re.compile(r"\s*,?\s*(?P<word>[A-Za-z_]\w*)\s*(?P<open>\()?")
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """`schedule(static, 4)` as its word and what stands in its brackets."""
+
+    word: str
+    inside: str | None = None
+
+    def __str__(self) -> str:
+        return self.word if self.inside is None else f"{self.word}({self.inside})"
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """The words that name a directive, and its clauses."""
+
+    head: tuple[str, ...]
+    clauses: tuple[Clause, ...]
+
+    def __str__(self) -> str:
+        return " ".join((*self.head, *map(str, self.clauses)))
+
+    def clause(self, word: str) -> Clause | None:
+        """The first clause of a word."""
+        return next((one for one in self.clauses if one.word == word), None)
+
+    def without(self, words: frozenset[str]) -> Directive:
+        """The same without some clauses."""
+        return Directive(self.head, tuple(one for one in self.clauses if one.word not in words))
+
+    def adding(self, *clauses: Clause) -> Directive:
+        """The same with more clauses."""
+        return Directive(self.head, (*self.clauses, *clauses))
+
+
+def parsed(text: str) -> Directive | None:
+    """What stands behind `#pragma omp` or `!$omp`; None where it cannot be read."""
+    words: list[Clause] = []
+    at = 0
+    while at < len(text.rstrip()):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            return None
+        at = token.end()
+        if not token["open"]:
+            words.append(Clause(token["word"]))
+            continue
+        end = closing(text, at - 1)
+        if end < 0:
+            return None
+        words.append(Clause(token["word"], text[at:end]))
+        at = end + 1
+    head = []
+    for one in words:
+        if one.inside is not None or one.word.lower() not in WORDS:
+            break
+        head.append(one.word.lower())
+    return Directive(tuple(head), tuple(words[len(head) :])) if head else None
+
+
+def closing(text: str, at: int) -> int:
+    """Where the bracket at a place is closed; -1 where it is not."""
+    depth = 0
+    for k in range(at, len(text)):
+        depth += (text[k] == "(") - (text[k] == ")")
+        if not depth:
+            return k
+    return -1
+
+
+def simulated(one: Directive, loop: str, index: str = "") -> Directive:
+    """A directive for the simulated runtime; `loop` is the language's word for one, `index` the loop's variable.
+
+    The variable of a simd loop has its last value behind it.
+    """
+    ends = one.head[:1] == ("end",)
+    head = list(one.head)
+    if any(clause.word == "reduction" and (clause.inside or "").strip().startswith("inscan") for clause in one.clauses):
+        return one
+    if "loop" in head:
+        at = head.index("loop")
+        head[at : at + 1] = [loop] if "parallel" in head or "teams" not in head else ["parallel", loop]
+        one = one.without(frozenset(("bind",)))
+        if "teams" in head:
+            head.remove("teams")
+            one = one.without(_OF_TEAMS)
+    if "teams" in head and "distribute" in head:
+        at = head.index("distribute")
+        head[at : at + 1] = [] if "parallel" in head else ["parallel", loop]
+        head.remove("teams")
+        one = one.without(_OF_TEAMS)
+    if "simd" in head and "declare" not in head:
+        if len(head) > 1 + ends:
+            head.remove("simd")
+            one = _if_of(one.without(_OF_SIMD), "simd")
+        else:
+            return _lanes(one, loop, index)
+    made = Directive(tuple(head), one.clauses)
+    return made if ends or loop not in head else _scheduled(made)
+
+
+def _lanes(one: Directive, loop: str, index: str) -> Directive:
+    if one.head[0] == "end":
+        return Directive(("end", "parallel", loop), ())
+    safelen = one.clause("safelen")
+    at = int(safelen.inside) if safelen and (safelen.inside or "").strip().isdigit() else 0
+    named = any(
+        index and re.search(rf"\b{re.escape(index)}\b", c.inside or "", re.I)
+        for c in one.clauses
+        if c.word in ("lastprivate", "private", "linear")
+    )
+    kept = _if_of(one.without(_OF_SIMD), "simd").clauses
+    kept = tuple(c for c in kept if not (c.word == "linear" and index and index.lower() in (c.inside or "").lower()))
+    linear = one.clause("linear")
+    lost = linear is not None and index and index.lower() in (linear.inside or "").lower()
+    last = (Clause("lastprivate", index),) if index and (lost or not named) else ()
+    return Directive(
+        ("parallel", loop), (*kept, *last, Clause("num_threads", str(LANES + at)), Clause("schedule", "dynamic, 1"))
+    )
+
+
+def _if_of(one: Directive, word: str) -> Directive:
+    """Without `if(simd: ...)`."""
+    return Directive(
+        one.head, tuple(c for c in one.clauses if not (c.word == "if" and (c.inside or "").strip().startswith(word)))
+    )
+
+
+def _scheduled(one: Directive) -> Directive:
+    schedule = one.clause("schedule")
+    kind = (schedule.inside or "").partition(",")[0].rpartition(":")[2].strip().lower() if schedule else ""
+    if kind in ("dynamic", "guided"):
+        return one
+    said = Clause("schedule", "runtime" if kind == "static" else "dynamic, 1")
+    return one.without(frozenset(("schedule",))).adding(said)
+
+
+def names(clauses: Sequence[Clause], word: str) -> list[str]:
+    """The variables that clauses of a word name."""
+    found: list[str] = []
+    for one in clauses:
+        if one.word == word and one.inside:
+            found += re.findall(r"[A-Za-z_]\w*", one.inside.rpartition(":")[2])
+    return found

@@ -1,0 +1,177 @@
+"""What the program calls the memory of a finding: by its debugging information, else by the lines that access it."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from weft.check.texts import AccessPlace
+from weft.sources.dwarf import Module, Shape
+
+_KEYWORDS: Final = frozenset(
+    "if else for while do return int long double float char unsigned signed const static struct sizeof void auto bool"
+    " switch case break continue size_t new delete then end call write print read real integer logical complex".split()
+)
+_NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z_]\w*)(?!\s*\()")
+_FORTRAN_NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z]\w*)")
+_ASSIGNED: Final = re.compile(
+    r"(?:(?:\+\+|--)\s*)?(?P<name>[A-Za-z_]\w*)\s*(?P<index>(?:\[[^;=]*\]|\([^;=]*\)|->\w+|\.\w+)*)\s*"
+    r"(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A name, and what element of it; `scalar`: it is one number."""
+
+    name: str = ""
+    index: tuple[int, ...] = ()
+    scalar: bool = False
+    line: int = 0
+
+    def text(self, fortran: bool) -> str:
+        """`a[3][4]`, `a(4, 3)`."""
+        if not self.name:
+            return "data without a name"
+        if not self.index:
+            return f"`{self.name}`"
+        if fortran:
+            return f"`{self.name}({', '.join(map(str, self.index))})`"
+        return f"`{self.name}{''.join(f'[{i}]' for i in self.index)}`"
+
+
+class Names:
+    """The names in one program that runs at an address."""
+
+    def __init__(self, program: Path, base: int) -> None:
+        self.base = base
+        try:
+            self.module: Module | None = Module(program)
+        except (OSError, ValueError):
+            self.module = None
+        self.symbols = self.module.symbols() if self.module else []
+        self.starts = [one.at for one in self.symbols]
+
+    def close(self) -> None:
+        """Give the program's file back."""
+        if self.module:
+            self.module.close()
+
+    def of(self, held: Mapping[str, Any], places: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> Named:
+        """What a finding of the runtime is about; `places`: its accesses, and whether they write."""
+        address, pc = int(held["address"]), int(held["pc"]) - self.base
+        found = self._static(address - self.base, pc, fortran) or self._local(held, fortran)
+        if found is not None:
+            return found
+        name = said(places, fortran)
+        if not name:
+            return Named()
+        shape = self._shape(pc, name)
+        block = held.get("block")
+        element = (shape.element or shape.size) if shape else 0
+        if block and element and _subscripts(places, name, fortran) == 1:
+            return Named(name, ((address - int(block["low"])) // element + fortran,))
+        scalar = not block and not _subscripts(places, name, fortran)
+        return Named(name, (), scalar)
+
+    def _shape(self, pc: int, name: str) -> Shape | None:
+        try:
+            return self.module.named(pc - 1, name) if self.module else None
+        except Exception:  # what a strange file makes of the reader's insides cannot be foreseen
+            return None
+
+    def _static(self, address: int, pc: int, fortran: bool) -> Named | None:
+        before = bisect_right(self.starts, address)
+        for symbol in self.symbols[max(0, before - 4) : before]:
+            if not symbol.at <= address < symbol.at + symbol.size or self.module is None:
+                continue
+            known = [v for v in (*self.module.globals(pc - 1), *self.module.statics(pc - 1)) if v.at == symbol.at]
+            name = known[0].name if known else re.sub(r"\.\d+$", "", symbol.name)
+            if known:
+                return element(name, known[0].shape, address - symbol.at, fortran, known[0].line)
+            return Named(name, (), symbol.size <= 8)
+        return None
+
+    def _local(self, held: Mapping[str, Any], fortran: bool) -> Named | None:
+        frame = held.get("frame")
+        if not frame or self.module is None:
+            return None
+        at = int(held["address"]) - int(frame["cfa"])
+        try:
+            variables = self.module.locals(int(frame["pc"]) - self.base - 1)
+        except Exception:  # as above
+            return None
+        for one in variables:
+            if not one.static and one.at <= at < one.at + max(one.shape.size, 1):
+                return element(one.name, one.shape, at - one.at, fortran, one.line)
+        return None
+
+
+def element(name: str, shape: Shape, offset: int, fortran: bool, line: int) -> Named:
+    """The element of a variable at an offset in bytes."""
+    lengths = [int(n) for n in re.findall(r"\[(\d+)\]", shape.text)]
+    size = shape.element or shape.size
+    for one in lengths:
+        if shape.element == 0:
+            size //= max(one, 1)
+    if not lengths or not size:
+        return Named(name, (), not lengths and shape.size <= 16, line)
+    number, index = offset // size, []
+    for length in reversed(lengths):
+        index.append(number % length)
+        number //= length
+    if fortran:  # the first index is the fastest, from 1 where the declaration says nothing else
+        return Named(name, tuple(i + 1 for i in index), False, line)
+    return Named(name, tuple(reversed(index)), False, line)
+
+
+def line_of(place: AccessPlace) -> str:
+    """The text of a line without its comment."""
+    text = linecache.getline(place.file, place.line) if place.file and place.line else ""
+    return re.sub(r"//.*|/\*.*?\*/", "", text).rstrip("\n")
+
+
+def said(places: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> str:
+    """The name that the lines of two accesses have in common, what is written first."""
+    texts = [line_of(place) for place, _ in places]
+    sets = [set(_names(text, fortran)) for text in texts]
+    common = set.intersection(*sets) if sets else set()
+    for (_, write), text in zip(places, texts, strict=True):
+        for found in _ASSIGNED.finditer(text) if write else ():
+            name = found["name"].lower() if fortran else found["name"]
+            if name in common:
+                return name
+    for text in texts:
+        for name in _names(text, fortran):
+            if name in common and re.search(rf"\b{re.escape(name)}\s*[\[(]", text, re.I if fortran else 0):
+                return name
+    return next((name for text in texts for name in _names(text, fortran) if name in common), "")
+
+
+def _names(text: str, fortran: bool) -> Iterable[str]:
+    pattern = _FORTRAN_NAME if fortran else _NAME
+    for found in pattern.findall(re.sub(r'"[^"]*"', "", text)):
+        name = found.lower() if fortran else found
+        if name not in _KEYWORDS:
+            yield name
+
+
+def _subscripts(places: Sequence[tuple[AccessPlace, bool]], name: str, fortran: bool) -> int:
+    """How many subscripts a name has in the first of the lines."""
+    text = line_of(places[0][0])
+    if fortran:
+        found = re.search(rf"\b{re.escape(name)}\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text, re.I)
+        return re.sub(r"\([^()]*\)", "", found[1]).count(",") + 1 if found else 0
+    found = re.search(rf"\b{re.escape(name)}\s*((?:\[[^\]]*(?:\[[^\]]*\][^\]]*)*\]\s*)+)", text)
+    if not found:
+        return 0
+    depth = count = 0
+    for one in found[1]:
+        count += one == "[" and not depth
+        depth += (one == "[") - (one == "]")
+    return count

@@ -1,0 +1,174 @@
+/* What programs ask OpenMP for, and what it tells them; in C and (with an underscore) in Fortran. */
+#include "openmp.h"
+
+#include <string.h>
+#include <time.h>
+
+static int asked_by_program; /* omp_set_num_threads */
+static int levels_allowed = 8;
+static int dynamic, schedule_kind = 1, schedule_chunk = 1, device;
+
+/* The program's own question: what follows may depend on which thread it is. */
+int weft_omp_get_thread_num(void) {
+    if (me->team) me->team->number_asked = true;
+    return me->team && !me->team->league ? me->number : 0;
+}
+int omp_get_thread_num_(void) { return weft_omp_get_thread_num(); }
+
+/* The compiler's, for master and masked. */
+int omp_get_thread_num(void) { return me->team && !me->team->league ? me->number : 0; }
+
+int omp_get_num_threads(void) { return me->team && !me->team->league ? me->team->size : 1; }
+int omp_get_num_threads_(void) { return omp_get_num_threads(); }
+
+#define NUMBER(name, value)                 \
+    int omp_get_##name(void) { return value; } \
+    int omp_get_##name##_(void) { return value; }
+NUMBER(max_threads, weft_omp_default)
+NUMBER(num_procs, weft_omp_default)
+NUMBER(dynamic, dynamic)
+NUMBER(nested, levels_allowed > 1)
+NUMBER(max_active_levels, levels_allowed)
+NUMBER(supported_active_levels, 255)
+NUMBER(thread_limit, 512)
+NUMBER(cancellation, getenv("OMP_CANCELLATION") != NULL)
+NUMBER(proc_bind, 0)
+NUMBER(num_places, 0)
+NUMBER(place_num, -1)
+NUMBER(default_device, device)
+NUMBER(num_devices, 0)
+NUMBER(initial_device, 0)
+NUMBER(device_num, 0)
+NUMBER(max_task_priority, 0)
+NUMBER(max_teams, 0)
+NUMBER(teams_thread_limit, 0)
+NUMBER(level, me->team && me->team->size > 0 ? me->team->level : 0)
+NUMBER(num_teams, me->team && me->team->league ? me->team->size : 1)
+NUMBER(team_num, me->team && me->team->league ? me->number : 0)
+
+int omp_get_active_level(void) {
+    int n = 0;
+    for (const struct team *t = me->team; t; t = t->outer) n += t->size > 1;
+    return n;
+}
+int omp_get_active_level_(void) { return omp_get_active_level(); }
+int omp_in_parallel(void) { return omp_get_active_level() > 0; }
+int omp_in_parallel_(void) { return omp_in_parallel(); }
+int omp_in_final(void) { return me->task && me->task->final; }
+int omp_in_final_(void) { return omp_in_final(); }
+int omp_is_initial_device(void) { return 1; }
+int omp_is_initial_device_(void) { return 1; }
+int omp_get_team_size(int level) { return me->team && level == me->team->level ? me->team->size : 1; }
+int omp_get_team_size_(const int *level) { return omp_get_team_size(*level); }
+int omp_get_ancestor_thread_num(int level) { return me->team && level == me->team->level ? me->number : 0; }
+int omp_get_ancestor_thread_num_(const int *level) { return omp_get_ancestor_thread_num(*level); }
+
+void omp_set_num_threads(int n) {
+    asked_by_program = n;
+    if (n > 1) weft_omp_default = n;
+}
+void omp_set_num_threads_(const int *n) { omp_set_num_threads(*n); }
+void omp_set_num_threads_8_(const int64_t *n) { omp_set_num_threads((int)*n); }
+
+#define SET(name, variable)                          \
+    void omp_set_##name(int value) { variable = value; } \
+    void omp_set_##name##_(const int *value) { variable = *value; }
+SET(dynamic, dynamic)
+SET(nested, levels_allowed)
+SET(max_active_levels, levels_allowed)
+SET(default_device, device)
+SET(num_teams, asked_by_program)
+SET(teams_thread_limit, asked_by_program)
+
+void omp_set_schedule(int kind, int chunk) { schedule_kind = kind, schedule_chunk = chunk; }
+void omp_set_schedule_(const int *kind, const int *chunk) { omp_set_schedule(*kind, *chunk); }
+void omp_get_schedule(int *kind, int *chunk) { *kind = schedule_kind, *chunk = schedule_chunk; }
+void omp_get_schedule_(int *kind, int *chunk) { omp_get_schedule(kind, chunk); }
+
+double omp_get_wtime(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+double omp_get_wtime_(void) { return omp_get_wtime(); }
+double omp_get_wtick(void) { return 1e-9; }
+double omp_get_wtick_(void) { return 1e-9; }
+
+void *omp_alloc(size_t n, uintptr_t allocator) { return (void)allocator, malloc(n); }
+void *omp_calloc(size_t n, size_t size, uintptr_t allocator) { return (void)allocator, calloc(n, size); }
+void *omp_aligned_alloc(size_t align, size_t n, uintptr_t allocator) { return (void)allocator, aligned_alloc(align, n); }
+void omp_free(void *p, uintptr_t allocator) { (void)allocator, free(p); }
+uintptr_t omp_init_allocator(uintptr_t space, int count, const void *traits) {
+    return (void)space, (void)count, (void)traits, 1;
+}
+void omp_destroy_allocator(uintptr_t allocator) { (void)allocator; }
+void omp_set_default_allocator(uintptr_t allocator) { (void)allocator; }
+uintptr_t omp_get_default_allocator(void) { return 1; }
+void *omp_target_alloc(size_t n, int d) { return (void)d, malloc(n); }
+void omp_target_free(void *p, int d) { (void)d, free(p); }
+int omp_target_is_present(const void *p, int d) { return (void)p, (void)d, 1; }
+int omp_target_memcpy(void *to, const void *from, size_t n, size_t to_at, size_t from_at, int a, int b) {
+    (void)a, (void)b;
+    memcpy((char *)to + to_at, (const char *)from + from_at, n);
+    return 0;
+}
+void omp_display_env(int verbose) { (void)verbose; }
+int omp_pause_resource(int kind, int d) { return (void)kind, (void)d, 0; }
+int omp_pause_resource_all(int kind) { return (void)kind, 0; }
+
+/* --- teams and target regions, on the host ----------------------------------------------------------------------- */
+
+void GOMP_teams_reg(void (*fn)(void *), void *data, unsigned teams, unsigned limit, unsigned flags) {
+    (void)limit, (void)flags;
+    region(fn, data, teams ? teams : 4, PLACE, FRAME, true, teams);
+}
+
+enum { FIRSTPRIVATE = 12 };
+
+void GOMP_target_ext(int d, void (*fn)(void *), size_t count, void **host, size_t *sizes, unsigned short *kinds,
+                     unsigned flags, void **depend, void **args) {
+    (void)d, (void)flags, (void)depend, (void)args;
+    void *given[count + 1], *copies[count + 1];
+    size_t copied = 0;
+    for (size_t i = 0; i < count; i++) {
+        given[i] = host[i];
+        if ((kinds[i] & 0xff) != FIRSTPRIVATE) continue;
+        size_t align = (size_t)1 << (kinds[i] >> 8);
+        copies[copied] = aligned_alloc(align < 16 ? 16 : align, (sizes[i] + 63) / 64 * 64);
+        given[i] = memcpy(copies[copied++], host[i], sizes[i]);
+    }
+    told_construct(place_of(PLACE), "region", 0);
+    fn(given);
+    while (copied) free(copies[--copied]);
+}
+void GOMP_target(int d, void (*fn)(void *), const void *unused, size_t count, void **host, size_t *sizes,
+                 unsigned char *kinds) {
+    (void)d, (void)unused, (void)count, (void)sizes, (void)kinds;
+    fn(host);
+}
+
+bool GOMP_teams4(unsigned low, unsigned high, unsigned limit, bool first) {
+    (void)low, (void)high, (void)limit;
+    return first;
+}
+void GOMP_teams(unsigned teams, unsigned limit) { (void)teams, (void)limit; }
+void GOMP_target_data_ext(int d, size_t n, void **host, size_t *sizes, unsigned short *kinds) {
+    (void)d, (void)n, (void)host, (void)sizes, (void)kinds;
+}
+void GOMP_target_end_data(void) {}
+void GOMP_target_update_ext(int d, size_t n, void **host, size_t *sizes, unsigned short *kinds, unsigned flags,
+                            void **depend) {
+    (void)d, (void)n, (void)host, (void)sizes, (void)kinds, (void)flags, (void)depend;
+}
+void GOMP_target_enter_exit_data(int d, size_t n, void **host, size_t *sizes, unsigned short *kinds, unsigned flags,
+                                 void **depend) {
+    (void)d, (void)n, (void)host, (void)sizes, (void)kinds, (void)flags, (void)depend;
+}
+void GOMP_offload_register_ver(unsigned version, const void *table, int type, const void *data) {
+    (void)version, (void)table, (void)type, (void)data;
+}
+void GOMP_offload_unregister_ver(unsigned version, const void *table, int type, const void *data) {
+    (void)version, (void)table, (void)type, (void)data;
+}
+void GOMP_warning(const char *text, size_t n) { (void)text, (void)n; }
+void GOMP_error(const char *text, size_t n) { (void)text, (void)n, abort(); }

@@ -1,0 +1,134 @@
+/* Locks, critical sections and the order in which they are taken. */
+#include "openmp.h"
+
+#define LOCKS 60 /* more share one number: two of those are taken for one lock */
+static struct held {
+    const void *lock;
+    struct thread *by;
+    unsigned depth;
+    uint64_t taken_in; /* by whom: locks that were held when this one was taken */
+    uint32_t places[64]; /* by which place each of them was followed */
+} locks[LOCKS + 1];
+static int known;
+static const char unnamed, atomics;
+
+static int number_of(const void *lock) {
+    for (int i = 0; i < known; i++)
+        if (locks[i].lock == lock) return i;
+    if (known == LOCKS) return LOCKS;
+    locks[known].lock = lock;
+    return known++;
+}
+
+void locks_again(void) {
+    strand_t s = me->plain;
+    if (me->held) {
+        s = strand_new(me->plain, LOCKED, me->held);
+        struct node *n = node(s), *p = node(me->plain);
+        n->loop = p->loop, n->index = p->index, n->place = p->place;
+    }
+    me->current = now.current = s;
+}
+
+void lock_number_take(int n) {
+    me->held |= (uint64_t)1 << n;
+    locks_again();
+}
+
+void lock_number_leave(int n) {
+    me->held &= ~((uint64_t)1 << n);
+    locks_again();
+}
+
+/* Two locks that are taken in both orders by strands that no path orders, with no third one around both. */
+static struct taking {
+    int first, second;
+    strand_t strand;
+    uint64_t others;
+    uint32_t place;
+} takings[4096];
+
+static void order_seen(int second, uint32_t place) {
+    for (int first = 0; first < LOCKS; first++) {
+        if (!(me->held >> first & 1) || first == second) continue;
+        uint64_t others = me->held & ~((uint64_t)1 << first);
+        struct taking *back = &takings[second * 64 + first], *mine = &takings[first * 64 + second];
+        if (back->place && back->strand >= now.base && !ordered(back->strand, me->current) && !(back->others & others))
+            told_plain("lock-order", "", place, back->place);
+        *mine = (struct taking){first, second, me->current, others, place};
+    }
+}
+
+void lock_take(const void *lock, uint32_t place) {
+    if (!now.on) return;
+    int n = number_of(lock);
+    struct held *h = &locks[n];
+    if (n < LOCKS) order_seen(n, place);
+    while (h->by && h->by != me && n < LOCKS) threads_wait(h, place);
+    if (h->by == me && n < LOCKS) threads_wait(h, place); /* it waits for itself */
+    h->by = me;
+    lock_number_take(n);
+}
+
+void lock_leave(const void *lock) {
+    if (!now.on) return;
+    int n = number_of(lock);
+    locks[n].by = NULL;
+    lock_number_leave(n);
+    threads_wake(&locks[n]);
+}
+
+void GOMP_critical_start(void) { lock_take(&unnamed, place_of(PLACE)); }
+void GOMP_critical_end(void) { lock_leave(&unnamed); }
+void GOMP_critical_name_start(void **name) { lock_take(name, place_of(PLACE)); }
+void GOMP_critical_name_end(void **name) { lock_leave(name); }
+void GOMP_atomic_start(void) { lock_take(&atomics, place_of(PLACE)); }
+void GOMP_atomic_end(void) { lock_leave(&atomics); }
+
+typedef void *omp_lock_t;
+void omp_init_lock(omp_lock_t *l) { *(int *)l = 0; }
+void omp_destroy_lock(omp_lock_t *l) { (void)l; }
+void omp_set_lock(omp_lock_t *l) { lock_take(l, place_of(PLACE)); }
+void omp_unset_lock(omp_lock_t *l) { lock_leave(l); }
+int omp_test_lock(omp_lock_t *l) {
+    if (now.on && locks[number_of(l)].by) {
+        threads_switch();
+        return 0;
+    }
+    lock_take(l, place_of(PLACE));
+    return 1;
+}
+void omp_init_lock_with_hint(omp_lock_t *l, int hint) { (void)hint, omp_init_lock(l); }
+void omp_init_nest_lock(omp_lock_t *l) { (void)l; }
+void omp_init_nest_lock_with_hint(omp_lock_t *l, int hint) { (void)l, (void)hint; }
+void omp_destroy_nest_lock(omp_lock_t *l) { (void)l; }
+static int nested(omp_lock_t *l, uint32_t place) {
+    if (!now.on) return 1;
+    struct held *h = &locks[number_of(l)];
+    if (h->by != me) lock_take(l, place), h->depth = 0;
+    return (int)++h->depth;
+}
+void omp_set_nest_lock(omp_lock_t *l) { nested(l, place_of(PLACE)); }
+void omp_unset_nest_lock(omp_lock_t *l) {
+    if (now.on && --locks[number_of(l)].depth == 0) lock_leave(l);
+}
+int omp_test_nest_lock(omp_lock_t *l) {
+    const struct held *h = &locks[number_of(l)];
+    if (now.on && h->by && h->by != me) {
+        threads_switch();
+        return 0;
+    }
+    return nested(l, place_of(PLACE));
+}
+
+/* Fortran's names. */
+void omp_init_lock_(omp_lock_t *l) { omp_init_lock(l); }
+void omp_destroy_lock_(omp_lock_t *l) { (void)l; }
+void omp_set_lock_(omp_lock_t *l) { lock_take(l, place_of(PLACE)); }
+void omp_unset_lock_(omp_lock_t *l) { lock_leave(l); }
+int omp_test_lock_(omp_lock_t *l) { return omp_test_lock(l); }
+void omp_init_nest_lock_(omp_lock_t *l) { (void)l; }
+void omp_destroy_nest_lock_(omp_lock_t *l) { (void)l; }
+void omp_set_nest_lock_(omp_lock_t *l) { nested(l, place_of(PLACE)); }
+void omp_unset_nest_lock_(omp_lock_t *l) { omp_unset_nest_lock(l); }
+int omp_test_nest_lock_(omp_lock_t *l) { return omp_test_nest_lock(l); }

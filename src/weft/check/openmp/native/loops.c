@@ -1,0 +1,434 @@
+/* Worksharing: each iteration and each section is a strand of its own. */
+#include "openmp.h"
+
+#include <string.h>
+
+#define LANES 1000000u /* num_threads of a simd loop, and its safelen (weft.check.openmp.directives) */
+
+static struct work *work_met(bool *first) {
+    struct team *team = me->team;
+    uint32_t number = me->work_number++;
+    struct work **at = &team->works;
+    for (uint32_t i = team->works_made; i > number + 1 && *at; i--) at = &(*at)->next;
+    if (number < team->works_made) {
+        *first = false;
+        return *at;
+    }
+    struct work *w = calloc(1, sizeof *w);
+    if (!w) abort();
+    w->next = team->works, team->works = w, team->works_made++;
+    *first = true;
+    return w;
+}
+
+static void work_over(struct work *w) {
+    free(w->posted), free(w->post), free(w->memory);
+    w->posted = NULL, w->post = NULL, w->memory = NULL;
+}
+
+void works_end(struct team *team) {
+    for (struct work *w = team->works; w;) {
+        struct work *next = w->next;
+        work_over(w);
+        free(w);
+        w = next;
+    }
+    team->works = NULL;
+}
+
+static uint32_t instances;
+
+/* A team of one, or none: the loop's own copy of a construct. */
+static struct team *some_team(void) {
+    static struct team none = {.size = 1};
+    static struct thread *only[1];
+    if (!me->team) {
+        only[0] = me;
+        none.threads = only;
+        works_end(&none);
+        none.works_made = 0, me->work_number = 0;
+        me->team = &none;
+    }
+    return me->team;
+}
+
+static struct work *loop_begin(uint64_t start, uint64_t end, uint64_t step, bool up, bool is_static, uintptr_t place) {
+    bool first;
+    some_team();
+    struct work *w = work_met(&first);
+    me->work = w;
+    me->next_row = 0;
+    me->iteration = -1;
+    if (first) {
+        uint64_t span = up ? end - start : start - end, by = up ? step : -step;
+        w->start = start, w->step = step;
+        w->count = (up ? (int64_t)end > (int64_t)start : (int64_t)start > (int64_t)end) ? (span + by - 1) / by : 0;
+        w->loop = (instances += 2) | is_static;
+        w->is_static = is_static;
+        w->begun = true;
+        w->place = place_of(place);
+        told_construct(place_of(place), "loop", w->count);
+    }
+    return w;
+}
+
+static void iterate(struct work *w, int64_t k) {
+    if (alone() && !w->lanes) return;
+    strand_t parent = trunk(me->plain);
+    while (node(parent)->kind == ITERATION || node(parent)->kind == LANE || node(parent)->kind == SECTION)
+        parent = node(parent)->parent;
+    strand_t s = strand_new(parent, w->lanes ? LANE : ITERATION, 0);
+    struct node *n = node(s);
+    n->loop = w->loop, n->place = w->place;
+    n->index = w->lanes ? k : (int64_t)(w->start + (uint64_t)k * w->step);
+    if (w->lanes) n->locks = (uint64_t)w->safelen;
+    me->plain = s;
+    locks_again();
+}
+
+static void leave(void) {
+    if (!me->work || me->iteration < 0) return;
+    strand_t s = trunk(me->plain);
+    while (node(s)->kind == ITERATION || node(s)->kind == LANE || node(s)->kind == SECTION) s = node(s)->parent;
+    if (s < now.base) return;
+    me->plain = s;
+    locks_again();
+    me->iteration = -1;
+}
+
+/* Rows of as many iterations as there are threads; each row begins with another one, so that no distance between two
+ * iterations is always one thread's. */
+static bool take(uint64_t *low, uint64_t *high) {
+    struct work *w = me->work;
+    int64_t threads = me->team->size, row = me->next_row++;
+    int64_t shift = w->is_static ? 0 : 1;
+    int64_t k = row * threads + ((me->number - row - shift) % threads + threads) % threads;
+    if (k >= (int64_t)w->count || w->cancelled) {
+        if (row * threads < (int64_t)w->count && !w->cancelled) return take(low, high);
+        leave();
+        return false;
+    }
+    me->iteration = k;
+    *low = w->start + (uint64_t)k * w->step, *high = *low + w->step;
+    iterate(w, k);
+    return true;
+}
+
+static bool loop(long s, long e, long i, bool is_static, bool is_ordered, long *a, long *b, uintptr_t place) {
+    struct work *w = loop_begin((uint64_t)s, (uint64_t)e, (uint64_t)i, i > 0, is_static, place);
+    w->ordered = w->ordered || is_ordered;
+    return take((uint64_t *)a, (uint64_t *)b);
+}
+
+typedef unsigned long long ull;
+
+static bool loop_ull(bool up, ull s, ull e, ull i, bool is_static, bool is_ordered, ull *a, ull *b, uintptr_t place) {
+    /* Signs are turned, so that the numbers compare as signed ones do. */
+    struct work *w = loop_begin(s, e, i, up, is_static, place);
+    if (me->next_row == 0 && w->begun) w->count = (up ? e > s : s > e) ? (up ? e - s + i - 1 : s - e - i - 1) / (up ? i : -i) : 0;
+    w->ordered = w->ordered || is_ordered;
+    return take((uint64_t *)a, (uint64_t *)b);
+}
+
+#define NEXT(name)                                                                       \
+    bool GOMP_loop_##name##_next(long *a, long *b) { return take((uint64_t *)a, (uint64_t *)b); } \
+    bool GOMP_loop_ull_##name##_next(ull *a, ull *b) { return take((uint64_t *)a, (uint64_t *)b); }
+#define LOOP(name, is_ordered)                                                                                        \
+    bool GOMP_loop_##name##_start(long s, long e, long i, long c, long *a, long *b) {                                 \
+        (void)c;                                                                                                      \
+        return loop(s, e, i, false, is_ordered, a, b, PLACE);                                                         \
+    }                                                                                                                 \
+    bool GOMP_loop_ull_##name##_start(bool up, ull s, ull e, ull i, ull c, ull *a, ull *b) {                          \
+        (void)c;                                                                                                      \
+        return loop_ull(up, s, e, i, false, is_ordered, a, b, PLACE);                                                 \
+    }                                                                                                                 \
+    NEXT(name)
+/* schedule(runtime) stands for the program's schedule(static). */
+#define LOOP_RUNTIME(name, is_ordered)                                                                                \
+    bool GOMP_loop_##name##_start(long s, long e, long i, long *a, long *b) {                                         \
+        return loop(s, e, i, true, is_ordered, a, b, PLACE);                                                          \
+    }                                                                                                                 \
+    bool GOMP_loop_ull_##name##_start(bool up, ull s, ull e, ull i, ull *a, ull *b) {                                 \
+        return loop_ull(up, s, e, i, true, is_ordered, a, b, PLACE);                                                  \
+    }                                                                                                                 \
+    NEXT(name)
+LOOP(static, false)
+LOOP(dynamic, false)
+LOOP(guided, false)
+LOOP(nonmonotonic_dynamic, false)
+LOOP(nonmonotonic_guided, false)
+LOOP(ordered_static, true)
+LOOP(ordered_dynamic, true)
+LOOP(ordered_guided, true)
+LOOP_RUNTIME(runtime, false)
+LOOP_RUNTIME(maybe_nonmonotonic_runtime, false)
+LOOP_RUNTIME(nonmonotonic_runtime, false)
+LOOP_RUNTIME(ordered_runtime, true)
+
+/* The loop of a combined construct: each thread begins with it. */
+struct combined {
+    void (*function)(void *);
+    void *data;
+    long start, end, step;
+    bool is_static, lanes;
+    int safelen;
+    unsigned sections;
+    uintptr_t place;
+};
+
+static void begin_combined(void *data) {
+    struct combined *c = data;
+    if (c->sections) {
+        bool first;
+        me->work = work_met(&first);
+        me->iteration = -1;
+        me->work->count = c->sections;
+        if (first) me->work->loop = instances += 2, me->work->place = place_of(c->place);
+    } else {
+        struct work *w =
+            loop_begin((uint64_t)c->start, (uint64_t)c->end, (uint64_t)c->step, c->step > 0, c->is_static, c->place);
+        w->lanes = c->lanes;
+        w->safelen = c->safelen;
+    }
+    c->function(c->data);
+}
+
+static void combined(void (*fn)(void *), void *data, unsigned n, long s, long e, long i, bool is_static, uintptr_t place,
+                     uintptr_t frame) {
+    struct combined c = {fn, data, s, e, i, is_static, n >= LANES, n >= LANES ? (int)(n - LANES) : 0, 0, place};
+    bool on = now.on;
+    if (c.lanes && !on) strands_forget();
+    if (c.lanes) now.on = true;
+    region(begin_combined, &c, c.lanes ? 1 : n, place, frame, false, 0);
+    now.on = on;
+    if (c.lanes && !on) strands_forget();
+}
+
+#define COMBINED(name)                                                                                          \
+    void GOMP_parallel_loop_##name(void (*fn)(void *), void *d, unsigned n, long s, long e, long i, long c,     \
+                                   unsigned f) {                                                                \
+        (void)c, (void)f;                                                                                       \
+        combined(fn, d, n, s, e, i, false, PLACE, FRAME);                                                       \
+    }
+#define COMBINED_RUNTIME(name)                                                                                  \
+    void GOMP_parallel_loop_##name(void (*fn)(void *), void *d, unsigned n, long s, long e, long i, unsigned f) { \
+        (void)f;                                                                                                \
+        combined(fn, d, n, s, e, i, true, PLACE, FRAME);                                                        \
+    }
+COMBINED(static)
+COMBINED(dynamic)
+COMBINED(guided)
+COMBINED(nonmonotonic_dynamic)
+COMBINED(nonmonotonic_guided)
+COMBINED_RUNTIME(runtime)
+COMBINED_RUNTIME(nonmonotonic_runtime)
+COMBINED_RUNTIME(maybe_nonmonotonic_runtime)
+
+void GOMP_loop_end(void) {
+    leave();
+    barrier(PLACE);
+}
+void GOMP_loop_end_nowait(void) { leave(); }
+bool GOMP_loop_end_cancel(void) {
+    leave();
+    barrier(PLACE);
+    return me->team && me->team->cancelled;
+}
+
+/* --- sections and single ----------------------------------------------------------------------------------------- */
+
+static unsigned section(void) {
+    struct work *w = me->work;
+    threads_switch();
+    me->work = w;
+    if (w->taken >= w->count || w->cancelled) {
+        leave();
+        return 0;
+    }
+    int64_t k = (int64_t)w->taken++;
+    me->iteration = k;
+    iterate(w, k);
+    if (!alone()) node(trunk(me->plain))->kind = SECTION, node(trunk(me->plain))->index = k;
+    return (unsigned)k + 1;
+}
+
+unsigned GOMP_sections_start(unsigned count) {
+    bool first;
+    some_team();
+    me->work = work_met(&first);
+    me->iteration = -1;
+    if (first) {
+        me->work->count = count, me->work->loop = instances += 2, me->work->place = place_of(PLACE);
+        told_construct(place_of(PLACE), "loop", count);
+    }
+    return section();
+}
+unsigned GOMP_sections_next(void) { return section(); }
+void GOMP_parallel_sections(void (*fn)(void *), void *d, unsigned n, unsigned count, unsigned f) {
+    (void)f;
+    struct combined c = {.function = fn, .data = d, .sections = count, .place = PLACE};
+    told_construct(place_of(PLACE), "loop", count);
+    region(begin_combined, &c, n, PLACE, FRAME, false, 0);
+}
+void GOMP_sections_end(void) {
+    leave();
+    barrier(PLACE);
+}
+void GOMP_sections_end_nowait(void) { leave(); }
+bool GOMP_sections_end_cancel(void) {
+    leave();
+    barrier(PLACE);
+    return me->team && me->team->cancelled;
+}
+
+bool GOMP_single_start(void) {
+    bool first;
+    some_team();
+    work_met(&first);
+    return first;
+}
+
+void *GOMP_single_copy_start(void) {
+    bool first;
+    some_team();
+    work_met(&first);
+    if (first) return NULL;
+    barrier(PLACE);
+    return me->team->copied;
+}
+void GOMP_single_copy_end(void *data) {
+    me->team->copied = data;
+    barrier(PLACE);
+}
+
+/* --- ordered and doacross ---------------------------------------------------------------------------------------- */
+
+void GOMP_ordered_start(void) {
+    struct work *w = me->work;
+    if (!w || alone()) return;
+    while (w->turn < me->iteration) {
+        /* Iterations that have no ordered block pass their turn when their thread goes on. */
+        threads_switch();
+        int64_t least = w->count ? (int64_t)w->count : 0;
+        for (int i = 0; i < me->team->size; i++) {
+            struct thread *t = me->team->threads[i];
+            if (t != me && t->work == w && t->iteration >= 0 && t->state == READY && t->iteration < least)
+                least = t->iteration;
+        }
+        bool others = false;
+        for (int i = 0; i < me->team->size; i++) {
+            struct thread *t = me->team->threads[i];
+            if (t != me && t->state == READY && (t->work != w || t->iteration < me->iteration)) others = true;
+        }
+        if (!others) w->turn = me->iteration;
+    }
+    strand_t from = w->last_ordered;
+    segment();
+    if (from >= now.base) comes_before(me->plain, from, w->last_node);
+    lock_number_take(ORDERED_LOCK);
+}
+
+void GOMP_ordered_end(void) {
+    struct work *w = me->work;
+    if (!w || alone()) return;
+    lock_number_leave(ORDERED_LOCK);
+    w->last_ordered = me->plain, w->last_node = now.next - 1;
+    segment();
+    w->turn = me->iteration + 1;
+    threads_switch();
+}
+
+static bool doacross_begin(unsigned n, const long *counts, bool is_static, long *a, long *b, uintptr_t place) {
+    struct work *w = loop_begin(0, (uint64_t)counts[0], 1, true, is_static, place);
+    if (!w->posted) {
+        uint64_t all = 1;
+        w->dimensions = n;
+        for (unsigned i = 0; i < n && i < 16; i++) w->counts[i] = (uint64_t)counts[i], all *= w->counts[i];
+        w->posted = calloc(all + 1, 1), w->post = calloc(all + 1, sizeof *w->post);
+    }
+    return take((uint64_t *)a, (uint64_t *)b);
+}
+
+#define DOACROSS(name, is_static)                                                                        \
+    bool GOMP_loop_doacross_##name##_start(unsigned n, long *counts, long c, long *a, long *b) {         \
+        (void)c;                                                                                         \
+        return doacross_begin(n, counts, is_static, a, b, PLACE);                                        \
+    }
+DOACROSS(static, false)
+DOACROSS(dynamic, false)
+DOACROSS(guided, false)
+bool GOMP_loop_doacross_runtime_start(unsigned n, long *counts, long *a, long *b) {
+    return doacross_begin(n, counts, true, a, b, PLACE);
+}
+
+static int64_t at(const struct work *w, const long *index) {
+    int64_t k = 0;
+    for (unsigned i = 0; i < w->dimensions; i++) k = k * (int64_t)w->counts[i] + index[i];
+    return k;
+}
+
+/* What the iteration did up to now comes before those that wait for it. */
+static void posted(struct work *w, int64_t k) {
+    w->posted[k] = 1;
+    w->post[k] = (struct node_range){me->plain, now.next - 1};
+    segment();
+    threads_wake(&w->posted[k]);
+}
+
+void GOMP_doacross_post(long *index) {
+    if (me->work && me->work->posted && !alone()) posted(me->work, at(me->work, index));
+}
+
+static void doacross_wait(struct work *w, const long *index, uint32_t place) {
+    int64_t k = at(w, index);
+    for (unsigned i = 0; i < w->dimensions; i++)
+        if (index[i] < 0 || (uint64_t)index[i] >= w->counts[i]) return;
+    while (!w->posted[k]) threads_wait(&w->posted[k], place);
+    segment();
+    comes_before(me->plain, w->post[k].node, w->post[k].last);
+}
+
+void GOMP_doacross_wait(long first, ...) {
+    struct work *w = me->work;
+    if (!w || !w->posted || alone()) return;
+    long index[16] = {first};
+    __builtin_va_list more;
+    __builtin_va_start(more, first);
+    for (unsigned i = 1; i < w->dimensions && i < 16; i++) index[i] = __builtin_va_arg(more, long);
+    __builtin_va_end(more);
+    doacross_wait(w, index, place_of(PLACE));
+}
+
+/* --- the general forms ------------------------------------------------------------------------------------------- */
+
+static void with_memory(struct work *w, uintptr_t *reductions, void **memory) {
+    if (memory) {
+        size_t size = (size_t)(uintptr_t)*memory;
+        if (!w->memory && size) w->memory = calloc(1, size), shadow_ignore((uintptr_t)w->memory, (uintptr_t)w->memory + size);
+        *memory = w->memory;
+    }
+    (void)reductions;
+}
+
+bool GOMP_loop_start(long s, long e, long i, long schedule, long chunk, long *a, long *b, uintptr_t *reductions,
+                     void **memory) {
+    (void)chunk;
+    struct work *w = loop_begin((uint64_t)s, (uint64_t)e, (uint64_t)i, i > 0, (schedule & 0xff) == 1, PLACE);
+    with_memory(w, reductions, memory);
+    return a ? take((uint64_t *)a, (uint64_t *)b) : true;
+}
+bool GOMP_loop_ordered_start(long s, long e, long i, long schedule, long chunk, long *a, long *b, uintptr_t *reductions,
+                             void **memory) {
+    (void)chunk;
+    struct work *w = loop_begin((uint64_t)s, (uint64_t)e, (uint64_t)i, i > 0, (schedule & 0xff) == 1, PLACE);
+    w->ordered = true;
+    with_memory(w, reductions, memory);
+    return a ? take((uint64_t *)a, (uint64_t *)b) : true;
+}
+bool GOMP_loop_doacross_start(unsigned n, long *counts, long schedule, long chunk, long *a, long *b,
+                              uintptr_t *reductions, void **memory) {
+    (void)chunk;
+    bool found = doacross_begin(n, counts, (schedule & 0xff) == 1, a, b, PLACE);
+    with_memory(me->work, reductions, memory);
+    return found;
+}

@@ -1,0 +1,239 @@
+/* The simulated OpenMP runtime of `weft check`: what its parts know of each other.
+ *
+ * The program is compiled with -fopenmp and the compiler's access hooks, and linked with this in place of libgomp. Threads
+ * of a team are real threads of which one runs at a time, so that the run is the same each time. What runs is divided into
+ * strands; each iteration of a worksharing loop, each section and each task is a strand of its own, whichever thread
+ * happens to run it. Two accesses of one place are a race where no path of strands orders them.
+ *
+ * Shadow: for each granule three words of 8 bytes, in three planes, so that what is only written costs one of them:
+ *
+ *     +----------------------+----------------------+
+ *     | strand (4 bytes)     | place (4 bytes)      |   planes: last write; two reads that no path orders
+ *     +----------------------+----------------------+
+ *
+ * place: return address of the hook less the program's start, its top bit set for an atomic access. A granule has 8 bytes;
+ * where smaller parts are accessed, the strand of its write is SPLIT and the planes of 4-byte or 1-byte granules hold.
+ * Strands rise with time, and all below `weft_omp.base` come before everything that runs now: nothing is ever cleared.
+ * Example: base 100; the word says strand 103, place 0x11a9: a strand of this region did it, to be ordered with ours.
+ */
+#ifndef WEFT_OPENMP_H
+#define WEFT_OPENMP_H
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+typedef uint32_t strand_t;
+
+#define SPLIT 0xFFFFFFFFu   /* look into the finer planes */
+#define IGNORED 0xFFFFFFFEu /* the runtime's own, a thread each: never a race */
+#define SPECIAL 0xFFFFFF00u
+#define ATOMIC 0x80000000u
+
+struct word {
+    strand_t strand;
+    uint32_t place;
+};
+
+enum kind { ROOT, REGION, IMPLICIT, ITERATION, SECTION, TASK, LOCKED, SEGMENT, LANE };
+
+/* Something that comes before a strand beside its parent: `node` and what follows of it up to `last`. */
+struct before {
+    strand_t node, last;
+    struct before *next;
+};
+
+struct node {
+    strand_t parent;
+    uint16_t depth;
+    uint8_t kind;
+    bool joined;    /* over, and waited for by its parent */
+    uint64_t locks; /* held; of a LANE: safelen */
+    struct before *before;
+    uint32_t loop; /* ITERATION, SECTION, LANE: which instance */
+    uint32_t seen; /* by the search with this number */
+    int64_t index; /* the iteration's number; the thread's, the task's */
+    uint32_t place; /* of the construct */
+};
+
+/* A worksharing construct as a team meets it. */
+struct work {
+    uint32_t loop, place;
+    bool begun, is_static;
+    int safelen; /* of lanes; 0: none */
+    uint64_t start, step, count; /* iteration k: start + k * step */
+    uint64_t taken; /* sections */
+    bool ordered, lanes;
+    int64_t turn; /* ordered: the iteration whose turn it is */
+    strand_t last_ordered, last_node;
+    void *memory;      /* of GOMP_loop_start and copyprivate */
+    unsigned dimensions;
+    uint64_t counts[16];
+    uint8_t *posted;   /* doacross: whether an iteration has posted */
+    struct node_range {
+        strand_t node, last;
+    } *post;
+    uint64_t cancelled;
+    struct work *next;
+};
+
+struct task;
+
+struct group {
+    struct group *outer;
+    uintptr_t *reductions;
+    strand_t *tasks;
+    size_t count, room;
+    bool cancelled;
+};
+
+struct depend {
+    uintptr_t address;
+    strand_t out, *ins;
+    strand_t out_last, *in_lasts;
+    size_t count, room;
+    uint8_t sort; /* of the last ones */
+    strand_t *before; /* what the set of mutexinoutset or inoutset comes after */
+    size_t before_count;
+    struct depend *next;
+};
+
+/* An implicit or explicit task that runs. */
+struct task {
+    struct task *outer;
+    strand_t *children;
+    size_t count, room;
+    struct group *group;
+    struct depend *depends[64];
+    bool final;
+};
+
+enum state { READY, WAITING, AT_BARRIER, OVER, IDLE };
+
+struct team {
+    int size, arrived, over;
+    strand_t region;
+    struct thread **threads;
+    unsigned phase;
+    bool number_asked; /* the program asked for a thread's number */
+    bool cancelled;
+    int level;
+    struct work *works;
+    uint32_t works_made;
+    uintptr_t barrier_place;
+    uint32_t place;
+    struct team *outer;
+    void (*function)(void *);
+    void *data;
+    int teams, team_number;
+    bool league;
+    uintptr_t *reductions;
+    void *copied;
+};
+
+struct thread {
+    pthread_t id;
+    sem_t go;
+    int slot, number; /* number: in its team */
+    enum state state;
+    struct team *team;
+    struct task *task;
+    strand_t current, plain; /* plain: without the locks that are held */
+    uint64_t held;
+    uint32_t work_number;
+    struct work *work;
+    int64_t next_row;
+    int64_t iteration;
+    uintptr_t frame; /* of the implicit task: what is below on the stack is its own */
+    uintptr_t stack_low, stack_high, tls_low, tls_high, lowest;
+    uintptr_t parked_frame;
+    strand_t fence_from;
+    bool fenced;
+    const void *waits_for;
+    uint32_t wait_place;
+};
+
+struct clock {
+    strand_t current, base, next;
+    bool on;
+    uintptr_t start; /* of the program's text */
+};
+
+extern struct clock weft_omp;
+extern __thread struct thread *weft_me;
+#define now weft_omp
+#define me weft_me
+#define PLACE ((uintptr_t)__builtin_return_address(0))
+#define FRAME ((uintptr_t)__builtin_frame_address(0))
+static inline uint32_t place_of(uintptr_t address) { return (uint32_t)(address - now.start) & ~ATOMIC; }
+
+/* --- strands.c */
+struct node *node(strand_t s);
+strand_t strand_new(strand_t parent, enum kind kind, uint64_t locks);
+bool ordered(strand_t earlier, strand_t later);
+bool same_thread(strand_t earlier, strand_t later);
+void comes_before(strand_t s, strand_t node, strand_t last);
+strand_t bare(strand_t s);  /* without locks */
+strand_t trunk(strand_t s); /* without locks and segments: the strand whose beginning it is */
+void strands_forget(void); /* everything that ran comes before what follows */
+void strands_past(strand_t base);
+void run_as(strand_t s);
+strand_t segment(void); /* what follows of the current strand apart from what was */
+
+/* --- shadow.c */
+void shadow_open(void);
+void shadow_access(uintptr_t a, size_t size, bool write, uint32_t place);
+void shadow_clear(uintptr_t low, uintptr_t high);
+void shadow_ignore(uintptr_t low, uintptr_t high);
+void shadow_restart(void);
+
+/* --- threads.c */
+void threads_switch(void); /* let another thread run, if one is ready */
+void threads_wait(const void *what, uint32_t place); /* until threads_wake(what) */
+void threads_wake(const void *what);
+void barrier(uintptr_t place);
+void region(void (*function)(void *), void *data, unsigned asked, uintptr_t place, uintptr_t frame, bool league,
+            unsigned teams);
+bool alone(void); /* in a team of one */
+struct thread *owner_of_stack(uintptr_t a);
+extern int weft_omp_default;
+extern uintptr_t *weft_omp_region_reductions;
+
+/* --- loops.c */
+void works_end(struct team *team);
+
+/* --- locks.c */
+#define ORDERED_LOCK 62
+void lock_take(const void *lock, uint32_t place);
+void lock_leave(const void *lock);
+void lock_number_take(int number);
+void lock_number_leave(int number);
+void locks_again(void); /* the current strand is the plain one, with the locks that are held */
+
+/* --- tasks.c */
+void tasks_joined(strand_t **list, size_t *count);
+void task_begin(struct task *t, struct group *group);
+void task_end(struct task *t);
+
+/* --- memory.c */
+bool block_of(uintptr_t a, uintptr_t *low, size_t *size, int *thread, uint32_t *region_strand);
+void *real_malloc(size_t n);
+
+/* --- told.c */
+struct access {
+    uintptr_t address;
+    size_t size;
+    bool write, other_write;
+    uint32_t place, other_place;
+    strand_t strand, other;
+};
+void told_open(void);
+void told_race(const struct access *a);
+void told_construct(uint32_t place, const char *kind, uint64_t iterations);
+void told_plain(const char *kind, const char *why, uint32_t place, uint32_t other);
+void told_end(void);
+
+#endif

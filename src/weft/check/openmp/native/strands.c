@@ -1,0 +1,202 @@
+/* Strands and the paths between them. */
+#include "openmp.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+struct clock weft_omp = {.current = 1, .base = 1, .next = 2};
+
+#define MOST ((size_t)0xF0000000) /* strands of one region */
+static struct node *nodes; /* from `first` on */
+static strand_t first = 1;
+static uint32_t searches;
+
+struct node *node(strand_t s) { return &nodes[s - first]; }
+
+static void reserve(void) {
+    nodes = mmap(NULL, MOST * sizeof *nodes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (nodes == MAP_FAILED) abort();
+}
+
+strand_t strand_new(strand_t parent, enum kind kind, uint64_t locks) {
+    if (!nodes) reserve();
+    strand_t s = now.next++;
+    if (s - first >= MOST) { /* more strands at once than there is room for: the last ones are one */
+        now.next--;
+        return s - 1;
+    }
+    struct node *n = node(s);
+    *n = (struct node){.parent = parent, .kind = kind, .locks = locks};
+    n->depth = parent >= first ? node(parent)->depth + 1 : 0;
+    return s;
+}
+
+static void free_before(void) {
+    for (strand_t s = first; s < now.next; s++) {
+        struct before *b = node(s)->before;
+        while (b) {
+            struct before *next = b->next;
+            free(b);
+            b = next;
+        }
+        node(s)->before = NULL;
+    }
+}
+
+static bool any_before;
+
+/* In the midst of a region: all but the threads' new strands is over. Pages of the old ones go back. */
+void strands_past(strand_t base) {
+    const uintptr_t page = 4096;
+    uintptr_t low = ((uintptr_t)node(now.base + 8) + page - 1) & ~(page - 1), high = (uintptr_t)node(base) & ~(page - 1);
+    if (!any_before && high > low + 64 * page) madvise((void *)low, high - low, MADV_DONTNEED);
+    now.base = base;
+}
+
+void strands_forget(void) {
+    if (!nodes) reserve();
+    if (any_before) free_before();
+    any_before = false;
+    if (now.next - first > 1u << 16) madvise(nodes, (now.next - first) * sizeof *nodes, MADV_DONTNEED);
+    if (now.next > 0xF0000000u) shadow_restart(), now.next = 2;
+    first = now.base = now.next;
+    strand_t root = strand_new(0, ROOT, 0);
+    node(root)->depth = 0;
+    run_as(root);
+}
+
+void run_as(strand_t s) {
+    if (me) me->current = me->plain = s;
+    now.current = s;
+}
+
+strand_t bare(strand_t s) {
+    while (s >= first && node(s)->kind == LOCKED) s = node(s)->parent;
+    return s;
+}
+
+strand_t trunk(strand_t s) {
+    while (s >= first && (node(s)->kind == LOCKED || node(s)->kind == SEGMENT)) s = node(s)->parent;
+    return s;
+}
+
+void comes_before(strand_t s, strand_t earlier, strand_t last) {
+    if (earlier < now.base) return;
+    struct before *b = malloc(sizeof *b);
+    if (!b) return;
+    *b = (struct before){earlier, last, node(s)->before};
+    node(s)->before = b;
+    any_before = true;
+}
+
+strand_t segment(void) {
+    strand_t was = bare(me->plain), root = trunk(was);
+    strand_t s = strand_new(root, SEGMENT, 0);
+    struct node *n = node(s), *r = node(root);
+    n->loop = r->loop, n->index = r->index, n->place = r->place;
+    if (was != root) comes_before(s, was, was);
+    me->plain = s;
+    locks_again();
+    return s;
+}
+
+static bool over(const struct node *n) { return n->joined && (n->kind == IMPLICIT || n->kind == REGION); }
+
+/* By the tree alone: every strand from the earlier one up to below the common ancestor was waited for. */
+static bool by_tree(strand_t a, strand_t b) {
+    bool fine = true;
+    while (a != b) {
+        if (a < first || b < first) return true;
+        const struct node *na = node(a), *nb = node(b);
+        if (na->depth < nb->depth) {
+            b = nb->parent;
+            continue;
+        }
+        if (over(na)) fine = true;
+        else if (na->kind != LOCKED && na->kind != SEGMENT && !na->joined) fine = false;
+        a = na->parent;
+    }
+    return fine;
+}
+
+/* Iterations of two loops with schedule(static) over the same indices: the same number is the same thread. */
+static bool same_static(strand_t a, strand_t b) {
+    a = trunk(a), b = trunk(b);
+    if (a < first || b < first) return false;
+    const struct node *na = node(a), *nb = node(b);
+    return na->kind == ITERATION && nb->kind == ITERATION && na->index == nb->index && na->loop != nb->loop &&
+           (na->loop & nb->loop & 1) && na->parent == nb->parent;
+}
+
+/* Along what comes before strands otherwise than by the tree: dependences, releases, turns. */
+static bool by_paths(strand_t a, strand_t b) {
+    static strand_t *stack;
+    static size_t room;
+    size_t count = 0;
+    uint32_t search = ++searches;
+    if (!room) stack = malloc((room = 1024) * sizeof *stack);
+    stack[count++] = b;
+    while (count) {
+        strand_t s = stack[--count];
+        for (; s >= first; s = node(s)->parent) {
+            struct node *n = node(s);
+            if (n->seen == search) break;
+            n->seen = search;
+            for (const struct before *e = n->before; e; e = e->next) {
+                if (a > e->last || e->node < first) continue;
+                if (trunk(e->node) == trunk(a) || by_tree(a, e->node)) return true;
+                if (count + 1 >= room) {
+                    strand_t *more = realloc(stack, 2 * room * sizeof *stack);
+                    if (!more) return true;
+                    stack = more, room *= 2;
+                }
+                stack[count++] = e->node;
+            }
+        }
+    }
+    return false;
+}
+
+static bool find(strand_t a, strand_t b) {
+    if (a < now.base || a == b) return true;
+    a = bare(a), b = bare(b);
+    if (a == b || trunk(a) == trunk(b)) return true;
+    if (by_tree(a, b) || same_static(a, b)) return true;
+    return any_before && by_paths(a, b);
+}
+
+static bool iterations_of_one(strand_t a, strand_t b) {
+    const struct node *na = node(a), *nb = node(b);
+    return na->kind == ITERATION && nb->kind == ITERATION && na->loop == nb->loop && !any_before;
+}
+
+bool ordered(strand_t earlier, strand_t later) {
+    static struct {
+        strand_t a, b;
+        bool is;
+    } known[4096];
+    if (earlier < now.base || earlier == later) return true;
+    if (iterations_of_one(earlier, later)) return false;
+    unsigned slot = (earlier * 2654435761u ^ later * 40503u) >> 20;
+    if (known[slot].a == earlier && known[slot].b == later && known[slot].is) return true;
+    bool is = find(earlier, later);
+    known[slot].a = earlier, known[slot].b = later, known[slot].is = is;
+    return is;
+}
+
+/* Whether one thread ran both, in its implicit task: then what is that thread's own is no matter of two. */
+bool same_thread(strand_t a, strand_t b) {
+    while (a != b) {
+        if (a < first || b < first) return false;
+        if (node(a)->depth >= node(b)->depth) {
+            if (node(a)->kind == TASK) return false;
+            a = node(a)->parent;
+        } else {
+            if (node(b)->kind == TASK) return false;
+            b = node(b)->parent;
+        }
+    }
+    for (; a >= first; a = node(a)->parent)
+        if (node(a)->kind == IMPLICIT || node(a)->kind == TASK) return true;
+    return false;
+}

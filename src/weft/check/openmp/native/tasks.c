@@ -1,0 +1,371 @@
+/* Explicit tasks: each runs where it is made, as a strand that nothing has waited for yet. */
+#include "openmp.h"
+
+#include <string.h>
+
+enum { UNTIED = 1, FINAL = 2, MERGEABLE = 4, DEPEND = 8, PRIORITY = 16, UP = 1 << 8, GRAINSIZE = 1 << 9, IF = 1 << 10,
+       NOGROUP = 1 << 11, REDUCTION = 1 << 12, DETACH = 1 << 13, STRICT = 1 << 14 };
+
+static void append(strand_t **list, size_t *count, size_t *room, strand_t s) {
+    if (*count == *room) {
+        size_t more = *room ? 2 * *room : 16;
+        strand_t *grown = realloc(*list, more * sizeof **list);
+        if (!grown) abort();
+        *list = grown, *room = more;
+    }
+    (*list)[(*count)++] = s;
+}
+
+void tasks_joined(strand_t **list, size_t *count) {
+    for (size_t i = 0; i < *count; i++)
+        if ((*list)[i] >= now.base) node((*list)[i])->joined = true;
+    *count = 0;
+}
+
+void task_begin(struct task *t, struct group *group) {
+    t->group = group;
+}
+
+void task_end(struct task *t) {
+    free(t->children);
+    for (size_t i = 0; i < sizeof t->depends / sizeof *t->depends; i++)
+        for (struct depend *d = t->depends[i]; d;) {
+            struct depend *next = d->next;
+            free(d->ins), free(d->in_lasts), free(d->before), free(d);
+            d = next;
+        }
+}
+
+/* --- dependences ------------------------------------------------------------------------------------------------- */
+
+enum sort { IN = 1, OUT = 2, INOUT = 3, MUTEX = 4, DEPOBJ = 5, INOUTSET = 6 };
+
+static struct depend *depend_of(struct task *t, uintptr_t a) {
+    struct depend **at = &t->depends[(a >> 2) % 64];
+    for (struct depend *d = *at; d; d = d->next)
+        if (d->address == a) return d;
+    struct depend *d = calloc(1, sizeof *d);
+    if (!d) abort();
+    d->address = a, d->next = *at;
+    return *at = d;
+}
+
+static void after(strand_t s, strand_t earlier) {
+    if (earlier) comes_before(s, earlier, UINT32_MAX);
+}
+
+/* The last ones of one address: a set of tasks of one sort, with what the whole set comes after. */
+static void depends(struct task *t, strand_t s, uintptr_t a, enum sort sort) {
+    struct depend *d = depend_of(t, a);
+    bool joins = sort == d->sort && (sort == IN || sort == MUTEX || sort == INOUTSET);
+    if (!joins) {
+        free(d->before);
+        d->before = d->ins, d->before_count = d->count;
+        d->ins = NULL, d->count = d->room = 0;
+        d->sort = sort;
+    }
+    for (size_t i = 0; i < d->before_count; i++) after(s, d->before[i]);
+    append(&d->ins, &d->count, &d->room, s);
+}
+
+/* The clause as the compiler lays it out: counts, then addresses; or (first 0) counts of four sorts and of objects. */
+static void each_depend(void **clause, void (*use)(void *, uintptr_t, enum sort), void *context) {
+    uintptr_t all = (uintptr_t)clause[0];
+    if (all) {
+        uintptr_t out = (uintptr_t)clause[1];
+        for (uintptr_t i = 0; i < all; i++) use(context, (uintptr_t)clause[2 + i], i < out ? OUT : IN);
+        return;
+    }
+    all = (uintptr_t)clause[1];
+    uintptr_t out = (uintptr_t)clause[2], mutex = (uintptr_t)clause[3], in = (uintptr_t)clause[4];
+    for (uintptr_t i = 0; i < all; i++) {
+        uintptr_t a = (uintptr_t)clause[5 + i];
+        enum sort sort = i < out ? OUT : i < out + mutex ? MUTEX : i < out + mutex + in ? IN : DEPOBJ;
+        if (sort == DEPOBJ) {
+            void **object = (void **)a;
+            uintptr_t kind = (uintptr_t)object[1];
+            use(context, (uintptr_t)object[0], kind == OUT || kind == INOUT ? OUT : (enum sort)kind);
+        } else {
+            use(context, a, sort);
+        }
+    }
+}
+
+struct making {
+    struct task *task;
+    strand_t strand;
+    const void *locks[16];
+    int lock_count;
+};
+
+static void made_after(void *context, uintptr_t a, enum sort sort) {
+    struct making *m = context;
+    depends(m->task, m->strand, a, sort);
+    if (sort == MUTEX && m->lock_count < 16) m->locks[m->lock_count++] = depend_of(m->task, a);
+}
+
+static void waited(void *context, uintptr_t a, enum sort sort) {
+    struct making *m = context;
+    struct depend *d = depend_of(m->task, a);
+    bool joins = sort == d->sort && sort == IN;
+    const strand_t *of = joins ? d->before : d->ins;
+    size_t count = joins ? d->before_count : d->count;
+    for (size_t i = 0; i < count; i++) after(m->strand, of[i]);
+}
+
+/* --- making and running ------------------------------------------------------------------------------------------ */
+
+static bool plain_run(void) { return !now.on; }
+
+static void *arguments(void *data, void (*copy)(void *, void *), long size, long align, void **block) {
+    *block = malloc((size_t)(size + align + 16));
+    if (!*block) abort();
+    char *at = (char *)(((uintptr_t)*block + (uintptr_t)align - 1) & ~(uintptr_t)(align - 1));
+    shadow_clear((uintptr_t)*block, (uintptr_t)*block + (size_t)(size + align + 16));
+    if (copy) copy(at, data);
+    else memcpy(at, data, (size_t)size);
+    return at;
+}
+
+static void run(void (*fn)(void *), void *data, strand_t s, bool included, bool final, const struct making *m) {
+    struct thread before = *me;
+    struct task task = {.outer = me->task, .final = final};
+    task_begin(&task, me->task ? me->task->group : NULL);
+    me->task = &task;
+    me->lowest = UINTPTR_MAX;
+    me->held = 0, me->work = NULL;
+    me->plain = s;
+    locks_again();
+    for (int i = 0; m && i < m->lock_count; i++) lock_take(m->locks[i], node(s)->place);
+    uintptr_t frame = FRAME;
+    fn(data);
+    for (int i = 0; m && i < m->lock_count; i++) lock_leave(m->locks[i]);
+    task_end(&task);
+    uintptr_t lowest = me->lowest;
+    if (lowest < frame) shadow_clear(lowest, frame);
+    if (included) node(s)->joined = true;
+    me->task = before.task, me->held = before.held, me->work = before.work;
+    me->plain = before.plain, me->current = now.current = before.current;
+    me->lowest = lowest < before.lowest ? lowest : before.lowest;
+}
+
+static int64_t task_number;
+
+static strand_t task_strand(bool included, uint32_t place) {
+    strand_t s = strand_new(bare(me->plain), TASK, 0);
+    node(s)->index = ++task_number, node(s)->place = place;
+    struct task *t = me->task;
+    if (included) return s;
+    append(&t->children, &t->count, &t->room, s);
+    if (t->group) append(&t->group->tasks, &t->group->count, &t->group->room, s);
+    return s;
+}
+
+void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align, bool if_clause,
+               unsigned flags, void **depend, int priority, void *detach) {
+    (void)priority;
+    uintptr_t event = 1;
+    if (flags & DETACH && detach) *(uintptr_t *)detach = (uintptr_t)&event;
+    if (me->task->group && me->task->group->cancelled) return;
+    void *block = NULL;
+    bool included = !if_clause || me->task->final || plain_run();
+    void *at = copy || !included || flags & DETACH ? arguments(data, copy, size, align, &block) : data;
+    if (plain_run()) {
+        fn(at);
+        free(block);
+        return;
+    }
+    told_construct(place_of(PLACE), "task", 1);
+    struct making m = {.task = me->task, .strand = task_strand(included, place_of(PLACE))};
+    if (flags & DEPEND && depend) each_depend(depend, made_after, &m);
+    run(fn, at, m.strand, included, me->task->final || flags & FINAL, &m);
+    free(block);
+}
+
+void GOMP_taskwait(void) {
+    if (plain_run()) return;
+    tasks_joined(&me->task->children, &me->task->count);
+}
+
+void GOMP_taskwait_depend(void **depend) {
+    if (plain_run()) return;
+    struct making m = {.task = me->task, .strand = segment()};
+    each_depend(depend, waited, &m);
+}
+
+void GOMP_taskwait_depend_nowait(void **depend) { (void)depend; }
+void GOMP_taskyield(void) {
+    if (now.on) threads_switch();
+}
+
+/* --- groups ------------------------------------------------------------------------------------------------------ */
+
+void GOMP_taskgroup_start(void) {
+    struct group *g = calloc(1, sizeof *g);
+    if (!g) abort();
+    g->outer = me->task->group, g->reductions = g->outer ? g->outer->reductions : NULL;
+    me->task->group = g;
+}
+
+void GOMP_taskgroup_end(void) {
+    struct group *g = me->task->group;
+    if (!g) return;
+    tasks_joined(&g->tasks, &g->count);
+    me->task->group = g->outer;
+    free(g->tasks);
+    free(g);
+}
+
+/* --- taskloop: a task for each iteration ------------------------------------------------------------------------- */
+
+struct range {
+    uintptr_t start, end;
+    uintptr_t *reductions;
+};
+
+void GOMP_taskgroup_reduction_register(uintptr_t *data);
+
+static void taskloop(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align, unsigned flags,
+                     uint64_t start, uint64_t step, uint64_t count, uint32_t place) {
+    if (!(flags & NOGROUP)) {
+        GOMP_taskgroup_start();
+        if (flags & REDUCTION) GOMP_taskgroup_reduction_register(((struct range *)data)->reductions);
+    }
+    told_construct(place, "loop", count);
+    for (uint64_t k = 0; k < count; k++) {
+        if (me->task->group && me->task->group->cancelled) break;
+        void *block;
+        uint64_t *at = arguments(data, copy, size, align, &block);
+        at[0] = start + k * step, at[1] = start + (k + 1) * step;
+        if (plain_run()) {
+            fn(at);
+        } else {
+            bool included = !(flags & IF) || me->task->final;
+            strand_t s = task_strand(included, place);
+            node(s)->index = (int64_t)k;
+            run(fn, at, s, included, me->task->final || flags & FINAL, NULL);
+        }
+        free(block);
+    }
+    if (!(flags & NOGROUP)) GOMP_taskgroup_end();
+}
+
+void GOMP_taskloop(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align, unsigned flags,
+                   unsigned long tasks, int priority, long start, long end, long step) {
+    (void)tasks, (void)priority;
+    uint64_t count = step > 0 ? (end > start ? (uint64_t)(end - start + step - 1) / (uint64_t)step : 0)
+                              : (end < start ? (uint64_t)(start - end - step - 1) / (uint64_t)-step : 0);
+    taskloop(fn, data, copy, size, align, flags, (uint64_t)start, (uint64_t)step, count, place_of(PLACE));
+}
+
+void GOMP_taskloop_ull(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align,
+                       unsigned flags, unsigned long tasks, int priority, uint64_t start, uint64_t end, uint64_t step) {
+    (void)tasks, (void)priority;
+    uint64_t count = flags & UP ? (end > start ? (end - start + step - 1) / step : 0)
+                                : (end < start ? (start - end - step - 1) / -step : 0);
+    taskloop(fn, data, copy, size, align, flags, start, step, count, place_of(PLACE));
+}
+
+/* --- reductions of tasks: a copy for each thread ----------------------------------------------------------------- */
+
+/* A registration: 0 how many, 1 bytes of a thread's part, 2 alignment, then the memory, 4 the next, 6 its end, from 7 on
+ * three words for each variable: its address, its offset in the part, the runtime's. */
+static void reductions_made(uintptr_t *data, uintptr_t *outer, int threads) {
+    for (uintptr_t *d = data;; d = (uintptr_t *)d[4]) {
+        size_t size = d[1] * (size_t)threads, align = d[2] < sizeof(void *) ? sizeof(void *) : d[2];
+        void *memory = NULL;
+        if (posix_memalign(&memory, align, size ? size : 1)) abort();
+        memset(memory, 0, size);
+        shadow_ignore((uintptr_t)memory, (uintptr_t)memory + size);
+        d[2] = (uintptr_t)memory, d[6] = d[2] + size;
+        if (!d[4]) {
+            d[4] = (uintptr_t)outer;
+            return;
+        }
+    }
+}
+
+static int threads_now(void) { return me->team ? me->team->size : 1; }
+
+void GOMP_taskgroup_reduction_register(uintptr_t *data) {
+    struct group *g = me->task->group;
+    if (!g) return;
+    reductions_made(data, g->reductions, threads_now());
+    g->reductions = data;
+}
+
+void GOMP_taskgroup_reduction_unregister(uintptr_t *data) {
+    for (uintptr_t *d = data; d && d[2]; d = (uintptr_t *)d[4]) {
+        free((void *)d[2]);
+        if (d == data) break;
+    }
+}
+
+void GOMP_task_reduction_remap(size_t count, size_t originals, void **pointers) {
+    uintptr_t *first = me->task->group ? me->task->group->reductions : NULL;
+    if (!first && me->team) first = me->team->reductions;
+    for (size_t i = 0; i < count; i++) {
+        uintptr_t a = (uintptr_t)pointers[i];
+        for (uintptr_t *d = first; d; d = (uintptr_t *)d[4]) {
+            for (uintptr_t j = 0; j < d[0]; j++) {
+                uintptr_t *v = d + 7 + 3 * j;
+                bool inside = a >= d[2] && a < d[6] && (a - d[2]) % d[1] == v[1];
+                if (v[0] != a && !inside) continue;
+                pointers[i] = (void *)(d[2] + (uintptr_t)me->number * d[1] + v[1]);
+                if (i < originals) pointers[count + i] = (void *)v[0];
+                a = 0;
+                break;
+            }
+            if (!a) break;
+        }
+    }
+}
+
+/* A parallel or worksharing construct whose reductions tasks take part in. */
+unsigned GOMP_parallel_reductions(void (*fn)(void *), void *data, unsigned n, unsigned flags) {
+    (void)flags;
+    uintptr_t *list = *(uintptr_t **)data;
+    unsigned size = n ? n : (unsigned)weft_omp_default;
+    reductions_made(list, NULL, (int)size);
+    weft_omp_region_reductions = list;
+    region(fn, data, size, PLACE, FRAME, false, 0);
+    return size;
+}
+
+void GOMP_workshare_task_reduction_unregister(bool cancelled) {
+    GOMP_taskgroup_end();
+    if (!cancelled) barrier(PLACE);
+}
+
+void GOMP_scope_start(uintptr_t *reductions) { (void)reductions; }
+
+/* --- cancellation ------------------------------------------------------------------------------------------------ */
+
+enum { PARALLEL = 1, LOOP = 2, SECTIONS = 4, TASKGROUP = 8 };
+
+static bool may_cancel(void) {
+    const char *asked = getenv("OMP_CANCELLATION");
+    return asked && (asked[0] == 't' || asked[0] == 'T');
+}
+
+bool GOMP_cancellation_point(int which) {
+    if (!may_cancel()) return false;
+    if (which & (LOOP | SECTIONS)) return me->work && me->work->cancelled;
+    if (which & TASKGROUP) return me->task->group && me->task->group->cancelled;
+    return me->team && me->team->cancelled;
+}
+
+bool GOMP_cancel(int which, bool really) {
+    if (!may_cancel()) return false;
+    if (!really) return GOMP_cancellation_point(which);
+    if (which & (LOOP | SECTIONS)) {
+        if (me->work) me->work->cancelled = 1;
+    } else if (which & TASKGROUP) {
+        if (me->task->group) me->task->group->cancelled = true;
+    } else if (me->team) {
+        me->team->cancelled = true;
+    }
+    return true;
+}
+
+void omp_fulfill_event(uintptr_t event) { (void)event; }

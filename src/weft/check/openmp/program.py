@@ -1,0 +1,155 @@
+"""An OpenMP program with the compiler's access hooks and the simulated runtime in place of libgomp."""
+
+from __future__ import annotations
+
+import hashlib
+
+import re
+
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Final
+
+from weft.check.compiled import compile_one
+from weft.check.front_end import Request
+from weft.check.openmp.sources import FIXED_SUFFIXES, language, rewritten_c, rewritten_fortran
+from weft.check.runtime import compiler, is_clang, run
+from weft.errors import UsageError, WeftError
+from weft.mpi.ready import cache_folder
+
+HOOKS: Final = (
+    "-fopenmp", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0",
+    "-gdwarf-4", "-gno-variable-location-views", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-w",
+)  # fmt: skip
+# A read that is made once before a loop, or a write that is made once behind it, would be another strand's.
+KEPT: Final = (
+    "-O1", "-fno-tree-loop-im", "-fno-tree-pre", "-fno-tree-sink", "-fno-ipa-pure-const", "-fno-inline-small-functions",
+    "-fno-builtin-memset", "-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-tree-loop-distribute-patterns",
+)  # fmt: skip
+FORTRAN: Final = ("-ffixed-line-length-none", "-ffree-line-length-none")
+WRAPPED: Final = ("memcpy", "memmove", "memset")
+RUNTIME_FLAGS: Final = (
+    "-std=c11", "-O2", "-fno-tree-vectorize", "-g", "-D_GNU_SOURCE", "-fPIC", "-fno-strict-aliasing",
+    "-fno-omit-frame-pointer", "-fno-builtin-malloc",
+)  # fmt: skip
+KNOWN: Final = ("weft_*", "__*", "GOMP_*", "omp_*", "malloc", "calloc", "realloc", "free", "memalign", "aligned_alloc",
+                "posix_memalign")  # fmt: skip
+
+
+def native() -> Traversable:
+    """The folder of the simulated runtime's sources."""
+    return files("weft.check.openmp") / "native"
+
+
+def gnu(of: str) -> str:
+    """GCC's compiler of a language: the runtime takes the place of its libgomp. UsageError where it is another one."""
+    name = compiler(of)
+    if of != "fortran" and is_clang(name):
+        variable = {"c": "CC", "c++": "CXX"}[of]
+        raise UsageError(f"checking OpenMP programs needs gcc and g++; {variable} names {name}: unset it")
+    return name
+
+
+@cache
+def runtime() -> Path:
+    """The simulated runtime as an object file, built on first use."""
+    texts = {one.name: one.read_bytes() for one in native().iterdir() if one.name.endswith((".c", ".h"))}
+    tool = gnu("c")
+    facts = repr((tool, RUNTIME_FLAGS, KNOWN, WRAPPED)).encode()
+    key = hashlib.sha256(b"".join(texts[one] for one in sorted(texts)) + facts).hexdigest()[:16]
+    target = cache_folder() / "check" / key / "weft-openmp.o"
+    if target.exists():
+        return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as name:
+            folder = Path(name)
+            for one, text in texts.items():
+                (folder / one).write_bytes(text)
+            units = sorted(one for one in texts if one.endswith(".c"))
+            for unit in units:
+                run([*tool.split(), *RUNTIME_FLAGS, "-c", unit], folder)
+            run(["ld", "-r", "-o", "whole", *(unit.replace(".c", ".o") for unit in units)], folder)
+            own = [f"--redefine-sym={one}=__real_{one}" for one in WRAPPED]
+            known = [f"--keep-global-symbol={one}" for one in KNOWN]
+            run(["objcopy", "--wildcard", *own, *known, "whole", "made"], folder)
+            (folder / "made").replace(target)
+    except OSError as error:
+        raise WeftError(f"cannot build the runtime of `weft check` in {target.parent}: {error}") from error
+    return target
+
+
+def build(request: Request, folder: Path) -> Path:
+    """Compile and link a program in `folder`. UsageError with the compiler's first error where that fails."""
+    objects = [_object(request, source, number, folder) for number, source in enumerate(_ordered(request.sources))]
+    languages = {language(source) for source in request.sources}
+    linker = gnu("fortran" if "fortran" in languages else "c++" if "c++" in languages else "c").split()
+    program = folder / request.sources[-1].stem
+    command = [
+        *linker, "-g", "-o", str(program), *map(str, objects), str(runtime()),
+        *(f"-Wl,--wrap={name}" for name in WRAPPED), *request.link,
+        *(["-lstdc++"] if languages >= {"fortran", "c++"} else []), "-lm", "-lpthread", "-ldl",
+    ]  # fmt: skip
+    compile_one(command, request.sources[-1], folder)
+    return program
+
+
+def _ordered(sources: Sequence[Path]) -> list[Path]:
+    """Sources in Fortran behind those that make the modules which they use."""
+    made: dict[str, Path] = {}
+    used: dict[Path, set[str]] = {}
+    for one in sources:
+        text = one.read_text(encoding="utf-8", errors="replace") if language(one) == "fortran" else ""
+        used[one] = {name.lower() for name in re.findall(r"^\s*use\b(?:[^:\n]*::)?\s*(\w+)", text, re.I | re.M)}
+        for name in re.findall(r"^\s*module\s+(\w+)\s*(?:!.*)?$", text, re.I | re.M):
+            made[name.lower()] = one
+    found: list[Path] = []
+
+    def put(one: Path, way: tuple[Path, ...] = ()) -> None:
+        if one in found or one in way:
+            return
+        for name in sorted(used[one]):
+            if name in made:
+                put(made[name], (*way, one))
+        found.append(one)
+
+    for one in sources:
+        put(one)
+    return found
+
+
+def flags(request: Request, source: Path, folder: Path) -> list[str]:
+    """The compiler's options for a source, but for what it is to make."""
+    fortran = language(source) == "fortran"
+    return [
+        *KEPT, *HOOKS, *((*FORTRAN, "-J", str(folder)) if fortran else ()), f"-I{source.parent}",
+        *(f"-I{path}" for path in request.include), *(f"-D{name}" for name in request.define), *request.flags,
+    ]  # fmt: skip
+
+
+def _object(request: Request, source: Path, number: int, folder: Path) -> Path:
+    of = language(source)
+    target = folder / f"{number}-{source.stem}.o"
+    words = flags(request, source, folder)
+    if of == "fortran":
+        copy = folder / f"{number}-{source.stem}{source.suffix}"
+        fixed = source.suffix.lower() in FIXED_SUFFIXES
+        text = source.read_text(encoding="utf-8", errors="surrogateescape")
+        copy.write_text(rewritten_fortran(text, fixed), encoding="utf-8", errors="surrogateescape")
+        words += [f"-fdebug-prefix-map={copy}={source.absolute()}"]
+    else:
+        copy = target.with_suffix(".i" if of == "c" else ".ii")
+        copy.write_text(rewritten_c(_preprocessed(of, words, source, folder)), errors="surrogateescape")
+    compile_one([*gnu(of).split(), *words, "-c", str(copy), "-o", str(target)], source, folder)
+    return target
+
+
+def _preprocessed(of: str, words: Sequence[str], source: Path, folder: Path) -> str:
+    made = folder / "preprocessed"
+    command = [*gnu(of).split(), *words, "-E", str(source.absolute()), "-o", str(made)]
+    compile_one(command, source, folder)
+    return made.read_text(encoding="utf-8", errors="surrogateescape")

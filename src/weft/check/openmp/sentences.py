@@ -1,0 +1,69 @@
+"""What is said of OpenMP programs, a sentence a finding."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from weft.check.openmp.names import Named, line_of
+from weft.check.texts import AccessPlace
+
+_COMPOUND: Final = re.compile(r"(?:[-+*/&|^]|<<|>>)=|\+\+|--")
+
+
+def barrier(why: str, other: AccessPlace) -> str:
+    """Threads of a team that do not meet at one barrier."""
+    if why == "left":
+        return "Threads wait at this barrier, which others of their team never reach: they have left the region"
+    return f"Threads wait at this barrier while others of their team wait at another one (line {other.line})"
+
+
+def lock_order(other: AccessPlace) -> str:
+    """Two locks that are taken in both orders."""
+    where = f" at line {other.line}" if other.line else ""
+    return f"A lock is taken here while another is held; elsewhere{where} the two are taken in the other order"
+
+
+def deadlock(other: AccessPlace) -> str:
+    """No thread can go on."""
+    where = f", another at line {other.line}" if other.line else ""
+    return f"No thread can go on: one waits here for ever{where}"
+
+
+def who(held: Mapping[str, Any], place: AccessPlace | None) -> str:
+    """`iteration 3 of the loop at line 8`, `task 2 made at line 12`, `thread 1`."""
+    where = f" at line {place.line}" if place and place.line else ""
+    what, index = held["what"], held["index"]
+    if what == "iteration":
+        return f"iteration {index} of the loop{where}"
+    if what == "lane":
+        return f"iteration {index} of the simd loop{where}"
+    if what == "section":
+        return f"section {index + 1} of the sections{where}"
+    if what == "task":
+        return f"task {index} made{where}" if where else f"task {index}"
+    return f"thread {index} of the region{where}" if what == "thread" else "the thread that began the region"
+
+
+def race(named: Named, one: str, two: str, held: Mapping[str, Any], other: AccessPlace, fortran: bool) -> str:
+    """The two accesses and what is missing between them."""
+    does = "writes" if held["write"] else "reads"
+    other_does = "writes" if held["other_write"] else "reads"
+    line = f" at line {other.line}" if other.line else ""
+    text = f"{one} {does} {named.text(fortran)}, which {two} {other_does}{line}: nothing orders the two"
+    return text[0].upper() + text[1:]
+
+
+def advice(named: Named, pairs: Mapping[tuple[int, int], Mapping[str, Any]], place: AccessPlace, fortran: bool) -> str:
+    """What a scalar that all share looks like: a sum that is no reduction, or a value of each iteration's own."""
+    if not named.scalar or not named.name:
+        return ""
+    text = line_of(place)
+    name = re.escape(named.name)
+    again = re.search(rf"\b{name}\s*=(?!=).*\b{name}\b", text, re.I if fortran else 0)
+    if again or re.search(rf"(?:\b{name}\s*(?:{_COMPOUND.pattern})|(?:\+\+|--)\s*{name}\b)", text):
+        return f"; if all add to `{named.name}`, it belongs in a reduction"
+    if any(held["write"] and held["other_write"] for held in pairs.values()):
+        return f"; if each needs a value of its own, `{named.name}` belongs in private"
+    return ""

@@ -1,0 +1,134 @@
+"""Copies of an OpenMP program's sources with the directives that the simulated runtime wants; every line stays its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from weft.check.openmp.directives import Directive, parsed, simulated
+
+C_SUFFIXES: Final = frozenset((".c",))
+CPLUSPLUS_SUFFIXES: Final = frozenset((".cpp", ".cc", ".cxx"))
+FIXED_SUFFIXES: Final = frozenset((".f", ".for", ".ftn"))
+FREE_SUFFIXES: Final = frozenset((".f90", ".f95", ".f03", ".f08"))
+FORTRAN_SUFFIXES: Final = FIXED_SUFFIXES | FREE_SUFFIXES
+SUFFIXES: Final = C_SUFFIXES | CPLUSPLUS_SUFFIXES | FORTRAN_SUFFIXES
+
+DIRECTIVE: Final = re.compile(
+    r"^[ \t]*#[ \t]*pragma[ \t]+omp\b|_Pragma\s*\(\s*\"omp\b|^(?:[cC*!]|[ \t]*!)\$omp\b|\[\[\s*omp\s*::", re.I | re.M
+)
+_PRAGMA: Final = re.compile(r"^(?P<start>[ \t]*#[ \t]*pragma[ \t]+omp[ \t]+)(?P<text>.*)$")
+_LOOP: Final = re.compile(r"\s*for\s*\(\s*(?P<index>[A-Za-z_]\w*)\s*=(?!=)")
+_MARKER: Final = re.compile(r'^#\s*(?:line\s+)?\d+\s+"')
+_SENTINEL: Final = re.compile(r"^(?P<start>\s*!\$omp)(?P<text>.*)$", re.I)
+_FIXED: Final = re.compile(r"^(?P<start>[cC*!]\$omp)(?P<mark>.)(?P<text>.*)$", re.I)
+_DO: Final = re.compile(r"^\s*(?:\w+\s*:\s*)?do\s+(?:\d+\s*,?\s*)?(?P<index>[A-Za-z]\w*)\s*=", re.I)
+
+
+def language(source: Path) -> str:
+    """The language of a source by its ending."""
+    suffix = source.suffix
+    if suffix.lower() in FORTRAN_SUFFIXES:
+        return "fortran"
+    return "c" if suffix == ".c" else "c++"
+
+
+def rewritten_c(text: str) -> str:
+    """Preprocessed C or C++ with the directives that the runtime wants, and the program's own question for its thread."""
+    lines = text.split("\n")
+    for k, line in enumerate(lines):
+        found = _PRAGMA.match(line)
+        if found is None:
+            continue
+        one = parsed(found["text"])
+        if one is not None:
+            lines[k] = found["start"] + str(simulated(one, "for", _index_c(lines, k)))
+    return re.sub(r"\bomp_get_thread_num\b", "weft_omp_get_thread_num", "\n".join(lines))
+
+
+def _index_c(lines: Sequence[str], at: int) -> str:
+    """The variable of the loop behind a directive, where it is declared before the loop."""
+    for line in lines[at + 1 : at + 8]:
+        if not line.strip() or _MARKER.match(line):
+            continue
+        found = _LOOP.match(line)
+        return found["index"] if found else ""
+    return ""
+
+
+def rewritten_fortran(text: str, fixed: bool) -> str:
+    """Fortran with the directives that the runtime wants; a directive of several lines stands in its first one."""
+    lines = text.split("\n")
+    for first, last, start, words in _fortran(lines, fixed):
+        one = parsed(words)
+        if one is None:
+            continue
+        made = simulated(one, "do", _index_fortran(lines, last))
+        if made == one:
+            continue
+        lines[first] = f"{start} {made}{_empty_end(made, one)}"
+        for k in range(first + 1, last + 1):
+            lines[k] = "!" if not fixed else "C"
+    return "\n".join(lines)
+
+
+def _empty_end(made: Directive, one: Directive) -> str:
+    del made, one
+    return ""
+
+
+def _fortran(lines: Sequence[str], fixed: bool) -> Iterator[tuple[int, int, str, str]]:
+    """First and last line of each directive, its sentinel and its words."""
+    k = 0
+    while k < len(lines):
+        found = _FIXED.match(lines[k]) if fixed else _SENTINEL.match(lines[k])
+        if found is None:
+            k += 1
+            continue
+        first, words = k, found["text"]
+        words = words if fixed else words.partition("!")[0]
+        k += 1
+        while k < len(lines):
+            more = _FIXED.match(lines[k]) if fixed else _SENTINEL.match(lines[k])
+            if fixed:
+                if more is None or more["mark"] in " 0":
+                    break
+                words += " " + more["text"]
+            else:
+                if not words.rstrip().endswith("&") or more is None:
+                    break
+                words = words.rstrip()[:-1] + " " + more["text"].partition("!")[0].strip().removeprefix("&")
+            k += 1
+        yield first, k - 1, found["start"], words
+
+
+def _index_fortran(lines: Sequence[str], at: int) -> str:
+    for line in lines[at + 1 : at + 8]:
+        if not line.strip() or line.lstrip().startswith(("!", "#")):
+            continue
+        found = _DO.match(line)
+        return found["index"] if found else ""
+    return ""
+
+
+def constructs(source: Path) -> Iterator[tuple[int, Directive]]:
+    """The directives of a source with their lines, as far as they stand there as such."""
+    text = source.read_text(encoding="utf-8", errors="replace")
+    lines = text.split("\n")
+    if language(source) == "fortran":
+        for first, _, _, words in _fortran(lines, source.suffix.lower() in FIXED_SUFFIXES):
+            if (one := parsed(words)) is not None:
+                yield first + 1, one
+        return
+    for k, line in enumerate(lines):
+        found = _PRAGMA.match(line)
+        if found is None:
+            continue
+        words, more = found["text"], k
+        while words.rstrip().endswith("\\") and more + 1 < len(lines):
+            more += 1
+            words = words.rstrip()[:-1] + " " + lines[more]
+        if (one := parsed(words)) is not None:
+            yield k + 1, one
