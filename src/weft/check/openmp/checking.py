@@ -37,6 +37,8 @@ class Lines:
     records: dict[int, dict[str, Any]] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
     ran: list[dict[str, Any]] = field(default_factory=list)
+    lines: dict[int, int] = field(default_factory=dict)
+    """Lines of the calls that begin loops, which have none in the debugging information."""
 
 
 def run(request: Request, folder: Path, found: Path) -> Outcome:
@@ -71,6 +73,8 @@ def read(path: Path) -> Lines:
             continue
         if "base" in held:
             lines.base = held["base"]
+        elif "place" in held:
+            lines.lines[held["place"]] = held["line"]
         elif "construct" in held:
             lines.ran.append(held)
         elif "count" in held:
@@ -90,10 +94,12 @@ def placed(program: Path, lines: Lines) -> dict[int, AccessPlace]:
         counters.update(held[key]["pc"] for key in ("strand", "other") if key in held)
     counters.discard(0)
     found = addr2line(str(program), sorted(pc - lines.base for pc in counters), [])
-    return {
-        int(offset) + lines.base: AccessPlace(frames[0][0] or "", frames[0][1], 0, frames[0][2] or "")
-        for offset, frames in found.items()
-    }
+    places: dict[int, AccessPlace] = {}
+    for offset, frames in found.items():
+        file, line, function = frames[0]
+        pc = int(offset) + lines.base
+        places[pc] = AccessPlace(file or "", lines.lines.get(pc, line), 0, function or "")
+    return places
 
 
 def looked(

@@ -1,8 +1,9 @@
 """OpenMP's directives as the simulated runtime wants them: each iteration its own, whatever the schedule says.
 
-A loop without a schedule becomes one of chunks of one iteration; `schedule(static)` becomes `schedule(runtime)`, by which
-the runtime knows it: there the same iteration of two loops is the same thread's. Lanes of a simd loop are iterations of
-a loop whose number of threads says so. What only tells how fast a loop is to be run is left out.
+A schedule tells the runtime two things. Its kind: `guided` stands for the program's static one, by which the same iteration
+of two loops is the same thread's; `dynamic` for all others. Its chunk: the line of the directive, as the compiler gives the
+call that begins a loop no line of its own. Lanes of a simd loop are iterations of a loop whose number of threads says so.
+What only tells how fast a loop is to be run is left out.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ def closing(text: str, at: int) -> int:
     return -1
 
 
-def simulated(one: Directive, loop: str, index: str = "") -> Directive:
-    """A directive for the simulated runtime; `loop` is the language's word for one, `index` the loop's variable.
+def simulated(one: Directive, loop: str, line: int, index: str = "") -> Directive:
+    """A directive of a line for the simulated runtime; `loop` is the language's word for one, `index` the loop's variable.
 
     The variable of a simd loop has its last value behind it.
     """
@@ -118,12 +119,12 @@ def simulated(one: Directive, loop: str, index: str = "") -> Directive:
             head.remove("simd")
             one = _if_of(one.without(_OF_SIMD), "simd")
         else:
-            return _lanes(one, loop, index)
+            return _lanes(one, loop, line, index)
     made = Directive(tuple(head), one.clauses)
-    return made if ends or loop not in head else _scheduled(made)
+    return made if ends or loop not in head else _scheduled(made, line)
 
 
-def _lanes(one: Directive, loop: str, index: str) -> Directive:
+def _lanes(one: Directive, loop: str, line: int, index: str) -> Directive:
     if one.head[0] == "end":
         return Directive(("end", "parallel", loop), ())
     safelen = one.clause("safelen")
@@ -139,7 +140,7 @@ def _lanes(one: Directive, loop: str, index: str) -> Directive:
     lost = linear is not None and index and index.lower() in (linear.inside or "").lower()
     last = (Clause("lastprivate", index),) if index and (lost or not named) else ()
     return Directive(
-        ("parallel", loop), (*kept, *last, Clause("num_threads", str(LANES + at)), Clause("schedule", "dynamic, 1"))
+        ("parallel", loop), (*kept, *last, Clause("num_threads", str(LANES + at)), Clause("schedule", f"dynamic, {line}"))
     )
 
 
@@ -150,12 +151,10 @@ def _if_of(one: Directive, word: str) -> Directive:
     )
 
 
-def _scheduled(one: Directive) -> Directive:
+def _scheduled(one: Directive, line: int) -> Directive:
     schedule = one.clause("schedule")
     kind = (schedule.inside or "").partition(",")[0].rpartition(":")[2].strip().lower() if schedule else ""
-    if kind in ("dynamic", "guided"):
-        return one
-    said = Clause("schedule", "runtime" if kind == "static" else "dynamic, 1")
+    said = Clause("schedule", f"{'guided' if kind == 'static' else 'dynamic'}, {line}")
     return one.without(frozenset(("schedule",))).adding(said)
 
 

@@ -21,7 +21,7 @@ DIRECTIVE: Final = re.compile(
 )
 _PRAGMA: Final = re.compile(r"^(?P<start>[ \t]*#[ \t]*pragma[ \t]+omp[ \t]+)(?P<text>.*)$")
 _LOOP: Final = re.compile(r"\s*for\s*\(\s*(?P<index>[A-Za-z_]\w*)\s*=(?!=)")
-_MARKER: Final = re.compile(r'^#\s*(?:line\s+)?\d+\s+"')
+_MARKER: Final = re.compile(r'^#\s*(?:line\s+)?(?P<line>\d+)\s+"')
 _SENTINEL: Final = re.compile(r"^(?P<start>\s*!\$omp)(?P<text>.*)$", re.I)
 _FIXED: Final = re.compile(r"^(?P<start>[cC*!]\$omp)(?P<mark>.)(?P<text>.*)$", re.I)
 _DO: Final = re.compile(r"^\s*(?:\w+\s*:\s*)?do\s+(?:\d+\s*,?\s*)?(?P<index>[A-Za-z]\w*)\s*=", re.I)
@@ -38,13 +38,17 @@ def language(source: Path) -> str:
 def rewritten_c(text: str) -> str:
     """Preprocessed C or C++ with the directives that the runtime wants, and the program's own question for its thread."""
     lines = text.split("\n")
+    number = 0
     for k, line in enumerate(lines):
+        number += 1
+        if marker := _MARKER.match(line):
+            number = int(marker["line"]) - 1
         found = _PRAGMA.match(line)
         if found is None:
             continue
         one = parsed(found["text"])
         if one is not None:
-            lines[k] = found["start"] + str(simulated(one, "for", _index_c(lines, k)))
+            lines[k] = found["start"] + str(simulated(one, "for", number, _index_c(lines, k)))
     return re.sub(r"\bomp_get_thread_num\b", "weft_omp_get_thread_num", "\n".join(lines))
 
 
@@ -65,18 +69,13 @@ def rewritten_fortran(text: str, fixed: bool) -> str:
         one = parsed(words)
         if one is None:
             continue
-        made = simulated(one, "do", _index_fortran(lines, last))
+        made = simulated(one, "do", first + 1, _index_fortran(lines, last))
         if made == one:
             continue
-        lines[first] = f"{start} {made}{_empty_end(made, one)}"
+        lines[first] = f"{start} {made}"
         for k in range(first + 1, last + 1):
             lines[k] = "!" if not fixed else "C"
     return "\n".join(lines)
-
-
-def _empty_end(made: Directive, one: Directive) -> str:
-    del made, one
-    return ""
 
 
 def _fortran(lines: Sequence[str], fixed: bool) -> Iterator[tuple[int, int, str, str]]:

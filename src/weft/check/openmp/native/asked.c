@@ -120,7 +120,7 @@ int omp_pause_resource_all(int kind) { return (void)kind, 0; }
 
 void GOMP_teams_reg(void (*fn)(void *), void *data, unsigned teams, unsigned limit, unsigned flags) {
     (void)limit, (void)flags;
-    region(fn, data, teams ? teams : 4, PLACE, FRAME, true, teams);
+    region(fn, data, teams ? teams : 4, BEGINNING(fn), FRAME, true, teams);
 }
 
 enum { FIRSTPRIVATE = 12 };
@@ -137,7 +137,7 @@ void GOMP_target_ext(int d, void (*fn)(void *), size_t count, void **host, size_
         copies[copied] = aligned_alloc(align < 16 ? 16 : align, (sizes[i] + 63) / 64 * 64);
         given[i] = memcpy(copies[copied++], host[i], sizes[i]);
     }
-    told_construct(place_of(PLACE), "region", 0);
+    told_construct(place_of(BEGINNING(fn)), "region", 0);
     fn(given);
     while (copied) free(copies[--copied]);
 }

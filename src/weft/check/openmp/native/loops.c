@@ -52,7 +52,14 @@ static struct team *some_team(void) {
     return me->team;
 }
 
-static struct work *loop_begin(uint64_t start, uint64_t end, uint64_t step, bool up, bool is_static, uintptr_t place) {
+/* What a directive's schedule and the compiler's call say of a loop. */
+struct said {
+    bool is_static, is_ordered;
+    long line; /* of the directive: it stands in the chunk */
+    uintptr_t place;
+};
+
+static struct work *loop_begin(uint64_t start, uint64_t end, uint64_t step, bool up, struct said said) {
     bool first;
     some_team();
     struct work *w = work_met(&first);
@@ -63,11 +70,12 @@ static struct work *loop_begin(uint64_t start, uint64_t end, uint64_t step, bool
         uint64_t span = up ? end - start : start - end, by = up ? step : -step;
         w->start = start, w->step = step;
         w->count = (up ? (int64_t)end > (int64_t)start : (int64_t)start > (int64_t)end) ? (span + by - 1) / by : 0;
-        w->loop = (instances += 2) | is_static;
-        w->is_static = is_static;
+        w->loop = (instances += 2) | said.is_static;
+        w->is_static = said.is_static, w->ordered = said.is_ordered;
         w->begun = true;
-        w->place = place_of(place);
-        told_construct(place_of(place), "loop", w->count);
+        w->place = place_of(said.place);
+        told_line(w->place, (uint32_t)said.line);
+        told_construct(w->place, "loop", w->count);
     }
     return w;
 }
@@ -114,66 +122,48 @@ static bool take(uint64_t *low, uint64_t *high) {
     return true;
 }
 
-static bool loop(long s, long e, long i, bool is_static, bool is_ordered, long *a, long *b, uintptr_t place) {
-    struct work *w = loop_begin((uint64_t)s, (uint64_t)e, (uint64_t)i, i > 0, is_static, place);
-    w->ordered = w->ordered || is_ordered;
+static bool loop(long s, long e, long i, struct said said, long *a, long *b) {
+    loop_begin((uint64_t)s, (uint64_t)e, (uint64_t)i, i > 0, said);
     return take((uint64_t *)a, (uint64_t *)b);
 }
 
 typedef unsigned long long ull;
 
-static bool loop_ull(bool up, ull s, ull e, ull i, bool is_static, bool is_ordered, ull *a, ull *b, uintptr_t place) {
+static bool loop_ull(bool up, ull s, ull e, ull i, struct said said, ull *a, ull *b) {
     /* Signs are turned, so that the numbers compare as signed ones do. */
-    struct work *w = loop_begin(s, e, i, up, is_static, place);
+    struct work *w = loop_begin(s, e, i, up, said);
     if (me->next_row == 0 && w->begun) w->count = (up ? e > s : s > e) ? (up ? e - s + i - 1 : s - e - i - 1) / (up ? i : -i) : 0;
-    w->ordered = w->ordered || is_ordered;
     return take((uint64_t *)a, (uint64_t *)b);
 }
 
 #define NEXT(name)                                                                       \
     bool GOMP_loop_##name##_next(long *a, long *b) { return take((uint64_t *)a, (uint64_t *)b); } \
     bool GOMP_loop_ull_##name##_next(ull *a, ull *b) { return take((uint64_t *)a, (uint64_t *)b); }
-#define LOOP(name, is_ordered)                                                                                        \
-    bool GOMP_loop_##name##_start(long s, long e, long i, long c, long *a, long *b) {                                 \
-        (void)c;                                                                                                      \
-        return loop(s, e, i, false, is_ordered, a, b, PLACE);                                                         \
-    }                                                                                                                 \
-    bool GOMP_loop_ull_##name##_start(bool up, ull s, ull e, ull i, ull c, ull *a, ull *b) {                          \
-        (void)c;                                                                                                      \
-        return loop_ull(up, s, e, i, false, is_ordered, a, b, PLACE);                                                 \
-    }                                                                                                                 \
+#define LOOP(name, is_static, is_ordered)                                                                 \
+    bool GOMP_loop_##name##_start(long s, long e, long i, long c, long *a, long *b) {                     \
+        return loop(s, e, i, (struct said){is_static, is_ordered, c, PLACE}, a, b);                       \
+    }                                                                                                     \
+    bool GOMP_loop_ull_##name##_start(bool up, ull s, ull e, ull i, ull c, ull *a, ull *b) {              \
+        return loop_ull(up, s, e, i, (struct said){is_static, is_ordered, (long)c, PLACE}, a, b);         \
+    }                                                                                                     \
     NEXT(name)
-/* schedule(runtime) stands for the program's schedule(static). */
-#define LOOP_RUNTIME(name, is_ordered)                                                                                \
-    bool GOMP_loop_##name##_start(long s, long e, long i, long *a, long *b) {                                         \
-        return loop(s, e, i, true, is_ordered, a, b, PLACE);                                                          \
-    }                                                                                                                 \
-    bool GOMP_loop_ull_##name##_start(bool up, ull s, ull e, ull i, ull *a, ull *b) {                                 \
-        return loop_ull(up, s, e, i, true, is_ordered, a, b, PLACE);                                                  \
-    }                                                                                                                 \
-    NEXT(name)
-LOOP(static, false)
-LOOP(dynamic, false)
-LOOP(guided, false)
-LOOP(nonmonotonic_dynamic, false)
-LOOP(nonmonotonic_guided, false)
-LOOP(ordered_static, true)
-LOOP(ordered_dynamic, true)
-LOOP(ordered_guided, true)
-LOOP_RUNTIME(runtime, false)
-LOOP_RUNTIME(maybe_nonmonotonic_runtime, false)
-LOOP_RUNTIME(nonmonotonic_runtime, false)
-LOOP_RUNTIME(ordered_runtime, true)
+/* schedule(guided) stands for the program's schedule(static), schedule(dynamic) for every other one. */
+LOOP(dynamic, false, false)
+LOOP(guided, true, false)
+LOOP(nonmonotonic_dynamic, false, false)
+LOOP(nonmonotonic_guided, true, false)
+LOOP(ordered_dynamic, false, true)
+LOOP(ordered_guided, true, true)
 
 /* The loop of a combined construct: each thread begins with it. */
 struct combined {
     void (*function)(void *);
     void *data;
     long start, end, step;
-    bool is_static, lanes;
+    struct said said;
+    bool lanes;
     int safelen;
     unsigned sections;
-    uintptr_t place;
 };
 
 static void begin_combined(void *data) {
@@ -183,46 +173,35 @@ static void begin_combined(void *data) {
         me->work = work_met(&first);
         me->iteration = -1;
         me->work->count = c->sections;
-        if (first) me->work->loop = instances += 2, me->work->place = place_of(c->place);
+        if (first) me->work->loop = instances += 2, me->work->place = place_of(c->said.place);
     } else {
-        struct work *w =
-            loop_begin((uint64_t)c->start, (uint64_t)c->end, (uint64_t)c->step, c->step > 0, c->is_static, c->place);
+        struct work *w = loop_begin((uint64_t)c->start, (uint64_t)c->end, (uint64_t)c->step, c->step > 0, c->said);
         w->lanes = c->lanes;
         w->safelen = c->safelen;
     }
     c->function(c->data);
 }
 
-static void combined(void (*fn)(void *), void *data, unsigned n, long s, long e, long i, bool is_static, uintptr_t place,
-                     uintptr_t frame) {
-    struct combined c = {fn, data, s, e, i, is_static, n >= LANES, n >= LANES ? (int)(n - LANES) : 0, 0, place};
+static void combined(void (*fn)(void *), void *data, unsigned n, long s, long e, long i, struct said said, uintptr_t frame) {
+    struct combined c = {fn, data, s, e, i, said, n >= LANES, n >= LANES ? (int)(n - LANES) : 0, 0};
     bool on = now.on;
     if (c.lanes && !on) strands_forget();
     if (c.lanes) now.on = true;
-    region(begin_combined, &c, c.lanes ? 1 : n, place, frame, false, 0);
+    region(begin_combined, &c, c.lanes ? 1 : n, said.place, frame, false, 0);
     now.on = on;
     if (c.lanes && !on) strands_forget();
 }
 
-#define COMBINED(name)                                                                                          \
-    void GOMP_parallel_loop_##name(void (*fn)(void *), void *d, unsigned n, long s, long e, long i, long c,     \
-                                   unsigned f) {                                                                \
-        (void)c, (void)f;                                                                                       \
-        combined(fn, d, n, s, e, i, false, PLACE, FRAME);                                                       \
+#define COMBINED(name, is_static)                                                                           \
+    void GOMP_parallel_loop_##name(void (*fn)(void *), void *d, unsigned n, long s, long e, long i, long c, \
+                                   unsigned f) {                                                            \
+        (void)f;                                                                                            \
+        combined(fn, d, n, s, e, i, (struct said){is_static, false, c, BEGINNING(fn)}, FRAME);              \
     }
-#define COMBINED_RUNTIME(name)                                                                                  \
-    void GOMP_parallel_loop_##name(void (*fn)(void *), void *d, unsigned n, long s, long e, long i, unsigned f) { \
-        (void)f;                                                                                                \
-        combined(fn, d, n, s, e, i, true, PLACE, FRAME);                                                        \
-    }
-COMBINED(static)
-COMBINED(dynamic)
-COMBINED(guided)
-COMBINED(nonmonotonic_dynamic)
-COMBINED(nonmonotonic_guided)
-COMBINED_RUNTIME(runtime)
-COMBINED_RUNTIME(nonmonotonic_runtime)
-COMBINED_RUNTIME(maybe_nonmonotonic_runtime)
+COMBINED(dynamic, false)
+COMBINED(guided, true)
+COMBINED(nonmonotonic_dynamic, false)
+COMBINED(nonmonotonic_guided, true)
 
 void GOMP_loop_end(void) {
     leave();
@@ -266,9 +245,9 @@ unsigned GOMP_sections_start(unsigned count) {
 unsigned GOMP_sections_next(void) { return section(); }
 void GOMP_parallel_sections(void (*fn)(void *), void *d, unsigned n, unsigned count, unsigned f) {
     (void)f;
-    struct combined c = {.function = fn, .data = d, .sections = count, .place = PLACE};
-    told_construct(place_of(PLACE), "loop", count);
-    region(begin_combined, &c, n, PLACE, FRAME, false, 0);
+    struct combined c = {.function = fn, .data = d, .sections = count, .said.place = BEGINNING(fn)};
+    told_construct(place_of(BEGINNING(fn)), "loop", count);
+    region(begin_combined, &c, n, BEGINNING(fn), FRAME, false, 0);
 }
 void GOMP_sections_end(void) {
     leave();
@@ -338,8 +317,8 @@ void GOMP_ordered_end(void) {
     threads_switch();
 }
 
-static bool doacross_begin(unsigned n, const long *counts, bool is_static, long *a, long *b, uintptr_t place) {
-    struct work *w = loop_begin(0, (uint64_t)counts[0], 1, true, is_static, place);
+static bool doacross_begin(unsigned n, const long *counts, struct said said, long *a, long *b) {
+    struct work *w = loop_begin(0, (uint64_t)counts[0], 1, true, said);
     if (!w->posted) {
         uint64_t all = 1;
         w->dimensions = n;
@@ -349,17 +328,12 @@ static bool doacross_begin(unsigned n, const long *counts, bool is_static, long 
     return take((uint64_t *)a, (uint64_t *)b);
 }
 
-#define DOACROSS(name, is_static)                                                                        \
-    bool GOMP_loop_doacross_##name##_start(unsigned n, long *counts, long c, long *a, long *b) {         \
-        (void)c;                                                                                         \
-        return doacross_begin(n, counts, is_static, a, b, PLACE);                                        \
+#define DOACROSS(name, is_static)                                                                \
+    bool GOMP_loop_doacross_##name##_start(unsigned n, long *counts, long c, long *a, long *b) { \
+        return doacross_begin(n, counts, (struct said){is_static, false, c, PLACE}, a, b);       \
     }
-DOACROSS(static, false)
 DOACROSS(dynamic, false)
-DOACROSS(guided, false)
-bool GOMP_loop_doacross_runtime_start(unsigned n, long *counts, long *a, long *b) {
-    return doacross_begin(n, counts, true, a, b, PLACE);
-}
+DOACROSS(guided, true)
 
 static int64_t at(const struct work *w, const long *index) {
     int64_t k = 0;
@@ -410,25 +384,27 @@ static void with_memory(struct work *w, uintptr_t *reductions, void **memory) {
     (void)reductions;
 }
 
-bool GOMP_loop_start(long s, long e, long i, long schedule, long chunk, long *a, long *b, uintptr_t *reductions,
-                     void **memory) {
-    (void)chunk;
-    struct work *w = loop_begin((uint64_t)s, (uint64_t)e, (uint64_t)i, i > 0, (schedule & 0xff) == 1, PLACE);
+/* Among schedules 0 is runtime, 1 static, 2 dynamic, 3 guided. */
+static bool general(long s, long e, long i, long schedule, struct said said, long *a, long *b, uintptr_t *reductions,
+                    void **memory) {
+    said.is_static = (schedule & 0xff) == 3;
+    struct work *w = loop_begin((uint64_t)s, (uint64_t)e, (uint64_t)i, i > 0, said);
     with_memory(w, reductions, memory);
     return a ? take((uint64_t *)a, (uint64_t *)b) : true;
+}
+
+bool GOMP_loop_start(long s, long e, long i, long schedule, long chunk, long *a, long *b, uintptr_t *reductions,
+                     void **memory) {
+    return general(s, e, i, schedule, (struct said){.line = chunk, .place = PLACE}, a, b, reductions, memory);
 }
 bool GOMP_loop_ordered_start(long s, long e, long i, long schedule, long chunk, long *a, long *b, uintptr_t *reductions,
                              void **memory) {
-    (void)chunk;
-    struct work *w = loop_begin((uint64_t)s, (uint64_t)e, (uint64_t)i, i > 0, (schedule & 0xff) == 1, PLACE);
-    w->ordered = true;
-    with_memory(w, reductions, memory);
-    return a ? take((uint64_t *)a, (uint64_t *)b) : true;
+    struct said said = {.is_ordered = true, .line = chunk, .place = PLACE};
+    return general(s, e, i, schedule, said, a, b, reductions, memory);
 }
 bool GOMP_loop_doacross_start(unsigned n, long *counts, long schedule, long chunk, long *a, long *b,
                               uintptr_t *reductions, void **memory) {
-    (void)chunk;
-    bool found = doacross_begin(n, counts, (schedule & 0xff) == 1, a, b, PLACE);
+    bool found = doacross_begin(n, counts, (struct said){(schedule & 0xff) == 3, false, chunk, PLACE}, a, b);
     with_memory(me->work, reductions, memory);
     return found;
 }

@@ -167,6 +167,8 @@ extern __thread struct thread *weft_me;
 #define now weft_omp
 #define me weft_me
 #define PLACE ((uintptr_t)__builtin_return_address(0))
+/* The place of a function that the compiler made of a construct: its first line is the directive's. */
+#define BEGINNING(function) ((uintptr_t)(function) + 1)
 #define FRAME ((uintptr_t)__builtin_frame_address(0))
 static inline uint32_t place_of(uintptr_t address) { return (uint32_t)(address - now.start) & ~ATOMIC; }
 
@@ -233,6 +235,7 @@ struct access {
 void told_open(void);
 void told_race(const struct access *a);
 void told_construct(uint32_t place, const char *kind, uint64_t iterations);
+void told_line(uint32_t place, uint32_t line); /* the line of a place, which the compiler gave none */
 void told_plain(const char *kind, const char *why, uint32_t place, uint32_t other);
 void told_end(void);
 

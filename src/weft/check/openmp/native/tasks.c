@@ -175,8 +175,9 @@ void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), lon
         free(block);
         return;
     }
-    told_construct(place_of(PLACE), "task", 1);
-    struct making m = {.task = me->task, .strand = task_strand(included, place_of(PLACE))};
+    uint32_t place = place_of(BEGINNING(fn));
+    told_construct(place, "task", 1);
+    struct making m = {.task = me->task, .strand = task_strand(included, place)};
     if (flags & DEPEND && depend) each_depend(depend, made_after, &m);
     run(fn, at, m.strand, included, me->task->final || flags & FINAL, &m);
     free(block);
@@ -226,7 +227,8 @@ struct range {
 void GOMP_taskgroup_reduction_register(uintptr_t *data);
 
 static void taskloop(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align, unsigned flags,
-                     uint64_t start, uint64_t step, uint64_t count, uint32_t place) {
+                     uint64_t start, uint64_t step, uint64_t count) {
+    uint32_t place = place_of(BEGINNING(fn));
     if (!(flags & NOGROUP)) {
         GOMP_taskgroup_start();
         if (flags & REDUCTION) GOMP_taskgroup_reduction_register(((struct range *)data)->reductions);
@@ -255,7 +257,7 @@ void GOMP_taskloop(void (*fn)(void *), void *data, void (*copy)(void *, void *),
     (void)tasks, (void)priority;
     uint64_t count = step > 0 ? (end > start ? (uint64_t)(end - start + step - 1) / (uint64_t)step : 0)
                               : (end < start ? (uint64_t)(start - end - step - 1) / (uint64_t)-step : 0);
-    taskloop(fn, data, copy, size, align, flags, (uint64_t)start, (uint64_t)step, count, place_of(PLACE));
+    taskloop(fn, data, copy, size, align, flags, (uint64_t)start, (uint64_t)step, count);
 }
 
 void GOMP_taskloop_ull(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align,
@@ -263,7 +265,7 @@ void GOMP_taskloop_ull(void (*fn)(void *), void *data, void (*copy)(void *, void
     (void)tasks, (void)priority;
     uint64_t count = flags & UP ? (end > start ? (end - start + step - 1) / step : 0)
                                 : (end < start ? (start - end - step - 1) / -step : 0);
-    taskloop(fn, data, copy, size, align, flags, start, step, count, place_of(PLACE));
+    taskloop(fn, data, copy, size, align, flags, start, step, count);
 }
 
 /* --- reductions of tasks: a copy for each thread ----------------------------------------------------------------- */
@@ -328,7 +330,7 @@ unsigned GOMP_parallel_reductions(void (*fn)(void *), void *data, unsigned n, un
     unsigned size = n ? n : (unsigned)weft_omp_default;
     reductions_made(list, NULL, (int)size);
     weft_omp_region_reductions = list;
-    region(fn, data, size, PLACE, FRAME, false, 0);
+    region(fn, data, size, BEGINNING(fn), FRAME, false, 0);
     return size;
 }
 

@@ -266,7 +266,7 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
 
 void GOMP_parallel(void (*fn)(void *), void *data, unsigned n, unsigned flags) {
     (void)flags;
-    region(fn, data, n, PLACE, FRAME, false, 0);
+    region(fn, data, n, BEGINNING(fn), FRAME, false, 0);
 }
 
 void GOMP_barrier(void) { barrier(PLACE); }

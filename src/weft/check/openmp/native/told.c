@@ -118,6 +118,20 @@ void told_plain(const char *kind, const char *why, uint32_t place, uint32_t othe
     send(&l);
 }
 
+static struct placed {
+    uint32_t place, line;
+} placed[4096];
+
+void told_line(uint32_t place, uint32_t line) {
+    if (!line) return;
+    for (uint32_t i = 0; i < 4096; i++) {
+        struct placed *p = &placed[(place * 2654435761u + i) % 4096];
+        if (p->line && p->place != place) continue;
+        *p = (struct placed){place, line};
+        return;
+    }
+}
+
 static struct ran {
     uint32_t place;
     const char *kind;
@@ -142,6 +156,12 @@ void told_end(void) {
             pairs[i].told = pairs[i].count;
             send(&l);
         }
+    }
+    for (int i = 0; i < 4096; i++) {
+        struct line l = {0};
+        if (!placed[i].line) continue;
+        put(&l, "{\"place\":%" PRIu64 ",\"line\":%" PRIu32 "}", pc_of(placed[i].place), placed[i].line);
+        send(&l);
     }
     for (int i = 0; i < 4096; i++) {
         struct line l = {0};
