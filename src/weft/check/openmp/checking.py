@@ -15,11 +15,11 @@ from weft.check.front_end import Outcome, Request
 from weft.check.grouped import times
 from weft.check.openmp import sentences
 from weft.check.openmp.directives import Directive
-from weft.check.openmp.names import Named, Names
+from weft.check.openmp.names import Named, Names, behind_atomic
 from weft.check.openmp.program import build
 from weft.check.openmp.sources import constructs, language
 from weft.check.program import execute
-from weft.check.texts import AccessPlace, Construct, Texts
+from weft.check.texts import AccessPlace, Texts
 from weft.errors import WeftError
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
@@ -51,9 +51,8 @@ def run(request: Request, folder: Path, found: Path) -> Outcome:
     ended = execute(program, request.arguments, told, request.grid, request.timeout)
     lines = read(told)
     places = placed(program, lines)
-    texts = Texts(
-        "fortran" if all(language(one) == "fortran" for one in request.sources) else "c"
-    )
+    align(places, lines, request.sources)
+    texts = Texts("fortran" if all(language(one) == "fortran" for one in request.sources) else "c")
     looked(request.sources, lines, places, texts, found)
     names = Names(program, lines.base)
     try:
@@ -96,15 +95,31 @@ def placed(program: Path, lines: Lines) -> dict[int, AccessPlace]:
     found = addr2line(str(program), sorted(pc - lines.base for pc in counters), [])
     places: dict[int, AccessPlace] = {}
     for offset, frames in found.items():
-        file, line, function = frames[0]
+        file, line, function = next((one for one in frames if not in_system(one[0])), frames[0])
         pc = int(offset) + lines.base
-        places[pc] = AccessPlace(file or "", lines.lines.get(pc, line), 0, function or "")
+        places[pc] = AccessPlace(file or "", lines.lines.get(pc) or behind_atomic(file or "", line), 0, function or "")
     return places
 
 
-def looked(
-    sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPlace], texts: Texts, found: Path
-) -> None:
+def in_system(file: str | None) -> bool:
+    """Whether a frame is a header's of the compiler or the system: who called it is told."""
+    return file is None or file.startswith(("/usr/include/", "/usr/lib/"))
+
+
+def align(places: dict[int, AccessPlace], lines: Lines, sources: Sequence[Path]) -> None:
+    """Sections and single blocks at their directives: the compiler gives their calls the line of what stands before."""
+    known = {str(source.absolute()): list(constructs(source)) for source in sources}
+    for held in lines.ran:
+        pc, word = held["pc"], "single" if held["construct"] == "single" else "sections"
+        place = places.get(pc, NOWHERE)
+        if pc in lines.lines or held["construct"] not in ("single", "loop"):
+            continue
+        found = [line for line, directive in known.get(place.file, ()) if line >= place.line and word in directive.head]
+        if found:
+            places[pc] = dataclasses.replace(place, line=found[0])
+
+
+def looked(sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPlace], texts: Texts, found: Path) -> None:
     """The program's constructs as texts, and in `found` how often each ran."""
     counts: dict[tuple[str, int], list[int]] = {}
     for held in lines.ran:

@@ -140,7 +140,8 @@ def _lanes(one: Directive, loop: str, line: int, index: str) -> Directive:
     lost = linear is not None and index and index.lower() in (linear.inside or "").lower()
     last = (Clause("lastprivate", index),) if index and (lost or not named) else ()
     return Directive(
-        ("parallel", loop), (*kept, *last, Clause("num_threads", str(LANES + at)), Clause("schedule", f"dynamic, {line}"))
+        ("parallel", loop),
+        (*kept, *last, Clause("num_threads", str(LANES + at)), Clause("schedule", f"dynamic, {line}")),
     )
 
 

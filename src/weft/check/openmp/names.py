@@ -19,6 +19,8 @@ _KEYWORDS: Final = frozenset(
 )
 _NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z_]\w*)(?!\s*\()")
 _FORTRAN_NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z]\w*)")
+_ATOMIC: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|!\$omp)\s+atomic\b", re.I)
+_PRAGMA: Final = re.compile(r"\s*(?:#\s*pragma|!\$)", re.I)
 _ASSIGNED: Final = re.compile(
     r"(?:(?:\+\+|--)\s*)?(?P<name>[A-Za-z_]\w*)\s*(?P<index>(?:\[[^;=]*\]|\([^;=]*\)|->\w+|\.\w+)*)\s*"
     r"(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
@@ -133,7 +135,20 @@ def element(name: str, shape: Shape, offset: int, fortran: bool, line: int) -> N
 def line_of(place: AccessPlace) -> str:
     """The text of a line without its comment."""
     text = linecache.getline(place.file, place.line) if place.file and place.line else ""
+    if _PRAGMA.match(text):
+        return ""
     return re.sub(r"//.*|/\*.*?\*/", "", text).rstrip("\n")
+
+
+def behind_atomic(file: str, line: int) -> int:
+    """The line of the statement that a directive `atomic` belongs to: the compiler gives it the directive's."""
+    if not _ATOMIC.match(linecache.getline(file, line) if file and line else ""):
+        return line
+    for k in range(line + 1, line + 4):
+        text = linecache.getline(file, k).strip()
+        if text and text != "{" and not text.startswith(("//", "/*", "!")):
+            return k
+    return line
 
 
 def said(places: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> str:

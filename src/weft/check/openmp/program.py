@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-
+import platform
 import re
-
 import tempfile
 from collections.abc import Sequence
 from functools import cache
@@ -27,10 +26,15 @@ HOOKS: Final = (
 )  # fmt: skip
 # A read that is made once before a loop, or a write that is made once behind it, would be another strand's.
 KEPT: Final = (
-    "-O1", "-fno-tree-loop-im", "-fno-tree-pre", "-fno-tree-sink", "-fno-ipa-pure-const", "-fno-inline-small-functions",
+    "-O1", "-fno-tree-loop-im", "-fno-tree-pre", "-fno-tree-sink", "-fno-ipa-pure-const", "-finline-small-functions",
+    "-fno-toplevel-reorder", "-fno-tree-dse",  # these keep what is only written
     "-fno-builtin-memset", "-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-tree-loop-distribute-patterns",
 )  # fmt: skip
-FORTRAN: Final = ("-ffixed-line-length-none", "-ffree-line-length-none")
+# gfortran does not know -fno-builtin-memcpy: what it copies as a whole would pass by the wrapped functions.
+CALLED: Final = ("-mmemcpy-strategy=libcall:-1:noalign", "-mmemset-strategy=libcall:-1:noalign")
+FORTRAN: Final = (
+    "-ffixed-line-length-none", "-ffree-line-length-none", *(CALLED if platform.machine() == "x86_64" else ()),
+)  # fmt: skip
 WRAPPED: Final = ("memcpy", "memmove", "memset")
 RUNTIME_FLAGS: Final = (
     "-std=c11", "-O2", "-fno-tree-vectorize", "-g", "-D_GNU_SOURCE", "-fPIC", "-fno-strict-aliasing",

@@ -14,6 +14,8 @@ _COMPOUND: Final = re.compile(r"(?:[-+*/&|^]|<<|>>)=|\+\+|--")
 
 def barrier(why: str, other: AccessPlace) -> str:
     """Threads of a team that do not meet at one barrier."""
+    if why == "work":
+        return "Some threads of a team come to this construct and others do not: all must share in its work, or none"
     if why == "left":
         return "Threads wait at this barrier, which others of their team never reach: they have left the region"
     return f"Threads wait at this barrier while others of their team wait at another one (line {other.line})"
@@ -41,6 +43,8 @@ def who(held: Mapping[str, Any], place: AccessPlace | None) -> str:
         return f"iteration {index} of the simd loop{where}"
     if what == "section":
         return f"section {index + 1} of the sections{where}"
+    if what == "single":
+        return f"the single block{where}"
     if what == "task":
         return f"task {index} made{where}" if where else f"task {index}"
     return f"thread {index} of the region{where}" if what == "thread" else "the thread that began the region"
@@ -64,6 +68,6 @@ def advice(named: Named, pairs: Mapping[tuple[int, int], Mapping[str, Any]], pla
     again = re.search(rf"\b{name}\s*=(?!=).*\b{name}\b", text, re.I if fortran else 0)
     if again or re.search(rf"(?:\b{name}\s*(?:{_COMPOUND.pattern})|(?:\+\+|--)\s*{name}\b)", text):
         return f"; if all add to `{named.name}`, it belongs in a reduction"
-    if any(held["write"] and held["other_write"] for held in pairs.values()):
+    if all(held["write"] for held in pairs.values()):  # none reads another one's value: each writes first
         return f"; if each needs a value of its own, `{named.name}` belongs in private"
     return ""

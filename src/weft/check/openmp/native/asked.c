@@ -21,8 +21,8 @@ int omp_get_thread_num(void) { return me->team && !me->team->league ? me->number
 int omp_get_num_threads(void) { return me->team && !me->team->league ? me->team->size : 1; }
 int omp_get_num_threads_(void) { return omp_get_num_threads(); }
 
-#define NUMBER(name, value)                 \
-    int omp_get_##name(void) { return value; } \
+#define NUMBER(name, value)                                                                                            \
+    int omp_get_##name(void) { return value; }                                                                         \
     int omp_get_##name##_(void) { return value; }
 NUMBER(max_threads, weft_omp_default)
 NUMBER(num_procs, weft_omp_default)
@@ -70,8 +70,8 @@ void omp_set_num_threads(int n) {
 void omp_set_num_threads_(const int *n) { omp_set_num_threads(*n); }
 void omp_set_num_threads_8_(const int64_t *n) { omp_set_num_threads((int)*n); }
 
-#define SET(name, variable)                          \
-    void omp_set_##name(int value) { variable = value; } \
+#define SET(name, variable)                                                                                            \
+    void omp_set_##name(int value) { variable = value; }                                                               \
     void omp_set_##name##_(const int *value) { variable = *value; }
 SET(dynamic, dynamic)
 SET(nested, levels_allowed)
@@ -96,7 +96,9 @@ double omp_get_wtick_(void) { return 1e-9; }
 
 void *omp_alloc(size_t n, uintptr_t allocator) { return (void)allocator, malloc(n); }
 void *omp_calloc(size_t n, size_t size, uintptr_t allocator) { return (void)allocator, calloc(n, size); }
-void *omp_aligned_alloc(size_t align, size_t n, uintptr_t allocator) { return (void)allocator, aligned_alloc(align, n); }
+void *omp_aligned_alloc(size_t align, size_t n, uintptr_t allocator) {
+    return (void)allocator, aligned_alloc(align, n);
+}
 void omp_free(void *p, uintptr_t allocator) { (void)allocator, free(p); }
 uintptr_t omp_init_allocator(uintptr_t space, int count, const void *traits) {
     return (void)space, (void)count, (void)traits, 1;

@@ -21,6 +21,12 @@ static struct work *work_met(bool *first) {
     return w;
 }
 
+uint32_t work_place(const struct team *team, uint32_t number) {
+    const struct work *w = team->works;
+    for (uint32_t i = team->works_made; i > number + 1 && w; i--) w = w->next;
+    return w ? w->place : team->place;
+}
+
 static void work_over(struct work *w) {
     free(w->posted), free(w->post), free(w->memory);
     w->posted = NULL, w->post = NULL, w->memory = NULL;
@@ -80,11 +86,17 @@ static struct work *loop_begin(uint64_t start, uint64_t end, uint64_t step, bool
     return w;
 }
 
+/* The strand of the thread, out of which its shares of a work come. */
+static strand_t sharing(void) {
+    strand_t s = trunk(me->plain);
+    while (node(s)->kind == ITERATION || node(s)->kind == LANE || node(s)->kind == SECTION || node(s)->kind == SINGLE)
+        s = node(s)->parent;
+    return s;
+}
+
 static void iterate(struct work *w, int64_t k) {
     if (alone() && !w->lanes) return;
-    strand_t parent = trunk(me->plain);
-    while (node(parent)->kind == ITERATION || node(parent)->kind == LANE || node(parent)->kind == SECTION)
-        parent = node(parent)->parent;
+    strand_t parent = sharing();
     strand_t s = strand_new(parent, w->lanes ? LANE : ITERATION, 0);
     struct node *n = node(s);
     n->loop = w->loop, n->place = w->place;
@@ -96,8 +108,7 @@ static void iterate(struct work *w, int64_t k) {
 
 static void leave(void) {
     if (!me->work || me->iteration < 0) return;
-    strand_t s = trunk(me->plain);
-    while (node(s)->kind == ITERATION || node(s)->kind == LANE || node(s)->kind == SECTION) s = node(s)->parent;
+    strand_t s = sharing();
     if (s < now.base) return;
     me->plain = s;
     locks_again();
@@ -132,20 +143,21 @@ typedef unsigned long long ull;
 static bool loop_ull(bool up, ull s, ull e, ull i, struct said said, ull *a, ull *b) {
     /* Signs are turned, so that the numbers compare as signed ones do. */
     struct work *w = loop_begin(s, e, i, up, said);
-    if (me->next_row == 0 && w->begun) w->count = (up ? e > s : s > e) ? (up ? e - s + i - 1 : s - e - i - 1) / (up ? i : -i) : 0;
+    if (me->next_row == 0 && w->begun)
+        w->count = (up ? e > s : s > e) ? (up ? e - s + i - 1 : s - e - i - 1) / (up ? i : -i) : 0;
     return take((uint64_t *)a, (uint64_t *)b);
 }
 
-#define NEXT(name)                                                                       \
-    bool GOMP_loop_##name##_next(long *a, long *b) { return take((uint64_t *)a, (uint64_t *)b); } \
+#define NEXT(name)                                                                                                     \
+    bool GOMP_loop_##name##_next(long *a, long *b) { return take((uint64_t *)a, (uint64_t *)b); }                      \
     bool GOMP_loop_ull_##name##_next(ull *a, ull *b) { return take((uint64_t *)a, (uint64_t *)b); }
-#define LOOP(name, is_static, is_ordered)                                                                 \
-    bool GOMP_loop_##name##_start(long s, long e, long i, long c, long *a, long *b) {                     \
-        return loop(s, e, i, (struct said){is_static, is_ordered, c, PLACE}, a, b);                       \
-    }                                                                                                     \
-    bool GOMP_loop_ull_##name##_start(bool up, ull s, ull e, ull i, ull c, ull *a, ull *b) {              \
-        return loop_ull(up, s, e, i, (struct said){is_static, is_ordered, (long)c, PLACE}, a, b);         \
-    }                                                                                                     \
+#define LOOP(name, is_static, is_ordered)                                                                              \
+    bool GOMP_loop_##name##_start(long s, long e, long i, long c, long *a, long *b) {                                  \
+        return loop(s, e, i, (struct said){is_static, is_ordered, c, PLACE}, a, b);                                    \
+    }                                                                                                                  \
+    bool GOMP_loop_ull_##name##_start(bool up, ull s, ull e, ull i, ull c, ull *a, ull *b) {                           \
+        return loop_ull(up, s, e, i, (struct said){is_static, is_ordered, (long)c, PLACE}, a, b);                      \
+    }                                                                                                                  \
     NEXT(name)
 /* schedule(guided) stands for the program's schedule(static), schedule(dynamic) for every other one. */
 LOOP(dynamic, false, false)
@@ -182,7 +194,8 @@ static void begin_combined(void *data) {
     c->function(c->data);
 }
 
-static void combined(void (*fn)(void *), void *data, unsigned n, long s, long e, long i, struct said said, uintptr_t frame) {
+static void combined(void (*fn)(void *), void *data, unsigned n, long s, long e, long i, struct said said,
+                     uintptr_t frame) {
     struct combined c = {fn, data, s, e, i, said, n >= LANES, n >= LANES ? (int)(n - LANES) : 0, 0};
     bool on = now.on;
     if (c.lanes && !on) strands_forget();
@@ -192,11 +205,11 @@ static void combined(void (*fn)(void *), void *data, unsigned n, long s, long e,
     if (c.lanes && !on) strands_forget();
 }
 
-#define COMBINED(name, is_static)                                                                           \
-    void GOMP_parallel_loop_##name(void (*fn)(void *), void *d, unsigned n, long s, long e, long i, long c, \
-                                   unsigned f) {                                                            \
-        (void)f;                                                                                            \
-        combined(fn, d, n, s, e, i, (struct said){is_static, false, c, BEGINNING(fn)}, FRAME);              \
+#define COMBINED(name, is_static)                                                                                      \
+    void GOMP_parallel_loop_##name(void (*fn)(void *), void *d, unsigned n, long s, long e, long i, long c,            \
+                                   unsigned f) {                                                                       \
+        (void)f;                                                                                                       \
+        combined(fn, d, n, s, e, i, (struct said){is_static, false, c, BEGINNING(fn)}, FRAME);                         \
     }
 COMBINED(dynamic, false)
 COMBINED(guided, true)
@@ -260,18 +273,25 @@ bool GOMP_sections_end_cancel(void) {
     return me->team && me->team->cancelled;
 }
 
-bool GOMP_single_start(void) {
+static bool single(uint32_t place) {
     bool first;
     some_team();
-    work_met(&first);
-    return first;
+    struct work *w = work_met(&first);
+    if (!first) return false;
+    w->place = place;
+    told_construct(place, "single", 1);
+    if (alone()) return true;
+    strand_t s = strand_new(sharing(), SINGLE, 0);
+    node(s)->index = me->number, node(s)->place = place;
+    me->plain = s;
+    locks_again();
+    return true;
 }
 
+bool GOMP_single_start(void) { return single(place_of(PLACE)); }
+
 void *GOMP_single_copy_start(void) {
-    bool first;
-    some_team();
-    work_met(&first);
-    if (first) return NULL;
+    if (single(place_of(PLACE))) return NULL;
     barrier(PLACE);
     return me->team->copied;
 }
@@ -328,9 +348,9 @@ static bool doacross_begin(unsigned n, const long *counts, struct said said, lon
     return take((uint64_t *)a, (uint64_t *)b);
 }
 
-#define DOACROSS(name, is_static)                                                                \
-    bool GOMP_loop_doacross_##name##_start(unsigned n, long *counts, long c, long *a, long *b) { \
-        return doacross_begin(n, counts, (struct said){is_static, false, c, PLACE}, a, b);       \
+#define DOACROSS(name, is_static)                                                                                      \
+    bool GOMP_loop_doacross_##name##_start(unsigned n, long *counts, long c, long *a, long *b) {                       \
+        return doacross_begin(n, counts, (struct said){is_static, false, c, PLACE}, a, b);                             \
     }
 DOACROSS(dynamic, false)
 DOACROSS(guided, true)
@@ -378,7 +398,8 @@ void GOMP_doacross_wait(long first, ...) {
 static void with_memory(struct work *w, uintptr_t *reductions, void **memory) {
     if (memory) {
         size_t size = (size_t)(uintptr_t)*memory;
-        if (!w->memory && size) w->memory = calloc(1, size), shadow_ignore((uintptr_t)w->memory, (uintptr_t)w->memory + size);
+        if (!w->memory && size)
+            w->memory = calloc(1, size), shadow_ignore((uintptr_t)w->memory, (uintptr_t)w->memory + size);
         *memory = w->memory;
     }
     (void)reductions;

@@ -38,7 +38,7 @@ struct word {
     uint32_t place;
 };
 
-enum kind { ROOT, REGION, IMPLICIT, ITERATION, SECTION, TASK, LOCKED, SEGMENT, LANE };
+enum kind { ROOT, REGION, IMPLICIT, ITERATION, SECTION, TASK, LOCKED, SEGMENT, LANE, SINGLE };
 
 /* Something that comes before a strand beside its parent: `node` and what follows of it up to `last`. */
 struct before {
@@ -206,6 +206,7 @@ extern uintptr_t *weft_omp_region_reductions;
 
 /* --- loops.c */
 void works_end(struct team *team);
+uint32_t work_place(const struct team *team, uint32_t number); /* of the construct with a number */
 
 /* --- locks.c */
 #define ORDERED_LOCK 62

@@ -63,8 +63,14 @@ static bool conflicts(struct word w, uintptr_t a, uint32_t place, bool read_befo
 }
 
 static void race(struct word w, uintptr_t a, size_t size, bool write, bool other_write, uint32_t place) {
-    told_race(&(struct access){.address = a, .size = size, .write = write, .other_write = other_write, .place = place,
-                               .other_place = w.place, .strand = now.current, .other = w.strand});
+    told_race(&(struct access){.address = a,
+                               .size = size,
+                               .write = write,
+                               .other_write = other_write,
+                               .place = place,
+                               .other_place = w.place,
+                               .strand = now.current,
+                               .other = w.strand});
 }
 
 /* Whether what stands there says more than the current access: the same strand, with fewer locks. */
@@ -185,12 +191,10 @@ static inline void hook(uintptr_t a, size_t size, bool write, uint32_t flag, uin
     if (ON_STACK(a) && a < me->lowest) me->lowest = a;
     uint32_t place = place_of(from) | flag;
     struct word *w = plane8(a, 0);
-    if (size == 8 && a % 8 == 0 && w->strand < SPECIAL)
-        judge(w, plane8(a, 1), plane8(a, 2), a, 8, write, place);
+    if (size == 8 && a % 8 == 0 && w->strand < SPECIAL) judge(w, plane8(a, 1), plane8(a, 2), a, 8, write, place);
     else if (size == 4 && a % 4 == 0 && w->strand == SPLIT && plane4(a, 0)->strand < SPECIAL)
         judge(plane4(a, 0), plane4(a, 1), plane4(a, 2), a, 4, write, place);
-    else
-        shadow_access(a, size, write, place);
+    else shadow_access(a, size, write, place);
 }
 
 /* A program that waits for another thread by reading must let that one run. */
@@ -199,14 +203,14 @@ static void spins(void) {
     if (++turns % 64 == 0) threads_switch();
 }
 
-#define HOOKS(n)                                                                              \
-    void __tsan_read##n(uintptr_t a) { hook(a, n, false, 0, PLACE); }                         \
-    void __tsan_write##n(uintptr_t a) { hook(a, n, true, 0, PLACE); }                         \
-    void __tsan_unaligned_read##n(uintptr_t a) { hook(a, n, false, 0, PLACE); }               \
-    void __tsan_unaligned_write##n(uintptr_t a) { hook(a, n, true, 0, PLACE); }               \
-    void __tsan_volatile_read##n(uintptr_t a) { hook(a, n, false, 0, PLACE), spins(); }       \
-    void __tsan_volatile_write##n(uintptr_t a) { hook(a, n, true, 0, PLACE); }                \
-    void __tsan_unaligned_volatile_read##n(uintptr_t a) { hook(a, n, false, 0, PLACE); }      \
+#define HOOKS(n)                                                                                                       \
+    void __tsan_read##n(uintptr_t a) { hook(a, n, false, 0, PLACE); }                                                  \
+    void __tsan_write##n(uintptr_t a) { hook(a, n, true, 0, PLACE); }                                                  \
+    void __tsan_unaligned_read##n(uintptr_t a) { hook(a, n, false, 0, PLACE); }                                        \
+    void __tsan_unaligned_write##n(uintptr_t a) { hook(a, n, true, 0, PLACE); }                                        \
+    void __tsan_volatile_read##n(uintptr_t a) { hook(a, n, false, 0, PLACE), spins(); }                                \
+    void __tsan_volatile_write##n(uintptr_t a) { hook(a, n, true, 0, PLACE); }                                         \
+    void __tsan_unaligned_volatile_read##n(uintptr_t a) { hook(a, n, false, 0, PLACE); }                               \
     void __tsan_unaligned_volatile_write##n(uintptr_t a) { hook(a, n, true, 0, PLACE); }
 HOOKS(1)
 HOOKS(2)
@@ -269,43 +273,43 @@ static void fence(void) {
 }
 
 #define WRITES(a, n) hook((uintptr_t)(a), n, true, ATOMIC, PLACE)
-#define ATOMICS(bits, type)                                                                                  \
-    type __tsan_atomic##bits##_load(const volatile type *a, int order) {                                     \
-        hook((uintptr_t)a, sizeof(type), false, ATOMIC, PLACE), spins(), acquired((uintptr_t)a, order);      \
-        return __atomic_load_n(a, __ATOMIC_SEQ_CST);                                                         \
-    }                                                                                                        \
-    void __tsan_atomic##bits##_store(volatile type *a, type v, int order) {                                  \
-        WRITES(a, sizeof(type)), released((uintptr_t)a, order);                                              \
-        __atomic_store_n(a, v, __ATOMIC_SEQ_CST);                                                            \
-    }                                                                                                        \
-    type __tsan_atomic##bits##_exchange(volatile type *a, type v, int order) {                               \
-        WRITES(a, sizeof(type));                                                                             \
-        if (order != __ATOMIC_RELAXED) acquired((uintptr_t)a, order), released((uintptr_t)a, order);         \
-        return __atomic_exchange_n(a, v, __ATOMIC_SEQ_CST);                                                  \
-    }                                                                                                        \
-    int __tsan_atomic##bits##_compare_exchange_strong(volatile type *a, type *c, type v, int order, int f) { \
-        (void)f, WRITES(a, sizeof(type)), spins();                                                           \
-        if (order != __ATOMIC_RELAXED) acquired((uintptr_t)a, order), released((uintptr_t)a, order);         \
-        return __atomic_compare_exchange_n(a, c, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                  \
-    }                                                                                                        \
-    int __tsan_atomic##bits##_compare_exchange_weak(volatile type *a, type *c, type v, int order, int f) {   \
-        (void)f, WRITES(a, sizeof(type)), spins();                                                           \
-        if (order != __ATOMIC_RELAXED) acquired((uintptr_t)a, order), released((uintptr_t)a, order);         \
-        return __atomic_compare_exchange_n(a, c, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                  \
-    }                                                                                                        \
-    type __tsan_atomic##bits##_compare_exchange_val(volatile type *a, type c, type v, int order, int f) {    \
-        (void)f, WRITES(a, sizeof(type)), spins();                                                           \
-        if (order != __ATOMIC_RELAXED) acquired((uintptr_t)a, order), released((uintptr_t)a, order);         \
-        __atomic_compare_exchange_n(a, &c, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                        \
-        return c;                                                                                            \
-    }                                                                                                        \
-    FETCH(bits, type, add) FETCH(bits, type, sub) FETCH(bits, type, and) FETCH(bits, type, or)               \
-    FETCH(bits, type, xor) FETCH(bits, type, nand)
-#define FETCH(bits, type, what)                                                                      \
-    type __tsan_atomic##bits##_fetch_##what(volatile type *a, type v, int order) {                   \
-        WRITES(a, sizeof(type));                                                                     \
-        if (order != __ATOMIC_RELAXED) acquired((uintptr_t)a, order), released((uintptr_t)a, order); \
-        return __atomic_fetch_##what(a, v, __ATOMIC_SEQ_CST);                                        \
+#define ATOMICS(bits, type)                                                                                            \
+    type __tsan_atomic##bits##_load(const volatile type *a, int order) {                                               \
+        hook((uintptr_t)a, sizeof(type), false, ATOMIC, PLACE), spins(), acquired((uintptr_t)a, order);                \
+        return __atomic_load_n(a, __ATOMIC_SEQ_CST);                                                                   \
+    }                                                                                                                  \
+    void __tsan_atomic##bits##_store(volatile type *a, type v, int order) {                                            \
+        WRITES(a, sizeof(type)), released((uintptr_t)a, order);                                                        \
+        __atomic_store_n(a, v, __ATOMIC_SEQ_CST);                                                                      \
+    }                                                                                                                  \
+    type __tsan_atomic##bits##_exchange(volatile type *a, type v, int order) {                                         \
+        WRITES(a, sizeof(type));                                                                                       \
+        if (order != __ATOMIC_RELAXED) acquired((uintptr_t)a, order), released((uintptr_t)a, order);                   \
+        return __atomic_exchange_n(a, v, __ATOMIC_SEQ_CST);                                                            \
+    }                                                                                                                  \
+    int __tsan_atomic##bits##_compare_exchange_strong(volatile type *a, type *c, type v, int order, int f) {           \
+        (void)f, WRITES(a, sizeof(type)), spins();                                                                     \
+        if (order != __ATOMIC_RELAXED) acquired((uintptr_t)a, order), released((uintptr_t)a, order);                   \
+        return __atomic_compare_exchange_n(a, c, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                            \
+    }                                                                                                                  \
+    int __tsan_atomic##bits##_compare_exchange_weak(volatile type *a, type *c, type v, int order, int f) {             \
+        (void)f, WRITES(a, sizeof(type)), spins();                                                                     \
+        if (order != __ATOMIC_RELAXED) acquired((uintptr_t)a, order), released((uintptr_t)a, order);                   \
+        return __atomic_compare_exchange_n(a, c, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                            \
+    }                                                                                                                  \
+    type __tsan_atomic##bits##_compare_exchange_val(volatile type *a, type c, type v, int order, int f) {              \
+        (void)f, WRITES(a, sizeof(type)), spins();                                                                     \
+        if (order != __ATOMIC_RELAXED) acquired((uintptr_t)a, order), released((uintptr_t)a, order);                   \
+        __atomic_compare_exchange_n(a, &c, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                                  \
+        return c;                                                                                                      \
+    }                                                                                                                  \
+    FETCH(bits, type, add)                                                                                             \
+    FETCH(bits, type, sub) FETCH(bits, type, and) FETCH(bits, type, or) FETCH(bits, type, xor) FETCH(bits, type, nand)
+#define FETCH(bits, type, what)                                                                                        \
+    type __tsan_atomic##bits##_fetch_##what(volatile type *a, type v, int order) {                                     \
+        WRITES(a, sizeof(type));                                                                                       \
+        if (order != __ATOMIC_RELAXED) acquired((uintptr_t)a, order), released((uintptr_t)a, order);                   \
+        return __atomic_fetch_##what(a, v, __ATOMIC_SEQ_CST);                                                          \
     }
 ATOMICS(8, uint8_t)
 ATOMICS(16, uint16_t)

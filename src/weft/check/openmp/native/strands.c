@@ -14,7 +14,8 @@ static uint32_t searches;
 struct node *node(strand_t s) { return &nodes[s - first]; }
 
 static void reserve(void) {
-    nodes = mmap(NULL, MOST * sizeof *nodes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    nodes =
+        mmap(NULL, MOST * sizeof *nodes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (nodes == MAP_FAILED) abort();
 }
 
@@ -48,7 +49,8 @@ static bool any_before;
 /* In the midst of a region: all but the threads' new strands is over. Pages of the old ones go back. */
 void strands_past(strand_t base) {
     const uintptr_t page = 4096;
-    uintptr_t low = ((uintptr_t)node(now.base + 8) + page - 1) & ~(page - 1), high = (uintptr_t)node(base) & ~(page - 1);
+    uintptr_t low = ((uintptr_t)node(now.base + 8) + page - 1) & ~(page - 1),
+              high = (uintptr_t)node(base) & ~(page - 1);
     if (!any_before && high > low + 64 * page) madvise((void *)low, high - low, MADV_DONTNEED);
     now.base = base;
 }
@@ -102,17 +104,25 @@ strand_t segment(void) {
 
 static bool over(const struct node *n) { return n->joined && (n->kind == IMPLICIT || n->kind == REGION); }
 
-/* By the tree alone: every strand from the earlier one up to below the common ancestor was waited for. */
+static bool is_share(const struct node *n) {
+    return n->kind == ITERATION || n->kind == SECTION || n->kind == SINGLE || n->kind == LANE;
+}
+
+/* By the tree alone: every strand from the earlier one up to below the common ancestor was waited for. What a thread does
+ * behind a single block is in its strand too, so that only shares of other constructs are apart from it: any thread may
+ * have them. */
 static bool by_tree(strand_t a, strand_t b) {
-    bool fine = true;
+    bool fine = true, share = false;
     while (a != b) {
         if (a < first || b < first) return true;
         const struct node *na = node(a), *nb = node(b);
         if (na->depth < nb->depth) {
+            share = is_share(nb);
             b = nb->parent;
             continue;
         }
         if (over(na)) fine = true;
+        else if (na->kind == SINGLE && na->parent == b && !share) return fine;
         else if (na->kind != LOCKED && na->kind != SEGMENT && !na->joined) fine = false;
         a = na->parent;
     }

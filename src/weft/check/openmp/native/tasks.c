@@ -3,8 +3,20 @@
 
 #include <string.h>
 
-enum { UNTIED = 1, FINAL = 2, MERGEABLE = 4, DEPEND = 8, PRIORITY = 16, UP = 1 << 8, GRAINSIZE = 1 << 9, IF = 1 << 10,
-       NOGROUP = 1 << 11, REDUCTION = 1 << 12, DETACH = 1 << 13, STRICT = 1 << 14 };
+enum {
+    UNTIED = 1,
+    FINAL = 2,
+    MERGEABLE = 4,
+    DEPEND = 8,
+    PRIORITY = 16,
+    UP = 1 << 8,
+    GRAINSIZE = 1 << 9,
+    IF = 1 << 10,
+    NOGROUP = 1 << 11,
+    REDUCTION = 1 << 12,
+    DETACH = 1 << 13,
+    STRICT = 1 << 14
+};
 
 static void append(strand_t **list, size_t *count, size_t *room, strand_t s) {
     if (*count == *room) {
@@ -22,9 +34,7 @@ void tasks_joined(strand_t **list, size_t *count) {
     *count = 0;
 }
 
-void task_begin(struct task *t, struct group *group) {
-    t->group = group;
-}
+void task_begin(struct task *t, struct group *group) { t->group = group; }
 
 void task_end(struct task *t) {
     free(t->children);
@@ -226,8 +236,8 @@ struct range {
 
 void GOMP_taskgroup_reduction_register(uintptr_t *data);
 
-static void taskloop(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align, unsigned flags,
-                     uint64_t start, uint64_t step, uint64_t count) {
+static void taskloop(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align,
+                     unsigned flags, uint64_t start, uint64_t step, uint64_t count) {
     uint32_t place = place_of(BEGINNING(fn));
     if (!(flags & NOGROUP)) {
         GOMP_taskgroup_start();

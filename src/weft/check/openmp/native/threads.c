@@ -61,7 +61,8 @@ static void go_to(struct thread *t) {
     mine->parked_frame = FRAME;
     now.current = t->current;
     sem_post(&t->go);
-    while (sem_wait(&mine->go)) {}
+    while (sem_wait(&mine->go)) {
+    }
     now.current = mine->current;
 }
 
@@ -143,7 +144,18 @@ static void new_phase(struct team *team) {
     now.current = me->current;
 }
 
+/* A worksharing construct is met by all threads of its team, or by none. */
+static void all_met(const struct team *team) {
+    uint32_t least = UINT32_MAX, most = 0;
+    for (int i = 0; i < team->size; i++) {
+        uint32_t n = team->threads[i]->work_number;
+        least = n < least ? n : least, most = n > most ? n : most;
+    }
+    if (least != most) told_plain("barrier", "work", work_place(team, least), team->place);
+}
+
 static void release(struct team *team) {
+    all_met(team);
     if (team->over) told_plain("barrier", "left", team->barrier_place, team->place);
     team->arrived = 0, team->barrier_place = 0;
     new_phase(team);
@@ -171,7 +183,10 @@ static void implicit_task(struct team *team, int number, uintptr_t frame) {
     team->function(team->data);
     task_end(&task);
     me->state = OVER;
-    if (++team->over == team->size) threads_wake(team);
+    if (++team->over == team->size) {
+        if (!team->arrived && !team->cancelled) all_met(team);
+        threads_wake(team);
+    }
     if (team->arrived && team->arrived + team->over == team->size) release(team);
 }
 
@@ -179,7 +194,8 @@ static void *work_on(void *data) {
     weft_me = data;
     dl_iterate_phdr(own_tls, me);
     for (;;) {
-        while (sem_wait(&me->go)) {}
+        while (sem_wait(&me->go)) {
+        }
         now.current = me->current;
         implicit_task(me->team, me->number, FRAME);
         struct thread *t = next_ready();
@@ -195,7 +211,8 @@ static struct thread *idle(void) {
         if (threads[i]->state == IDLE) return threads[i];
     if (thread_count == MOST_THREADS) return NULL;
     struct thread *t = thread_made();
-    void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    void *stack =
+        mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstack(&attributes, stack, STACK);
@@ -217,11 +234,18 @@ static int levels(const struct team *team) {
     return count;
 }
 
+/* What an iteration leaves on its thread's stack, an inner region of the thread's next iteration uses again. */
+static void forget_own_stack(const struct thread *t) {
+    uintptr_t low = FRAME;
+    if (t->frame > low && t->frame <= t->stack_high) shadow_clear(low, t->frame);
+}
+
 void region(void (*function)(void *), void *data, unsigned asked, uintptr_t place, uintptr_t frame, bool league,
             unsigned teams) {
     struct thread mine = *me;
     int size = asked ? (int)asked : levels(me->team) ? 2 : weft_omp_default;
-    if (levels(me->team) >= MOST_LEVELS || size > MOST_THREADS / 2) size = size > MOST_THREADS / 2 ? MOST_THREADS / 2 : 1;
+    if (levels(me->team) >= MOST_LEVELS || size > MOST_THREADS / 2)
+        size = size > MOST_THREADS / 2 ? MOST_THREADS / 2 : 1;
     bool first = !now.on;
     struct thread *members[size];
     members[0] = me;
@@ -232,11 +256,18 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
         t->state = READY;
         members[count] = t;
     }
-    struct team team = {.size = count, .threads = members, .function = function, .data = data, .outer = me->team,
-                        .place = place_of(place), .level = me->team ? me->team->level + 1 : 1, .league = league,
+    struct team team = {.size = count,
+                        .threads = members,
+                        .function = function,
+                        .data = data,
+                        .outer = me->team,
+                        .place = place_of(place),
+                        .level = me->team ? me->team->level + 1 : 1,
+                        .league = league,
                         .teams = (int)teams};
     team.reductions = weft_omp_region_reductions, weft_omp_region_reductions = NULL;
     if (first) strands_forget();
+    else forget_own_stack(&mine);
     team.region = strand_new(me->current, REGION, 0);
     node(team.region)->place = team.place;
     told_construct(team.place, league ? "teams" : "region", 0);
@@ -261,7 +292,7 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
     if (lowest < me->lowest) me->lowest = lowest;
     now.on = !first;
     if (first) strands_forget();
-    else now.current = me->current;
+    else forget_own_stack(me), now.current = me->current;
 }
 
 void GOMP_parallel(void (*fn)(void *), void *data, unsigned n, unsigned flags) {

@@ -56,7 +56,7 @@ static struct pair *pair_of(const char *kind, uint32_t a, uint32_t b, uint8_t ho
 
 static uint64_t pc_of(uint32_t place) { return now.start + (place & ~ATOMIC); }
 
-static const char *const NAMES[] = {"", "region", "thread", "iteration", "section", "task", "", "", "lane"};
+static const char *const NAMES[] = {"", "region", "thread", "iteration", "section", "task", "", "", "lane", "single"};
 
 static void put_strand(struct line *l, const char *name, strand_t s) {
     s = trunk(s);

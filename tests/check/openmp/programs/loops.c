@@ -1,0 +1,306 @@
+#include <stdlib.h>
+#include <string.h>
+#include <omp.h>
+#define N 100
+
+/* case anti_dependence data-race */
+void anti_dependence(void) {
+    static int a[N], b[N];
+#pragma omp parallel for
+    for (int i = 0; i < N - 1; i++)
+        a[i] = a[i + 1] + 1; /* wrong */ /* found */
+        b[i] = a[i + 1] + 1; /* right */
+}
+
+/* case flow_dependence data-race */
+void flow_dependence(void) {
+    static double a[N];
+#pragma omp parallel for schedule(dynamic)
+    for (int i = 1; i < N; i++) {
+        double left = a[i - 1]; /* wrong */ /* found */
+        double left = a[i]; /* right */
+        a[i] = left + 1; /* found */
+    }
+}
+
+/* case output_dependence data-race */
+void output_dependence(void) {
+    static int a[N];
+#pragma omp parallel for
+    for (int i = 0; i < N; i++)
+        a[i / 2] = i; /* wrong */ /* found */
+        a[i] = i; /* right */
+}
+
+/* case rows data-race */
+void rows(void) {
+    static double a[N][N];
+#pragma omp parallel for
+    for (int i = 1; i < N; i++)
+        for (int j = 1; j < N; j++)
+            a[i][j] = a[i - 1][j] + 1; /* wrong */ /* found */
+            a[i][j] = a[i][j - 1] + 1; /* right */
+}
+
+/* case collapsed data-race */
+void collapsed(void) {
+    static int a[N][N];
+#pragma omp parallel for collapse(2) /* wrong */
+#pragma omp parallel for /* right */
+    for (int i = 0; i < 8; i++)
+        for (int j = 1; j < N; j++)
+            a[i][j] = a[i][j - 1] + 1; /* found */
+}
+
+/* case indirect data-race */
+void indirect(void) {
+    static int at[N], a[4 * N];
+    for (int i = 0; i < N; i++) at[i] = 3 * i;
+    at[50] = at[80]; /* wrong */
+#pragma omp parallel for
+    for (int i = 0; i < N; i++)
+        a[at[i]] += i; /* found */
+}
+
+/* case private_missing data-race */
+void private_missing(void) {
+    static double a[N];
+    double t;
+#pragma omp parallel for /* wrong */
+#pragma omp parallel for private(t) /* right */
+    for (int i = 0; i < N; i++) {
+        t = a[i] * 2; /* found */
+        a[i] = t + t * t;
+    }
+}
+
+/* case inner_index data-race */
+void inner_index(void) {
+    static double a[N][N];
+    int i, j;
+#pragma omp parallel for /* wrong */
+#pragma omp parallel for private(j) /* right */
+    for (i = 0; i < N; i++)
+        for (j = 0; j < N; j++) /* found */
+            a[i][j] = i + j;
+}
+
+/* case reduction_missing data-race */
+void reduction_missing(void) {
+    static double a[N];
+    double sum = 0;
+#pragma omp parallel for /* wrong */
+#pragma omp parallel for reduction(+ : sum) /* right */
+    for (int i = 0; i < N; i++)
+        sum += a[i]; /* found */
+    a[0] = sum;
+}
+
+/* case maximum_missing data-race */
+void maximum_missing(void) {
+    static int a[N];
+    int most = -1;
+    for (int i = 0; i < N; i++) a[i] = i;
+#pragma omp parallel for /* wrong */
+#pragma omp parallel for reduction(max : most) /* right */
+    for (int i = 0; i < N; i++)
+        if (a[i] > most) most = a[i]; /* found */
+    a[0] = most;
+}
+
+/* case heap data-race */
+void heap(void) {
+    double *a = calloc(N + 1, sizeof *a);
+#pragma omp parallel for
+    for (int i = 0; i < N; i++)
+        a[i] = a[i + 1]; /* wrong */ /* found */
+        a[i] = i; /* right */
+    free(a);
+}
+
+/* case structure data-race */
+void structure(void) {
+    struct point { int x, y; } p = {0, 0};
+#pragma omp parallel for
+    for (int i = 0; i < N; i++) {
+        p.x = i; /* wrong */ /* found */
+        struct point q = p; /* right */
+        q.x = i; /* right */
+    }
+}
+
+/* case neighbours_in_a_word data-race */
+void neighbours_in_a_word(void) {
+    static char a[N + 1];
+#pragma omp parallel for
+    for (int i = 0; i < N; i++)
+        a[i] = a[i + 1]; /* wrong */ /* found */
+        a[i] = (char)i; /* right */
+}
+
+/* case copied_blocks data-race */
+void copied_blocks(void) {
+    static int a[N][8];
+#pragma omp parallel for
+    for (int i = 0; i < N; i++) {
+        memset(a[i / 2], 1, sizeof a[0]); /* wrong */ /* found */
+        memset(a[i], 1, sizeof a[0]); /* right */
+    }
+}
+
+/* case called data-race */
+static int called_last;
+static void called_note(int i) {
+    called_last = i; /* found */
+}
+void called(void) {
+#pragma omp parallel for
+    for (int i = 0; i < N; i++)
+        called_note(i); /* wrong */
+        if (i == 7) called_note(i); /* right */
+}
+
+/* case nowait data-race */
+void nowait(void) {
+    static int a[N], b[N];
+#pragma omp parallel
+    {
+#pragma omp for nowait /* wrong */
+#pragma omp for /* right */
+        for (int i = 0; i < N; i++)
+            a[i] = i; /* found */
+#pragma omp for
+        for (int i = 0; i < N; i++)
+            b[i] = a[N - 1 - i]; /* found */
+    }
+}
+
+/* case nowait_static data-race */
+void nowait_static(void) {
+    static int a[N], b[N];
+#pragma omp parallel
+    {
+#pragma omp for schedule(static) nowait
+        for (int i = 0; i < N; i++)
+            a[i] = i; /* found */
+#pragma omp for schedule(dynamic) /* wrong */
+#pragma omp for schedule(static) /* right */
+        for (int i = 0; i < N; i++)
+            b[i] = a[i]; /* found */
+    }
+}
+
+/* case lastprivate_missing data-race */
+void lastprivate_missing(void) {
+    static int a[N];
+    int x = 0;
+#pragma omp parallel for /* wrong */
+#pragma omp parallel for lastprivate(x) /* right */
+    for (int i = 0; i < N; i++)
+        x = i; /* found */
+    a[0] = x;
+}
+
+/* case linear_missing data-race */
+void linear_missing(void) {
+    static int a[2 * N];
+    int j = 0;
+#pragma omp parallel for /* wrong */
+#pragma omp parallel for linear(j : 2) /* right */
+    for (int i = 0; i < N; i++) {
+        a[j] = i; /* found */
+        j += 2; /* found */
+    }
+}
+
+/* case ordered_missing data-race */
+void ordered_missing(void) {
+    static int order[N];
+    int n = 0;
+#pragma omp parallel for ordered
+    for (int i = 0; i < N; i++) {
+#pragma omp ordered /* right */
+        order[n++] = i; /* found */
+    }
+}
+
+/* case doacross data-race */
+void doacross(void) {
+    static int a[N];
+#pragma omp parallel for ordered(1)
+    for (int i = 1; i < N; i++) {
+#pragma omp ordered depend(sink : i - 1) /* right */
+        a[i] = a[i - 1] + 1; /* found */
+#pragma omp ordered depend(source)
+    }
+}
+
+/* case lanes data-race */
+void lanes(void) {
+    static int a[N + 8];
+#pragma omp simd safelen(8) /* wrong */
+#pragma omp simd safelen(4) /* right */
+    for (int i = 4; i < N; i++)
+        a[i] = a[i - 4] + 1; /* found */
+}
+
+/* case lanes_of_threads data-race */
+void lanes_of_threads(void) {
+    static int a[N + 1], b[N + 1];
+#pragma omp parallel for simd
+    for (int i = 0; i < N; i++)
+        a[i + 1] = a[i] + 1; /* wrong */ /* found */
+        a[i + 1] = b[i] + 1; /* right */
+}
+
+/* case downwards data-race */
+void downwards(void) {
+    static int a[N];
+#pragma omp parallel for
+    for (int i = N - 1; i > 0; i -= 2)
+        a[i] = a[i % 3]; /* wrong */ /* found */
+        a[i] = a[i - 1]; /* right */
+}
+
+/* case unsigned_index data-race */
+void unsigned_index(void) {
+    static int a[N];
+#pragma omp parallel for
+    for (unsigned long i = 0; i < N; i++)
+        a[i % 10] = 1; /* wrong */ /* found */
+        a[i] = 1; /* right */
+}
+
+/* case scan data-race */
+void scan(void) {
+    static int a[N], b[N];
+    int s = 0;
+#pragma omp parallel for reduction(inscan, + : s)
+    for (int i = 0; i < N; i++) {
+        s += a[i];
+#pragma omp scan inclusive(s)
+        b[i / 2] = s; /* wrong */ /* found */
+        b[i] = s; /* right */
+    }
+}
+
+/* case worksharing_loop data-race */
+void worksharing_loop(void) {
+    static int a[N + 1], b[N + 1];
+#pragma omp parallel
+#pragma omp loop
+    for (int i = 0; i < N; i++)
+        a[i] = a[i + 1]; /* wrong */ /* found */
+        a[i] = b[i + 1]; /* right */
+}
+
+/* case array_reduction data-race */
+void array_reduction(void) {
+    static int a[N];
+    int h[4] = {0};
+#pragma omp parallel for /* wrong */
+#pragma omp parallel for reduction(+ : h[:4]) /* right */
+    for (int i = 0; i < N; i++)
+        h[i % 4] += 1; /* found */
+    a[0] = h[1];
+}
