@@ -13,7 +13,7 @@ from weft.check.texts import Construct, Texts
 from weft.terms.words import plural
 
 LOOPS: Final = frozenset(("parallel", "prange"))
-WORK: Final = LOOPS | {"on", "task_region", "region", "remote_access", "own", "own computations"}
+WORK: Final = LOOPS | {"on", "task_region", "region", "remote_access", "own", "own computations", "task"}
 """Constructs whose accesses are compared with what was declared; the others only declare or move."""
 NO_DIRECTIVES: Final = frozenset(("own", "own computations"))
 """Constructs that no directive asks for."""

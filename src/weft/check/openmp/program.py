@@ -27,7 +27,7 @@ HOOKS: Final = (
 # A read that is made once before a loop, or a write that is made once behind it, would be another strand's.
 KEPT: Final = (
     "-O1", "-fno-tree-loop-im", "-fno-tree-pre", "-fno-tree-sink", "-fno-ipa-pure-const", "-finline-small-functions",
-    "-fno-toplevel-reorder", "-fno-tree-dse",  # these keep what is only written
+    "-fno-toplevel-reorder", "-fno-tree-dse", "-fno-tree-dce",  # these keep what is only written or only read
     "-fno-builtin-memset", "-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-tree-loop-distribute-patterns",
 )  # fmt: skip
 # gfortran does not know -fno-builtin-memcpy: what it copies as a whole would pass by the wrapped functions.

@@ -377,3 +377,28 @@ void criticals_within(void) {
         }
     }
 }
+
+/* case flag_under_a_lock data-race */
+void flag_under_a_lock(void) {
+    int data = 0, ready = 0, seen = 0;
+#pragma omp parallel sections
+    {
+#pragma omp section
+        {
+            data = 42; /* right */
+#pragma omp critical
+            ready = 1;
+            data = 42; /* wrong */ /* found */
+        }
+#pragma omp section
+        {
+            int is = 0;
+            while (!is) {
+#pragma omp critical
+                is = ready;
+            }
+            seen = data; /* found */
+        }
+    }
+    data = seen + (ready == 7);
+}

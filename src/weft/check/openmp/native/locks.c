@@ -6,8 +6,7 @@ static struct held {
     const void *lock;
     struct thread *by;
     unsigned depth;
-    uint64_t taken_in; /* by whom: locks that were held when this one was taken */
-    uint32_t places[64]; /* by which place each of them was followed */
+    strand_t history; /* of those that released it */
 } locks[LOCKS + 1];
 static int known;
 static const char unnamed, atomics;
@@ -22,8 +21,12 @@ static int number_of(const void *lock) {
 
 void locks_again(void) {
     strand_t s = me->plain;
-    if (me->held) {
-        s = strand_new(me->plain, LOCKED, me->held);
+    strand_t again = me->locked;
+    if (me->held && again >= now.base && node(again)->kind == LOCKED && node(again)->parent == s &&
+        node(again)->locks == me->held) {
+        s = again;
+    } else if (me->held) {
+        s = me->locked = strand_new(me->plain, LOCKED, me->held);
         struct node *n = node(s), *p = node(me->plain);
         n->loop = p->loop, n->index = p->index, n->place = p->place;
     }
@@ -64,18 +67,46 @@ void lock_take(const void *lock, uint32_t place) {
     int n = number_of(lock);
     struct held *h = &locks[n];
     if (n < LOCKS) order_seen(n, place);
+    else told_plain("left", "locks", place, 0);
     while (h->by && h->by != me && n < LOCKS) threads_wait(h, place);
     if (h->by == me && n < LOCKS) threads_wait(h, place); /* it waits for itself */
     h->by = me;
+    me->wrote &= ~((uint64_t)1 << n);
     lock_number_take(n);
+}
+
+/* Who only looks, or does nothing at all, under a lock waits there for what others did under it: for a flag, for the lock
+ * itself. What they did comes before what it does from now on. */
+static void handed_over(struct held *h, bool wrote) {
+    strand_t history = h->history;
+    if (!wrote && history >= now.base) comes_before(segment(), history, now.next - 1);
+    h->history = history_new(history, me->plain);
+    me->released = me->plain;
+}
+
+void locks_watch(uintptr_t a, bool write) {
+    if (a >= me->stack_low && a < me->frame) return;
+    if (write) me->wrote |= me->held;
+    strand_t left = me->released;
+    me->released = 0;
+    if (left && left == me->plain) segment();
+}
+
+/* Who waits for a flag by asking again and again must let others run. */
+static void take_turns(void) {
+    static unsigned turns;
+    if (++turns % 16 == 0) threads_switch();
 }
 
 void lock_leave(const void *lock) {
     if (!now.on) return;
     int n = number_of(lock);
+    bool wrote = me->wrote >> n & 1;
     locks[n].by = NULL;
     lock_number_leave(n);
+    if (n < LOCKS && lock != &atomics) handed_over(&locks[n], wrote);
     threads_wake(&locks[n]);
+    take_turns();
 }
 
 void GOMP_critical_start(void) { lock_take(&unnamed, place_of(PLACE)); }

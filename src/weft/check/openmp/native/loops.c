@@ -94,8 +94,26 @@ static strand_t sharing(void) {
     return s;
 }
 
-static void iterate(struct work *w, int64_t k) {
+#define SHARED 64 /* iterations of one thread in a strand, where there would be too many */
+
+/* Whether an iteration goes on in the strand of the last one: that touched no memory, or there are too many. */
+static bool goes_on(const struct work *w) {
+    if (me->iteration < 0 || me->plain != me->current) return false;
+    const struct node *n = node(me->plain);
+    if ((n->kind != ITERATION && n->kind != LANE) || n->loop != w->loop) return false;
+    if (!now.touched && me->plain == now.next - 1) return true;
+    if (!strands_crowd() || me->next_row % SHARED == 0) return false;
+    told_plain("left", "crowd", w->place, 0);
+    return true;
+}
+
+static void iterate(struct work *w, int64_t k, bool again) {
     if (alone() && !w->lanes) return;
+    if (again) {
+        if (!now.touched) node(me->plain)->index = w->lanes ? k : (int64_t)(w->start + (uint64_t)k * w->step);
+        return;
+    }
+    now.touched = false;
     strand_t parent = sharing();
     strand_t s = strand_new(parent, w->lanes ? LANE : ITERATION, 0);
     struct node *n = node(s);
@@ -127,9 +145,10 @@ static bool take(uint64_t *low, uint64_t *high) {
         leave();
         return false;
     }
+    bool again = goes_on(w);
     me->iteration = k;
     *low = w->start + (uint64_t)k * w->step, *high = *low + w->step;
-    iterate(w, k);
+    iterate(w, k, again);
     return true;
 }
 
@@ -239,7 +258,7 @@ static unsigned section(void) {
     }
     int64_t k = (int64_t)w->taken++;
     me->iteration = k;
-    iterate(w, k);
+    iterate(w, k, false);
     if (!alone()) node(trunk(me->plain))->kind = SECTION, node(trunk(me->plain))->index = k;
     return (unsigned)k + 1;
 }

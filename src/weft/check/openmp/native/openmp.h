@@ -38,7 +38,7 @@ struct word {
     uint32_t place;
 };
 
-enum kind { ROOT, REGION, IMPLICIT, ITERATION, SECTION, TASK, LOCKED, SEGMENT, LANE, SINGLE };
+enum kind { ROOT, REGION, IMPLICIT, ITERATION, SECTION, TASK, LOCKED, SEGMENT, LANE, SINGLE, HISTORY };
 
 /* Something that comes before a strand beside its parent: `node` and what follows of it up to `last`. */
 struct before {
@@ -143,6 +143,9 @@ struct thread {
     struct task *task;
     strand_t current, plain; /* plain: without the locks that are held */
     uint64_t held;
+    uint64_t wrote; /* locks under which it has written since it took them */
+    strand_t released; /* a strand that has left a lock: what it does next is apart from what it did before */
+    strand_t locked; /* the last strand with locks, which is taken again for the same ones */
     uint32_t work_number;
     struct work *work;
     int64_t next_row;
@@ -158,7 +161,7 @@ struct thread {
 
 struct clock {
     strand_t current, base, next;
-    bool on;
+    bool on, touched; /* touched: memory was accessed since an iteration began */
     uintptr_t start; /* of the program's text */
 };
 
@@ -178,6 +181,8 @@ strand_t strand_new(strand_t parent, enum kind kind, uint64_t locks);
 bool ordered(strand_t earlier, strand_t later);
 bool same_thread(strand_t earlier, strand_t later);
 void comes_before(strand_t s, strand_t node, strand_t last);
+bool strands_crowd(void);                                    /* so many that iterations must share them */
+strand_t history_new(strand_t earlier, strand_t released); /* what was done under a lock, up to now */
 strand_t bare(strand_t s);  /* without locks */
 strand_t trunk(strand_t s); /* without locks and segments: the strand whose beginning it is */
 void strands_forget(void); /* everything that ran comes before what follows */
@@ -214,6 +219,7 @@ void lock_take(const void *lock, uint32_t place);
 void lock_leave(const void *lock);
 void lock_number_take(int number);
 void lock_number_leave(int number);
+void locks_watch(uintptr_t a, bool write); /* an access under locks, or behind them */
 void locks_again(void); /* the current strand is the plain one, with the locks that are held */
 
 /* --- tasks.c */

@@ -154,6 +154,7 @@ static void access8(uintptr_t a, size_t size, bool write, uint32_t place) {
 }
 
 void shadow_access(uintptr_t a, size_t size, bool write, uint32_t place) {
+    now.touched = true;
     while (size) {
         size_t part = 8 - a % 8 < size ? 8 - a % 8 : size;
         access8(a, part, write, place);
@@ -188,8 +189,10 @@ void shadow_ignore(uintptr_t low, uintptr_t high) {
 
 static inline void hook(uintptr_t a, size_t size, bool write, uint32_t flag, uintptr_t from) {
     if (!now.on) return;
+    now.touched = true;
     if (ON_STACK(a) && a < me->lowest) me->lowest = a;
     uint32_t place = place_of(from) | flag;
+    if (me->held || me->released) locks_watch(a, write);
     struct word *w = plane8(a, 0);
     if (size == 8 && a % 8 == 0 && w->strand < SPECIAL) judge(w, plane8(a, 1), plane8(a, 2), a, 8, write, place);
     else if (size == 4 && a % 4 == 0 && w->strand == SPLIT && plane4(a, 0)->strand < SPECIAL)

@@ -32,6 +32,8 @@ strand_t strand_new(strand_t parent, enum kind kind, uint64_t locks) {
     return s;
 }
 
+bool strands_crowd(void) { return now.next - now.base > (strand_t)24 << 20; }
+
 static void free_before(void) {
     for (strand_t s = first; s < now.next; s++) {
         struct before *b = node(s)->before;
@@ -44,21 +46,21 @@ static void free_before(void) {
     }
 }
 
-static bool any_before;
+static bool any_before, any_history;
 
 /* In the midst of a region: all but the threads' new strands is over. Pages of the old ones go back. */
 void strands_past(strand_t base) {
     const uintptr_t page = 4096;
     uintptr_t low = ((uintptr_t)node(now.base + 8) + page - 1) & ~(page - 1),
               high = (uintptr_t)node(base) & ~(page - 1);
-    if (!any_before && high > low + 64 * page) madvise((void *)low, high - low, MADV_DONTNEED);
+    if (!any_before && !any_history && high > low + 64 * page) madvise((void *)low, high - low, MADV_DONTNEED);
     now.base = base;
 }
 
 void strands_forget(void) {
     if (!nodes) reserve();
-    if (any_before) free_before();
-    any_before = false;
+    if (any_before || any_history) free_before();
+    any_before = any_history = false;
     if (now.next - first > 1u << 16) madvise(nodes, (now.next - first) * sizeof *nodes, MADV_DONTNEED);
     if (now.next > 0xF0000000u) shadow_restart(), now.next = 2;
     first = now.base = now.next;
@@ -82,13 +84,33 @@ strand_t trunk(strand_t s) {
     return s;
 }
 
-void comes_before(strand_t s, strand_t earlier, strand_t last) {
-    if (earlier < now.base) return;
+static void add_before(strand_t s, strand_t earlier, strand_t last) {
     struct before *b = malloc(sizeof *b);
     if (!b) return;
     *b = (struct before){earlier, last, node(s)->before};
     node(s)->before = b;
+}
+
+void comes_before(strand_t s, strand_t earlier, strand_t last) {
+    if (earlier < now.base) return;
+    add_before(s, earlier, last);
     any_before = true;
+}
+
+/* A list of releases: each is behind the earlier ones. Whose strand was the last already, goes on in it. */
+strand_t history_new(strand_t earlier, strand_t released) {
+    if (earlier >= now.base) {
+        struct before *b = node(earlier)->before;
+        if (b && trunk(b->node) == trunk(released)) {
+            b->node = released, b->last = now.next - 1;
+            return earlier;
+        }
+    }
+    strand_t s = strand_new(0, HISTORY, 0);
+    any_history = true;
+    if (earlier >= now.base) add_before(s, earlier, now.next);
+    add_before(s, released, now.next - 1);
+    return s;
 }
 
 strand_t segment(void) {
@@ -154,7 +176,7 @@ static bool by_paths(strand_t a, strand_t b) {
             n->seen = search;
             for (const struct before *e = n->before; e; e = e->next) {
                 if (a > e->last || e->node < first) continue;
-                if (trunk(e->node) == trunk(a) || by_tree(a, e->node)) return true;
+                if (node(e->node)->kind != HISTORY && (trunk(e->node) == trunk(a) || by_tree(a, e->node))) return true;
                 if (count + 1 >= room) {
                     strand_t *more = realloc(stack, 2 * room * sizeof *stack);
                     if (!more) return true;

@@ -180,16 +180,18 @@ void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), lon
     void *block = NULL;
     bool included = !if_clause || me->task->final || plain_run();
     void *at = copy || !included || flags & DETACH ? arguments(data, copy, size, align, &block) : data;
+    uint32_t place = place_of(BEGINNING(fn));
+    told_construct(place, "task", 1);
     if (plain_run()) {
         fn(at);
         free(block);
         return;
     }
-    uint32_t place = place_of(BEGINNING(fn));
-    told_construct(place, "task", 1);
     struct making m = {.task = me->task, .strand = task_strand(included, place)};
     if (flags & DEPEND && depend) each_depend(depend, made_after, &m);
     run(fn, at, m.strand, included, me->task->final || flags & FINAL, &m);
+    /* Who made a task that is run at once has waited for what that one comes after. */
+    if (included && flags & DEPEND && depend) comes_before(segment(), m.strand, now.next - 1);
     free(block);
 }
 

@@ -270,7 +270,7 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
     else forget_own_stack(&mine);
     team.region = strand_new(me->current, REGION, 0);
     node(team.region)->place = team.place;
-    told_construct(team.place, league ? "teams" : "region", 0);
+    told_construct(team.place, league ? "teams" : count > 1 ? "region" : "alone", 0);
     for (int i = count - 1; i >= 0; i--) {
         struct thread *t = members[i];
         t->team = &team, t->number = i;
