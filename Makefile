@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-corpus test-slurm test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-access bench-values mutants trials prange-tests debian kernel cilk5 clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-access bench-values mutants trials prange-tests debian kernel cilk5 clean
 .DELETE_ON_ERROR:
 
 help:
@@ -228,6 +228,10 @@ bench-tasks: setup
 # MIT Cilk-5 for `weft tasks prog.cilk`, fetched and built into a folder outside: make cilk5 CILK5=~/cilk5.
 cilk5:
 	bash tools/cilk5.sh $(CILK5)
+
+# Each faulty OpenMP program and its twin for 1, 2 and 16 threads, and 20 times.
+test-openmp:
+	$(PYTEST) tests/check/openmp -m "matrix or not matrix" --timeout 900
 
 # What `weft check` costs beside the plain program.
 bench-check: setup

@@ -1,5 +1,6 @@
 """Check the directives of a data-parallel program: run it on one processor while its parallel execution is simulated.
 
+weft check prog.c part.cpp             an OpenMP program in C, C++ or Fortran: races, barriers, orders of locks
 weft check jac.cdv                     a C-DVMH program (or .c), as it is
 weft check sor.fdv sub.fdv             a Fortran-DVM(H) program (fixed or free form) of several files
 weft check src/                        all sources of a folder, or those of its compile_commands.json

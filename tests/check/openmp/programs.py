@@ -1,8 +1,9 @@
 """OpenMP programs of the tests: many cases in a file, each with one error, and their corrected twins.
 
-A case begins with a comment `case NAME KIND` and is a function without arguments of that name, with what it needs before it. A
-line that ends in the comment `wrong` is left out of the twin, one that ends in `right` out of the faulty program; the lines
-of both stay where they are. `found` marks the lines that a finding names: those of both accesses, or of both places.
+A case begins with a comment `case NAME KIND` and is a function without arguments of that name, with what it needs
+before it. A line that ends in the comment `wrong` is left out of the twin, one that ends in `right` out of the faulty
+program; the lines of both stay where they are. `found` marks the lines that a finding names: those of both accesses, or
+of both places.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""OpenMP programs in C, C++ and Fortran: run once by a simulated runtime, in which each iteration and task is a strand."""
+"""OpenMP in C, C++ and Fortran: run once by a simulated runtime, in which each iteration and task is a strand."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from weft.check.front_end import Outcome, Request
 from weft.check.grouped import times
+from weft.check.looked import shown
 from weft.check.openmp import sentences
 from weft.check.openmp.directives import Directive
 from weft.check.openmp.names import Named, Names, behind_atomic
@@ -23,9 +25,12 @@ from weft.check.texts import AccessPlace, Texts
 from weft.errors import WeftError
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
+from weft.terms.words import plural
 from weft.trace.lines import addr2line
 
 LOOPS: Final = frozenset(("for", "do", "sections", "taskloop", "simd", "loop"))
+OUTLINED: Final = re.compile(r"_?\._omp_fn\.\d+.*")
+"""What the compiler adds to the name of a function whose construct it makes a function of its own."""
 NOWHERE: Final = AccessPlace("", 0)
 
 
@@ -36,6 +41,7 @@ class Lines:
     base: int = 0
     records: dict[int, dict[str, Any]] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
+    places: int = 0
     ran: list[dict[str, Any]] = field(default_factory=list)
     lines: dict[int, int] = field(default_factory=dict)
     """Lines of the calls that begin loops, which have none in the debugging information."""
@@ -59,7 +65,8 @@ def run(request: Request, folder: Path, found: Path) -> Outcome:
         findings = tuple(Reading(lines, places, names).findings())
     finally:
         names.close()
-    return Outcome(dataclasses.replace(ended, preparing=preparing), texts, findings)
+    left = tuple(unseen(request.sources, lines, places))
+    return Outcome(dataclasses.replace(ended, preparing=preparing), texts, findings, left)
 
 
 def read(path: Path) -> Lines:
@@ -72,6 +79,8 @@ def read(path: Path) -> Lines:
             continue
         if "base" in held:
             lines.base = held["base"]
+        elif "places" in held:
+            lines.places = held["places"]
         elif "place" in held:
             lines.lines[held["place"]] = held["line"]
         elif "construct" in held:
@@ -97,8 +106,25 @@ def placed(program: Path, lines: Lines) -> dict[int, AccessPlace]:
     for offset, frames in found.items():
         file, line, function = next((one for one in frames if not in_system(one[0])), frames[0])
         pc = int(offset) + lines.base
-        places[pc] = AccessPlace(file or "", lines.lines.get(pc) or behind_atomic(file or "", line), 0, function or "")
+        number = lines.lines.get(pc) or behind_atomic(file or "", line)
+        places[pc] = AccessPlace(file or "", number, 0, OUTLINED.sub("", function or ""))
     return places
+
+
+def unseen(sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPlace]) -> Iterator[str]:
+    """What the run did not look at, a phrase each."""
+
+    def at(pcs: Iterable[int]) -> str:
+        return shown(sorted({(one.file, one.line) for pc in pcs if (one := places.get(pc, NOWHERE)).line}))
+
+    teams = {held["pc"] for held in lines.ran if held["construct"] in ("region", "teams")}
+    if alone := {held["pc"] for held in lines.ran if held["construct"] == "alone"} - teams:
+        yield f"{plural(len(alone), 'region')} that the program ran with one thread ({at(alone)})"
+    for why, held in ((held["why"], held) for held in lines.records.values() if held["kind"] == "left"):
+        yield sentences.LEFT[why].format(at=at([held["pc"]]))
+    mapped = [(str(source), line) for source in sources for line, one in constructs(source) if "target" in one.head]
+    if mapped:
+        yield f"what {plural(len(mapped), 'target directive')} copy: host and device have one memory ({shown(mapped)})"
 
 
 def in_system(file: str | None) -> bool:
@@ -129,6 +155,7 @@ def looked(sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPla
             one[0] = max(one[0], held["times"])
         one[1] += held["iterations"]
     with found.open("w", encoding="utf-8") as file:
+        print(json.dumps({"places": lines.places}), file=file)
         for source in sources:
             for line, directive in constructs(source):
                 if directive.head[0] == "end":
@@ -189,7 +216,7 @@ class Reading:
             if held["kind"] == "data-race":
                 race = self._race(held, self.lines.counts.get(id, 1))
                 causes[race.cause].append(race)
-            else:
+            elif held["kind"] != "left":
                 yield from self._plain(held)
         for races in causes.values():
             yield self._told(sorted(races, key=lambda one: one.rank))
@@ -207,7 +234,7 @@ class Reading:
         two = sentences.who(held["other"], self.place(held["other"]["pc"]))
         count = sum(race.count for race in races)
         pairs = {(race.place.line, race.other.line): race.held for race in races}
-        said = sentences.race(named, one, two, held, first.other, first.fortran)
+        said = sentences.race(named, (one, two), held, first.other, first.fortran)
         said += sentences.advice(named, pairs, first.place, first.fortran)
         loop = self.place(held["strand"]["pc"])
         evidence: dict[str, Any] = {

@@ -1,15 +1,15 @@
 """OpenMP's directives as the simulated runtime wants them: each iteration its own, whatever the schedule says.
 
-A schedule tells the runtime two things. Its kind: `guided` stands for the program's static one, by which the same iteration
-of two loops is the same thread's; `dynamic` for all others. Its chunk: the line of the directive, as the compiler gives the
-call that begins a loop no line of its own. Lanes of a simd loop are iterations of a loop whose number of threads says so.
+A schedule tells the runtime two things. Its kind: `guided` stands for the program's static one, by which the same
+iteration of two loops is the same thread's; `dynamic` for all others. Its chunk: the line of the directive, as the
+compiler gives the call that begins a loop no line of its own. Lanes of a simd loop are iterations of a loop whose
+number of threads says so.
 What only tells how fast a loop is to be run is left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -94,7 +94,7 @@ def closing(text: str, at: int) -> int:
 
 
 def simulated(one: Directive, loop: str, line: int, index: str = "") -> Directive:
-    """A directive of a line for the simulated runtime; `loop` is the language's word for one, `index` the loop's variable.
+    """A line's directive for the simulated runtime; `loop` is the language's word for it, `index` the loop's variable.
 
     The variable of a simd loop has its last value behind it.
     """
@@ -128,7 +128,8 @@ def _lanes(one: Directive, loop: str, line: int, index: str) -> Directive:
     if one.head[0] == "end":
         return Directive(("end", "parallel", loop), ())
     safelen = one.clause("safelen")
-    at = int(safelen.inside) if safelen and (safelen.inside or "").strip().isdigit() else 0
+    words = (safelen.inside or "").strip() if safelen else ""
+    at = int(words) if words.isdigit() else 0
     named = any(
         index and re.search(rf"\b{re.escape(index)}\b", c.inside or "", re.I)
         for c in one.clauses
@@ -157,12 +158,3 @@ def _scheduled(one: Directive, line: int) -> Directive:
     kind = (schedule.inside or "").partition(",")[0].rpartition(":")[2].strip().lower() if schedule else ""
     said = Clause("schedule", f"{'guided' if kind == 'static' else 'dynamic'}, {line}")
     return one.without(frozenset(("schedule",))).adding(said)
-
-
-def names(clauses: Sequence[Clause], word: str) -> list[str]:
-    """The variables that clauses of a word name."""
-    found: list[str] = []
-    for one in clauses:
-        if one.word == word and one.inside:
-            found += re.findall(r"[A-Za-z_]\w*", one.inside.rpartition(":")[2])
-    return found

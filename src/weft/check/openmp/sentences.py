@@ -11,6 +11,12 @@ from weft.check.texts import AccessPlace
 
 _COMPOUND: Final = re.compile(r"(?:[-+*/&|^]|<<|>>)=|\+\+|--")
 
+LEFT: Final = {
+    "crowd": "neighbours among the many millions of iterations of a loop ({at}): 64 of a thread count as one",
+    "locks": "the order of locks and what they protect, beyond the first 60 locks ({at})",
+}
+"""What the runtime's reasons to leave something out mean."""
+
 
 def barrier(why: str, other: AccessPlace) -> str:
     """Threads of a team that do not meet at one barrier."""
@@ -50,8 +56,9 @@ def who(held: Mapping[str, Any], place: AccessPlace | None) -> str:
     return f"thread {index} of the region{where}" if what == "thread" else "the thread that began the region"
 
 
-def race(named: Named, one: str, two: str, held: Mapping[str, Any], other: AccessPlace, fortran: bool) -> str:
+def race(named: Named, who: tuple[str, str], held: Mapping[str, Any], other: AccessPlace, fortran: bool) -> str:
     """The two accesses and what is missing between them."""
+    one, two = who
     does = "writes" if held["write"] else "reads"
     other_does = "writes" if held["other_write"] else "reads"
     line = f" at line {other.line}" if other.line else ""

@@ -1,4 +1,4 @@
-"""Copies of an OpenMP program's sources with the directives that the simulated runtime wants; every line stays its own."""
+"""Copies of OpenMP sources with the directives that the simulated runtime wants; every line stays its own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def language(source: Path) -> str:
 
 
 def rewritten_c(text: str) -> str:
-    """Preprocessed C or C++ with the directives that the runtime wants, and the program's own question for its thread."""
+    """Preprocessed C or C++ with the runtime's directives, and the program's own question for its thread."""
     lines = text.split("\n")
     number = 0
     for k, line in enumerate(lines):

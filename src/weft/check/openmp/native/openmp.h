@@ -239,6 +239,7 @@ struct access {
     uint32_t place, other_place;
     strand_t strand, other;
 };
+extern uint8_t *told_places; /* by place: whether an access was looked at there */
 void told_open(void);
 void told_race(const struct access *a);
 void told_construct(uint32_t place, const char *kind, uint64_t iterations);

@@ -190,6 +190,7 @@ void shadow_ignore(uintptr_t low, uintptr_t high) {
 static inline void hook(uintptr_t a, size_t size, bool write, uint32_t flag, uintptr_t from) {
     if (!now.on) return;
     now.touched = true;
+    told_places[place_of(from)] = 1;
     if (ON_STACK(a) && a < me->lowest) me->lowest = a;
     uint32_t place = place_of(from) | flag;
     if (me->held || me->released) locks_watch(a, write);

@@ -1,0 +1,227 @@
+"""What `weft check` says of OpenMP programs beside their races: waits without an end, and what was not looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from weft.check import Checked, Request, check
+from weft.errors import UsageError
+
+
+def run(tmp_path: Path, text: str, name: str = "prog.c", **options: object) -> Checked:
+    """A program's check."""
+    source = tmp_path / name
+    source.write_text(text)
+    return check(Request((source,), timeout=60, **options), tmp_path)  # type: ignore[arg-type]
+
+
+def test_a_lock_that_is_taken_twice_waits_for_itself(tmp_path: Path) -> None:
+    found = run(
+        tmp_path,
+        """#include <omp.h>
+int main(void) {
+    omp_lock_t lock;
+    omp_init_lock(&lock);
+#pragma omp parallel num_threads(2)
+    {
+        omp_set_lock(&lock);
+        omp_set_lock(&lock);
+        omp_unset_lock(&lock);
+    }
+}
+""",
+    )
+    (one,) = found.findings
+    assert one.kind == "deadlock"
+    assert {site.line for site in one.sites} == {7, 8}
+
+
+def test_a_lock_taken_in_one_order_by_one_thread_alone_is_right(tmp_path: Path) -> None:
+    """Both orders occur, but a barrier lies between them."""
+    found = run(
+        tmp_path,
+        """#include <omp.h>
+int main(void) {
+    omp_lock_t a, b;
+    omp_init_lock(&a), omp_init_lock(&b);
+#pragma omp parallel
+    {
+        omp_set_lock(&a), omp_set_lock(&b);
+        omp_unset_lock(&b), omp_unset_lock(&a);
+#pragma omp barrier
+        omp_set_lock(&b), omp_set_lock(&a);
+        omp_unset_lock(&a), omp_unset_lock(&b);
+    }
+}
+""",
+    )
+    assert found.findings == ()
+
+
+def test_a_loop_that_is_never_reached_is_told(tmp_path: Path) -> None:
+    found = run(
+        tmp_path,
+        """int a[9];
+int main(int n, char **v) {
+    if (n > 5)
+#pragma omp parallel for
+        for (int i = 1; i < 9; i++) a[i] = a[i - 1];
+}
+""",
+    )
+    assert found.looked.nothing
+    assert any("nothing was looked at" in one for one in found.problems)
+    assert any("never ran" in one and "prog.c:4" in one for one in found.looked.left)
+
+
+def test_a_region_that_one_thread_runs_is_told(tmp_path: Path) -> None:
+    found = run(
+        tmp_path,
+        """int a[9];
+int main(int n, char **v) {
+#pragma omp parallel for if (n > 5)
+    for (int i = 1; i < 9; i++) a[i] = a[i - 1];
+}
+""",
+    )
+    assert found.findings == ()
+    assert any("one thread" in one and "prog.c:3" in one for one in found.looked.left)
+
+
+def test_what_a_target_directive_copies_is_told_not_to_be_looked_at(tmp_path: Path) -> None:
+    found = run(
+        tmp_path,
+        """int a[9];
+int main(void) {
+#pragma omp target map(to : a)
+    for (int i = 0; i < 9; i++) a[i] = i;
+}
+""",
+    )
+    assert any("one memory" in one and "prog.c:3" in one for one in found.looked.left)
+
+
+def test_constructs_are_counted_at_their_lines(tmp_path: Path) -> None:
+    """The compiler gives the calls that begin loops no line of their own."""
+    found = run(
+        tmp_path,
+        """int a[50], s;
+int main(void) {
+    int i;
+#pragma omp parallel
+    {
+        int k = 0;
+
+#pragma omp for
+
+        for (i = 0; i < 50; i++) a[i] = k;
+#pragma omp for reduction(+ : s) schedule(static)
+        for (i = 0; i < 10; i++) s += a[i];
+#pragma omp sections
+        {
+            a[0] = 1;
+#pragma omp section
+            a[1] = 1;
+        }
+#pragma omp single
+        a[0] = 2;
+    }
+#pragma omp parallel for
+    for (i = 0; i < 20; i++) a[i] = 3;
+}
+""",
+    )
+    assert {one.construct.line: one.iterations for one in found.looked.ran} == {
+        4: 0,
+        8: 50,
+        11: 10,
+        13: 2,
+        19: 1,
+        22: 20,
+    }
+
+
+def test_several_files_in_c_and_cplusplus_are_one_program(tmp_path: Path) -> None:
+    (tmp_path / "part.c").write_text("int total;\nvoid add(int i) {\n    total += i;\n}\n")
+    (tmp_path / "whole.cpp").write_text(
+        'extern "C" void add(int);\nint main() {\n#pragma omp parallel for\n'
+        "    for (int i = 0; i < 9; i++)\n        add(i);\n}\n"
+    )
+    found = check(Request((tmp_path / "part.c", tmp_path / "whole.cpp"), timeout=60), tmp_path)
+    (one,) = found.findings
+    assert "`total`" in one.message
+    assert one.evidence["loop"]["line"] == 3
+    assert {(Path(site.file).name, site.line) for site in one.sites} == {("part.c", 3)}
+
+
+def test_a_program_that_does_not_compile_is_told_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"prog\.c:3"):
+        run(tmp_path, "int main(void) {\n#pragma omp parallel\n    x = 1;\n}\n")
+
+
+def test_another_compiler_than_gcc_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other"
+    other.write_text('#!/bin/sh\ncase "$*" in *-dM*) echo "#define __clang__ 1" ;; *) exec gcc "$@" ;; esac\n')
+    other.chmod(0o755)
+    monkeypatch.setenv("CC", str(other))
+    with pytest.raises(UsageError, match="gcc"):
+        run(tmp_path, "int main(void) {\n#pragma omp parallel\n    ;\n}\n")
+
+
+def test_the_right_advice_is_given(tmp_path: Path) -> None:
+    """A sum belongs in a reduction, what each iteration writes first in private, and others' values in neither."""
+    found = run(
+        tmp_path,
+        """int a[50], sum, own, last;
+int main(void) {
+#pragma omp parallel for
+    for (int i = 0; i < 50; i++) {
+        sum += a[i];
+        own = i;
+        a[i] = own;
+        if (last < i)
+            last = i;
+    }
+}
+""",
+    )
+    told = {one.evidence["variable"]: one.message for one in found.findings}
+    assert "reduction" in told["sum"]
+    assert "private" in told["own"]
+    assert "private" not in told["last"]
+    assert "reduction" not in told["last"]
+
+
+def test_the_same_iteration_of_two_static_loops_is_one_threads(tmp_path: Path) -> None:
+    text = """int a[50], b[50];
+int main(void) {
+#pragma omp parallel
+    {
+#pragma omp for SCHEDULE nowait
+        for (int i = 0; i < 50; i++) a[i] = i;
+#pragma omp for SCHEDULE
+        for (int i = 0; i < 50; i++) b[i] = a[i];
+    }
+}
+"""
+    assert run(tmp_path, text.replace("SCHEDULE", "schedule(static)")).findings == ()
+    assert len(run(tmp_path, text.replace("SCHEDULE", "")).findings) == 1
+
+
+def test_a_race_beyond_the_processors_there_are_is_found(tmp_path: Path) -> None:
+    """Iterations far apart meet, whichever threads would have run them."""
+    found = run(
+        tmp_path,
+        """int a[5000];
+int main(void) {
+#pragma omp parallel for
+    for (int i = 0; i < 5000; i++)
+        a[i == 4999 ? 0 : i] = i;
+}
+""",
+    )
+    (one,) = found.findings
+    assert "iteration 0" in one.message.lower()
+    assert "iteration 4999" in one.message.lower()
