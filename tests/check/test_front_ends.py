@@ -51,7 +51,7 @@ def test_each_language_of_the_documentation_has_a_front_end() -> None:
 
 
 def test_sources_of_two_languages_or_of_none_are_refused_with_what_is_known() -> None:
-    for names in (["a.c", "b.f90"], ["a.rs"], ["a.py", "b.py"]):
+    for names in (["a.c", "b.fdv"], ["a.rs"], ["a.py", "b.py"]):
         with pytest.raises(UsageError, match=r"one language: C-DVMH \(\.c, .*; Fortran-DVM \(.*; Python \(Numba\)"):
             of([Path(name) for name in names])
 
