@@ -19,21 +19,34 @@ INTERFACES: Final = Path(runtime.__file__).parent / "native" / "weft_check.f90"
 
 
 def mark(paths: Sequence[Path], texts: Texts, include: Sequence[Path] = (), define: Sequence[str] = ()) -> list[Marked]:
-    """The marked copies of Fortran sources, in their order, behind the module that all of them use.
+    """The marked copies of Fortran sources, behind the module that all of them use; what defines a module comes early.
 
     Raises UsageError for a file that cannot be read, DirectiveError for a directive that cannot be understood.
     """
     texts.language = "fortran"
     sources = [read_source(path, include, define) for path in paths]
-    units = [units_of(source) for source in sources]
+    units = _ordered([units_of(source) for source in sources])
     program = Program([unit for held in units for unit in held])
     mappings = Mappings(program, texts)
     numbers = Numbers(texts)
     interfaces = Marked(INTERFACES, INTERFACES.read_text(encoding="utf-8"), ".f90")
-    return [interfaces, *(_marked(s, held, program, numbers, mappings) for s, held in zip(sources, units, strict=True))]
+    return [interfaces, *(_marked(held, program, numbers, mappings) for held in units)]
 
 
-def _marked(source: Source, units: Sequence[Unit], program: Program, numbers: Numbers, mappings: Mappings) -> Marked:
+def _ordered(files: Sequence[list[Unit]]) -> list[list[Unit]]:
+    """The units of each file; a file whose modules others use stands before them, else the order is that given."""
+    defined = [{unit.name for unit in held if unit.kind == "module"} for held in files]
+    needed = [{name for unit in held for name in unit.uses} for held in files]
+    waiting, found = list(range(len(files))), []
+    while waiting:
+        ready = (at for at in waiting if not any(needed[at] & defined[other] for other in waiting if other != at))
+        found.append(next(ready, waiting[0]))
+        waiting.remove(found[-1])
+    return [files[at] for at in found]
+
+
+def _marked(units: Sequence[Unit], program: Program, numbers: Numbers, mappings: Mappings) -> Marked:
+    source = units[0].source
     marks = Marks()
     for unit in units:
         of_unit = UnitMarks(program, unit, numbers, marks, mappings)

@@ -42,8 +42,6 @@ class Statement:
     code: str
     text: str
     place: Position
-    alone: bool = True
-    """No other statement stands on its lines."""
 
 
 @dataclass(slots=True)
@@ -90,6 +88,7 @@ def read_source(path: Path, include: Sequence[Path] = (), define: Sequence[str] 
             _lines(source, file, held, folders, 0)
     else:
         _lines(source, path, list(enumerate(texts, 1)), folders, 0)
+    source.lines = list(_parted(source.lines, source.free))
     source.items = list(_free(source.lines) if source.free else _fixed(source.lines))
     return source
 
@@ -163,6 +162,43 @@ def fixed_text(text: str) -> str:
     return text.encode("utf-8", "surrogateescape")[:72].decode("utf-8", "surrogateescape")  # columns are bytes
 
 
+def _parted(lines: Sequence[Line], free: bool) -> Iterator[Line]:
+    """The lines, each statement of one that holds several as a line of its own, in the columns where it was."""
+    quote = ""
+    for line in lines:
+        text = line.text
+        comment = not text.strip() or text.lstrip()[0] in "!#" or (not free and text[0] in "cC*dD")
+        if comment and not (not free and _continues(text)):
+            yield line
+            continue
+        starts, quote = _starts(text, quote if free or _continues(text) else "")
+        for start, end in zip(starts, [*starts[1:], len(text) + 1], strict=True):
+            if start == 0 or text[start : end - 1].strip():
+                yield Line(line.file, line.number, " " * start + text[start : end - 1])
+        if free and not text.rstrip().endswith("&"):
+            quote = ""
+
+
+def _starts(text: str, quote: str) -> tuple[list[int], str]:
+    """Where the statements of a line begin, and the quote that is open at its end; one may be open before it."""
+    found = [0]
+    for at, sign in enumerate(text):
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        elif sign == "!":
+            break
+        elif sign == ";":
+            found.append(at + 1)
+    return found, quote
+
+
+def _continues(text: str) -> bool:
+    """Whether a line of fixed form goes on with the statement before it."""
+    return len(text) > 5 and text[5] not in " 0" and not text[:5].strip()
+
+
 # --- statements -------------------------------------------------------------------------------------------------------
 
 
@@ -201,38 +237,25 @@ class _Piece:
         self.text.pop()
         self.places.pop()
 
-    def statements(self, lines: Sequence[Line], label: str) -> Iterator[Statement]:
-        """Cut at semicolons; blanks go, strings are emptied in `code`."""
-        parts: list[tuple[int, int]] = []
-        quote, start = "", 0
-        for at, sign in enumerate(self.text):
-            if quote:
-                quote = "" if sign == quote else quote
-            elif sign in "'\"":
-                quote = sign
-            elif sign == ";":
-                parts.append((start, at))
-                start = at + 1
-        parts.append((start, len(self.text)))
-        held = [(a, b) for a, b in parts if "".join(self.text[a:b]).strip()]
-        for a, b in held:
-            code, text, at = _squeezed(self.text, a, b)
-            line, column = self.places[at]
-            place = Position(lines[line].file, lines[line].number, column + 1)
-            if not label and (found := re.match(r"(\d{1,5})(?=[a-z])", code)):
-                label = found[1]
-                code, text = code[found.end() :], text[found.end() :]
-            yield Statement(self.first, self.last, label, code, text, place, len(held) == 1)
-            label = ""
+    def statement(self, lines: Sequence[Line], label: str) -> Iterator[Statement]:
+        """The statement, if there is one: blanks go, strings are emptied in `code`."""
+        if not "".join(self.text).strip():
+            return
+        code, text, at = _squeezed(self.text)
+        line, column = self.places[at]
+        place = Position(lines[line].file, lines[line].number, column + 1)
+        if not label and (found := re.match(r"(\d{1,5})(?=[a-z])", code)):
+            label = found[1]
+            code, text = code[found.end() :], text[found.end() :]
+        yield Statement(self.first, self.last, label, code, text, place)
 
 
-def _squeezed(text: Sequence[str], start: int, end: int) -> tuple[str, str, int]:
+def _squeezed(signs: Sequence[str]) -> tuple[str, str, int]:
     """The code, the text, and where its first sign stands."""
     code: list[str] = []
     kept: list[str] = []
-    quote, begin = "", start
-    for at in range(start, end):
-        sign = text[at]
+    quote, begin = "", 0
+    for at, sign in enumerate(signs):
         if quote:
             kept.append(sign)
             if sign == quote:
@@ -269,7 +292,7 @@ def _fixed(lines: list[Line]) -> Iterator[Item]:
                 directive.last = at
                 continue
             if piece:
-                yield from piece.statements(lines, label)
+                yield from piece.statement(lines, label)
                 piece = None
             if directive:
                 yield directive
@@ -278,7 +301,7 @@ def _fixed(lines: list[Line]) -> Iterator[Item]:
         comment = not text.strip() or text[0] in "cC*!dD#" or text.lstrip().startswith("!")
         if comment and not (text.lstrip().startswith("!") and len(text) - len(text.lstrip()) == 5):
             continue
-        if len(text) > 5 and text[5] not in " 0" and not text[:5].strip():
+        if _continues(text):
             if piece:
                 if piece.quote:
                     pad = 72 - len(lines[piece.last].text)
@@ -289,7 +312,7 @@ def _fixed(lines: list[Line]) -> Iterator[Item]:
                 piece.take(text, at, 6)
             continue
         if piece:
-            yield from piece.statements(lines, label)
+            yield from piece.statement(lines, label)
         if directive:
             yield directive
             directive = None
@@ -297,7 +320,7 @@ def _fixed(lines: list[Line]) -> Iterator[Item]:
         piece = _Piece(at, at)
         piece.take(text, at, 6)
     if piece:
-        yield from piece.statements(lines, label)
+        yield from piece.statement(lines, label)
     if directive:
         yield directive
 
@@ -337,10 +360,10 @@ def _free(lines: Sequence[Line]) -> Iterator[Item]:
             piece.drop_end()
             continue
         piece.quote = ""
-        yield from piece.statements(lines, "")
+        yield from piece.statement(lines, "")
         piece = None
     if piece:
-        yield from piece.statements(lines, "")
+        yield from piece.statement(lines, "")
 
 
 def _next_continues(lines: Sequence[Line], at: int) -> bool:

@@ -68,11 +68,9 @@ class LoopDirectives:
         self.marks.after(last.last, sentinel.place, *ends)
 
     def statement_at(self, at: int) -> Statement:
-        """The statement with this index, which must have its lines for itself."""
+        """The statement with this index."""
         item = self.unit.items[at]
         assert isinstance(item, Statement)
-        if not item.alone:
-            raise DirectiveError(item.place, "a parallel loop shares its line with another statement; give it its own")
         return item
 
     def before_statement(self, statement: Statement, place: Position, *texts: str) -> None:

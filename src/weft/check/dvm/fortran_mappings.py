@@ -54,7 +54,8 @@ class UnitMappings(UnitNames):
         """`template t(n,0:m)`."""
         low = [size.low.text if size.low else "1" for size in sizes]
         high = [size.high.text if size.high else "1" for size in sizes]
-        return f"call weft_check_template({self.data(name, place)}, {len(sizes)}, {longs(low)}, {longs(high)})"
+        once = int(self.symbol(name, place)[1].module)
+        return f"call weft_check_template({self.data(name, place)}, {once}, {len(sizes)}, {longs(low)}, {longs(high)})"
 
     def mapping_calls(self, mapping: Mapping, allocated: bool = False) -> Iterator[str]:
         """Distribution or alignment of one name, and its shadow edges."""

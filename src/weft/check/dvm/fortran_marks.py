@@ -27,7 +27,7 @@ from weft.check.dvm.fortran_mappings import UnitMappings
 from weft.check.dvm.fortran_model import Loop, Symbol, Unit
 from weft.check.dvm.fortran_names import Mapping, Mark
 from weft.check.dvm.fortran_text import NAME, assignment, inner, split_top, top_level
-from weft.check.dvm.syntax import DirectiveError, Position
+from weft.check.dvm.syntax import Position
 
 ITEM: Final = re.compile(r"([a-z]\w*)(\([^()]*\))?((?:%[a-z]\w*(?:\([^()]*\))?)*)")
 """A variable, an element or part of an array, a component of either."""
@@ -45,20 +45,30 @@ class UnitMarks(UnitMappings):
         unit = self.unit
         if unit.executable is None:
             return
-        self.loose = [symbol for symbol in fortran_values.loose(unit) if symbol.name not in self.named]
-        if not (unit.directed or unit.kind == "program" or self.loose):
+        self.loose = [
+            symbol
+            for symbol in fortran_values.loose(unit)
+            if symbol.name not in self.named and not (symbol.array and self.concerned_here)
+        ]
+        if not (self.concerned_here or self.loose):
             return
         first = unit.items[unit.executable]
-        before = unit.items[unit.executable - 1] if unit.executable else None
-        if before is not None and before.last == first.first:
-            raise DirectiveError(
-                first.place, "the first executable statement stands behind a declaration; give it a line"
-            )
-        entry = list(self.entry()) if unit.directed or unit.kind == "program" else []
+        entry = list(self.entry()) if self.concerned_here else []
         # Else the compiler may read them ahead of the branch that would, and that would be told.
-        attributes = [f"volatile :: {symbol.name}" for symbol in self.loose]
-        scalars = [f"call weft_check_scalar({self.data(one.name, one.place)}, {one.name})" for one in self.loose]
-        self.before(first.first, first.place, *attributes, *entry, *scalars)
+        attributes = [f"volatile :: {symbol.name}" for symbol in self.loose if not symbol.array]
+        values = [f"call weft_check_scalar({self.data(one.name, one.place)}, {one.name})" for one in self.loose]
+        self.before(first.first, first.place, *attributes, *entry, *values)
+
+    @cached_property
+    def concerned_here(self) -> bool:
+        """Whether directives mean its own data or a module's: those in it, or in what it holds."""
+        unit = self.unit
+        if unit.kind == "program" or unit.directed:
+            return True
+        if unit.kind == "module" or unit.pure:
+            return False
+        within = any(one.directed and one.within(unit) for one in self.program.units)
+        return within or any(self.of_module(module) for module in self.used_modules(unit))
 
     def plain(self) -> None:
         """Put in what belongs to statements without a directive, and make the interfaces known."""
@@ -135,7 +145,7 @@ class UnitMarks(UnitMappings):
         called = self.program.called(self.unit, module, name)
         if called is not None or name not in module.symbols:
             return called or name
-        if module.kind != "module" or module.hides(name):
+        if module.kind != "module" or module.hides(name) or self.unit.within(module):
             return None
         alias = f"weft_{name}_{module.name}"[:63]
         self.unit.renamed[alias] = (module.name, name)
@@ -146,9 +156,9 @@ class UnitMarks(UnitMappings):
         return alias
 
     def used_modules(self, unit: Unit) -> list[Unit]:
-        """The modules whose names are visible in a unit."""
-        found: list[Unit] = []
-        waiting = list(unit.uses)
+        """The modules whose names are visible in a unit: those it stands in, and those that it or its hosts use."""
+        found = [host for host in unit.hosts if host.kind == "module"]
+        waiting = [name for one in (unit, *unit.hosts) for name in one.uses]
         while waiting:
             module = self.program.modules.get(waiting.pop())
             if module and module not in found:
@@ -285,7 +295,7 @@ class UnitMarks(UnitMappings):
         for name in names:
             owner, symbol = self.symbol(name, statement.place)
             mapping = self.mappings.of(owner).get(symbol.name)
-            if not (symbol.allocatable or symbol.pointer) or not (mapping or self.unit.directed):
+            if not (symbol.allocatable or symbol.pointer) or not (mapping or self.concerned_here):
                 continue
             test = "associated" if symbol.pointer else "allocated"
             calls.append(f"if ({test}({name})) {self.declared(name, LOCAL)}")
@@ -342,12 +352,10 @@ class UnitMarks(UnitMappings):
         if found is None or known is None:
             return []
         symbol = known[1]
-        if symbol.procedure or symbol.constant or symbol.allocatable or symbol.pointer:
+        if symbol.procedure or symbol.constant or symbol.allocatable or symbol.pointer or symbol.optional:
             return []
         whole = symbol.derived and not found[3]
         if (whole and not self.program.printable(symbol.type)) or (found[2] and not symbol.array):
-            return []
-        if not symbol.array and found[1] not in self.named and symbol not in self.loose:
             return []
         place = statement.place
         number = self.texts.add_place(place.file, place.line, place.column, self.unit.name)

@@ -36,6 +36,8 @@ class Symbol:
     """Of a derived type: its parts may have values of their own."""
     type: str = ""
     """The derived type's name, unless it is polymorphic."""
+    optional: bool = False
+    """A dummy argument that a call may leave out."""
     procedure: bool = False
     module: bool = False
 
@@ -103,6 +105,24 @@ class Unit:
                 public |= ",public" in code.partition("::")[0]
                 private |= ",private" in code.partition("::")[0]
         return private and not public
+
+    @property
+    def hosts(self) -> Iterator[Unit]:
+        """The units that it stands in, the nearest first."""
+        unit = self.parent
+        while unit is not None:
+            yield unit
+            unit = unit.parent
+
+    def within(self, unit: Unit) -> bool:
+        """Whether it stands in another unit."""
+        return any(host is unit for host in self.hosts)
+
+    @property
+    def pure(self) -> bool:
+        """Whether no call of a procedure with effects may stand in it."""
+        header = self.header.code if self.header is not None else ""
+        return re.match(r".*?(pure|elemental)\w*(sub|func)", header) is not None
 
     def declares(self) -> Iterator[syntax.Declare]:
         """The directives that declare."""

@@ -79,9 +79,12 @@ class Mappings:
             for item in unit.items:
                 if isinstance(item, Sentinel) and isinstance(item.directive, syntax.Declare):
                     self._declare(unit, item, item.directive, texts)
-                elif isinstance(item, Sentinel) and isinstance(item.directive, syntax.Redistribute | syntax.Realign):
+        for unit in program.units:
+            for item in unit.items:
+                if isinstance(item, Sentinel) and isinstance(item.directive, syntax.Redistribute | syntax.Realign):
                     for array in item.directive.arrays:
-                        self.held[id(unit)].setdefault(array.name, Mapping(array.name, array.place))
+                        owner, symbol = program.owner(unit, array.name) or (unit, Symbol(array.name, array.place))
+                        self.held[id(owner)].setdefault(symbol.name, Mapping(symbol.name, array.place))
 
     def of(self, unit: Unit) -> dict[str, Mapping]:
         """The mappings that a unit declares."""
@@ -106,7 +109,7 @@ class Mappings:
             if "template" in traits:
                 dimension = traits.get("dimension")
                 mapping.template = entity.sizes or (dimension.sizes if dimension else ())
-                unit.symbols.setdefault(entity.name, Symbol(entity.name, entity.place))
+                unit.symbols.setdefault(entity.name, Symbol(entity.name, entity.place, module=unit.kind == "module"))
             for attribute in directive.attributes:
                 if isinstance(attribute, syntax.Distribution):
                     mapping.distribution = attribute

@@ -103,7 +103,7 @@ def _specification(unit: Unit, statement: Statement) -> None:
             for part in split_top(block):
                 if part and (found := _entity(unit, part, place)):
                     found[0].common = True
-    elif matched := re.match(r"(dimension|allocatable|pointer|target|save|external|intrinsic)(?:::)?", code):
+    elif matched := re.match(r"(dimension|allocatable|pointer|target|save|external|intrinsic|optional)(?:::)?", code):
         _attributes(unit, matched[1], code[matched.end() :], place)
     elif code.startswith("equivalence("):
         for name in NAME.findall(code[11:]):
@@ -142,6 +142,8 @@ def _attributes(unit: Unit, keyword: str, rest: str, place: Position) -> None:
             symbol.allocatable = True
         elif keyword == "pointer":
             symbol.pointer = True
+        elif keyword == "optional":
+            symbol.optional = True
         elif keyword in ("external", "intrinsic"):
             symbol.procedure = True
 
@@ -180,6 +182,7 @@ def _typed(unit: Unit, code: str, place: Position) -> None:
             symbol.sizes = sizes
         symbol.allocatable |= "allocatable" in attributes
         symbol.pointer |= "pointer" in attributes
+        symbol.optional |= "optional" in attributes
         symbol.saved |= "save" in attributes
         symbol.constant |= "parameter" in attributes
         symbol.procedure |= "external" in attributes or "intrinsic" in attributes

@@ -23,6 +23,8 @@ HEADERS: Final[tuple[tuple[UnitKind, re.Pattern[str]], ...]] = (
     ("subroutine", re.compile(r"moduleprocedure([a-z]\w*)()$")),
     ("module", re.compile(r"(?:sub)?module(?!procedure)(?:\([\w:]+\))?([a-z]\w*)$")),
 )
+SUBMODULE: Final = re.compile(r"submodule\((?:\w+:)?(\w+)\)")
+"""A part of a module, with the module or the part that is above it."""
 TYPE: Final = re.compile(r"type(?:(,.*)?::|(?!is))([a-z]\w*)$")
 
 
@@ -60,6 +62,8 @@ def units_of(source: Source) -> list[Unit]:
             parent = open_units[-1] if open_units else None
             unit = _begun(Unit(kind, matched[1], source, parent, item), found)
             _dummies(unit, matched, item)
+            if above := SUBMODULE.match(code):
+                unit.uses.append(above[1])
             open_units.append(unit)
             continue
         if code == "contains":

@@ -1,4 +1,4 @@
-"""Scalars of a Fortran unit that may be read before they have a value: those the runtime watches."""
+"""Scalars and arrays of a Fortran unit that may be read before they have a value: those the runtime watches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CALLED: Final = re.compile(r"([a-z]\w*)\(")
 
 
 def loose(unit: Unit) -> list[Symbol]:
-    """The scalars that are not surely assigned before any other use, in the order of their declarations."""
+    """The variables that are not surely assigned before any other use, in the order of their declarations."""
     if unit.executable is None or not watchable(unit):
         return []
     blocks = segments(unit)
@@ -27,26 +27,26 @@ def loose(unit: Unit) -> list[Symbol]:
         if isinstance(item, Statement):  # what a directive names is told to the runtime for its own sake
             for name in set(NAME.findall(item.code)) | {target(item)}:
                 used.setdefault(name, []).append(at)
-    return [symbol for symbol in scalars(unit) if used.get(symbol.name) and not surely(unit, symbol.name, used, blocks)]
+    wanted = (symbol for symbol in variables(unit) if used.get(symbol.name))
+    return [symbol for symbol in wanted if not surely(unit, symbol.name, used, blocks)]
 
 
 def watchable(unit: Unit) -> bool:
     """Whether calls and an attribute of a variable may stand before the unit's first statement."""
-    header = unit.header.code if unit.header is not None else ""
-    if unit.kind not in ("program", "subroutine", "function") or re.match(r".*?(pure|elemental)\w*(sub|func)", header):
+    if unit.kind not in ("program", "subroutine", "function") or unit.pure:
         return False
     for item in unit.items[: unit.executable]:
         # Behind a statement function no attribute may be given.
-        if isinstance(item, Statement) and (assignment(item.code) or not item.alone):
+        if isinstance(item, Statement) and assignment(item.code):
             return False
     first = unit.items[unit.executable or 0]
     return not any(isinstance(one, Statement) and one.code.startswith("entry") for one in unit.items) and not (
-        isinstance(first, Statement) and (first.label or not first.alone)
+        isinstance(first, Statement) and first.label
     )
 
 
-def scalars(unit: Unit) -> list[Symbol]:
-    """The unit's own scalars that have no value when it is entered."""
+def variables(unit: Unit) -> list[Symbol]:
+    """The unit's own scalars and arrays that have no value when it is entered."""
     if unit.kind != "program" and "*save" in unit.symbols:
         return []
     called = {name for one in unit.statements(0, len(unit.items)) for name in CALLED.findall(one.code)}
@@ -55,7 +55,8 @@ def scalars(unit: Unit) -> list[Symbol]:
         given = symbol.dummy or symbol.common or symbol.initialised or symbol.constant or symbol.shared
         other = symbol.procedure or symbol.allocatable or symbol.pointer or symbol.derived or symbol.module
         kept = unit.kind != "program" and symbol.saved
-        if symbol.typed and symbol.name not in called and not (symbol.array or given or other or kept):
+        function = symbol.name in called and not symbol.array
+        if symbol.typed and not (function or given or other or kept):
             found.append(symbol)
     return found
 
@@ -84,7 +85,7 @@ def segments(unit: Unit) -> list[tuple[int, int]]:
 
 
 def surely(unit: Unit, name: str, used: dict[str, list[int]], blocks: list[tuple[int, int]]) -> bool:
-    """Whether each use of a scalar stands behind an assignment that ran whenever the use does."""
+    """Whether each use of a variable stands behind an assignment that ran whenever the use does."""
     left = used[name]
     while left:
         at = left[0]
@@ -100,7 +101,7 @@ def surely(unit: Unit, name: str, used: dict[str, list[int]], blocks: list[tuple
 
 
 def sets(statement: Statement, name: str) -> bool:
-    """Whether a statement does nothing with a scalar but give it a value."""
+    """Whether a statement does nothing with a variable but give it, the whole of it, a value."""
     if target(statement) == name:
         return len(re.findall(rf"\b{name}\b", statement.code.partition("=")[2])) == 0
     found = assignment(statement.code)

@@ -171,8 +171,14 @@ void weft_fortran_printed(int site, CFI_cdesc_t *variable) {
         part_read(variable, variable->rank, variable->base_addr, site, variable->type == CFI_type_struct);
 }
 
-void weft_fortran_template(int data, int rank, const int64_t *low, const int64_t *high) {
+/* Where a template would lie: it has no memory, and no variable lies there. */
+static const void *place_of_template(int data) { return (const void *)(uintptr_t)data; }
+
+void weft_fortran_template(int data, int once, int rank, const int64_t *low, const int64_t *high) {
     int64_t extent[WEFT_MAX_RANK];
+    known_t *place = known_at(place_of_template(data));
+    if (once && place->declared) return;
+    place->declared = 1;
     for (int d = 0; d < rank && d < WEFT_MAX_RANK; d++) extent[d] = high[d] - low[d] + 1;
     weft_check_template(data, rank, low, extent);
 }
@@ -201,10 +207,9 @@ void weft_fortran_blocks(int data, int dimension, CFI_cdesc_t *sizes, CFI_cdesc_
     free(numbers);
 }
 
-/* Whether a mapping that is only to be done once was done already (base NULL: each time). */
-static int mapped_already(const void *base, int once) {
-    if (!base) return 0;
-    known_t *place = known_at(base);
+/* Whether a mapping that is only to be done once was done already (base NULL: a template's). */
+static int mapped_already(const void *base, int data, int once) {
+    known_t *place = known_at(base ? base : place_of_template(data));
     if (once && place->mapped) return 1;
     place->mapped = 1;
     return 0;
@@ -213,7 +218,7 @@ static int mapped_already(const void *base, int once) {
 void weft_fortran_distribute(int construct, int data, int once, int rank, const int *kinds, int tasks, int64_t task,
                              CFI_cdesc_t *array) {
     void *base = base_of(array);
-    if ((array && !base) || mapped_already(base, once)) return;
+    if ((array && !base) || mapped_already(base, data, once)) return;
     if (tasks) weft_check_distribute_onto(construct, data, base, rank, kinds, tasks, task);
     else weft_check_distribute(construct, data, base, rank, kinds);
 }
@@ -221,7 +226,7 @@ void weft_fortran_distribute(int construct, int data, int once, int rank, const 
 void weft_fortran_align(int construct, int data, int once, int target, int rank, const int *axis,
                         const int64_t *coefficient, const int64_t *offset, CFI_cdesc_t *array, CFI_cdesc_t *goal) {
     void *base = base_of(array), *goal_base = base_of(goal);
-    if ((array && !base) || (goal && !goal_base) || mapped_already(base, once)) return;
+    if ((array && !base) || (goal && !goal_base) || mapped_already(base, data, once)) return;
     weft_check_align(construct, data, base, target, goal_base, rank, axis, coefficient, offset);
 }
 

@@ -213,6 +213,11 @@ bool wrong_again(const struct site *s, uintptr_t a, size_t size, uintptr_t place
            a - *s->wrong_home - s->wrong_low < s->length && a - *s->wrong_home - s->wrong_low + size <= s->length;
 }
 
+/* Whether an access of a part of a cell may leave another state in it than in the rest. */
+static bool apart(const struct site *s, const struct cell *c, bool write) {
+    return write || (s->track && c->read <= now.base) || c->written >= NO_VALUE;
+}
+
 void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s) {
     loop_index();
     struct detail verdict = {0};
@@ -226,11 +231,11 @@ void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s
         struct cell *c = cell8(a + i);
         size_t n = 8;
         bool whole = (a + i) % 8 == 0 && size - i >= 8;
-        if (!whole && (write || (s->track && c->read <= now.base))) split8(c, a + i);
+        if (!whole && apart(s, c, write)) split8(c, a + i);
         if (c->written == SPLIT) {
             c = cell4(a + i), n = 4;
             whole = (a + i) % 4 == 0 && size - i >= 4;
-            if (!whole && (write || (s->track && c->read <= now.base))) split4(c, a + i);
+            if (!whole && apart(s, c, write)) split4(c, a + i);
             if (c->written == SPLIT) c = cell1(a + i), n = 1;
         }
         n -= (a + i) % n;

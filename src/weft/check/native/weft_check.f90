@@ -32,9 +32,9 @@ module weft_check
       integer(weft_check_int), value :: site
       type(*), dimension(..), target :: base
     end subroutine
-    subroutine weft_check_template(data, rank, low, high) bind(C, name="weft_fortran_template")
+    subroutine weft_check_template(data, once, rank, low, high) bind(C, name="weft_fortran_template")
       import :: weft_check_int, weft_check_long
-      integer(weft_check_int), value :: data, rank
+      integer(weft_check_int), value :: data, once, rank
       integer(weft_check_long), intent(in) :: low(*), high(*)
     end subroutine
     subroutine weft_check_blocks(data, dimension, sizes, base) bind(C, name="weft_fortran_blocks")
