@@ -2,7 +2,9 @@
 # Installs the Debian packages that the tests use, when some are missing and we may.
 set -euo pipefail
 packages=(gcc g++ gfortran mpich libmpich-dev openmpi-bin libopenmpi-dev valgrind gdb binutils otf2-tools chromium
-    chromium-driver clang-14 libomp-14-dev zsh fish groff slurm-wlm munge)  # clang: untied tasks that migrate, and a runtime with OMPT
+    chromium-driver clang-14 libomp-14-dev zsh fish groff slurm-wlm munge
+    autoconf automake libtool)
+# clang: untied tasks that migrate, and a runtime with OMPT; autoconf, automake, libtool: tools/cilk5.sh
 
 command -v dpkg-query >/dev/null || exit 0
 missing=()

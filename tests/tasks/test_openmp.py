@@ -432,6 +432,16 @@ def test_detach_of_gcc_is_refused_before_it_crashes(build: Build, tmp_path: Path
         pass
 
 
+def test_a_program_of_a_compiler_for_cilk_is_refused_with_another_way(tmp_path: Path) -> None:
+    source, program = tmp_path / "cilk.c", tmp_path / "cilk"
+    source.write_text(
+        "int __cilkrts_enter_frame(void) { return 0; }\nint main(void) { return __cilkrts_enter_frame(); }\n"
+    )
+    subprocess.run(["gcc", str(source), "-o", str(program)], check=True, timeout=60)
+    with pytest.raises(UsageError, match="--as-openmp"), session([str(program)]):
+        pass
+
+
 def test_a_program_without_openmp_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no shared OpenMP runtime"), session(["/bin/true"]):
         pass

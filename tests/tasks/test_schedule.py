@@ -16,7 +16,7 @@ from weft.tasks.runtime import runtimes
 ORDERS = Path(__file__).parent / "programs" / "orders.py"
 ORDERED = ORDERS.with_name("ordered.c")
 LEVELS = Path(__file__).parent / "programs" / "levels.py"
-KINDS = ["sleeps", "locked", "queued", "threaded", "first"]
+KINDS = ["sleeps", "locked", "queued", "threaded", "first", "timed", "served"]
 
 
 def ran(command: list[str], *, record: str = "", replay: str = "") -> str:
@@ -32,7 +32,7 @@ def ran(command: list[str], *, record: str = "", replay: str = "") -> str:
 def test_a_replay_has_the_order_of_its_record(tmp_path: Path, kind: str, python: str) -> None:
     file, command = str(tmp_path / "schedule"), [python, str(ORDERS), kind]
     first = ran(command, record=file)
-    assert [ran(command, replay=file) for _ in range(3)] == [first] * 3
+    assert [ran(command, replay=file) for _ in range(2)] == [first] * 2
 
 
 def test_runs_without_a_record_come_in_other_orders() -> None:

@@ -138,3 +138,16 @@ def test_a_native_program_without_lines_says_so_and_its_signal_is_named(tmp_path
         assert s.do("continue")["why"] == "signal"
         stop = s.do("continue")
         assert s.console.told(stop) == ["the program has come to its end, killed by SIGABRT"]
+
+
+def test_tasks_of_a_library_that_is_not_followed_are_said_to_be_there(tmp_path: Path) -> None:
+    pytest.importorskip("trio", reason="there is no trio here")
+    program = tmp_path / "nursery.py"
+    program.write_text("import trio\n\n\nasync def main():\n    await trio.sleep(0)\n\n\ntrio.run(main)\n")
+    with session([str(program)]) as s:
+        assert s.do("tasks")["unseen"] is None
+        s.do("break main")
+        assert s.do("continue")["at"]["line"] == 5
+        assert s.console.told(s.do("tasks")) == [
+            "no tasks: the program runs trio, whose tasks are not followed: only asyncio's are"
+        ]

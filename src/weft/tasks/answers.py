@@ -92,7 +92,7 @@ def _tasks(answer: Answer) -> list[str]:
     lines = [_row(row) for row in rows]
     if answer["chosen"] > len(rows):
         lines.append(f"and {plural(answer['chosen'] - len(rows), 'more task')}")
-    return lines or ["no tasks"]
+    return lines or [f"no tasks: {answer['unseen']}" if answer.get("unseen") else "no tasks"]
 
 
 def _frame(frame: Answer) -> str:

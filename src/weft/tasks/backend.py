@@ -112,6 +112,10 @@ class Backend(Protocol):
         """That nothing can happen any more, and why; empty where something can, or where it is not known."""
         ...
 
+    def unseen(self) -> str:
+        """That the program has tasks of another kind, which are not followed; empty where none are known."""
+        ...
+
     def hold(self, task: int, *, on: bool) -> None:
         """Let a task make no step while the others go on, or again."""
         ...

@@ -104,7 +104,8 @@ class Debugger:
         told = as_dicts(row for _, row in shown)
         for (depth, row), one in zip(shown, told, strict=True):
             one["depth"], one["focus"], one["held"] = depth, row.id == self.focus, row.id in self.held
-        return {"kind": "tasks", "total": len(rows), "chosen": len(chosen), "tasks": told}
+        unseen = "" if rows else self.backend.unseen()
+        return {"kind": "tasks", "total": len(rows), "chosen": len(chosen), "tasks": told, "unseen": unseen or None}
 
     def find(self, text: str) -> Task:
         """A task by its number or name, or by what the program holds of it. UsageError where there is none."""

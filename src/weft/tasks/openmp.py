@@ -501,6 +501,10 @@ class NativeBackend:
         """A native program's deadlocks are circles, which `waits` tells."""
         return ""
 
+    def unseen(self) -> str:
+        """Of other kinds of native tasks nothing is known."""
+        return ""
+
     def hold(self, task: int, *, on: bool) -> None:
         """The runtime chooses which task a thread runs. UsageError."""
         raise UsageError(

@@ -197,6 +197,11 @@ class Conversation:
             time.sleep(AGAIN)
         return hung.message(self._ask("hung"), self.tasks())
 
+    def unseen(self) -> str:
+        """That the program has tasks of another library than asyncio."""
+        found = self._ask("unseen") if self._over is None else ""
+        return f"the program runs {found}, whose tasks are not followed: only asyncio's are" if found else ""
+
     def hold(self, task: int, *, on: bool) -> None:
         """Let a task make no step while the others go on, or again."""
         self._ask("hold", task=task, on=on)

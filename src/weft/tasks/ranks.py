@@ -401,6 +401,11 @@ class RankBackend:
         """What a rank waits for may come from another one."""
         return ""
 
+    def unseen(self) -> str:
+        """That a rank's program has tasks of another library."""
+        with self._hand.looking():
+            return self._hand.backend.unseen()
+
     def hold(self, task: int, *, on: bool) -> None:
         """Let a task make no step, or again."""
         with self._hand.looking():

@@ -24,6 +24,8 @@ SWITCHES = ("switches.c", "switches.h", "record.c", "record.h", "format.h")
 """What writes down which task makes which calls, and the writer of records that it uses."""
 NAMES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
 """What programs call their runtime: gcc's, clang's, Intel's. LLVM's has the functions of all of them."""
+CILK = (b"libopencilk.so", b"libcilkrts.so", b"__cilkrts_enter_frame")
+"""What programs of OpenCilk and Cilk Plus have in them."""
 
 
 def runtimes() -> Iterator[Path]:
@@ -52,6 +54,11 @@ def check(program: Path) -> None:
     code = program.read_bytes()
     if not code.startswith(b"\x7fELF"):
         raise UsageError(f"{program}: neither a Python program nor a native one")
+    if not has_openmp(code) and any(name in code for name in CILK):
+        raise UsageError(
+            f"{program} is compiled by OpenCilk or for Cilk Plus, whose tasks Weft does not follow: "
+            "`weft tasks --as-openmp SOURCE` builds the same source as OpenMP"
+        )
     if not has_openmp(code):
         raise UsageError(f"{program} uses no shared OpenMP runtime: compile with -fopenmp -g, not -static")
     if b"omp_fulfill_event" in code and b"GOMP_task" in code:

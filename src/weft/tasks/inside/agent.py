@@ -34,6 +34,8 @@ LOOK = 0.15
 """Seconds between looks whether all loops stand still."""
 FOREIGN = {"uvloop", "rloop", "winloop"}
 """Libraries whose loops are not made of asyncio's own."""
+OTHERS = ("trio", "gevent", "curio")
+"""Libraries with tasks of their own."""
 SOON, SELDOM = 2, 64
 """Looks in a row at which they must stand still for it to be told: at first, and at most."""
 DRIVE = 0.002
@@ -225,6 +227,10 @@ class Agent:
         if self._standing or any(map(busy, list(self.loops))) or self.schedule.withholds:
             return False
         return hung.quiet(list(self.loops), self.tasks(), self._own)
+
+    def do_unseen(self, _: Request) -> str:
+        """The library of tasks that this program has loaded, where it is not asyncio."""
+        return next((name for name in OTHERS if name in sys.modules), "")
 
     def do_hung(self, _: Request) -> Any:
         """What the waiting tasks wait for, and who has it."""
