@@ -26,11 +26,13 @@ from weft.errors import WeftError
 from weft.mpi import accessed, generate, ready, seldom, table
 from weft.mpi.ready import Shim, cache_folder
 
-_SOURCES = ("shim.c", "objects.c", "sites.c", "python.c", "outcomes.c", "replay.c", "threads.c", "windows.c", "turns.c",
-            "ends.c", "buffers.c", "access.c", "memory.c", "endings.c", "crash.c", "leaving.c", "cores.c", "shared.c",
-            "seldom.c", "strangers.c", "hashes.c")  # fmt: skip
+_SOURCES = ("process.c", "shim.c", "objects.c", "sites.c", "python.c", "outcomes.c", "replay.c", "threads.c",
+            "windows.c", "turns.c", "ends.c", "buffers.c", "access.c", "memory.c", "endings.c", "crash.c", "leaving.c",
+            "cores.c", "shared.c", "seldom.c", "strangers.c", "hashes.c")  # fmt: skip
 _BY_HAND = (("o", ("outcomes.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
 _HEADERS = (
+    "calls.h",
+    "process.h",
     "shim.h",
     "wrap.h",
     "stub.h",
@@ -65,6 +67,7 @@ seldom meet, what a replay adds, and what runs once."""
 _EFFORT = {
     "hot.c": ["-O2"],
     "shared.c": ["-O2"],
+    "process.c": ["-O2"],
     "hashes.c": ["-O2"],
     "cold.c": ["-O0"],
     "lean.c": ["-O0", "-DWEFT_LEAN"],

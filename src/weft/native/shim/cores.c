@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shim.h"
+#include "calls.h"
 
 enum { MOST = 4096, LISTED = 1024 };
 

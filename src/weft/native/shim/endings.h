@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
-#include "shim.h"
+#include "calls.h"
 
 struct weft_python_place {
     uintptr_t code;

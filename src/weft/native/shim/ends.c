@@ -1,4 +1,4 @@
-/* When MPI itself ends the process: under MPI_ERRORS_ARE_FATAL a wrong call does not return.
+/* When MPI itself ends the process, and calls outside of its life. Under MPI_ERRORS_ARE_FATAL a wrong call does not return.
  *
  * The launcher then kills the process, often before exit() gets to the recorder's end. So what MPI does first is
  * caught: MPICH's words on standard error, Open MPI's request to its launcher. Both go on unchanged. */
@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "endings.h"
+#include "shim.h"
 
 enum { WORDS = 2048 };
 
@@ -50,3 +51,52 @@ __attribute__((visibility("default"))) int fputs(const char *restrict words, FIL
     return real(words, stream);
 }
 #endif
+
+/* ---- what the program says of its end, and calls that it makes outside of MPI's life ---- */
+void weft_abort_told(int code) {
+    if (!weft_telling()) return;
+    struct weft_stack stack;
+    weft_leaving_look();
+    weft_stack_take(&stack, NULL);
+    weft_tell(&(struct weft_told){.kind = WEFT_ENDING_ABORT, .code = code, .name = "MPI_Abort", .stack = &stack});
+}
+
+/* ---- calls outside of MPI's life ---- */
+static bool allowed(const char *name) {
+    static const char *const names[] = {"Initialized",   "Finalized",   "Get_version", "Get_library_version",
+                                        "Abi_get_",      "Init",        "Session_",    "Info_",
+                                        "Errhandler_",   "T_",          "Error_",      "Add_error_",
+                                        "Remove_error_", "Wtime",       "Wtick",       "Aint_",
+                                        "Status_",       "Get_address", "Pcontrol",    "Query_thread"};
+    name += 4;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strncmp(name, names[i], strlen(names[i]))) return true;
+    size_t n = strlen(name);
+    return n > 4 && (!strcmp(name + n - 4, "_f2c") || !strcmp(name + n - 4, "_c2f"));
+}
+
+WEFT_HIDDEN void weft_start(void);
+
+bool weft_outside(int k) {
+    static bool said_before, said_behind;
+    if (weft_depth || weft_recording || (weft_the_record && !weft_over) || allowed(weft_names[k])) return false;
+    bool before = !weft_the_record;
+    if (before) {
+        int one = 0;
+        if (__atomic_exchange_n(&said_before, true, __ATOMIC_ACQ_REL)) return false;
+        if ((REAL(MPI_Initialized)(&one) == MPI_SUCCESS && one) || (REAL(MPI_Finalized)(&one) == MPI_SUCCESS && one))
+            return false;
+        weft_start();
+        if (!weft_the_record || !weft_recording) return false;
+    }
+    if (getpid() != weft_pid || (!before && __atomic_exchange_n(&said_behind, true, __ATOMIC_ACQ_REL))) return false;
+    weft_endings_begin();
+    struct weft_stack stack;
+    weft_depth = 1;
+    weft_stack_take(&stack, NULL);
+    weft_tell(&(struct weft_told){
+        .kind = before ? WEFT_ENDING_NOT_INITIALISED : WEFT_ENDING_FINALISED, .name = weft_names[k], .stack = &stack});
+    weft_depth = 0;
+    weft_recording = !before; /* the tables of objects ask MPI, which is not there yet */
+    return !before;
+}

@@ -4,32 +4,6 @@
 
 __thread struct weft_completing weft_completing;
 
-void weft_text_long(struct weft_text *t, uint64_t v) {
-    if (UNLIKELY(t->end - t->p < 10)) t->overflow = true;
-    else t->p = weft_put_u(t->p, v);
-}
-
-/* Numbers, and handles that are numbers or addresses. */
-static int64_t element(const void *array, int64_t i, size_t size) {
-    int small;
-    int64_t large;
-    if (size == sizeof small) {
-        memcpy(&small, (const char *)array + i * (int64_t)sizeof small, sizeof small);
-        return small;
-    }
-    memcpy(&large, (const char *)array + i * (int64_t)sizeof large, sizeof large);
-    return large;
-}
-
-void weft_text_numbers(struct weft_text *t, int64_t n, const void *numbers, size_t size) {
-    weft_text_u(t, (uint64_t)n);
-    for (int64_t i = 0, last = 0; i < n; i++) {
-        int64_t v = element(numbers, i, size);
-        weft_text_z(t, v - last);
-        last = v;
-    }
-}
-
 void weft_text_ranks(struct weft_text *t, int64_t n, const int *ranks) {
     weft_text_u(t, (uint64_t)n);
     for (int64_t i = 0, last = 0; i < n; i++) {
@@ -41,7 +15,8 @@ void weft_text_ranks(struct weft_text *t, int64_t n, const int *ranks) {
 
 void weft_text_handles(struct weft_text *t, int class, int64_t n, const void *handles, size_t size) {
     weft_text_u(t, (uint64_t)n);
-    for (int64_t i = 0; i < n; i++) weft_text_u(t, weft_id(weft_self, class, (uintptr_t)element(handles, i, size)));
+    for (int64_t i = 0; i < n; i++)
+        weft_text_u(t, weft_id(weft_self, class, (uintptr_t)weft_element(handles, i, size)));
 }
 
 void weft_text_requests(struct weft_text *t, int64_t n, const MPI_Request *requests) {

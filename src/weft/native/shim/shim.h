@@ -11,33 +11,12 @@
 
 #define OMPI_OMIT_MPI1_COMPAT_DECLS 0
 #include <mpi.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
 
-#define WEFT_HIDDEN __attribute__((visibility("hidden")))
-/* Small functions, inline where calls are frequent. Hundreds of wrappers are called seldom and compiled as small and fast
- * as can be: WEFT_LEAN, where they call the one copy of each that shared.c holds. The compiler would leave WEFT_HOT out of
- * the many generated wrappers, for the size of the whole. */
-#if defined(WEFT_SHARED)
-#define WEFT_INLINE extern inline WEFT_HIDDEN
-#define WEFT_HOT WEFT_INLINE
-#elif defined(WEFT_LEAN)
-#define WEFT_INLINE inline WEFT_HIDDEN
-#define WEFT_HOT WEFT_INLINE
-#else
-#define WEFT_INLINE static inline
-#define WEFT_HOT static inline __attribute__((always_inline))
-#endif
-#include "../record.h"
+#include "calls.h"
 #include "names.h" /* generated: K_MPI_X, the index of each function */
 
 /* The MPI's own function. */
 #define REAL(name) ((__typeof__(&P##name))weft_next[K_##name])
-
-#define WEFT_COLD __attribute__((cold, noinline, visibility("hidden")))
-#define LIKELY(x) __builtin_expect(!!(x), 1)
-#define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* ---- generated tables (wrappers.c) and stubs ---- */
 extern WEFT_HIDDEN void *weft_slots[]; /* where each stub jumps: MPI_ names, then PMPI_ names */
@@ -58,117 +37,18 @@ extern WEFT_HIDDEN void *weft_fortran_slots[];
 extern WEFT_HIDDEN const char *const weft_fortran_names[];
 extern WEFT_HIDDEN const int weft_fortran_count;
 extern WEFT_HIDDEN const char weft_soname[];
-extern WEFT_HIDDEN __thread void *weft_fortran_site; /* return address of the Fortran call under way */
 extern WEFT_HIDDEN __thread int weft_fortran_entry; /* and which entry it went to */
 extern WEFT_HIDDEN const int16_t weft_fortran_calls[]; /* the function that an entry stands for, -1: none */
 
-/* ---- threads ---- */
-struct weft_cached {
-    uintptr_t handle;
-    uint32_t id;
-    uint32_t generation;
-};
-enum { WEFT_CACHED = 16, WEFT_SITES_CACHED = 512, WEFT_BUFFERS_MET = 4 };
-
-enum { WEFT_CALLERS = 6 };
-/* `frame`: the stack's height at the call, 0 where callers are not looked at. Return address k of the callers lies
- * `slots[k]` bytes above it and is `returns[k]`: while that holds, the call came the same way. In Python `frame` is a
- * hash of the callers, which are instruction `returns[k]` of code `slots[k]`. */
-struct weft_site_cached {
-    uintptr_t address, frame;
-    uint32_t code, offset, id, callers, ways, heights, slots[WEFT_CALLERS];
-    uintptr_t returns[WEFT_CALLERS];
-};
-
-struct weft_thread {
-    struct weft_stream events, tails, outcomes, windows, hashes, contents;
-    struct weft_hashing *hashing; /* hashes.c; NULL: nothing hashed yet */
-    uint32_t slot;
-    uint64_t stamps; /* given out by weft_stamp */
-    bool fresh; /* its call came a way that it had not come before: */
-    uint32_t met; /* so many buffers of it are looked at */
-    uintptr_t buffers[WEFT_BUFFERS_MET];
-    uint32_t made; /* weft_made, or WEFT_MADE_UNKNOWN */
-    uint32_t accesses; /* locks and atomic accesses of windows so far */
-    struct weft_thread *next_free;
-    struct weft_event *poll; /* last event of the stream if it is a poll that failed, else NULL */
-    uint64_t poll_key; /* of its arguments */
-    struct weft_cached caches[WEFT_CLASS_END][WEFT_CACHED];
-    struct weft_site_cached sites[WEFT_SITES_CACHED];
-    uintptr_t stack_start, stack_end; /* 0: not asked for yet */
-    void *scratch; /* statuses and handles of array calls; grows seldom */
-    size_t scratch_size;
-    struct weft_outcome_state {
-        uint32_t kind;
-        uint64_t polls;
-        uint64_t seen_ticket;
-        double wtime;
-    } outcome_state;
-    struct weft_replay *replay; /* where it is in the plan that it follows, NULL: nowhere yet */
-};
-
-extern WEFT_HIDDEN __thread struct weft_thread *weft_self;
-extern WEFT_HIDDEN __thread int weft_depth;
-extern WEFT_HIDDEN volatile int weft_recording;
-extern WEFT_HIDDEN volatile int weft_threaded; /* a second thread has called MPI */
-extern WEFT_HIDDEN int weft_clock_kind;
-extern WEFT_HIDDEN uint64_t weft_ticket;
-extern WEFT_HIDDEN uintptr_t weft_library_start, weft_library_end; /* code of libmpi itself */
-extern WEFT_HIDDEN struct weft_record *weft_the_record;
-
-WEFT_COLD struct weft_thread *weft_thread_new(void);
-WEFT_COLD void *weft_thread_scratch(struct weft_thread *thread, size_t bytes);
-WEFT_COLD void weft_stop(void);
-WEFT_INLINE void *weft_thread_scratch_fast(struct weft_thread *thread, size_t bytes) {
-    return LIKELY(bytes <= thread->scratch_size) ? thread->scratch : weft_thread_scratch(thread, bytes);
-}
-
-/* ---- call sites (sites.c, python.c) ---- */
-WEFT_HIDDEN uint32_t weft_site(struct weft_thread *thread, void *return_address);
-WEFT_COLD uint32_t weft_site_at(uintptr_t address);
-extern WEFT_HIDDEN volatile int weft_python; /* 1: a supported interpreter lives in this process */
-struct weft_python_callers {
-    uint32_t n, code[WEFT_CALLERS], offset[WEFT_CALLERS];
-};
-WEFT_HIDDEN uint32_t weft_python_frame(uint32_t *offset, struct weft_python_callers *callers); /* id of the code's
-                                                                                      definition, 0: no Python here */
-WEFT_COLD void weft_python_look(void);
-WEFT_COLD void weft_sites_reset(void);
-WEFT_COLD void weft_sites_forget(struct weft_thread *thread); /* another thread has it now, with another stack */
-WEFT_HIDDEN bool weft_in_fortran(void *address);
 /* Whether a Fortran binding makes this call on its own account, not as the one that the program asked for. */
 WEFT_INLINE bool weft_fortran_own(void *return_address, int k) {
     return weft_in_fortran(return_address) && (!weft_fortran_site || weft_fortran_calls[weft_fortran_entry] != k);
 }
 
-/* ---- definitions ---- */
-struct weft_text {
-    uint8_t *p, *end;
-    bool overflow;
-}; /* a bounded writer of varints */
-WEFT_COLD void weft_define(int type, const void *payload, size_t length);
-WEFT_COLD void weft_define_cores(void); /* cores.c */
-
-WEFT_HIDDEN void weft_text_long(struct weft_text *t, uint64_t v); /* any value */
-WEFT_INLINE void weft_text_u(struct weft_text *t, uint64_t v) {
-    if (LIKELY(v < 0x80 && t->end - t->p >= 10)) *t->p++ = (uint8_t)v;
-    else weft_text_long(t, v);
-}
-WEFT_INLINE void weft_text_z(struct weft_text *t, int64_t v) { weft_text_u(t, (uint64_t)v << 1 ^ (uint64_t)(v >> 63)); }
-/* Arrays: their length, then numbers as differences, or ids of handles. An element takes `size` bytes. */
-WEFT_HIDDEN void weft_text_numbers(struct weft_text *t, int64_t n, const void *numbers, size_t size);
+/* ---- arrays in tails ---- */
 WEFT_HIDDEN void weft_text_ranks(struct weft_text *t, int64_t n, const int *ranks);
 WEFT_HIDDEN void weft_text_handles(struct weft_text *t, int class, int64_t n, const void *handles, size_t size);
 WEFT_HIDDEN void weft_text_requests(struct weft_text *t, int64_t n, const MPI_Request *requests);
-WEFT_INLINE void weft_text_s(struct weft_text *t, const void *bytes, size_t n) {
-    if (UNLIKELY((size_t)(t->end - t->p) < n + 10)) {
-        t->overflow = true;
-        return;
-    }
-    t->p = weft_put_u(t->p, n);
-    if (n) memcpy(t->p, bytes, n);
-    t->p += n;
-}
 
 /* ---- objects (objects.c) ---- */
 WEFT_HIDDEN uint32_t weft_id(struct weft_thread *thread, int class, uintptr_t handle);
@@ -283,15 +163,6 @@ extern WEFT_HIDDEN void *weft_beneath[];
 WEFT_INLINE void **weft_lowest(int k) { return weft_beneath[k] ? &weft_beneath[k] : &weft_under[k]; }
 
 /* ---- the memory behind buffers (memory.c) ---- */
-struct weft_block {
-    uintptr_t low, high;
-};
-enum { WEFT_ATTENTION_REPLAY = 1, WEFT_ATTENTION_FRESH = 2 };
-extern WEFT_HIDDEN volatile int weft_attention; /* not 0: a call about to be made is to be looked at */
-WEFT_COLD void weft_attend(struct weft_thread *thread, struct weft_event *event);
-WEFT_COLD void weft_attend_next(struct weft_thread *thread);
-WEFT_COLD void weft_buffer_met(const void *buffer);
-WEFT_COLD void weft_way_tell(const struct weft_site_cached *site);
 WEFT_COLD void weft_memory_exposed(MPI_Win window, const void *base, int64_t size);
 WEFT_COLD void weft_memory_leaving(struct weft_thread *thread, MPI_Win window, uint32_t id, uint64_t enter);
 
@@ -322,9 +193,6 @@ WEFT_HIDDEN void weft_window_waited(struct weft_thread *thread, MPI_Request requ
 WEFT_HIDDEN int64_t weft_window_lock_of(MPI_Win window, int target);
 
 /* ---- replay (replay.c, turns.c) ---- */
-extern WEFT_HIDDEN volatile int weft_replaying;
-WEFT_COLD void *weft_python_let(void);
-WEFT_COLD void weft_python_take(void *thread);
 WEFT_COLD int weft_replay_start(const char *folder, int rank);
 WEFT_COLD void weft_replay_spawned(MPI_Comm children, uint32_t number); /* the process's number-th spawn, from 1 on */
 /* Holds a call that is about to be made against the plan; parks at the goal, never returns from a divergence. */
@@ -342,57 +210,9 @@ WEFT_COLD void weft_replay_turned(void);
 
 /* ---- several threads (threads.c) ---- */
 extern WEFT_HIDDEN __thread bool weft_posting; /* this thread holds the lock of posting */
-extern WEFT_HIDDEN __thread uint64_t weft_decided; /* ticket of its last successful probe */
-extern WEFT_HIDDEN __thread uint32_t weft_made; /* ordinal of its creation, 0: the main thread */
 WEFT_COLD void weft_post_lock(void);
 WEFT_COLD void weft_post_unlock(void);
 WEFT_COLD void weft_post_reset(void);
-
-/* ---- the hot path ---- */
-WEFT_INLINE void weft_unwind(struct weft_thread **thread) {
-    if (*thread) weft_depth = 0;
-}
-
-/* The recording thread, or NULL when this call is not to be recorded: inside another MPI call, made by libmpi
- * itself, before MPI_Init or after Weft stopped. */
-WEFT_HOT struct weft_thread *weft_enter(void *return_address) {
-    if (UNLIKELY(weft_depth | !weft_recording)) return NULL;
-    uintptr_t at = (uintptr_t)return_address;
-    if (UNLIKELY(at - weft_library_start < weft_library_end - weft_library_start) && !weft_fortran_site) return NULL;
-    struct weft_thread *thread = weft_self;
-    if (UNLIKELY(!thread)) thread = weft_thread_new();
-    if (LIKELY(thread)) weft_depth = 1;
-    return thread;
-}
-
-WEFT_HOT struct weft_event *weft_begin(struct weft_thread *thread, uint16_t function, void *return_address) {
-    if (UNLIKELY(!thread)) return NULL;
-    if (UNLIKELY(!weft_stream_fits(&thread->events, sizeof(struct weft_event)))) {
-        weft_stop();
-        return NULL;
-    }
-    struct weft_event *event = (struct weft_event *)thread->events.next;
-    event->function = function;
-    event->site = weft_site(thread, return_address);
-    return event;
-}
-
-/* Makes the event part of the record, with the time as late as can be: what came before was Weft's, not the call's. */
-WEFT_HOT void weft_publish(struct weft_thread *thread, struct weft_event *event) {
-    if (UNLIKELY(weft_attention)) weft_attend(thread, event);
-    thread->poll = NULL;
-    thread->events.next += sizeof(struct weft_event);
-    event->enter = weft_ticks(weft_clock_kind);
-    weft_stream_publish(&thread->events);
-}
-
-WEFT_COLD uint8_t weft_error_class(int code);
-
-WEFT_HOT void weft_leave(struct weft_event *event, uint64_t now, int code) {
-    event->duration = weft_duration_encode(now - event->enter);
-    if (UNLIKELY(code != MPI_SUCCESS)) event->error = weft_error_class(code);
-    __atomic_store_n(&event->flags, (uint8_t)(event->flags | WEFT_FLAG_CLOSED), __ATOMIC_RELEASE);
-}
 
 WEFT_INLINE uint64_t weft_address(const void *p) { return p == MPI_IN_PLACE ? WEFT_IN_PLACE : (uint64_t)(uintptr_t)p; }
 
@@ -406,56 +226,10 @@ WEFT_INLINE int32_t weft_rank(int rank) {
 
 WEFT_INLINE int32_t weft_tag(int tag) { return tag == MPI_ANY_TAG ? WEFT_TAG_ANY : tag; }
 
-WEFT_INLINE int32_t weft_count_field(int64_t count) {
-    return LIKELY(count < INT32_MAX && count >= INT32_MIN) ? (int32_t)count : INT32_MAX;
-}
-
-/* Starts the event's tail; `bytes` bounds what its part at hand can take. */
-WEFT_HOT struct weft_text weft_tail(struct weft_thread *thread, struct weft_event *event, uint64_t bytes) {
-    struct weft_stream *tails = &thread->tails;
-    uint64_t at = (uint64_t)(tails->next - tails->base);
-    if (UNLIKELY(!weft_stream_fits(tails, bytes + 1) || (at + 1) / WEFT_TAIL_ALIGN > UINT32_MAX)) {
-        return (struct weft_text){.overflow = true};
-    }
-    tails->next += at % WEFT_TAIL_ALIGN;
-    event->result = (uint32_t)((at + at % WEFT_TAIL_ALIGN) / WEFT_TAIL_ALIGN);
-    event->flags |= WEFT_FLAG_HAS_TAIL;
-    return (struct weft_text){.p = tails->next, .end = tails->end};
-}
-
-/* The first part of a tail: with the ticket, where several threads call MPI. */
-WEFT_HOT struct weft_text weft_tail_first(struct weft_thread *thread, struct weft_event *event, uint64_t bytes) {
-    struct weft_text text = weft_tail(thread, event, bytes);
-    if (UNLIKELY(weft_threaded)) {
-        event->flags |= WEFT_FLAG_TICKET;
-        weft_text_u(&text, __atomic_fetch_add(&weft_ticket, 1, __ATOMIC_ACQ_REL));
-    }
-    return text;
-}
-
-/* Goes on with the newest tail of the thread: the exit part. */
-WEFT_HOT struct weft_text weft_tail_more(struct weft_thread *thread, uint64_t bytes) {
-    struct weft_stream *tails = &thread->tails;
-    if (UNLIKELY(!weft_stream_fits(tails, bytes))) return (struct weft_text){.overflow = true};
-    return (struct weft_text){.p = tails->next, .end = tails->end};
-}
-
-WEFT_HOT void weft_tail_end(struct weft_thread *thread, struct weft_text *text) {
-    if (UNLIKELY(text->overflow)) {
-        weft_stop();
-        return;
-    }
-    thread->tails.next = text->p;
-    weft_stream_publish(&thread->tails);
-}
-
 WEFT_INLINE void weft_text_address(struct weft_text *t, const void *p, const struct weft_event *event) {
     if (UNLIKELY(weft_attention)) weft_buffer_met(p);
     weft_text_z(t, (int64_t)(weft_address(p) - event->buffer));
 }
-
-WEFT_COLD void weft_text_string(struct weft_text *t, const char *string);
-WEFT_COLD void weft_text_strings(struct weft_text *t, char *const *strings);
 
 /* ---- statuses ---- */
 WEFT_INLINE uint64_t weft_status_bytes(const MPI_Status *status) {
@@ -497,17 +271,5 @@ WEFT_INLINE uint64_t weft_status_asked(struct weft_event *event, const MPI_Statu
 }
 
 WEFT_HIDDEN void weft_text_status(struct weft_text *t, const MPI_Status *status, bool set);
-
-/* The bytes received: in the event's slot, or in its tail where it has one. `ticket`: with that of a probe that succeeded. */
-WEFT_HOT void weft_received(struct weft_thread *thread, struct weft_event *event, uint64_t bytes, bool ticket) {
-    if (LIKELY(!(event->flags & WEFT_FLAG_HAS_TAIL))) {
-        event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
-        return;
-    }
-    struct weft_text text = weft_tail_more(thread, 24);
-    weft_text_u(&text, bytes);
-    if (ticket && event->flags & WEFT_FLAG_TICKET) weft_text_u(&text, weft_decided);
-    weft_tail_end(thread, &text);
-}
 
 #endif

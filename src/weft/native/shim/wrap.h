@@ -16,11 +16,6 @@ WEFT_HIDDEN void weft_aborting(int code);
 
 WEFT_INLINE int64_t weft_positive(int64_t n) { return n > 0 ? n : 0; }
 
-WEFT_INLINE uint64_t weft_mix(uint64_t value, int place) {
-    uint64_t h = (value + (uint64_t)place * 0x632be59bd9b4e019u) * 0x9e3779b97f4a7c15u;
-    return h ^ h >> 31;
-}
-
 WEFT_INLINE uint64_t weft_mix_handles(int64_t n, const MPI_Request *handles) {
     uint64_t h = (uint64_t)n;
     for (int64_t i = 0; handles && i < n; i++) h = weft_mix(h ^ (uint64_t)(uintptr_t)handles[i], 1);
@@ -70,45 +65,7 @@ WEFT_HIDDEN struct weft_spawn weft_spawn_through(int n, char *const *commands, c
                                                  int multiple);
 WEFT_HIDDEN void weft_spawn_free(struct weft_spawn *spawn);
 
-/* ---- polls: a run of failed ones with equal arguments from one place is one event ---- */
-WEFT_INLINE struct weft_event *weft_poll_begin(struct weft_thread *thread, uint16_t function, void *site, uint64_t key,
-                                               struct weft_event *folding) {
-    if (UNLIKELY(!thread)) return NULL;
-    struct weft_event *last = thread->poll;
-    if (last && last->function == function && thread->poll_key == key && last->count < INT32_MAX) {
-        uint32_t at = weft_site(thread, site);
-        if (at == last->site) {
-            *folding = (struct weft_event){.function = function, .site = at};
-            return folding;
-        }
-    }
-    return weft_begin(thread, function, site);
-}
-
-WEFT_INLINE void weft_poll_failed(struct weft_thread *thread, struct weft_event *event, bool folded, uint64_t key,
-                                  uint64_t now) {
-    if (folded) event = thread->poll;
-    event->count = folded ? event->count + 1 : 1;
-    weft_leave(event, now, MPI_SUCCESS);
-    thread->poll = event;
-    thread->poll_key = key;
-}
-
-/* The poll that ends a run of failed ones becomes an event of its own, with the time at which it began. */
-WEFT_INLINE struct weft_event *weft_poll_unfold(struct weft_thread *thread, uint16_t function, void *site,
-                                                const struct weft_event *folding, uint64_t enter) {
-    struct weft_event *event = weft_begin(thread, function, site);
-    if (!event) return NULL;
-    uint32_t at = folding->site;
-    *event = *folding;
-    event->site = at;
-    weft_publish(thread, event);
-    event->enter = enter;
-    return event;
-}
-
 /* ---- wrappers of level outcomes, written by hand ---- */
-#define ENTER struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = weft_enter(__builtin_return_address(0))
 #define WEFT_OUTCOME_WRAPPER(name) WEFT_HIDDEN int weft_o_##name
 
 /* ---- completions ---- */
