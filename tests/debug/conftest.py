@@ -26,12 +26,15 @@ class Recorded:
     weft: Sequence[str]
     env: Mapping[str, str] | None = None
 
-    def debug(self, *commands: str, env: Mapping[str, str] | None = None, program: Sequence[str] = ()) -> str:
+    def debug(
+        self, *commands: str, env: Mapping[str, str] | None = None, program: Sequence[str | Path] = (),
+        options: Sequence[str] = (),
+    ) -> str:  # fmt: skip
         """What a script of commands prints."""
         script = self.run.parent / "script"
         script.write_text("\n".join(commands) + "\n")
         rest = ["--", *program] if program else []
-        done = execute([*self.weft, "debug", self.run, "-x", script, *rest], env=env or self.env, timeout=100)
+        done = execute([*self.weft, "debug", self.run, *options, "-x", script, *rest], env=env or self.env, timeout=100)
         assert "Traceback" not in done.stderr, done.stderr
         return done.stdout
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 
@@ -52,6 +53,12 @@ def test_a_function_stops_the_thread_that_calls_it(threaded: Recorded) -> None:
     assert f"rank 0  worker at threaded.py:{at} in square" in out
     assert "  rank 0  3\n" in out
     assert f"rank 0  worker at threaded.py:{at + 1} in square" in out
+
+
+def test_a_change_is_met_in_whichever_thread_it_is_made(threaded: Recorded) -> None:
+    out = threaded.debug("until 0:3", "watch len(squares) @0", "continue", "continue", "delete", "continue")
+    assert re.search(r"rank 0  worker at threaded.py:\d+ in square .*len\(squares\): 0 -> 1", out), out
+    assert re.search(r"rank 0  early bird at threaded.py:\d+ in wait_and_square .*len\(squares\): 1 -> 2", out), out
 
 
 def test_the_way_back_from_another_thread_is_refused_with_the_reason(threaded: Recorded) -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from weft.trace import Trace
 
 FAILED_STATUS = 1
+SCRIPTED = 600.0
+"""Seconds for a command of a script: nobody is there to interrupt it."""
 TAKES_PROGRAM = True
 """What follows `--` is a program, not ours to parse: it comes as args.rest."""
 
@@ -35,7 +37,8 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "debug", help="step through a recorded run, all ranks at one prompt", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft debug [RUN] [-x SCRIPT] [-c COMMAND]... [--json] [--stdin FILE] [-n N] [-- PROGRAM ARGS]",
+        usage="weft debug [RUN] [-x SCRIPT] [-c COMMAND]... [--json] [--stdin FILE] [--limit S] [-n N] "
+              "[-- PROGRAM ARGS]",
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
     parser.add_argument("-x", dest="script", metavar="SCRIPT", help="run the commands of this file, then end")
@@ -44,13 +47,15 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="answers as JSON, one object a line (weft-debug/1)")
     parser.add_argument("--stdin", type=Path, metavar="FILE", help="what the program reads from its standard input")
+    parser.add_argument("--limit", type=float, metavar="S",
+                        help="interrupt a command after so many seconds; 0: never. 600 in scripts")  # fmt: skip
     parser.add_argument("-n", type=positive, metavar="N", help="start N ranks with mpiexec (as recorded)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Open the prompt."""
     lines = script(args)
-    return debug(args.run, options(args.n, args.stdin), args.rest, lines, as_json=args.json)
+    return debug(args.run, options(args.n, args.stdin), args.rest, lines, as_json=args.json, limit=args.limit)
 
 
 def of_replay(args: argparse.Namespace) -> int:
@@ -82,7 +87,7 @@ def script(args: argparse.Namespace) -> list[str] | None:
 
 def debug(
     path: Path | None, replay: list[str], program: list[str], lines: list[str] | None,
-    *, as_json: bool = False, first: list[str] | None = None,
+    *, as_json: bool = False, first: list[str] | None = None, limit: float | None = None,
 ) -> int:  # fmt: skip
     """A session from the start of the replay to its end."""
     from weft.debug.debugger import Debugger
@@ -94,6 +99,8 @@ def debug(
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing is left behind
     debugger = Debugger(path or newest(), findings_of, replay, program, hand=hand_in, prepare=prepare)
     prompt = TaskPrompt(debugger, as_json=as_json)
+    unattended = lines is not None or as_json or not sys.stdin.isatty()
+    prompt.limit = (SCRIPTED if unattended else 0.0) if limit is None else max(limit, 0.0)
     try:
         greet(debugger, prompt, quiet=lines is not None)
         for line in first or []:

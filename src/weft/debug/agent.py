@@ -68,9 +68,11 @@ class Breakpoint:
 class Watched:
     """An expression of a frame that is compared at every line, until the frame has returned."""
 
-    def __init__(self, text: str, frame: FrameType) -> None:
+    def __init__(self, text: str, frame: FrameType, thread: int) -> None:
         self.text = text
         self.frame = frame
+        self.thread = thread if of_frame(text, frame) else 0
+        """Whose lines can change it; 0: those of any thread."""
         self.value = self.now()
 
     def now(self) -> str:
@@ -235,8 +237,9 @@ class Agent:
         """Stop where the value of an expression changes, as seen from a frame."""
         compile(text, "<watch>", "eval")
         self.numbers += 1
-        self.watched[self.numbers] = Watched(text, self.frame(level))
+        self.watched[self.numbers] = Watched(text, self.frame(level), self.focus)
         self.ask_to_arm()
+        self.reach_all()
         return {"number": self.numbers}
 
     def do_unwatch(self, number: int) -> dict[str, object]:
@@ -253,12 +256,10 @@ class Agent:
         frame = self.frame(level)
         depth = depth_of(frame)
         event = self.event if self.stopped is not None else ""
-        code = frame.f_code
-        if text and not any(name in code.co_varnames + code.co_cellvars + code.co_freevars
-                            for name in compile(text, "<watch>", "eval").co_names):  # fmt: skip
+        if text and not of_frame(text, frame):
             depth = 0
-        return {"place": {"event": event, "line": frame.f_lineno, "path": code.co_filename, "depth": depth,
-                          "function": code.co_name}}  # fmt: skip
+        return {"place": {"event": event, "line": frame.f_lineno, "path": frame.f_code.co_filename, "depth": depth,
+                          "function": frame.f_code.co_name}}  # fmt: skip
 
     def do_count(self, marks: dict[str, Any], stop_at: int, visit_at: int) -> dict[str, Any]:
         """Count ticks from here on (count_python.py), instead of stopping at breakpoints."""
@@ -302,12 +303,16 @@ class Agent:
         if known or places:
             self.ask_to_arm()
         if places:
-            self.several = several()
-            if self.reach is None:
-                names = self.executed("trace_threads.py")
-                self.reach, self.hook = names["reach"], names["hook_new"]
-            self.reach(self.called, self.hits, self.happened, (self.spared, self.state))
+            self.reach_all()
         return {}
+
+    def reach_all(self) -> None:
+        """Trace the rank's other threads, too."""
+        self.several = several()
+        if self.reach is None:
+            names = self.executed("trace_threads.py")
+            self.reach, self.hook = names["reach"], names["hook_new"]
+        self.reach(self.called, self.wants, self.happened, (self.spared, self.state))
 
     def do_step(self, how: str) -> dict[str, object]:
         """Stop at the next line: `next` in the same frame or above, `step` in any, `finish` above."""
@@ -373,7 +378,7 @@ class Agent:
         if not mine or _thread.get_ident() != self.thread:
             self.send({"refused": "the program traces itself (sys.settrace, a coverage tool): it stops at no line"})
             return 0
-        if self.hook is not None and self.breakpoints:
+        if self.hook is not None and (self.breakpoints or self.watched):
             self.hook(self.called)
         frame: Any = sys._getframe(1)
         while frame is not None:
@@ -393,8 +398,11 @@ class Agent:
         return not hidden(frame.f_code.co_filename) and any(point.within(frame.f_code) for point in self.breakpoints)
 
     def elsewhere(self) -> bool:
-        """Whether the thread that asks is not the one that is stepped, watched and counted: breakpoints alone hold."""
-        return _thread.get_ident() != (self.focus if self.count is None else self.thread)
+        """Whether the thread that asks is not one that is stepped, watched or counted: breakpoints alone hold."""
+        own = _thread.get_ident()
+        if self.count is not None:
+            return own != self.thread
+        return own != self.focus and not any(one.thread in (0, own) for one in self.watched.values())
 
     def called(self, frame: FrameType, event: str, _: object) -> Any:
         """The trace function of a thread: a new frame."""
@@ -428,6 +436,8 @@ class Agent:
     def compare(self, frame: FrameType, event: str) -> bool:
         """Stop where what is watched has changed, or its frame returns."""
         for number, one in list(self.watched.items()):
+            if one.thread not in (0, _thread.get_ident()):
+                continue
             now = one.now()
             ended = event == "return" and frame is one.frame
             if now != one.value or ended:
@@ -455,6 +465,8 @@ class Agent:
             points = [p for p in self.breakpoints if p.line == frame.f_lineno and p.within(frame.f_code)]
             if self.meet(points, frame):
                 return frame.f_trace or self.happened
+            if _thread.get_ident() != self.focus:
+                return frame.f_trace or self.happened
             if self.stepping == "finish" and self.base is None:
                 self.stop(frame, "finish", {"returned": self.returned})
             elif (self.stepping == "step" and not self.skips(frame)) or (
@@ -469,6 +481,8 @@ class Agent:
 
     def stop(self, frame: FrameType, why: str, news: dict[str, Any] | None = None) -> None:
         """Stand here until the debugger says otherwise; messages for others go on."""
+        if sys.is_finalizing():  # the debugger's thread runs no more: nobody could let this one go on
+            return
         with self.standing:
             self.stepping, self.base = "", None
             other = _thread.get_ident() != self.thread
@@ -505,6 +519,13 @@ def several() -> bool:
     """Whether any thread may call MPI at any time (MPI_THREAD_MULTIPLE)."""
     mpi: Any = sys.modules.get("mpi4py.MPI")
     return mpi is not None and bool(mpi.Query_thread() == mpi.THREAD_MULTIPLE)
+
+
+def of_frame(text: str, frame: FrameType) -> bool:
+    """Whether an expression names a variable of a frame: else all its names are the module's."""
+    code = frame.f_code
+    own = code.co_varnames + code.co_cellvars + code.co_freevars
+    return any(name in own for name in compile(text, "<watch>", "eval").co_names)
 
 
 def caller(frame: FrameType) -> FrameType | None:

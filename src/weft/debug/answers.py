@@ -102,6 +102,9 @@ def _stopped(answer: Answer) -> list[str]:
     lines = _ranks(answer)
     for one in answer.get("shown", []):
         lines += _displayed(one)
+    for row in answer.get("elsewhere", []):
+        lines.append(f"event {row['call']['event'][1]} of rank {row['rank']}, {row['call']['call']}, is not one that "
+                     "ranks stop at: the stop is at the next one that is")  # fmt: skip
     for row in answer.get("waiting", []):
         lines.append(f"rank {row['rank']} gets no further: {_why(row)}")
     return lines

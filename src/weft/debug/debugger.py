@@ -106,7 +106,19 @@ class Debugger(Standing):
             cut = past.meet(self.record.cuts.before_future(held)) if held else past
             return self.record.full(cut.goals, self.record.start)
 
-        return self._run_to(limit, past.polls, through=through)
+        answer = self._run_to(limit, past.polls, through=through)
+        return answer | {"elsewhere": found} if (found := self._elsewhere(events)) else answer
+
+    def _elsewhere(self, events: Sequence[EventId]) -> list[Answer]:
+        """Calls that were asked for at which ranks do not stop, with the one that the rank stands before instead."""
+        found = []
+        for event in events:
+            (rank, slot), position, _ = self.record.position(event)
+            row = self.stands(rank, slot)
+            coming = row.get("next")
+            if row["state"] == "before" and row["passed"] == position and coming and coming["event"] > list(event):
+                found.append({"rank": rank, "call": call_facts(self.record.trace.event(*event)), "next": coming})
+        return found
 
     def next_event(self, count: int, rank: int) -> Answer:
         """Let a rank make its next calls; the others what these need."""

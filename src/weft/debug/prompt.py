@@ -10,6 +10,7 @@ import re
 import readline
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TextIO
 
 from weft.debug.answers import tell
 from weft.debug.debugger import Answer, Debugger
+from weft.debug.limit import limited
 from weft.errors import UsageError, WeftError
 
 SCHEMA = "weft-debug/1"
@@ -179,6 +181,8 @@ class Console:
         self.json = as_json
         self.out = out or sys.stdout
         self.failed = False
+        self.limit = 0.0
+        """Seconds after which a command is interrupted; 0: never."""
         self._last = ""
 
     def answer(self, line: str) -> Answer:
@@ -200,14 +204,22 @@ class Console:
         line = line.strip()
         if not line or line.startswith("#"):
             return
+        begun = time.monotonic()
         try:
-            self.show(line, self.answer(line), None)
+            with limited(self.limit):
+                answer = self.answer(line)
+            self.show(line, answer, None)
         except WeftError as error:
             self.failed = True
             self.show(line, None, str(error))
         except KeyboardInterrupt:
             self.failed = True
-            self.show(line, None, self.interrupted)
+            late = bool(self.limit) and time.monotonic() - begun >= self.limit
+            self.show(line, None, self.too_late() if late else self.interrupted)
+
+    def too_late(self) -> str:
+        """What is said of a command that was not done within the limit."""
+        return f"not done after {self.limit:g} s"
 
     def show(self, line: str, answer: Answer | None, error: str | None) -> None:
         """Print an answer, and what the program wrote meanwhile."""
@@ -272,6 +284,10 @@ class Prompt(Console):
     def told(self, answer: Answer) -> list[str]:
         """An answer in words."""
         return tell(answer)
+
+    def too_late(self) -> str:
+        """Where the ranks were, as they stop at their next calls only."""
+        return f"{super().too_late()}: " + "; ".join(" ".join(line.split()) for line in tell(self.debugger.ranks()))
 
     def answer(self, line: str) -> Answer:
         """One command, and at a stop what is displayed. WeftError where it cannot be done."""

@@ -140,7 +140,7 @@ class Replica:
         files = [
             f for f in self.watch.files.values() if f.header is not None and f.header.pid == self.controls[rank].pid
         ]
-        return bool(files) and all(inside(file) for file in files)
+        return bool(files) and all(inside(file, self.controls[rank].waiting()) for file in files)
 
     # What it does
 

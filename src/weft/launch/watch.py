@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 from weft.launch.rankfile import Header, Watched
@@ -124,14 +125,19 @@ class Watch:
         return bool(self.files) and all(file.recorded_events for file in self.files.values())
 
 
-def inside(file: Watched) -> bool:
-    """Whether this rank can move only by MPI: all its calling threads are in a call, or gone, or it left MPI."""
+def inside(file: Watched, waiting: Collection[int] = ()) -> bool:
+    """Whether this rank can move only by MPI: all its calling threads are in a call, or gone, or it left MPI.
+
+    `waiting`: threads, by the kernel's ids, that are known to be in a call which the record does not show yet.
+    """
     header = file.header
     if header is None or header.state in (State.STOPPED, State.ABORTED):
         return False
     if header.over or (here(header) and not Path(f"/proc/{header.pid}").exists()):
         return True
-    return bool(file.open_threads()) and not any(running(header, thread, file) for thread in file.closed_threads())
+    closed = [thread for thread in file.closed_threads() if file.thread_identity(thread) not in waiting]
+    entered = bool(file.open_threads()) or len(closed) < len(list(file.closed_threads()))
+    return entered and not any(running(header, thread, file) for thread in closed)
 
 
 def running(header: Header, thread: int, file: Watched) -> bool:

@@ -111,6 +111,11 @@ class Control:
         """Whether a thread polls where its record has no more."""
         return bool(self.page["thread"]["free_polls"][0, thread])
 
+    def waiting(self) -> list[int]:
+        """The kernel's ids of threads that are inside a poll which is to succeed, and wait for what answers it."""
+        threads = self.page["thread"][0]
+        return [tid for tid in threads["tid"][threads["waits"] != 0].tolist() if tid]
+
     def behind(self) -> bool:
         """Whether a thread is behind the end of its record."""
         return bool(self.page["thread"]["behind"][0].any())

@@ -181,8 +181,11 @@ class Replay:
         if not tid:
             return thread > 0
         files = [f for f in watch.files.values() if f.header is not None and f.header.pid == self.controls[rank].pid]
+        waiting = self.controls[rank].waiting()
+        if tid in waiting:
+            return True
         return bool(files) and all(
-            inside(f) or any(f.thread_identity(slot) == tid for slot in f.open_threads()) for f in files
+            inside(f, waiting) or any(f.thread_identity(slot) == tid for slot in f.open_threads()) for f in files
         )
 
     @property

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from weft.debug.hands import HandError, Point
+from weft.debug.limit import limited
 from weft.errors import UsageError
 from weft.tasks.backend import Backend, How, Stop
-from weft.tasks.limit import limited
 from weft.tasks.model import SourceLine, Task, as_dicts, deadlocks, descends, tree
 from weft.terms.words import plural
 from weft.trace.tasks import label_of

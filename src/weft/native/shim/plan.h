@@ -138,6 +138,8 @@ struct weft_control_thread {
     volatile uint32_t tid;
     volatile uint32_t goal_polls; /* at the goal: failed polls that still go before it parks */
     volatile uint32_t free_polls; /* behind the record, since the last call that is no poll */
+    volatile uint32_t waits; /* inside a poll that is to succeed: it waits for what answers it */
+    uint32_t pad;
 };
 
 struct weft_control {
@@ -159,7 +161,7 @@ _Static_assert(sizeof(struct weft_plan_thread) == 88, "plan thread layout");
 _Static_assert(sizeof(struct weft_plan_entry) == 44, "plan entry layout");
 _Static_assert(sizeof(struct weft_plan_turn) == 24, "plan turn layout");
 _Static_assert(sizeof(struct weft_plan_channel) == 8, "plan channel layout");
-_Static_assert(sizeof(struct weft_control_thread) == 40, "control thread layout");
+_Static_assert(sizeof(struct weft_control_thread) == 48, "control thread layout");
 _Static_assert(sizeof(struct weft_control) <= 4096, "control fits one page");
 
 #endif

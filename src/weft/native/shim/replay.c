@@ -364,6 +364,7 @@ static enum answer answer(struct weft_replay *r, const struct asked *a, const st
     if (fits && r->polls >= e->polls) {
         *found = e;
         r->control->polling = 0;
+        r->control->waits = 1; /* the wrapper's event may be a folded one that nobody sees: told here */
         passed(r);
         return ANSWER_PASS;
     }
@@ -606,8 +607,12 @@ WEFT_REPLAY_CALL(MPI_Waitsome)(int n, MPI_Request requests[], int *outcount, int
     return wait_some(r, e, n, requests, outcount, indices, statuses);
 }
 
+static void answered(struct weft_replay *const *r) {
+    if (*r) (*r)->control->waits = 0;
+}
+
 #define ASK(...)                                                                                                           \
-    struct weft_replay *r = mine();                                                                                       \
+    struct weft_replay *r __attribute__((cleanup(answered))) = mine();                                                    \
     const struct weft_plan_entry *e = NULL;                                                                               \
     enum answer told = r ? answer(r, &(struct asked){__VA_ARGS__}, &e) : ANSWER_FREE
 
