@@ -88,11 +88,11 @@ def test_a_program_that_leaves_by_exit_has_told_what_ran(tmp_path: Path) -> None
     assert "1 parallel loop (1 run" in out and "1 parallel loop that never ran" in out
 
 
-OPENMP = """\
+OPENACC = """\
 int main(void)
 {
     static double a[9];
-    #pragma omp parallel for
+    #pragma acc parallel loop
     for (int i = 1; i < 9; i++)
         a[i] = a[i - 1];
     return 0;
@@ -100,12 +100,12 @@ int main(void)
 """
 
 
-def test_a_source_of_openmp_is_not_called_clear(tmp_path: Path) -> None:
-    (tmp_path / "p.c").write_text(OPENMP)
+def test_a_source_of_openacc_is_not_called_clear(tmp_path: Path) -> None:
+    (tmp_path / "p.c").write_text(OPENACC)
     status, out, _ = weft("p.c", cwd=tmp_path)
     assert status == 2
     assert out.splitlines()[0] == "Nothing was looked at in p.c (finished)"
-    assert "Not looked at: 1 directive of OpenMP (p.c:4)" in out
+    assert "Not looked at: 1 directive of OpenACC (p.c:4)" in out
     assert "nothing was looked at: name the sources that hold `#pragma dvm` directives" in out
 
 

@@ -298,3 +298,11 @@ def test_local_arrays_without_a_value_are_told_in_units_without_directives(tmp_p
     assert findings(tmp_path, faulty, list(faulty)) == marked(faulty)
     right = {"arrays.f90": ARRAYS.replace("FIRST", "1")}
     assert findings(tmp_path, right, list(right)) == []
+
+
+def test_procedures_and_files_have_the_names_of_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("field.f90").write_text(FIELD.replace("RENEW", ""))
+    Path("main.f90").write_text(MAIN)
+    site = check(Request((Path("field.f90"), Path("main.f90")), timeout=30), tmp_path).findings[0].sites[0]
+    assert (site.function, site.file) == ("sweep", "field.f90")

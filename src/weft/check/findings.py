@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -90,6 +91,7 @@ def _places(file: _File, texts: Texts) -> dict[int, AccessPlace]:
     counters: set[int] = set()
     for held in file.records.values():
         counters.update(one["pc"] for one in (held, *held.get("places", ())) if "pc" in one)
+    spelled = {str(Path(name).absolute()): name for name in texts.files}
     found: dict[int, AccessPlace] = {}
     for module in file.modules:
         base, size = module["base"], module["size"]
@@ -98,8 +100,18 @@ def _places(file: _File, texts: Texts) -> dict[int, AccessPlace]:
             continue
         for offset, frames in addr2line(module["path"], offsets, []).items():
             place, line, function = frames[0]
-            found[int(offset) + base] = AccessPlace(place or "", line, 0, function or "")
+            name = _unmangled(function or "", texts)
+            found[int(offset) + base] = AccessPlace(spelled.get(place or "", place or ""), line, 0, name)
     return found
+
+
+def _unmangled(function: str, texts: Texts) -> str:
+    """A procedure's name in the source; gfortran's has its module before it, and an underscore or a number behind."""
+    if texts.language != "fortran":
+        return function
+    if function == "MAIN__":
+        return texts.main or function
+    return re.sub(r"^__\w+?_MOD_|_$|\.\w+$", "", function)
 
 
 def _place_of_access(held: dict[str, Any], places: dict[int, AccessPlace], texts: Texts) -> AccessPlace | None:

@@ -60,6 +60,8 @@ class Texts:
     places: dict[int, AccessPlace] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     """What the front end knows not to be looked at, a phrase each."""
+    main: str = ""
+    """What a program in Fortran calls its main program."""
 
     def construct(  # noqa: PLR0917 - the directive's place, in its usual order
         self, kind: str, file: str, line: int, column: int = 0, text: str = "", indices: Sequence[str] = ()
@@ -87,6 +89,12 @@ class Texts:
         self.places[id := len(self.places) + 1] = AccessPlace(file, line, column, function, text)
         return id
 
+    @property
+    def files(self) -> set[str]:
+        """The files that are named here, as they are written."""
+        named = {one.file for one in self.places.values()} | {one.file for one in self.constructs.values()}
+        return (named | {one.file for one in self.variables.values()}) - {""}
+
     def write(self, path: Path) -> None:
         """Write the side file."""
         path.write_text(json.dumps({"schema": SCHEMA, **asdict(self)}), encoding="utf-8")
@@ -106,6 +114,7 @@ class Texts:
             variables={int(id): Variable(**one) for id, one in held["variables"].items()},
             places={int(id): AccessPlace(**one) for id, one in held["places"].items()},
             left=list(held.get("left", ())),
+            main=held.get("main", ""),
         )
 
 

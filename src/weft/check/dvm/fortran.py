@@ -27,6 +27,7 @@ def mark(paths: Sequence[Path], texts: Texts, include: Sequence[Path] = (), defi
     sources = [read_source(path, include, define) for path in paths]
     units = _ordered([units_of(source) for source in sources])
     program = Program([unit for held in units for unit in held])
+    texts.main = next((unit.name for unit in program.units if unit.kind == "program"), "")
     mappings = Mappings(program, texts)
     numbers = Numbers(texts)
     interfaces = Marked(INTERFACES, INTERFACES.read_text(encoding="utf-8"), ".f90")
