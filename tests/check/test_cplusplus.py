@@ -44,3 +44,43 @@ def test_a_program_in_cplusplus_prints_what_it_prints(tmp_path: Path) -> None:
     checked = execute([*WEFT, "check", "-o", str(tmp_path / "report"), str(path)], timeout=100)
     assert checked.returncode == 0
     assert checked.stdout == execute([str(plain)], timeout=30).stdout
+
+
+NAMESPACES = """\
+namespace outer {
+namespace in {
+#pragma dvm array align([i] with a[i])
+double b[9];
+#pragma dvm array distribute[block]
+double a[9];
+struct Grid {
+    int n;
+    void fill()
+    {
+        #pragma dvm parallel([i] on a[i])
+        for (int i = 0; i < n; ++i) { a[i] = i; b[i] = 2; }
+    }
+    template <typename F> void each(F f)
+    {
+        #pragma dvm parallel([i] on a[i]) RENEW
+        for (int i = 1; i < n; ++i) a[i] = f(b[i - 1]);
+    }
+};
+}
+}
+int main()
+{
+    outer::in::Grid g{9};
+    g.fill();
+    g.each([](double x) { return x + 1; });
+    return 0;
+}
+"""
+
+
+def test_arrays_of_namespaces_are_aligned_and_loops_of_templates_checked(tmp_path: Path) -> None:
+    (path := tmp_path / "grid.cpp").write_text(NAMESPACES.replace("RENEW", ""))
+    found = check(Request((path,), timeout=60), tmp_path).findings
+    assert [(one.kind, one.sites[0].line) for one in found] == [("stale-halo-read", 17)]
+    path.write_text(NAMESPACES.replace("RENEW", "shadow_renew(b)"))
+    assert check(Request((path,), timeout=60), tmp_path).findings == ()

@@ -212,6 +212,31 @@ program p
   if (n > 3) print *, 'text', t, text
 end program
 """
+TASKS = """\
+program p
+  parameter (n=8, nb=2)
+  real a(n,nb), s
+!DVM$ task mb(nb)
+!DVM$ distribute a(block,*)
+!DVM$ parallel (i) on a(i,*), private(j)
+  do i = 1, n
+    do j = 1, nb
+      a(i,j) = i * j
+    end do
+  end do
+  s = 3
+!DVM$ processors q(2)
+!DVM$ map mb(1) onto q(1:1)
+!DVM$ map mb(2) onto q(2:2)
+!DVM$ task_region mb, reduction(sum(s))
+!DVM$ parallel (j) on mb(j)
+  do j = 1, nb
+    s = WORD + j
+  end do
+!DVM$ end task_region
+  print *, s
+end program
+"""
 
 
 @dataclass(frozen=True)
@@ -230,6 +255,7 @@ CASES = {
     "loop-indices": Case(INDICES, "WORD", "j", "k", [("uninitialised-read", 28)], "3"),
     "consistent": Case(CONSISTENT, "ELEMENT", "i", "n+1-i", [("shared-write", 8)], "sum          36"),
     "consistent-group": Case(GROUP, "WAIT", "consistent_wait cg", "barrier", [("uninitialised-read", 15)], "sum   "),
+    "task-index": Case(TASKS, "WORD", "s", "1", [("wrong-reduction", 16)], "6.0"),
     "renamed": Case(RENAMED, "WORD", ", shadow_renew(f)", "", [("stale-halo-read", 31)]),
     "template": Case(TEMPLATE, "WORD", ", shadow_renew(a)", "", [("stale-halo-read", 17)]),
     "replicated": Case(REPLICATED, "WORD", "i", "n+1-i", [("uninitialised-read", 14)]),

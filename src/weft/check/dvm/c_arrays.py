@@ -218,7 +218,7 @@ class Arrays:
             if aligned:
                 # Behind all declarations of the file: the target may be declared later than the array.
                 priority = ALIGNED + self.depth(variable, frozenset())
-                self.unit.constructor(len(self.tree.text.rstrip()), priority, aligned)
+                self.unit.constructor(len(self.tree.text.rstrip()), priority, self.tree.used_there(variable) + aligned)
         elif variable.static:
             self.marks.before(at, f" {{ static int weft_once; if (!weft_once) {{ weft_once = 1; {made} {aligned} }} }}")
         elif variable.external:

@@ -113,6 +113,16 @@ class Tree:
     addressed: dict[tuple[int, int], frozenset[Variable]] = field(default_factory=dict)
     """What `c_uses.addressed` found of the bytes that it was asked about."""
 
+    def used_there(self, variable: Variable) -> str:
+        """What brings the names of C++ into sight that a variable's namespaces hold; "" outside of any."""
+        around = [
+            self.source(name)
+            for node in walk(self.root)
+            if node.type == "namespace_definition" and self.begin(node) <= variable.at < self.end(node)
+            if (name := node.child_by_field_name("name")) is not None
+        ]
+        return f"using namespace {'::'.join(around)}; " if around else ""
+
     def begin(self, node: Node) -> int:
         """Offset of a node's first character."""
         return self.shift(node.start_byte)

@@ -270,9 +270,11 @@ class LoopDirectives:
         construct = self.marks.construct("on", sentinel, directive.indices)
         head, last = self.statement_at(loop.first), self.statement_at(loop.last)
         self.marks.parallel.pop()
-        self.marks.after(
-            head.last, head.place, f"call weft_check_task_begin({construct}, int({directive.indices[0]}, 8))"
-        )
+        index = directive.indices[0]
+        calls = [f"call weft_check_task_begin({construct}, int({index}, 8))"]
+        if index in self.named:
+            calls.append(f"call weft_check_task_index({index})")
+        self.marks.after(head.last, head.place, *calls)
         self.before_end(last, sentinel.place, f"call weft_check_task_end({construct})")
 
     def before_end(self, last: Statement, place: Position, text: str) -> None:

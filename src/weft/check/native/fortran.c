@@ -281,6 +281,9 @@ void weft_fortran_mapped(int what, int group, int data, int rank, const int *axi
     else weft_check_loop_remote(data, base, rank, axis, coefficient, offset);
 }
 
+/* The number of a task is its own, whatever the loop over tasks does with its variable. */
+void weft_fortran_task_index(CFI_cdesc_t *variable) { weft_check_local(base_of(variable), bytes_of(variable)); }
+
 void weft_fortran_loop_index(CFI_cdesc_t *variable) { weft_check_loop_index(base_of(variable), bytes_of(variable)); }
 
 void weft_fortran_loop_private(int data, CFI_cdesc_t *variable) {

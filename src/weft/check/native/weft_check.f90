@@ -82,6 +82,9 @@ module weft_check
     subroutine weft_check_loop_index(base) bind(C, name="weft_fortran_loop_index")
       type(*), dimension(..), target :: base
     end subroutine
+    subroutine weft_check_task_index(base) bind(C, name="weft_fortran_task_index")
+      type(*), dimension(..), target :: base
+    end subroutine
     subroutine weft_check_loop_private(data, base) bind(C, name="weft_fortran_loop_private")
       import :: weft_check_int
       integer(weft_check_int), value :: data
