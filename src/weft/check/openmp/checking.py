@@ -28,7 +28,7 @@ from weft.kinds import KINDS
 from weft.terms.words import plural
 from weft.trace.lines import addr2line
 
-LOOPS: Final = frozenset(("for", "do", "sections", "taskloop", "simd", "loop"))
+LOOPS: Final = frozenset(("for", "do", "sections", "taskloop", "simd", "loop", "distribute"))
 OUTLINED: Final = re.compile(r"_?\._omp_fn\.\d+.*")
 """What the compiler adds to the name of a function whose construct it makes a function of its own."""
 NOWHERE: Final = AccessPlace("", 0)
@@ -50,7 +50,8 @@ class Lines:
 def run(request: Request, folder: Path, found: Path) -> Outcome:
     """Compile, run, read."""
     began = time.perf_counter()
-    program = build(request, folder)
+    built = build(request, folder)
+    program = built.path
     preparing = time.perf_counter() - began
     told = folder / "openmp.jsonl"
     told.unlink(missing_ok=True)
@@ -66,6 +67,9 @@ def run(request: Request, folder: Path, found: Path) -> Outcome:
     finally:
         names.close()
     left = tuple(unseen(request.sources, lines, places))
+    if built.kept:
+        kept = [(str(source), line) for source, line in built.kept]
+        left += (sentences.KEPT.format(at=shown(kept)),)
     return Outcome(dataclasses.replace(ended, preparing=preparing), texts, findings, left)
 
 
@@ -118,7 +122,9 @@ def unseen(sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPla
         return shown(sorted({(one.file, one.line) for pc in pcs if (one := places.get(pc, NOWHERE)).line}))
 
     teams = {held["pc"] for held in lines.ran if held["construct"] in ("region", "teams")}
-    if alone := {held["pc"] for held in lines.ran if held["construct"] == "alone"} - teams:
+    alone = {held["pc"] for held in lines.ran if held["construct"] == "alone"} - teams
+    lanes = {(str(source.absolute()), line) for source in sources for line, one in constructs(source) if one.lanes}
+    if alone := {pc for pc in alone if (places[pc].file, places[pc].line) not in lanes}:
         yield f"{plural(len(alone), 'region')} that the program ran with one thread ({at(alone)})"
     for why, held in ((held["why"], held) for held in lines.records.values() if held["kind"] == "left"):
         yield sentences.LEFT[why].format(at=at([held["pc"]]))
@@ -161,7 +167,8 @@ def looked(sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPla
                 if directive.head[0] == "end":
                     continue
                 loop = bool(LOOPS & set(directive.head)) and "declare" not in directive.head
-                kind = "parallel" if loop else "region" if "parallel" in directive.head else directive.head[0]
+                region = {"parallel", "teams"} & set(directive.head)
+                kind = "parallel" if loop else "region" if region else directive.head[0]
                 number = texts.construct(kind, str(source), line, text=said(directive, source))
                 ran = counts.get((str(source.absolute()), line))
                 if ran:

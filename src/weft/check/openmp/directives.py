@@ -45,6 +45,11 @@ class Directive:
     def __str__(self) -> str:
         return " ".join((*self.head, *map(str, self.clauses)))
 
+    @property
+    def lanes(self) -> bool:
+        """Whether it is a simd loop and nothing else."""
+        return self.head == ("simd",)
+
     def clause(self, word: str) -> Clause | None:
         """The first clause of a word."""
         return next((one for one in self.clauses if one.word == word), None)
@@ -58,8 +63,8 @@ class Directive:
         return Directive(self.head, (*self.clauses, *clauses))
 
 
-def parsed(text: str) -> Directive | None:
-    """What stands behind `#pragma omp` or `!$omp`; None where it cannot be read."""
+def parsed(text: str, folded: bool = False) -> Directive | None:
+    """What stands behind `#pragma omp` or `!$omp`; None where it cannot be read. `folded`: words in small letters."""
     words: list[Clause] = []
     at = 0
     while at < len(text.rstrip()):
@@ -67,13 +72,14 @@ def parsed(text: str) -> Directive | None:
         if token is None:
             return None
         at = token.end()
+        word = token["word"].lower() if folded else token["word"]
         if not token["open"]:
-            words.append(Clause(token["word"]))
+            words.append(Clause(word))
             continue
         end = closing(text, at - 1)
         if end < 0:
             return None
-        words.append(Clause(token["word"], text[at:end]))
+        words.append(Clause(word, text[at:end]))
         at = end + 1
     head = []
     for one in words:

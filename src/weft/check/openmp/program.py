@@ -7,6 +7,7 @@ import platform
 import re
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -15,7 +16,7 @@ from typing import Final
 
 from weft.check.compiled import compile_one
 from weft.check.front_end import Request
-from weft.check.openmp.sources import FIXED_SUFFIXES, language, rewritten_c, rewritten_fortran
+from weft.check.openmp.sources import FIXED_SUFFIXES, constructs, language, rewritten_c, rewritten_fortran
 from weft.check.runtime import compiler, is_clang, run
 from weft.errors import UsageError, WeftError
 from weft.mpi.ready import cache_folder
@@ -33,7 +34,7 @@ KEPT: Final = (
 # gfortran does not know -fno-builtin-memcpy: what it copies as a whole would pass by the wrapped functions.
 CALLED: Final = ("-mmemcpy-strategy=libcall:-1:noalign", "-mmemset-strategy=libcall:-1:noalign")
 FORTRAN: Final = (
-    "-ffixed-line-length-none", "-ffree-line-length-none", *(CALLED if platform.machine() == "x86_64" else ()),
+    "-ffree-line-length-none", *(CALLED if platform.machine() == "x86_64" else ()),
 )  # fmt: skip
 WRAPPED: Final = ("memcpy", "memmove", "memset")
 RUNTIME_FLAGS: Final = (
@@ -42,6 +43,10 @@ RUNTIME_FLAGS: Final = (
 )  # fmt: skip
 KNOWN: Final = ("weft_*", "__*", "GOMP_*", "omp_*", "malloc", "calloc", "realloc", "free", "memalign", "aligned_alloc",
                 "posix_memalign")  # fmt: skip
+
+
+MOST_BEFORE: Final = 4
+"""Lines from a directive to the head of its loop."""
 
 
 def native() -> Traversable:
@@ -87,9 +92,22 @@ def runtime() -> Path:
     return target
 
 
-def build(request: Request, folder: Path) -> Path:
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A program, and the directives that the compiler does not take in the simulated runtime's form."""
+
+    path: Path
+    kept: tuple[tuple[Path, int], ...] = ()
+
+
+def build(request: Request, folder: Path) -> Built:
     """Compile and link a program in `folder`. UsageError with the compiler's first error where that fails."""
-    objects = [_object(request, source, number, folder) for number, source in enumerate(_ordered(request.sources))]
+    kept: list[tuple[Path, int]] = []
+    objects = []
+    for number, source in enumerate(_ordered(request.sources)):
+        made, lines = _object(request, source, number, folder)
+        objects.append(made)
+        kept += [(source, line) for line in sorted(lines)]
     languages = {language(source) for source in request.sources}
     linker = gnu("fortran" if "fortran" in languages else "c++" if "c++" in languages else "c").split()
     program = folder / request.sources[-1].stem
@@ -99,7 +117,7 @@ def build(request: Request, folder: Path) -> Path:
         *(["-lstdc++"] if languages >= {"fortran", "c++"} else []), "-lm", "-lpthread", "-ldl",
     ]  # fmt: skip
     compile_one(command, request.sources[-1], folder)
-    return program
+    return Built(program, tuple(kept))
 
 
 def _ordered(sources: Sequence[Path]) -> list[Path]:
@@ -135,21 +153,41 @@ def flags(request: Request, source: Path, folder: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def _object(request: Request, source: Path, number: int, folder: Path) -> Path:
+def _object(request: Request, source: Path, number: int, folder: Path) -> tuple[Path, set[int]]:
+    """A source's object, and the lines of directives that stay as they are: the compiler takes no other form there."""
     of = language(source)
     target = folder / f"{number}-{source.stem}.o"
     words = flags(request, source, folder)
-    if of == "fortran":
-        copy = folder / f"{number}-{source.stem}{source.suffix}"
-        fixed = source.suffix.lower() in FIXED_SUFFIXES
+    fortran = of == "fortran"
+    copy = folder / f"{number}-{source.stem}{source.suffix if fortran else '.i' if of == 'c' else '.ii'}"
+    fixed = source.suffix.lower() in FIXED_SUFFIXES
+    if fortran:
         text = source.read_text(encoding="utf-8", errors="surrogateescape")
-        copy.write_text(rewritten_fortran(text, fixed), encoding="utf-8", errors="surrogateescape")
         words += [f"-fdebug-prefix-map={copy}={source.absolute()}"]
     else:
-        copy = target.with_suffix(".i" if of == "c" else ".ii")
-        copy.write_text(rewritten_c(_preprocessed(of, words, source, folder)), errors="surrogateescape")
-    compile_one([*gnu(of).split(), *words, "-c", str(copy), "-o", str(target)], source, folder)
-    return target
+        text = _preprocessed(of, words, source, folder)
+    kept: set[int] = set()
+    while True:
+        made = rewritten_fortran(text, copy, fixed, kept) if fortran else rewritten_c(text, kept)
+        copy.write_text(made, encoding="utf-8", errors="surrogateescape")
+        try:
+            compile_one([*gnu(of).split(), *words, "-c", str(copy), "-o", str(target)], source, folder)
+        except UsageError as error:
+            line = _directive_at(str(error), source)
+            if line is None or line in kept:
+                raise
+            kept.add(line)
+        else:
+            return target, kept
+
+
+def _directive_at(message: str, source: Path) -> int | None:
+    """The line of the directive that the compiler's first error is about: at its place, or shortly before it."""
+    found = re.search(r":(\d+): the program does not compile", message)
+    if not found:
+        return None
+    lines = [line for line, _ in constructs(source) if 0 <= int(found[1]) - line <= MOST_BEFORE]
+    return lines[-1] if lines else None
 
 
 def _preprocessed(of: str, words: Sequence[str], source: Path, folder: Path) -> str:

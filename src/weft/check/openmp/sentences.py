@@ -16,6 +16,7 @@ LEFT: Final = {
     "locks": "the order of locks and what they protect, beyond the first 60 locks ({at})",
 }
 """What the runtime's reasons to leave something out mean."""
+KEPT: Final = "iterations of one thread among each other where the compiler takes no schedule ({at})"
 
 
 def barrier(why: str, other: AccessPlace) -> str:

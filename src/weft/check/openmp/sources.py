@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,8 @@ FREE_SUFFIXES: Final = frozenset((".f90", ".f95", ".f03", ".f08"))
 FORTRAN_SUFFIXES: Final = FIXED_SUFFIXES | FREE_SUFFIXES
 SUFFIXES: Final = C_SUFFIXES | CPLUSPLUS_SUFFIXES | FORTRAN_SUFFIXES
 
+COLUMNS: Final = 72
+"""Of a line in fixed form."""
 DIRECTIVE: Final = re.compile(
     r"^[ \t]*#[ \t]*pragma[ \t]+omp\b|_Pragma\s*\(\s*\"omp\b|^(?:[cC*!]|[ \t]*!)\$omp\b|\[\[\s*omp\s*::", re.I | re.M
 )
@@ -35,8 +37,11 @@ def language(source: Path) -> str:
     return "c" if suffix == ".c" else "c++"
 
 
-def rewritten_c(text: str) -> str:
-    """Preprocessed C or C++ with the runtime's directives, and the program's own question for its thread."""
+def rewritten_c(text: str, kept: Container[int] = ()) -> str:
+    """Preprocessed C or C++ with the runtime's directives, and the program's own question for its thread.
+
+    `kept`: lines of directives that stay as they are.
+    """
     lines = text.split("\n")
     number = 0
     for k, line in enumerate(lines):
@@ -47,7 +52,7 @@ def rewritten_c(text: str) -> str:
         if found is None:
             continue
         one = parsed(found["text"])
-        if one is not None:
+        if one is not None and number not in kept:
             lines[k] = found["start"] + str(simulated(one, "for", number, _index_c(lines, k)))
     return re.sub(r"\bomp_get_thread_num\b", "weft_omp_get_thread_num", "\n".join(lines))
 
@@ -62,12 +67,15 @@ def _index_c(lines: Sequence[str], at: int) -> str:
     return ""
 
 
-def rewritten_fortran(text: str, fixed: bool) -> str:
-    """Fortran with the directives that the runtime wants; a directive of several lines stands in its first one."""
+def rewritten_fortran(text: str, path: Path, fixed: bool, kept: Container[int] = ()) -> str:
+    """Fortran with the directives that the runtime wants; a directive of several lines stands in its first one.
+
+    `kept`: lines of those that stay as they are; `path` is the copy's name.
+    """
     lines = text.split("\n")
     for first, last, start, words in _fortran(lines, fixed):
-        one = parsed(words)
-        if one is None:
+        one = parsed(words, folded=True)
+        if one is None or first + 1 in kept:
             continue
         made = simulated(one, "do", first + 1, _index_fortran(lines, last))
         if made == one:
@@ -75,7 +83,21 @@ def rewritten_fortran(text: str, fixed: bool) -> str:
         lines[first] = f"{start} {made}"
         for k in range(first + 1, last + 1):
             lines[k] = "!" if not fixed else "C"
+        if fixed and len(lines[first]) > COLUMNS:
+            lines[first] = _in_columns(lines[first]) + f'\n# {first + 2} "{path}"'
     return "\n".join(lines)
+
+
+def _in_columns(line: str) -> str:
+    """A directive in fixed form that is too long for a line, on several."""
+    start, rest = line[:6], line[6:]
+    parts: list[str] = []
+    while rest:
+        at = rest.rfind(" ", 1, COLUMNS - 6) if len(rest) > COLUMNS - 6 else len(rest)
+        at = at if at > 0 else COLUMNS - 6
+        parts.append(rest[:at])
+        rest = rest[at:]
+    return "\n".join((start if not k else start[:5] + "&") + part for k, part in enumerate(parts))
 
 
 def _fortran(lines: Sequence[str], fixed: bool) -> Iterator[tuple[int, int, str, str]]:
@@ -118,7 +140,7 @@ def constructs(source: Path) -> Iterator[tuple[int, Directive]]:
     lines = text.split("\n")
     if language(source) == "fortran":
         for first, _, _, words in _fortran(lines, source.suffix.lower() in FIXED_SUFFIXES):
-            if (one := parsed(words)) is not None:
+            if (one := parsed(words, folded=True)) is not None:
                 yield first + 1, one
         return
     for k, line in enumerate(lines):
@@ -129,5 +151,5 @@ def constructs(source: Path) -> Iterator[tuple[int, Directive]]:
         while words.rstrip().endswith("\\") and more + 1 < len(lines):
             more += 1
             words = words.rstrip()[:-1] + " " + lines[more]
-        if (one := parsed(words)) is not None:
+        if (one := parsed(re.sub(r"/\*.*?\*/|//.*", " ", words))) is not None:
             yield k + 1, one

@@ -72,6 +72,7 @@ void omp_set_num_threads_8_(const int64_t *n) { omp_set_num_threads((int)*n); }
 
 #define SET(name, variable)                                                                                            \
     void omp_set_##name(int value) { variable = value; }                                                               \
+    void omp_set_##name##_8_(const int64_t *value) { variable = (int)*value; }                                         \
     void omp_set_##name##_(const int *value) { variable = *value; }
 SET(dynamic, dynamic)
 SET(nested, levels_allowed)
@@ -94,18 +95,54 @@ double omp_get_wtime_(void) { return omp_get_wtime(); }
 double omp_get_wtick(void) { return 1e-9; }
 double omp_get_wtick_(void) { return 1e-9; }
 
-void *omp_alloc(size_t n, uintptr_t allocator) { return (void)allocator, malloc(n); }
-void *omp_calloc(size_t n, size_t size, uintptr_t allocator) { return (void)allocator, calloc(n, size); }
+/* Allocators of the program's own: of their traits only the alignment means something here. */
+#define OWN 1000
+static size_t alignments[64];
+static int allocators;
+
+static size_t alignment_of(uintptr_t allocator) {
+    return allocator >= OWN && allocator < OWN + 64 && alignments[allocator - OWN] > 16 ? alignments[allocator - OWN]
+                                                                                        : 16;
+}
+
 void *omp_aligned_alloc(size_t align, size_t n, uintptr_t allocator) {
-    return (void)allocator, aligned_alloc(align, n);
+    size_t least = alignment_of(allocator), by = align > least ? align : least;
+    return aligned_alloc(by, (n + by - 1) / by * by);
+}
+void *omp_alloc(size_t n, uintptr_t allocator) { return omp_aligned_alloc(16, n, allocator); }
+void *omp_aligned_calloc(size_t align, size_t n, size_t size, uintptr_t allocator) {
+    void *p = omp_aligned_alloc(align, n * size, allocator);
+    return p ? memset(p, 0, n * size) : p;
+}
+void *omp_calloc(size_t n, size_t size, uintptr_t allocator) { return omp_aligned_calloc(16, n, size, allocator); }
+void *omp_realloc(void *p, size_t n, uintptr_t allocator, uintptr_t old) {
+    return (void)allocator, (void)old, realloc(p, n);
 }
 void omp_free(void *p, uintptr_t allocator) { (void)allocator, free(p); }
-uintptr_t omp_init_allocator(uintptr_t space, int count, const void *traits) {
-    return (void)space, (void)count, (void)traits, 1;
+struct trait {
+    int key; /* 2: alignment */
+    uintptr_t value;
+};
+uintptr_t omp_init_allocator(uintptr_t space, int count, const struct trait *traits) {
+    (void)space;
+    int number = allocators < 63 ? allocators++ : 63;
+    for (int i = 0; i < count; i++)
+        if (traits[i].key == 2) alignments[number] = traits[i].value;
+    return OWN + (uintptr_t)number;
+}
+uintptr_t omp_init_allocator_(const uintptr_t *space, const int *count, const struct trait *traits) {
+    return omp_init_allocator(*space, *count, traits);
+}
+uintptr_t omp_init_allocator_8_(const uintptr_t *space, const int64_t *count, const struct trait *traits) {
+    return omp_init_allocator(*space, (int)*count, traits);
 }
 void omp_destroy_allocator(uintptr_t allocator) { (void)allocator; }
-void omp_set_default_allocator(uintptr_t allocator) { (void)allocator; }
-uintptr_t omp_get_default_allocator(void) { return 1; }
+void omp_destroy_allocator_(const uintptr_t *allocator) { (void)allocator; }
+static uintptr_t default_allocator = 1;
+void omp_set_default_allocator(uintptr_t allocator) { default_allocator = allocator; }
+void omp_set_default_allocator_(const uintptr_t *allocator) { default_allocator = *allocator; }
+uintptr_t omp_get_default_allocator(void) { return default_allocator; }
+uintptr_t omp_get_default_allocator_(void) { return default_allocator; }
 void *omp_target_alloc(size_t n, int d) { return (void)d, malloc(n); }
 void omp_target_free(void *p, int d) { (void)d, free(p); }
 int omp_target_is_present(const void *p, int d) { return (void)p, (void)d, 1; }

@@ -185,6 +185,19 @@ LOOP(nonmonotonic_dynamic, false, false)
 LOOP(nonmonotonic_guided, true, false)
 LOOP(ordered_dynamic, false, true)
 LOOP(ordered_guided, true, true)
+/* Directives that stay as they are, because the compiler takes no schedule there. */
+LOOP(ordered_static, true, true)
+#define LOOP_RUNTIME(name, is_ordered)                                                                                 \
+    bool GOMP_loop_##name##_start(long s, long e, long i, long *a, long *b) {                                          \
+        return loop(s, e, i, (struct said){false, is_ordered, 0, PLACE}, a, b);                                        \
+    }                                                                                                                  \
+    bool GOMP_loop_ull_##name##_start(bool up, ull s, ull e, ull i, ull *a, ull *b) {                                  \
+        return loop_ull(up, s, e, i, (struct said){false, is_ordered, 0, PLACE}, a, b);                                \
+    }                                                                                                                  \
+    NEXT(name)
+LOOP_RUNTIME(runtime, false)
+LOOP_RUNTIME(maybe_nonmonotonic_runtime, false)
+LOOP_RUNTIME(ordered_runtime, true)
 
 /* The loop of a combined construct: each thread begins with it. */
 struct combined {
