@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,9 +15,9 @@ from typing import Any, Final
 from weft.check.front_end import Outcome, Request
 from weft.check.grouped import times
 from weft.check.looked import shown
-from weft.check.openmp import sentences
+from weft.check.openmp import privates, sentences
 from weft.check.openmp.directives import Directive
-from weft.check.openmp.names import Named, Names, behind_atomic
+from weft.check.openmp.names import Named, Names, behind_atomic, line_of
 from weft.check.openmp.program import build
 from weft.check.openmp.sources import constructs, language
 from weft.check.program import execute
@@ -62,8 +62,12 @@ def run(request: Request, folder: Path, found: Path) -> Outcome:
     texts = Texts("fortran" if all(language(one) == "fortran" for one in request.sources) else "c")
     looked(request.sources, lines, places, texts, found)
     names = Names(program, lines.base)
+    private = {
+        (str(source.absolute()), name)
+        for source in request.sources for _, one in constructs(source) for name in sorted(privates.names(one))
+    }  # fmt: skip
     try:
-        findings = tuple(Reading(lines, places, names).findings())
+        findings = tuple(Reading(lines, places, names, private).findings())
     finally:
         names.close()
     left = tuple(unseen(request.sources, lines, places))
@@ -209,8 +213,10 @@ class Race:
 class Reading:
     """From the runtime's lines to findings."""
 
-    def __init__(self, lines: Lines, places: Mapping[int, AccessPlace], names: Names) -> None:
-        self.lines, self.places, self.names = lines, places, names
+    def __init__(
+        self, lines: Lines, places: Mapping[int, AccessPlace], names: Names, private: Collection[tuple[str, str]]
+    ) -> None:
+        self.lines, self.places, self.names, self.private = lines, places, names, private
 
     def place(self, pc: int) -> AccessPlace:
         """The line of a program counter."""
@@ -223,10 +229,32 @@ class Reading:
             if held["kind"] == "data-race":
                 race = self._race(held, self.lines.counts.get(id, 1))
                 causes[race.cause].append(race)
+            elif held["kind"] == "valueless":
+                yield from self._valueless(held, self.lines.counts.get(id, 1))
             elif held["kind"] != "left":
                 yield from self._plain(held)
         for races in causes.values():
             yield self._told(sorted(races, key=lambda one: one.rank))
+
+    def _valueless(self, held: dict[str, Any], count: int) -> Iterator[Finding]:
+        place = self.place(held["pc"])
+        fortran = Path(place.file).suffix.lower().startswith(".f")
+        named = self.names.of(held, ((place, False), (place, False)), fortran)
+        text = line_of(place)
+        known = [named.name, *(name for file, name in sorted(self.private) if re.search(rf"\b{name}\b", text))]
+        name = next((one for one in known if (place.file, one) in self.private), "")
+        if not name:  # what once was private, and is another function's now
+            return
+        at = self.place(held["strand"]["pc"])
+        message = sentences.valueless(name, sentences.who(held["strand"], at))
+        evidence: dict[str, Any] = {"case": "private", "count": count, "variable": name}
+        if at.line:
+            evidence["loop"] = {"kind": held["strand"]["what"], "file": at.file, "line": at.line, "text": ""}
+        yield Finding(
+            kind="uninitialised-read", severity=KINDS["uninitialised-read"].severity, certainty="certain",
+            message=message + times(count), evidence=evidence,
+            sites=(Site(0, "read", place.file, place.line, place.function),),
+        )  # fmt: skip
 
     def _race(self, held: dict[str, Any], count: int) -> Race:
         place, other = self.place(held["pc"]), self.place(held["other_pc"])

@@ -31,10 +31,11 @@ KEPT: Final = (
     "-fno-toplevel-reorder", "-fno-tree-dse", "-fno-tree-dce",  # these keep what is only written or only read
     "-fno-builtin-memset", "-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-tree-loop-distribute-patterns",
 )  # fmt: skip
-# gfortran does not know -fno-builtin-memcpy: what it copies as a whole would pass by the wrapped functions.
+# Private variables are watched where their address goes out; gfortran knows too well where it does not (-fno-tree-pta).
+# It does not know -fno-builtin-memcpy: what it copies as a whole would pass by the wrapped functions.
 CALLED: Final = ("-mmemcpy-strategy=libcall:-1:noalign", "-mmemset-strategy=libcall:-1:noalign")
 FORTRAN: Final = (
-    "-ffree-line-length-none", *(CALLED if platform.machine() == "x86_64" else ()),
+    "-ffree-line-length-none", "-fno-tree-pta", *(CALLED if platform.machine() == "x86_64" else ()),
 )  # fmt: skip
 WRAPPED: Final = ("memcpy", "memmove", "memset")
 RUNTIME_FLAGS: Final = (
@@ -168,7 +169,7 @@ def _object(request: Request, source: Path, number: int, folder: Path) -> tuple[
         text = _preprocessed(of, words, source, folder)
     kept: set[int] = set()
     while True:
-        made = rewritten_fortran(text, copy, fixed, kept) if fortran else rewritten_c(text, kept)
+        made = rewritten_fortran(text, copy, fixed, kept) if fortran else rewritten_c(text, of, kept)
         copy.write_text(made, encoding="utf-8", errors="surrogateescape")
         try:
             compile_one([*gnu(of).split(), *words, "-c", str(copy), "-o", str(target)], source, folder)

@@ -40,6 +40,12 @@ def deadlock(other: AccessPlace) -> str:
     return f"No thread can go on: one waits here for ever{where}"
 
 
+def valueless(name: str, one: str) -> str:
+    """A private variable that is read before it is written."""
+    text = f"{one} reads `{name}`, which is private there and has no value yet: write it first, or make it firstprivate"
+    return text[0].upper() + text[1:]
+
+
 def who(held: Mapping[str, Any], place: AccessPlace | None) -> str:
     """`iteration 3 of the loop at line 8`, `task 2 made at line 12`, `thread 1`."""
     where = f" at line {place.line}" if place and place.line else ""

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from weft.check.openmp import privates
 from weft.check.openmp.directives import Directive, parsed, simulated
 
 C_SUFFIXES: Final = frozenset((".c",))
@@ -37,7 +38,7 @@ def language(source: Path) -> str:
     return "c" if suffix == ".c" else "c++"
 
 
-def rewritten_c(text: str, kept: Container[int] = ()) -> str:
+def rewritten_c(text: str, of: str = "c", kept: Container[int] = ()) -> str:
     """Preprocessed C or C++ with the runtime's directives, and the program's own question for its thread.
 
     `kept`: lines of directives that stay as they are.
@@ -54,6 +55,8 @@ def rewritten_c(text: str, kept: Container[int] = ()) -> str:
         one = parsed(found["text"])
         if one is not None and number not in kept:
             lines[k] = found["start"] + str(simulated(one, "for", number, _index_c(lines, k)))
+            privates.watched(lines, k, one, of)
+    lines.insert(0, privates.DECLARED[of])
     return re.sub(r"\bomp_get_thread_num\b", "weft_omp_get_thread_num", "\n".join(lines))
 
 
@@ -77,6 +80,8 @@ def rewritten_fortran(text: str, path: Path, fixed: bool, kept: Container[int] =
         one = parsed(words, folded=True)
         if one is None or first + 1 in kept:
             continue
+        if not fixed:
+            privates.watched_fortran(lines, last, one)
         made = simulated(one, "do", first + 1, _index_fortran(lines, last))
         if made == one:
             continue

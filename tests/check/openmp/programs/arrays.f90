@@ -212,3 +212,28 @@ subroutine barrier_in_a_branch
   end if ! wrong
 !$omp end parallel
 end subroutine
+
+! case private_without_value uninitialised-read
+subroutine private_without_value
+  real :: a(100)
+  real :: t
+  integer :: i
+  t = 1
+!$omp parallel do private(t) ! wrong
+!$omp parallel do firstprivate(t) ! right
+  do i = 1, 100
+    a(i) = t ! found
+  end do
+  if (a(100) < -1e6) print *, a(1)
+end subroutine
+
+! case region_without_value uninitialised-read
+subroutine region_without_value
+  integer :: n
+  integer :: a(100)
+  n = 3
+!$omp parallel private(n, a)
+  n = 3 ! right
+  if (n == 3) a(1) = 2 ! found
+!$omp end parallel
+end subroutine

@@ -149,4 +149,18 @@ void task_of_a_method() {
     }
 }
 
+/* case private_object uninitialised-read */
+struct Held {
+    int value = 3;
+};
+void private_object() {
+    std::vector<int> a(N);
+    Held held;
+    double t = 1;
+#pragma omp parallel for private(held, t)
+    for (int i = 0; i < N; i++) {
+        t = 2; /* right */
+        a[i] = held.value + static_cast<int>(t); /* found */
+    }
+}
 }

@@ -304,3 +304,39 @@ void array_reduction(void) {
         h[i % 4] += 1; /* found */
     a[0] = h[1];
 }
+
+/* case private_without_value uninitialised-read */
+void private_without_value(void) {
+    static double a[N];
+    double t = 1;
+#pragma omp parallel for private(t) /* wrong */
+#pragma omp parallel for firstprivate(t) /* right */
+    for (int i = 0; i < N; i++)
+        a[i] = t; /* found */
+}
+
+/* case private_in_a_branch uninitialised-read */
+void private_in_a_branch(void) {
+    static int a[N];
+    int j, t;
+#pragma omp parallel for private(t, j)
+    for (int i = 0; i < N; i++) {
+        if (i % 2) /* wrong */
+            t = i;
+        for (j = 0; j < 2; j++)
+            a[i] += t; /* found */
+    }
+}
+
+/* case private_array uninitialised-read */
+void private_array(void) {
+    static int a[N][8];
+    int part[8];
+#pragma omp parallel for collapse(2) private(part)
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < 8; j++) {
+            part[j] = i;
+            part[(j + 1) % 8] = i; /* right */
+            a[i][j] = part[(j + 1) % 8]; /* found */
+        }
+}

@@ -402,3 +402,15 @@ void flag_under_a_lock(void) {
     }
     data = seen + (ready == 7);
 }
+
+/* case region_without_value uninitialised-read */
+void region_without_value(void) {
+    static int a[1024];
+    int t = 7;
+#pragma omp parallel private(t)
+    {
+        t = 7; /* right */
+        if (t == 7) /* found */
+            a[omp_get_thread_num()] = 1;
+    }
+}

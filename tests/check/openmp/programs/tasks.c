@@ -234,3 +234,16 @@ void merge_sort(void) {
 #pragma omp single
     merge_sort_part(a, b, 2 * N);
 }
+
+/* case task_without_value uninitialised-read */
+void task_without_value(void) {
+    static int a[N];
+    int t = 7;
+#pragma omp parallel
+#pragma omp single
+#pragma omp task private(t) /* wrong */
+#pragma omp task firstprivate(t) /* right */
+    {
+        a[3] = t; /* found */
+    }
+}

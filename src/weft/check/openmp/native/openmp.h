@@ -134,6 +134,12 @@ struct team {
     void *copied;
 };
 
+struct span {
+    uintptr_t low, high;
+};
+
+#define MOST_PRIVATES 24
+
 struct thread {
     pthread_t id;
     sem_t go;
@@ -155,6 +161,9 @@ struct thread {
     uintptr_t parked_frame;
     strand_t fence_from;
     bool fenced;
+    struct span privates[MOST_PRIVATES]; /* private variables without a value, and the bounds of all */
+    int private_count;
+    uintptr_t private_low, private_high;
     const void *waits_for;
     uint32_t wait_place;
 };
@@ -231,6 +240,9 @@ void task_end(struct task *t);
 bool block_of(uintptr_t a, uintptr_t *low, size_t *size, int *thread, uint32_t *region_strand);
 void *real_malloc(size_t n);
 
+/* --- privates.c */
+void privates_access(uintptr_t a, size_t size, bool write, uint32_t place);
+
 /* --- told.c */
 struct access {
     uintptr_t address;
@@ -243,6 +255,7 @@ extern uint8_t *told_places; /* by place: whether an access was looked at there 
 void told_open(void);
 void told_race(const struct access *a);
 void told_construct(uint32_t place, const char *kind, uint64_t iterations);
+void told_valueless(uintptr_t a, size_t size, uint32_t place);
 void told_line(uint32_t place, uint32_t line); /* the line of a place, which the compiler gave none */
 void told_plain(const char *kind, const char *why, uint32_t place, uint32_t other);
 void told_end(void);

@@ -194,6 +194,7 @@ static inline void hook(uintptr_t a, size_t size, bool write, uint32_t flag, uin
     if (ON_STACK(a) && a < me->lowest) me->lowest = a;
     uint32_t place = place_of(from) | flag;
     if (me->held || me->released) locks_watch(a, write);
+    if (a - me->private_low < me->private_high - me->private_low) privates_access(a, size, write, place_of(from));
     struct word *w = plane8(a, 0);
     if (size == 8 && a % 8 == 0 && w->strand < SPECIAL) judge(w, plane8(a, 1), plane8(a, 2), a, 8, write, place);
     else if (size == 4 && a % 4 == 0 && w->strand == SPLIT && plane4(a, 0)->strand < SPECIAL)

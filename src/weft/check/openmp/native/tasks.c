@@ -144,6 +144,7 @@ static void run(void (*fn)(void *), void *data, strand_t s, bool included, bool 
     me->task = &task;
     me->lowest = UINTPTR_MAX;
     me->held = 0, me->work = NULL;
+    me->private_count = 0, me->private_low = me->private_high = 0;
     me->plain = s;
     locks_again();
     for (int i = 0; m && i < m->lock_count; i++) lock_take(m->locks[i], node(s)->place);
@@ -155,6 +156,9 @@ static void run(void (*fn)(void *), void *data, strand_t s, bool included, bool 
     if (lowest < frame) shadow_clear(lowest, frame);
     if (included) node(s)->joined = true;
     me->task = before.task, me->held = before.held, me->work = before.work;
+    memcpy(me->privates, before.privates, sizeof me->privates);
+    me->private_count = before.private_count;
+    me->private_low = before.private_low, me->private_high = before.private_high;
     me->plain = before.plain, me->current = now.current = before.current;
     me->lowest = lowest < before.lowest ? lowest : before.lowest;
 }

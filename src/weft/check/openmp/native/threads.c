@@ -179,6 +179,7 @@ static void implicit_task(struct team *team, int number, uintptr_t frame) {
     struct task task = {.outer = NULL};
     me->team = team, me->number = number, me->task = &task, me->frame = frame, me->lowest = UINTPTR_MAX;
     me->work_number = 0, me->work = NULL, me->held = 0;
+    me->private_count = 0, me->private_low = me->private_high = 0;
     task_begin(&task, NULL);
     team->function(team->data);
     task_end(&task);

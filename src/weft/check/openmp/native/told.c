@@ -110,6 +110,18 @@ void told_race(const struct access *a) {
     send(&l);
 }
 
+void told_valueless(uintptr_t a, size_t size, uint32_t place) {
+    struct pair *p = pair_of("valueless", place, 0, 0);
+    if (!p || p->count++) return;
+    struct line l = {0};
+    put(&l, "{\"id\":%d,\"kind\":\"valueless\",\"pc\":%" PRIu64 ",\"other_pc\":0,\"address\":%" PRIu64 ",\"bytes\":%zu",
+        p->id, pc_of(place), (uint64_t)a, size);
+    put_strand(&l, "strand", me->current);
+    put_frame(&l, a);
+    put(&l, "}");
+    send(&l);
+}
+
 void told_plain(const char *kind, const char *why, uint32_t place, uint32_t other) {
     struct pair *p = pair_of(kind, place, other, 0);
     if (!p || p->count++) return;
