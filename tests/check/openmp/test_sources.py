@@ -21,6 +21,10 @@ from weft.check.openmp.sources import rewritten_c, rewritten_fortran
         ("simd safelen(4)", "parallel for num_threads(1000004) schedule(dynamic, 7)"),
         ("teams distribute parallel for num_teams(3)", "parallel for schedule(dynamic, 7)"),
         ("target teams distribute map(to: a)", "target parallel for map(to: a) schedule(dynamic, 7)"),
+        (
+            "for order(reproducible: concurrent) nowait",
+            "for order(reproducible: concurrent) nowait schedule(guided, 7)",
+        ),
         ("loop bind(parallel)", "for schedule(dynamic, 7)"),
         ("task depend(in: a[f(1)])", "task depend(in: a[f(1)])"),
         ("declare simd uniform(a)", "declare simd uniform(a)"),
@@ -35,7 +39,7 @@ def test_a_directive_is_written_for_the_simulated_runtime(given: str, made: str)
 def test_lines_of_preprocessed_text_are_those_of_its_markers() -> None:
     text = '# 1 "a.c"\nint a;\n# 40 "a.c"\n#pragma omp parallel for\nfor (;;) ;\n'
     assert "schedule(dynamic, 40)" in rewritten_c(text)
-    assert "schedule" not in rewritten_c(text, {40})
+    assert "schedule" not in rewritten_c(text, kept={40})
 
 
 def test_a_long_directive_in_fixed_form_stays_within_its_columns() -> None:

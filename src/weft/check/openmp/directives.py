@@ -162,5 +162,8 @@ def _if_of(one: Directive, word: str) -> Directive:
 def _scheduled(one: Directive, line: int) -> Directive:
     schedule = one.clause("schedule")
     kind = (schedule.inside or "").partition(",")[0].rpartition(":")[2].strip().lower() if schedule else ""
+    order = one.clause("order")
+    if order and (order.inside or "").strip().startswith("reproducible") and not kind:
+        kind = "static"  # the same iteration of two such loops is the same thread's
     said = Clause("schedule", f"{'guided' if kind == 'static' else 'dynamic'}, {line}")
     return one.without(frozenset(("schedule",))).adding(said)
