@@ -1,10 +1,11 @@
 """Switch to a task that others lie on, or that lies on the heap, and `next`: it is to land on that task's next line.
 
-python tests/tasks/switches.py [--runs 200] [--only middle|heap|asyncio]... [--runtime FILE]... [--seed N]
+python tests/tasks/switches.py [--runs 200] [--only middle|heap|asyncio|cilk]... [--runtime FILE]... [--seed N]
 
 Each run stops a program at a random moment in one task and switches to another one, chosen at random. Where that one
 stands is known by the program's own word: its innermost frame, or what it has written down. Right is: the same task, at
-the line that follows in the source, with its own values. Prints each run that was not, and what it saw.
+the line that follows in the source, with its own values. Prints each run that was not, and what it saw. For Cilk-5, CILK_ROOT
+names it.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ GROUPED = after("buried.c", r"grouped = called")
 WAITS = after("buried.c", r"taskwait") | {line - 1: then for line, then in GROUPED.items()}
 """Where a buried task's innermost frame stands, and where it goes on. A group's wait is told at its last directive."""
 YIELDS = after("heaped.c", r"stands.*__LINE__")
+SPAWNS = after("fib.cilk", r"spawn fib\(n -|^ *sync")
 AWAITS = after("apart.py", r"await asyncio.sleep\(0.001\)|queue.get|lock.acquire")
 Seen = tuple[bool, str, Any]
 """Whether it was right, what kind of place it was, and what was seen."""
@@ -111,6 +113,27 @@ def heap(program: Path, runtime: str, rng: random.Random) -> Seen | None:
         return landed(s, row, YIELDS[stands[row["id"] - first]])
 
 
+def cilk(workers: int, rng: random.Random) -> Seen | None:
+    """A task of Cilk-5 beneath its children in a worker's stack, or at a sync on the heap."""
+    with session([str(PROGRAMS / "fib.cilk"), "--nproc", str(workers), "9"]) as s:
+        if not stopped(s, "fib.cilk:9", rng, 20):
+            return None
+        rows = [row for row in s.do("tasks")["tasks"] if row["state"] in ("middle", "heap")]
+        placed = [row for row in rows if row["at"] and row["at"]["function"] == "fib" and row["at"]["line"] in SPAWNS]
+        if not placed:
+            return None
+        row = rng.choice(placed)
+        s.do(f"task {row['id']}")
+        n = kept(s)
+        seen = landed(s, row, SPAWNS[row["at"]["line"]])
+        return seen if not seen[0] or kept(s) == n else (False, seen[1], ("another's frame", n, kept(s)))
+
+
+def kept(s: Session) -> str:
+    """Its `n`, without the word that another worker has taken the task up since."""
+    return (value(s, "n") or "").split(" ")[0]
+
+
 def asyncio_(python: str, rng: random.Random) -> Seen | None:
     """A coroutine that awaits."""
     with session([python, str(PROGRAMS / "apart.py")]) as s:
@@ -159,11 +182,11 @@ def main() -> int:
     """All of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--only", action="append", choices=("middle", "heap", "asyncio"))
+    parser.add_argument("--only", action="append", choices=("middle", "heap", "asyncio", "cilk"))
     parser.add_argument("--runtime", action="append")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    which = options.only or ["middle", "heap", "asyncio"]
+    which = options.only or ["middle", "heap", "asyncio", "cilk"]
     rng, wrong = random.Random(options.seed), 0
     clang = next((name for name in ("clang", "clang-19", "clang-16", "clang-14") if shutil.which(name)), "clang")
     with tempfile.TemporaryDirectory() as folder:
@@ -180,6 +203,8 @@ def main() -> int:
                     wrong += campaign(name, options.runs, lambda p=program, o=once, r=runtime: o(p, r, rng))  # type: ignore[misc]
         if "asyncio" in which:
             wrong += campaign("asyncio", options.runs, lambda: asyncio_(sys.executable, rng))
+        for workers in (1, 2) if "cilk" in which else ():
+            wrong += campaign(f"Cilk-5, {workers} of its workers", options.runs, lambda w=workers: cilk(w, rng))  # type: ignore[misc]
     return bool(wrong)
 
 

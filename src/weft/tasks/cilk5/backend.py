@@ -81,7 +81,9 @@ class CilkBackend(NativeBackend):
         super().__init__([])
         self._sources, self._arguments = split(command)
         self._folder = Path(tempfile.mkdtemp(prefix="weft-cilk-"))
-        self._over = 0
+        self._over = 0  # the record of what lies on the task that is followed
+        self._followed = self._taking = 0  # the records of that task, and of it while a worker takes it up
+        self._apart = False  # whether it lies beneath others or on the heap, as far as its events have told
         self._aborted = ""
         self._procedures = Procedures()
 
@@ -188,6 +190,24 @@ class CilkBackend(NativeBackend):
             if row.traced:
                 self._trace(as_dict(row), 0)
 
+    def go(self, how: How, task: int | None, *, child: bool) -> Stop:
+        """Let the program run until one task has come on."""
+        record = self._record(task) if task is not None and self._gdb.exited is None else None
+        self._followed, self._over, self._taking = int(record["address"]) if record else 0, 0, 0
+        self._apart = False
+        return super().go(how, task, child=child)
+
+    def _again(self, how: How) -> Stop:
+        """Something else stopped the program: on with the task that is followed, wherever it is."""
+        record = self._at(self._followed) if self._followed else None
+        if record is None or how == "continue":
+            return self._run("-exec-continue", how, None)
+        if self._apart and int(record["worker"]):  # its being taken up is told next
+            return self._run("-exec-continue", how, self._followed)
+        if self._taking == self._followed:
+            return self._into(self._gdb.threads[int(record["worker"])], self._followed, new=False)
+        return self._onward(how, self._followed)
+
     def _onward(self, how: How, address: int) -> Stop:
         """Let the traced task come on from where it is."""
         record = self._at(address)
@@ -200,7 +220,7 @@ class CilkBackend(NativeBackend):
 
     def _elsewhere(self, how: How, record: Any, thread: int | None) -> Stop:
         """The task is on the heap, or beneath another one in its worker's stack: that one is to come to its end."""
-        address = int(record["address"])
+        address, self._apart = int(record["address"]), True
         at = next((row.at for row in self.tasks() if row.id == record["id"]), None)
         self._suspended = at.line if at is not None else 0
         if thread is not None:
@@ -213,6 +233,8 @@ class CilkBackend(NativeBackend):
         name, of, other, thread = event
         if name == "done" and of == self._over:
             return self._back(how, other, thread)
+        if name == "done" and of != self._followed:  # what lay on it, and was on its way when another worker took it
+            return self._again(how)
         if name == "done":
             self._over = 0
             row = self._at(of)
@@ -223,7 +245,20 @@ class CilkBackend(NativeBackend):
             return replace(stop, text=told) if stop.why == "joined" else stop
         if name == "resume" and how == "finish":
             return self._run("-exec-continue", how, of)
-        return super()._signalled(event, how)
+        self._taking = of if name == "resume" else 0
+        self._apart = self._apart and name != "resume"
+        stop = super()._signalled(event, how)
+        self._taking = 0
+        return stop
+
+    def _to_child(self, child: int) -> Stop:
+        self._followed = child
+        return super()._to_child(child)
+
+    def _to_join(self, done: int) -> Stop:
+        onward = self._joiner(self._at(done), ())
+        self._followed, self._apart = int(onward["address"]) if onward is not None else 0, False
+        return super()._to_join(done)
 
     def _joiner(self, record: Any, rows: Any) -> Any:
         """In Cilk it is always the parent: it lives until all that it made are done."""
@@ -234,11 +269,13 @@ class CilkBackend(NativeBackend):
         self._over = 0
         record, done = self._at(address), self._gdb.stack(thread)
         frames = cropped(done, 1)
-        if how == "finish" or not record or record["worker"] != self._gdb.lwp(thread) or not frames:
+        if how == "finish":
             return self._run("-exec-continue", how, address)
+        if not record or record["worker"] != self._gdb.lwp(thread) or not frames:
+            return self._again(how)
         if (stop := self._return(thread, address, how, frames[0])) is not None:
             return stop
-        self._depth = len(frames)
+        self._depth, self._apart = len(frames), False
         return self._onward(how, address)
 
     def _happened(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:
@@ -251,6 +288,7 @@ class CilkBackend(NativeBackend):
                 if how != "step" or here is None or here.maker != address:
                     return self._onward(how, address)
                 address, self._depth = here.address, 0  # into a task that it spawned
+                self._followed = address
                 self._watch(False)
                 self._trace(as_dict(here), layout.RUNS)
             frame = self._gdb.stack(thread)[0]
