@@ -4,8 +4,8 @@ python tests/tasks/switches.py [--runs 200] [--only middle|heap|asyncio|cilk]...
 
 Each run stops a program at a random moment in one task and switches to another one, chosen at random. Where that one
 stands is known by the program's own word: its innermost frame, or what it has written down. Right is: the same task, at
-the line that follows in the source, with its own values. Prints each run that was not, and what it saw. For Cilk-5, CILK_ROOT
-names it.
+the line that follows in the source, with its own values. Prints each run that was not, and what it saw. CILK_ROOT
+names the Cilk-5 of `cilk`.
 """
 
 from __future__ import annotations
