@@ -42,7 +42,7 @@ PARTS = {
     },
 }  # fmt: skip
 RUNTIMES = ("OpenMP", "asyncio", "Cilk-5")
-SHARED = ["limit.py", "model.py", "backend.py", "debugger.py", "console.py", "answers.py", "api.py", "output.py",
+SHARED = ["model.py", "backend.py", "debugger.py", "console.py", "answers.py", "api.py", "output.py",
           "schedule.py"]  # fmt: skip
 
 

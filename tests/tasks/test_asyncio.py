@@ -154,6 +154,18 @@ def test_a_breakpoint_can_be_for_one_task_and_its_descendants() -> None:
         assert s.do("continue")["why"] == "ended"
 
 
+def test_a_task_runs_until_it_comes_to_a_line_whatever_others_do() -> None:
+    with session([str(PROGRAMS / "levels.py")]) as s:
+        s.do("tbreak middle")
+        task = s.do("continue")["task"]
+        stop = s.do("until 20")
+        assert (stop["task"], stop["at"]["line"]) == (task, 20)
+        with pytest.raises(UsageError, match="until where"):
+            s.do("until")
+        assert s.do("until levels.py:6")["why"] == "ended"  # another task's line
+        assert s.do("breakpoints")["breakpoints"] == []
+
+
 def test_a_task_in_a_thread_of_its_own_is_followed_there() -> None:
     with debug("threads.py") as s:
         s.do("follow child")

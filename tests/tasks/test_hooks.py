@@ -33,6 +33,7 @@ def test_each_file_of_the_room_is_counted_once_or_belongs_to_ranks_and_editors()
     assert len(counted) == len(set(counted))
     room = found.TASKS
     files = {str(path.relative_to(room)) for suffix in ("*.py", "*.c", "*.h") for path in room.rglob(suffix)}
+    assert set(counted) <= files
     others = {"ranks.py", "views.py", "calling.py", "native/switches.c", "native/switches.h", "native/steps.c",
               "inside/steps.py", "inside/unswept.py", "inside/start/sitecustomize.py"}  # fmt: skip
     assert files - set(counted) == others | {name for name in files if name.endswith("__init__.py")}

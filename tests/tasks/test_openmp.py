@@ -342,7 +342,7 @@ def test_a_deadlock_is_named_with_its_circle_and_lines(
 @pytest.mark.parametrize(("how", "waits"), [
     ("crossed", {"mutex x": "both", "mutex y": "both"}),
     ("twice", {"mutex x": "both"}),
-    ("mixed", {"mutex x": "lock_first", "lock": "mutex_first"}),
+    ("mixed", {"mutex x": "lock_first", "lock z": "mutex_first"}),
 ])  # fmt: skip
 def test_tasks_that_wait_for_mutexes_in_a_circle_are_a_deadlock(build: Build, how: str, waits: dict[str, str]) -> None:
     with session([str(build("mutexes.c")), how]) as s:
@@ -361,6 +361,18 @@ def test_tasks_that_wait_for_mutexes_in_a_circle_are_a_deadlock(build: Build, ho
 @pytest.mark.parametrize("how", ["ordered", "limited"])
 def test_tasks_that_take_mutexes_in_order_or_for_a_time_come_to_their_end(build: Build, how: str) -> None:
     with session([str(build("mutexes.c")), how]) as s:
+        assert s.do("continue")["why"] == "ended"
+
+
+def test_a_task_runs_until_it_comes_to_a_line_and_a_breakpoint_can_stop_once(build: Build) -> None:
+    with session([str(build("mutexes.c")), "ordered"]) as s:
+        s.do("tbreak both")
+        first = s.do("continue")
+        assert (first["why"], first["at"]["line"]) == ("breakpoint", 21)
+        assert s.do("breakpoints")["breakpoints"] == []
+        stop = s.do("until 25")
+        assert (stop["task"], stop["at"]["line"]) == (first["task"], 25)
+        assert s.do("breakpoints")["breakpoints"] == []
         assert s.do("continue")["why"] == "ended"
 
 

@@ -38,6 +38,8 @@ COMMANDS: dict[str, Command] = {
         ("b",),
         "break work if n > 3",
     ),
+    "tbreak": Command("tbreak WHERE [task ID [descendants]] [if EXPR]", "the same, for the first time only", ("tb",)),
+    "until": Command("until WHERE", "on until the task comes there", ("u",), "until 40"),
     "breakpoints": Command("breakpoints", "all breakpoints"),
     "delete": Command("delete [N]", "take a breakpoint away, or all", ("d",)),
     "catch": Command(
@@ -85,8 +87,8 @@ class TaskConsole(Console):
             return bare[name]()
         calls: dict[str, Callable[[str], Answer]] = {
             "tasks": partial(d.tasks, most=None if self.json else SHOWN), "task": d.switch, "name": d.name,
-            "where": d.where, "print": d.evaluate, "list": d.source, "break": d.break_at, "delete": d.delete,
-            "catch": d.catch, "hold": d.hold, "release": d.release,
+            "where": d.where, "print": d.evaluate, "list": d.source, "break": d.break_at, "tbreak": d.break_once,
+            "until": d.until, "delete": d.delete, "catch": d.catch, "hold": d.hold, "release": d.release,
             "set": d.assign, "up": partial(d.climb, 1), "down": partial(d.climb, -1),
             "follow": d.follow, "next": partial(d.go, "next"), "step": partial(d.go, "step"),
             "help": lambda text: help_of(text, COMMANDS, WHERE, LEGEND),

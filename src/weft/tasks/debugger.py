@@ -36,6 +36,7 @@ class Debugger:
         self.level = 0
         self.limit = 0.0
         self.held: set[int] = set()
+        self._once: set[int] = set()
         self._ids = itertools.count(1)
 
     def start(self) -> Answer:
@@ -48,6 +49,8 @@ class Debugger:
         before, self.stop, self.level = self.focus, stop, 0
         if stop.task is not None or stop.why == "ended":
             self.focus = stop.task
+        if stop.breakpoint in self._once:
+            self._drop(stop.breakpoint)
         label = label_of(stop.task, stop.name) if stop.task is not None and stop.why not in ("done", "ended") else None
         return {"kind": "stopped", **stop.as_dict(), "label": label, "source": text_of(stop.at), "from": before}
 
@@ -241,6 +244,30 @@ class Debugger:
         self.backend.arm([*self.points, point])
         self.points.append(point)
         return {"kind": "break", "breakpoint": {**point.as_dict(), "text": point.text}}
+
+    def break_once(self, text: str) -> Answer:
+        """A breakpoint that stops for the first time only."""
+        answer = self.break_at(text)
+        self._once.add(answer["breakpoint"]["id"])
+        return answer
+
+    def until(self, text: str) -> Answer:
+        """`FILE:LINE | LINE | FUNCTION`: on until the task in focus comes there, or something else stops."""
+        if len(text.split()) != 1:
+            raise UsageError("until where? `until 9`, `until prog.py:9`, `until work`")
+        point: int = self.break_once(f"{text} task {self.current().id}")["breakpoint"]["id"]
+        try:
+            return self.go("continue")
+        finally:
+            if point in self._once:
+                self._drop(point)
+
+    def _drop(self, point: int) -> None:
+        """Take a breakpoint away that stops only once."""
+        self._once.discard(point)
+        self.points = [one for one in self.points if one.id != point]
+        if self.stop.why != "ended":
+            self.backend.arm(self.points)
 
     def breakpoints(self) -> Answer:
         """All breakpoints."""

@@ -201,6 +201,13 @@ class Gdb(Mi):
 
     # Memory and lines
 
+    def named(self, address: int) -> str:
+        """What the program calls the variable at an address; empty where it is none with a name."""
+        with suppress(HandError):
+            found = re.search(r"<(.+)>", self.evaluate(f"(void *) {address:#x}", next(iter(self.threads.values()))))
+            return found[1] if found else ""
+        return ""
+
     def address(self, symbol: str) -> int:
         """Where a variable lies; 0 where it is not there (yet)."""
         with suppress(HandError):

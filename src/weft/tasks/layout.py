@@ -141,12 +141,14 @@ def _owners(read: Read, address: int) -> dict[int, int]:
 
 
 class TaskRows:
-    """The records as tasks. `site`: the line of an address; `tops`: where each worker's top stands."""
+    """The records as tasks. `site`: the line of an address; `tops`: where each worker's top stands; `named`: what lies
+    at an address."""
 
     def __init__(
         self, rows: Array, owners: dict[int, int], read: Read, *, site: Callable[[int], SourceLine | None],
-        tops: dict[int, SourceLine | None], names: dict[int, str],
+        tops: dict[int, SourceLine | None], names: dict[int, str], named: Callable[[int], str] = lambda _: "",
     ) -> None:  # fmt: skip
+        self._named = named
         self._rows, self._owners, self._site, self._tops, self._names = rows, owners, site, tops, names
         self._living = set(rows["id"].tolist())
         self._scopes = Scopes(read, rows["scope"])
@@ -188,7 +190,8 @@ class TaskRows:
         if wait == EVENT:
             waits = Wait("event", (), None, free=True)
         elif wait and on:
-            waits = Wait(KINDS.get(wait, "wait"), self._targets(id_, wait, what, scope), self._site(waiting))
+            name = self._named(what) if wait == LOCK else ""
+            waits = Wait(KINDS.get(wait, "wait"), self._targets(id_, wait, what, scope), self._site(waiting), what=name)
         elif state == NEW:
             waits = Wait("dependence", (needs,), made)
         at = self._tops.get(worker) if state == TOP else waits.site if waits else made

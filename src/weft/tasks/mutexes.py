@@ -42,8 +42,7 @@ def waited(gdb: Gdb, thread: int, stack: list[Frame]) -> Mutex | None:
         number, address, pc = (int(gdb.evaluate(f"(unsigned long){name}", thread)) for name in registers)
         if number == FUTEX and gdb.read(pc - len(SYSCALL), len(SYSCALL)) == SYSCALL:  # it has not come back from it
             owner = int.from_bytes(gdb.read(address + OWNER, 4), "little")
-            named = re.search(r"<(.+)>", gdb.evaluate(f"(void *) {address:#x}", thread))
-            return Mutex(owner, named[1] if named else f"{address:#x}", called[2] is not None)
+            return Mutex(owner, gdb.named(address) or f"{address:#x}", called[2] is not None)
     return None
 
 

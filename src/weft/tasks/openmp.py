@@ -134,7 +134,8 @@ class NativeBackend:
         rows, owners = self._records()
         stacks = self._stacks(int(worker) for worker in rows["worker"][rows["state"] == layout.TOP])
         tops = {worker: top(stack) for worker, stack in stacks.items()}
-        made = layout.TaskRows(rows, owners, self._gdb.read, site=self._gdb.site, tops=tops, names=self._names)
+        made = layout.TaskRows(rows, owners, self._gdb.read, site=self._gdb.site, tops=tops, names=self._names,
+                               named=self._gdb.named)  # fmt: skip
         return with_mutexes(self._gdb, made.tasks(), stacks)
 
     def _stacks(self, workers: Iterable[int]) -> dict[int, list[Frame]]:
