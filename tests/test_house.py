@@ -20,6 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "sources": {"trace"},
     "terms": {"mpi", "native", "trace", "match", "sources"},
     "mpi": set(),
+    "pvm": {"mpi"},
     "trace": {"native", "mpi"},
     "match": {"native", "mpi", "trace"},
     "order": {"mpi", "native", "trace", "match"},
@@ -70,7 +71,7 @@ ALLOWED: dict[str, set[str]] = {
         "compare",
         "values",
     },
-    "launch": {"sources", "native", "mpi", "trace", "deadlock", "report", "endings"},
+    "launch": {"pvm", "sources", "native", "mpi", "trace", "deadlock", "report", "endings"},
 }
 
 

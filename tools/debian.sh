@@ -3,8 +3,8 @@
 set -euo pipefail
 packages=(gcc g++ gfortran mpich libmpich-dev openmpi-bin libopenmpi-dev valgrind gdb binutils otf2-tools chromium
     chromium-driver clang-14 libomp-14-dev zsh fish groff slurm-wlm munge
-    autoconf automake libtool)
-# clang: untied tasks that migrate, and a runtime with OMPT; autoconf, automake, libtool: tools/cilk5.sh
+    autoconf automake libtool pvm pvm-dev)
+# clang: untied tasks that migrate, and a runtime with OMPT; autoconf, automake, libtool: tools/cilk5.sh; pvm: tests/pvm
 
 command -v dpkg-query >/dev/null || exit 0
 missing=()

@@ -77,7 +77,7 @@ RECORDS: Final = (
     Kind("potential-deadlock", "warning", ("potential deadlock", "other matches", CHECK)),
     Kind("collective-mismatch", "error", ("collectives",)),
     Kind("argument-mismatch", "error", ("collectives",)),
-    Kind("type-mismatch", "error", ("messages", "memory behind buffers")),
+    Kind("type-mismatch", "error", ("messages", "memory behind buffers", "packing and buffers")),
     Kind("truncation", "error", ("messages",)),
     Kind("unmatched-send", "error", ("messages",)),
     Kind("unmatched-receive", "error", ("messages",)),
@@ -86,8 +86,10 @@ RECORDS: Final = (
     Kind("request-misuse", "error", ("requests",)),
     Kind("buffer-reuse", "error", ("requests", "accesses of buffers")),
     Kind("buffer-overrun", "error", ("memory behind buffers",)),
-    Kind("resource-leak", "warning", ("resources",)),
-    Kind("invalid-argument", "error", ("invalid arguments", "lifetime and threads", "one-sided")),
+    Kind("resource-leak", "warning", ("resources", "packing and buffers")),
+    Kind(
+        "invalid-argument", "error", ("invalid arguments", "packing and buffers", "lifetime and threads", "one-sided")
+    ),
     # one-sided
     Kind("epoch-misuse", "error", ("one-sided",)),
     Kind("rma-race", "error", ("one-sided", "accesses of windows")),

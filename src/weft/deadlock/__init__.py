@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
+from weft.deadlock import groups
 from weft.deadlock.blocked import Standstill
 from weft.deadlock.sentences import tell
 from weft.deadlock.waitfor import components
@@ -28,8 +29,13 @@ def find(trace: Trace, gone: Collection[int] = ()) -> list[Finding]:
     if not standstill.open_calls or not standstill.stuck:
         return []
     proven = standstill.stuck if _stood_still(standstill) else Standstill(trace, gone, buffering=True).stuck
-    found = [(part, tell(standstill, part)) for part in components(standstill.stuck, standstill.needs)]
+    found = [(part, _told(standstill, part)) for part in components(standstill.stuck, standstill.needs)]
     return [told if part <= proven else replace(told, certainty="possible") for part, told in found]
+
+
+def _told(standstill: Standstill, part: frozenset[int]) -> Finding:
+    found, said = tell(standstill, part), groups.message(standstill, part)
+    return replace(found, message=said) if said is not None else found
 
 
 def _stood_still(standstill: Standstill) -> bool:

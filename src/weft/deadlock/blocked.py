@@ -22,6 +22,8 @@ from weft.trace import Communicator, Event, Flag, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, PROC_NULL, Level
 
 _ANY_OF_REQUESTS = calls.OF_ANY | calls.OF_SOME
+_OF_A_TASK = 1
+"""PvmTaskExit: a notice of a task of the run. Others are of hosts, which anybody may add and take away."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class Standstill:
                 r.index in self.gone
                 or self.trace.level == Level.OUTCOMES
                 or r.state in ("missing", "stopped", "aborted", "damaged")
+                or _hears_others(r)
             ):
                 continue
             calls_ = _last_calls(r)
@@ -449,6 +452,12 @@ def _argument(event: Event, place: str) -> int:
     return event.peer if place == "peer" else event.tag
 
 
+def _hears_others(of: Rank) -> bool:
+    """Whether somebody who is not in the run may yet send it something: it asked PVM for notices of hosts."""
+    rows = np.flatnonzero(of.trace.functions.mask(("pvm_notify",))[of.events["function"]])
+    return any(of.event(int(row)).args.get("what") != _OF_A_TASK for row in rows)
+
+
 def _last_calls(of: Rank) -> list[Event]:
     """The last call of each thread."""
     if len(of.threads) < 2:
@@ -464,4 +473,5 @@ def _ended(of: Rank) -> bool:
     last = _last_calls(of)
     if any(event.leaving for event in last):
         return True  # the interpreter's end, or exit(), made this MPI_Finalize: the program is over
-    return of.state in ("finalized", "exited") and not any(event.open for event in last)
+    surely = not of.trace.system.ends_callers or not any(event.open for event in last)
+    return of.state in ("finalized", "exited") and surely

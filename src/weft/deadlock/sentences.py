@@ -267,7 +267,7 @@ class _Telling:
             how = (
                 "finished"
                 if state == "finalized" or left
-                else "ended without MPI_Finalize"
+                else f"ended without {self.standstill.trace.system.last}"
                 if state == "exited"
                 else "ended"
             )

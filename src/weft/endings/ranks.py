@@ -124,7 +124,8 @@ def _way_out(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:
         return How.FINISHED, None
     asked = _first(rank.endings, EndingKind.WHERE)
     if rank.state == "exited":
-        return How.EXIT if not open_calls(rank) else How.ERROR, None
+        inside = How.ERROR if rank.trace.system.ends_callers else How.CUT_OFF
+        return How.EXIT if not open_calls(rank) else inside, None
     return How.CUT_OFF, asked
 
 

@@ -100,9 +100,9 @@ def error_text(text: str) -> str:
 def _by_exit(end: End) -> str:
     ending = end.ending
     if ending is None:
-        return f"ended without MPI_Finalize{_last(end)}"
+        return f"ended without {end.rank.trace.system.last}{_last(end)}"
     finalized = ending.how is ExitKind.PYTHON
-    return f"{left_by(ending)}{at(ending)}" + ("" if finalized else ", without MPI_Finalize")
+    return f"{left_by(ending)}{at(ending)}" + ("" if finalized else f", without {end.rank.trace.system.last}")
 
 
 def left_by(ending: Ending) -> str:
@@ -138,8 +138,8 @@ def _stood(end: End) -> str:
         inside = [call(e) + where(e) + in_task(e) for e in end.open_calls]
         return " in " + listed(inside)
     if end.ending is not None and (site := own_line(end.ending)) is not None:
-        return f" outside MPI{_at(site)}{_called(end.ending)}"
-    return " outside MPI" + _last(end)
+        return f" outside {end.rank.trace.system.name}{_at(site)}{_called(end.ending)}"
+    return f" outside {end.rank.trace.system.name}" + _last(end)
 
 
 def _last(end: End) -> str:

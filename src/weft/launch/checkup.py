@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from ctypes.util import find_library
 from dataclasses import asdict, field
 from functools import cache
 from importlib.metadata import distributions
@@ -23,10 +24,12 @@ from weft.launch.library import Library
 from weft.launch.line import family_of, version_of
 from weft.launch.options import Family
 from weft.launch.plan import c_compiler, find_launcher, launchers
+from weft.launch.pvm.place import daemon as pvm_daemon
 from weft.mpi import ready
 from weft.mpi.ready import cache_folder
 from weft.native.kernel import library
 from weft.plain import dataclass
+from weft.pvm import recorder as of_pvm
 
 Status = Literal["ok", "warning", "failed"]
 
@@ -90,7 +93,7 @@ def examine() -> Checkup:
     checks += [check for python in pythons() for check in check_mpi4py(python)]
     checks += [check_launcher(), check_tool("addr2line", "source lines of C, C++ and Fortran calls", "binutils")]
     checks += [check_tool("gdb", "stepping through native ranks", "gdb"), check_clock()]
-    checks += check_fortran(found)
+    checks += [*check_fortran(found), *check_pvm()]
     checks += [check for installation in found for check in check_recorder(installation)]
     return Checkup(found, checks)
 
@@ -251,6 +254,22 @@ def check_tool(tool: str, purpose: str, package: str) -> Check:
     if found:
         return Check(tool, "ok", found)
     return Check(tool, "warning", f"not found: no {purpose}", f"install {package}")
+
+
+def check_pvm() -> list[Check]:
+    """PVM, where there is something of it: its daemon, and the recorder of its calls."""
+    library, daemon = find_library("pvm3"), pvm_daemon()
+    if library is None and daemon is None:
+        return []
+    if daemon is None:
+        return [Check("PVM", "warning", "there is its library and no pvmd: no program of PVM runs", "apt install pvm")]
+    try:
+        of_pvm.build()
+    except WeftError as error:
+        return [
+            Check("PVM", "warning", f"{daemon}; the recorder cannot be built: {error}", "apt install gcc libc6-dev")
+        ]
+    return [Check("PVM", "ok", f"{daemon}; the recorder of its calls is built")]
 
 
 def check_clock() -> Check:

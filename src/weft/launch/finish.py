@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from weft.errors import WeftError
 from weft.launch import rundir, survivors
 from weft.launch.job import Job, rank_files
+from weft.launch.pvm import place, records
 from weft.launch.rankfile import Header, trim
 from weft.plain import dataclass
+from weft.pvm import tasks
 from weft.sources import variables
 from weft.sources.keep import keep
 from weft.trace import Trace, site_lines
@@ -51,6 +53,10 @@ class Ending:
 
 def finish(job: Job) -> Ending:
     """Trim the rank files, write run.json, and say how the run ended."""
+    if job.run.facts.get("system") == "pvm":
+        place.clean(job.run.path)
+        records.close_servers(job.run.path)
+        job.run.facts["names"] = tasks.labels(job.run.path)
     files = rank_files(job.run)
     headers = {path.name: header for path in files if (header := survivors.read(path)) is not None}
     tidy(path for path in files if path.name in headers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGCONT, SIGINT, SIGKILL, SIGTERM
@@ -184,7 +184,6 @@ def run_job(
     variables: Mapping[str, str],
     hang_after: float | None = None,
     *,
-    start: Callable[[Sequence[str], Mapping[str, str]], Process] = processes.start,
     observer: Callable[[Watch], bool] | None = None,
     told: Callable[[], None] | None = None,
     joint: Joint | None = None,
@@ -193,7 +192,7 @@ def run_job(
     """Start the planned line with the recorder's variables and stay with it until it has ended."""
     argv, environment = with_environment(plan.line, variables, plan.environment)
     job = Job(
-        start(argv, environment), run, Watch(run.ranks), hang_after,
+        processes.start(argv, environment, free=plan.pvm is None), run, Watch(run.ranks), hang_after,
         family=plan.line.family, observer=observer, told=told,
         joint=joint,
     )  # fmt: skip

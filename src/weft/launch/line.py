@@ -163,7 +163,7 @@ def with_environment(
     `environment` is the user's; LD_PRELOAD goes before a value that the user gave there or on the line.
     """
     merged = dict(variables)
-    if environment.get(PRELOAD):
+    if environment.get(PRELOAD) and PRELOAD in variables:
         merged[PRELOAD] = f"{variables[PRELOAD]}:{environment[PRELOAD]}"
     if line.family is Family.OTHER:
         return line.argv(), {**environment, **merged}

@@ -15,6 +15,9 @@ from weft.launch.compiler import beside, candidates, compiler_for, linked_by
 from weft.launch.library import Library
 from weft.launch.line import Context, Line, family_of, is_launcher, parse
 from weft.launch.options import Family
+from weft.launch.pvm import detect
+from weft.launch.pvm.detect import Uses
+from weft.launch.pvm.place import daemon
 from weft.mpi import ready
 from weft.plain import dataclass
 
@@ -36,6 +39,8 @@ class Plan:
     """Whether the program itself told its MPI; else the library is the launcher's own, by default."""
     notes: list[str] = field(default_factory=list)
     """What the user should know, said after the run."""
+    pvm: Uses | None = None
+    """How the program uses PVM, where it is one of PVM's."""
 
 
 def decide(command: Sequence[str], ranks: int | None) -> Plan:
@@ -48,7 +53,24 @@ def decide(command: Sequence[str], ranks: int | None) -> Plan:
     line = parse(command)
     if line.launcher is None:
         require_program(line.programs[0])
+        if (uses := detect.of_program(line.programs[0])) is not None:
+            return of_pvm(line, uses)
     return plan_for(line, dict(os.environ))
+
+
+def of_pvm(line: Line, uses: Uses) -> Plan:
+    """Plan a program of PVM: on a virtual machine of its own. UsageError where its calls cannot be seen."""
+    if uses.library is None:
+        raise UsageError(
+            f"{uses.path} is linked with libpvm3.a, so that its calls of PVM cannot be recorded: link it with the "
+            "shared library instead (Debian: libpvm3 and pvm-dev; leave out -static, and *.a from the link line)"
+        )
+    if daemon() is None:
+        raise WeftError("the program uses PVM, and there is no pvmd on this machine (Debian: apt install pvm)")
+    machine = (sys.executable, "-P", "-m", "weft.launch.pvm.machine")
+    environment = dict(os.environ) | ({"WEFT_PVM_GROUPS": "1"} if uses.groups else {})
+    started = Line(None, Family.OTHER, (Context(machine, line.programs[0]),))
+    return Plan(started, Library(uses.library), None, environment, True, pvm=uses)
 
 
 def own_launcher(command: Sequence[str], ranks: int) -> Plan:
@@ -59,6 +81,8 @@ def own_launcher(command: Sequence[str], ranks: int) -> Plan:
         raise UsageError(f"-n {ranks}: at least one rank is needed")
     bare = parse(command)
     require_program(bare.programs[0])
+    if detect.of_program(bare.programs[0]) is not None:
+        raise UsageError(f"-n {ranks}: {command[0]} uses PVM, whose tasks the program spawns itself: leave out -n")
     library = libraries.of_program(bare.programs[0])
     launcher = find_launcher(library)
     family = family_of(launcher)

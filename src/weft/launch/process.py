@@ -67,8 +67,10 @@ class Process:
         return 128 + self.signal if self.signal is not None else self.exit_code or 0
 
 
-def start(argv: Sequence[str], environment: Mapping[str, str]) -> Process:
+def start(argv: Sequence[str], environment: Mapping[str, str], *, free: bool = True) -> Process:
     """Start the job with our streams, in our process group. From here on `attend` has to run.
+
+    Not `free`: the signals that we pass on stay blocked in it, for a job that attends to others itself.
 
     Raises UsageError when there is no such program.
     """
@@ -77,7 +79,7 @@ def start(argv: Sequence[str], environment: Mapping[str, str]) -> Process:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED | {signal.SIGCHLD})
     try:
-        return Process(spawn(list(argv), environment, mask))
+        return Process(spawn(list(argv), environment, mask if free else mask | PASSED))
     except OSError as error:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         raise start_error(argv[0], error) from error

@@ -16,9 +16,17 @@ from weft.mpi import ready
 if TYPE_CHECKING:
     from weft.mpi.ready import Shim
 
+PVM_PRELOAD = "WEFT_PVM_PRELOAD"
+"""The variable by which a virtual machine of PVM is told what to preload into tasks."""
+
 
 def build(plan: Plan) -> Shim:
     """Return the shim for the plan's MPI, building it where neither the cache nor the wheel has one."""
+    if plan.pvm is not None:
+        # Few runs are of PVM.
+        from weft.pvm import recorder as of_pvm
+
+        return of_pvm.build(lambda: announce(plan.library.path))
     known = ready.look(plan.library.path)
     if known is not None:
         return known
@@ -42,12 +50,15 @@ def variables(
     shim: Shim, run: RunDirectory, level: str, *, whole_buffers: bool = False, hash_messages: bool = False
 ) -> dict[str, str]:
     """Return what the ranks need in their environment. The shim takes it out again, for their children."""
+    preload = PVM_PRELOAD if shim.library == "PVM" else PRELOAD  # there the machine preloads it
     more = ({"WEFT_WATCH": "all"} if whole_buffers else {}) | ({"WEFT_HASH": "1"} if hash_messages else {})
-    return {PRELOAD: str(shim.path), "WEFT_RUN": str(run.path), "WEFT_LEVEL": level} | more
+    return {preload: str(shim.path), "WEFT_RUN": str(run.path), "WEFT_LEVEL": level} | more
 
 
 def describe(plan: Plan, shim: Shim, run: RunDirectory) -> None:
     """Put into the run what explains it elsewhere: the MPI, and the table of its functions."""
+    if plan.pvm is not None:
+        run.facts["system"] = "pvm"
     run.facts["mpi"] = {
         "library": str(plan.library.path),
         "soname": shim.soname,

@@ -143,16 +143,24 @@ def _synchronous_edges(match: Match, at: Processes) -> Part:
 
 
 def _spawn_edges(trace: Trace, at: Processes) -> list[Part]:
-    """Nothing of a child is before its spawn, which returns when the child initialises MPI (MPI-4.1, 11.8.2)."""
+    """Nothing of a child is before its spawn, which returns when the child initialises MPI (MPI-4.1, 11.8.2).
+
+    That of PVM waits for no call of the child.
+    """
     found: list[Part] = []
-    initialisers = trace.functions.ids("MPI_Init", "MPI_Init_thread")
+    system = trace.system
+    initialisers = trace.functions.ids(*system.begins)
     for rank, event, children in births(trace):
         for child in children:
             if event == NOT_RECORDED or child < 0:
                 continue
+            parent = at.of(rank, event)
+            if not system.begins:
+                found += [(parent, event, at.of(child, 0), 0)] if len(trace.ranks[child]) else []
+                continue
             starts = np.flatnonzero(np.isin(trace.ranks[child].events["function"], initialisers))
             for first in starts[:1].tolist():
-                process, parent = at.of(child, first), at.of(rank, event)
+                process = at.of(child, first)
                 found += [(parent, event, process, first), (process, first, parent, event)]
     return found
 

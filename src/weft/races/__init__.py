@@ -91,13 +91,16 @@ def _note(trace: Trace, match: Match, races: Races, service: NDArray[np.uint8], 
     events = [posts.id(int(races.row[mine[0]])), took]
     rank = events[0][0]
     site = describe.site(trace.event(*events[0]))
+    server = trace.ranks[rank].serves
+    who = f"the group server (rank {rank})" if server else f"rank {rank}"
+    at = "" if server else f" at {_line_of(site)}"
     how = "answers each" if answered else "then receives the rest from each by its rank"
     return Finding(
         kind="message-race",
         severity="note",
         certainty="certain",
         message=(
-            f"order only: rank {rank} serves {rank_words(clients)} at {_line_of(site)} as they come and {how}, so "
+            f"order only: {who} serves {rank_words(clients)}{at} as they come and {how}, so "
             f"another run may serve them in another order ({plural(len(mine), 'time')} in this run); nothing needs "
             "fixing unless the result depends on that order"
         ),
@@ -168,7 +171,11 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
         f"{_others_text(trace, sites, others, later, int(races.total[k]))} could have come first"
     )
     evidence["outcome"], what = outcome(match, races, k)
-    evidence["remedy"] = _remedy(comm, receive[0], took[0], sites[0], probe=bool(races.probe[k]))
+    inside = trace.event(*receive).function.within
+    evidence["remedy"] = (
+        _IN_ORDER.format(sites[0].call) if inside
+        else _remedy(comm, receive[0], took[0], sites[0], probe=bool(races.probe[k]))
+    )  # fmt: skip
     tame = evidence["outcome"] in ("same", "unknown")
     if what:
         message += f"; then {what}"
@@ -176,7 +183,7 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
         message += ". An earlier race decides whether this one occurs: look at that first"
     return Finding(
         kind="message-race",
-        severity="note" if tame and of_library(sites[0].file) else "warning",
+        severity="note" if tame and (inside or of_library(sites[0].file)) else "warning",
         certainty="certain",
         message=message,
         ranks=tuple(dict.fromkeys(event[0] for event in events)),
@@ -198,6 +205,12 @@ def _receive(match: Match, races: Races, k: int) -> dict[str, object]:
         "communicator": match.trace.communicators[int(posts.comm[row])].name,
         "tag": None if posts.flags[row] & Post.ANY_TAG else int(posts.tag[row]),
     }
+
+
+_IN_ORDER: Final = (
+    "{} takes what the others bring in the order in which it comes: where the result depends on that, as a sum of "
+    "floating-point numbers may, gather the values and combine them in an order of your own"
+)
 
 
 def _remedy(comm: Communicator, receiver: int, took: int, site: Site, *, probe: bool) -> str:

@@ -25,6 +25,8 @@ OPEN: Final = "unknown"
 TOO_LONG: Final = "truncation"
 OTHER_TYPE: Final = "type-mismatch"
 NO_MESSAGE: Final = "unmatched-receive"
+_BYTES: Final = frozenset(("MPI_BYTE", "MPI_PACKED", "PVM_BYTE", "packed"))
+"""Types of memory as it is: a message of any type may come of it."""
 
 
 def strays(match: Match, races: Races) -> NDArray[np.bool_]:
@@ -108,6 +110,6 @@ def _misfit(send: Event, receive: Event) -> tuple[str, str]:
     if send.count * sizes[0] > receive.count * sizes[1]:
         return TOO_LONG, f"the message{describe.where(send)} is too long for {place}"
     kinds = [{kind_of(name) for name, _ in type.signature() or ()} for type in (sent, wanted)]
-    if all(kinds) and kinds[0] != kinds[1] and not {"MPI_BYTE", "MPI_PACKED"} & (kinds[0] | kinds[1]):
+    if all(kinds) and kinds[0] != kinds[1] and not _BYTES & (kinds[0] | kinds[1]):
         return OTHER_TYPE, f"{place} gets the {sent.name} sent{describe.where(send)}"
     return SAME, ""

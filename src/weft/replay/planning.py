@@ -24,6 +24,7 @@ from weft.replay.layout import (
 from weft.replay.plan import ANSWERED, POLLS, RankPlan, ThreadPlan, kinds_of
 from weft.replay.ready import taken
 from weft.replay.turns import Turns, turns
+from weft.systems import MPI
 from weft.terms.columns import columns
 from weft.trace import Level, Rank, Trace
 from weft.trace.births import NOT_RECORDED, births
@@ -38,6 +39,10 @@ _OVER: Final = ("finalized", "exited", "aborted")
 
 def plans_of(trace: Trace, match: Match | None) -> list[RankPlan]:
     """The plans of all ranks that got to know their place. `match` is needed for a record of level `trace`."""
+    if trace.system is not MPI:
+        raise WeftError(
+            f"{trace.path} is a run of {trace.system.name}: Weft records and analyses those, and does not replay them"
+        )
     ranks = [rank for rank in trace.ranks if rank.rank >= 0]
     if trace.level is Level.OUTCOMES:
         plans = [_outcomes_of(rank) for rank in ranks]

@@ -12,6 +12,7 @@ from typing import Final, Literal
 from weft.findings import Finding
 from weft.plain import dataclass
 from weft.report.ground import Ground
+from weft.systems import MPI, PVM
 
 Need = Literal["match", "order"]
 """What of the ground is made before an analysis: those that need the order are begun last."""
@@ -56,6 +57,12 @@ def _arguments(ground: Ground) -> Iterable[Finding]:
     from weft.usage.arguments import find
 
     return find(ground.trace)
+
+
+def _of_pvm(ground: Ground) -> Iterable[Finding]:
+    from weft.usage.pvm import find
+
+    return find(ground.trace, ground.match)
 
 
 def _lifetime(ground: Ground) -> Iterable[Finding]:
@@ -134,6 +141,14 @@ def _receives(ground: Ground) -> bool:
     return ground.receives
 
 
+def _mpi(ground: Ground) -> bool:
+    return ground.trace.system is MPI
+
+
+def _pvm(ground: Ground) -> bool:
+    return ground.trace.system is PVM
+
+
 def _windows(ground: Ground) -> bool:
     return ground.windows
 
@@ -156,18 +171,19 @@ ANALYSES: Final = (
     Analysis("deadlock", NONE, _deadlock),
     Analysis("potential deadlock", MATCH, _potential_deadlock),
     Analysis("other matches", ORDER, _other_matches, _receives),
-    Analysis("invalid arguments", NONE, _arguments),
-    Analysis("lifetime and threads", NONE, _lifetime),
-    Analysis("collectives", MATCH, _collectives),
+    Analysis("invalid arguments", NONE, _arguments, _mpi),
+    Analysis("packing and buffers", MATCH, _of_pvm, _pvm),
+    Analysis("lifetime and threads", NONE, _lifetime, _mpi),
+    Analysis("collectives", MATCH, _collectives, _mpi),
     Analysis("reductions", MATCH, _reductions, _contents),
     Analysis("messages", MATCH, _messages),
-    Analysis("requests", NONE, _requests),
+    Analysis("requests", NONE, _requests, _mpi),
     Analysis("one-sided", ORDER, _onesided, _windows),
     Analysis("memory behind buffers", MATCH, _memory),
     Analysis("accesses of buffers", NONE, _pending, _touched),
     Analysis("accesses of windows", ORDER, _of_windows, _touched),
     Analysis("message races", ORDER, _races, _receives),
-    Analysis("resources", NONE, _resources),
+    Analysis("resources", NONE, _resources, _mpi),
     Analysis("waits", MATCH, _waits),
 )
 """What is run, in this order: findings of one severity keep it."""

@@ -59,7 +59,7 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
         lines.append((f"and {plural(len(loud) - SUMMARY_LINES, 'more finding')}", ""))
     lines += [(failure_line(failure), "failure") for failure in report.failures]
     if not loud and not report.failures:
-        lines.append(("no misuse of MPI found" if ended else "nothing found", ""))
+        lines.append((f"no misuse of {trace.system.name} found" if ended else "nothing found", ""))
     lines += [(text, "") for text in unseen(trace)]
     lines += [(line(finding), style(finding)) for finding in calm[:CALM_LINES]]
     if len(calm) > CALM_LINES:
@@ -97,7 +97,7 @@ def failure_line(failure: Failure) -> str:
 def heading(trace: Trace, findings: Sequence[Finding]) -> str:
     """`2 errors, 1 note in weft-runs/step-2: 2 ranks, MPICH 5.0, ended by a deadlock`."""
     counts = [(s, sum(f.severity == s for f in findings)) for s in SEVERITIES]
-    nothing = "No misuse of MPI found" if ends(trace) else "Nothing found"
+    nothing = f"No misuse of {trace.system.name} found" if ends(trace) else "Nothing found"
     said = ", ".join(plural(n, s) for s, n in counts if n) or nothing
     words = {**ENDED, "interrupted": "interrupted", "running": CUT_OFF}
     ended = words.get(str(trace.run.get("ended")), "")

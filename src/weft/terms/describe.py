@@ -7,19 +7,22 @@ from pathlib import Path
 
 from weft import findings, sources
 from weft.mpi.meaning import base
+from weft.systems import MPI, System
 from weft.terms import calls
 from weft.trace import Event, Flag, FunctionTable, TaskKind
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_WORLD, PROC_NULL, ROOT
 from weft.trace.sites import CallSite
 
-_RANKS = {ANY_SOURCE: "ANY_SOURCE", PROC_NULL: "PROC_NULL", ROOT: "ROOT"}
+_RANKS = {PROC_NULL: "PROC_NULL", ROOT: "ROOT"}
 
 
 def site(event: Event) -> findings.Site:
     """Where an event's call stands, for a finding."""
     place = event.site
     callers = tuple((_file(caller), caller.line, caller.function or "") for caller in place.callers)
-    return findings.Site(event.rank.index, event.function.name, _file(place), place.line, place.function or "", callers)
+    return findings.Site(
+        event.rank.index, event.function.called, _file(place), place.line, place.function or "", callers
+    )
 
 
 def _file(place: CallSite) -> str:
@@ -47,14 +50,14 @@ def in_task(*events: Event) -> str:
     return f" in {task.label}{made}"
 
 
-def rank_argument(value: int) -> str:
+def rank_argument(value: int, system: System = MPI) -> str:
     """A rank argument: a number, or the name of a wildcard."""
-    return _RANKS.get(value, str(value))
+    return system.any_source if value == ANY_SOURCE else _RANKS.get(value, str(value))
 
 
-def tag_argument(value: int) -> str:
+def tag_argument(value: int, system: System = MPI) -> str:
     """A tag argument: a number or ANY_TAG."""
-    return "ANY_TAG" if value == ANY_TAG else str(value)
+    return system.any_tag if value == ANY_TAG else str(value)
 
 
 def _word(event: Event) -> str:
@@ -62,7 +65,7 @@ def _word(event: Event) -> str:
 
     Its lowercase recv() is a matched probe first, and its first allreduce() of objects duplicates the communicator.
     """
-    name = base(event.function.name).lower()
+    name = base(event.function.called).lower()
     place = event.site
     if not (place.file or "").endswith(".py"):
         return name
@@ -85,18 +88,26 @@ def _names(functions: FunctionTable) -> frozenset[str]:
     return frozenset(base(f.name).lower() for f in functions)
 
 
+def _called(event: Event, place: str, usually: str) -> str:
+    """What the system calls an argument."""
+    found = event.function.slot.get(place)
+    return found.name if found is not None and event.rank.trace.system is not MPI else usually
+
+
 def arguments(event: Event, *, peers: bool = True) -> list[str]:
     """The arguments of a call that say whom it deals with."""
     name = base(event.function.name)
     args = event.args
     parts: list[str] = []
     if name in calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.PROBES | calls.IPROBES:
-        wild = event.flags & Flag.ANY_SOURCE
-        parts = [f"source={rank_argument(ANY_SOURCE if wild else event.peer)}"] if peers else []
-        parts.append(f"tag={tag_argument(ANY_TAG if event.flags & Flag.ANY_TAG else event.tag)}")
+        system = event.rank.trace.system
+        source = rank_argument(ANY_SOURCE if event.flags & Flag.ANY_SOURCE else event.peer, system)
+        tag = tag_argument(ANY_TAG if event.flags & Flag.ANY_TAG else event.tag, system)
+        parts = [f"{_called(event, 'peer', 'source')}={source}"] if peers else []
+        parts.append(f"{_called(event, 'tag', 'tag')}={tag}")
     elif name in calls.SENDS | calls.ISENDS | calls.SEND_INITS:
-        parts = [f"dest={rank_argument(event.peer)}"] if peers else []
-        parts.append(f"tag={event.tag}")
+        parts = [f"{_called(event, 'peer', 'dest')}={rank_argument(event.peer)}"] if peers else []
+        parts.append(f"{_called(event, 'tag', 'tag')}={event.tag}")
     elif name in calls.SENDRECVS | calls.ISENDRECVS:
         if peers:
             parts = [f"dest={rank_argument(event.peer)}"]

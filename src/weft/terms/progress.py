@@ -34,8 +34,9 @@ _ENDS: Final = {
 
 
 def end_of(rank: Rank) -> str:
-    """How a rank ended that is in no call of MPI and did not reach MPI_Finalize."""
-    return _ENDS.get(rank.state, "ended outside of MPI, before MPI_Finalize")
+    """How a rank ended that is in no call and did not reach the last one of its system."""
+    system = rank.trace.system
+    return _ENDS.get(rank.state, f"ended outside of {system.name}, before {system.last}")
 
 
 def open_calls(rank: Rank) -> list[int]:

@@ -19,7 +19,7 @@ def call_text(event: Event) -> str:
     """`MPI_Recv(count 4, source any, tag 7, world) -> from 2, 16 bytes`."""
     results = []
     if event.error:
-        results.append(f"error class {event.error}" if event.error < 255 else "an error")
+        results.append(_error_text(event))
     if event.polls > 1:
         results.append(f"no, {event.polls} times")
     elif not event.open and "flag" in event.function.slot:
@@ -36,6 +36,11 @@ def call_text(event: Event) -> str:
     skipped = {p.name for p in event.function.parameters if p.place in ("flag", "status", "buffer")}
     parts = [f"{name} {value_text(event, name, value)}" for name, value in event.args.items() if name not in skipped]
     return f"{event.function.name}({', '.join(parts)})" + (f" -> {'; '.join(results)}" if results else "")
+
+
+def _error_text(event: Event) -> str:
+    named = event.rank.trace.system.error_name(event.error)
+    return named or (f"error class {event.error}" if event.error < 255 else "an error")
 
 
 def call_cells(event: Event, threaded: bool) -> tuple[str, ...]:

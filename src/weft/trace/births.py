@@ -19,11 +19,27 @@ def births(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
     Those of a rank are in order; one that failed made no world and is left out.
     """
     found = []
-    functions = trace.functions.mask(["MPI_Comm_spawn", "MPI_Comm_spawn_multiple"])
+    if trace.system.grows:
+        return _within(trace)
+    functions = trace.functions.mask(trace.system.spawns)
     for rank in trace.ranks if len(trace.worlds) > 1 else ():
         numbers = [d.index for d in rank.definitions.all(Def.WORLD) if d.origin.startswith("spawn")]
         made = functions[rank.events["function"]] & (rank.events["flags"] & Flag.CLOSED != 0)
         events = np.flatnonzero(made & (rank.events["error"] == 0)).tolist() or [NOT_RECORDED] * len(numbers)
         others = rank.other_worlds()
         found += [(rank.index, e, others.get(n, ())) for e, n in zip(events, numbers, strict=False)]
+    return found
+
+
+def _within(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Where a world grows, a spawn's arguments tell which of its ranks it brought."""
+    functions = trace.functions.mask(trace.system.spawns)
+    found = []
+    for rank in trace.ranks:
+        made = functions[rank.events["function"]] & (rank.events["flags"] & Flag.CLOSED != 0)
+        for event in np.flatnonzero(made & (rank.events["error"] == 0)).tolist():
+            tids = rank.event(event).args.get("tids", [])
+            children = tuple(tid for tid in tids if 0 <= tid < len(trace.ranks))
+            if children:
+                found.append((rank.index, event, children))
     return found

@@ -177,6 +177,8 @@ class Communicators:
             if local is None or remote is None:
                 continue
             parent = own.get(definition.parent)
+            if not definition.inter and not definition.local and parent is not None:
+                local = parent.members  # where a world grows, what is made of it has all its members
             function = self._functions[definition.function].base
             if definition.inter:
                 groups = tuple(sorted((local, remote)))
@@ -206,7 +208,8 @@ class Communicators:
             made = self._add(f"{word}#{d.ordinal}[{members_text(first)}|{members_text(second)}]", first, second)
         else:
             place = "" if parent and local == parent.members else f"[{members_text(local)}]"
-            made = self._add(f"{origin}.{word}#{d.ordinal}{place}", local)
+            grown = self._functions.system.grows
+            made = self._add(f"context {d.key}" if grown else f"{origin}.{word}#{d.ordinal}{place}", local)
         made.parent, made.function, made.ordinal, made.key = parent, function, d.ordinal, d.key
         return made
 

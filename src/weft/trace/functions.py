@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from weft.mpi.meaning import Act, base, named
 from weft.plain import dataclass
+from weft.systems import System, system
 
 PLACES = frozenset(
     ["buffer", "count", "datatype", "peer", "tag", "comm", "object", "flag", "status", "tail", "none"]
@@ -59,6 +60,16 @@ class Function:
     def base(self) -> str:
         """The name without the large-count ending `_c`."""
         return self.name.removesuffix("_c")
+
+    @property
+    def called(self) -> str:
+        """The name in the program's source: in a record some functions of PVM have one for each thing that they do."""
+        return self.name.partition(".")[0]
+
+    @property
+    def within(self) -> bool:
+        """Whether it is what a function of the system's library does to do its work, such as a message of a barrier."""
+        return self.called != self.name and self.name.rpartition(".")[2] in ("send", "recv")
 
     @cached_property
     def slot(self) -> dict[str, Parameter]:
@@ -116,6 +127,7 @@ class FunctionTable:
         }
         self.combiners = [str(c) for c in _list(data.get("combiners"))]
         self.mpi: dict[str, Any] = _dict(data.get("mpi"))
+        self.system: System = system(data.get("system"))
         self._ids: dict[str, dict[str, int]] = {}
         self._masks: dict[frozenset[str], NDArray[np.bool_]] = {}
 

@@ -75,7 +75,9 @@ class Places:
             self._say(f"{by_rank.pop(rank).path.name}: {rank} cannot be the number of a rank; the file was left out")
         said = Counter(f.header.world_size for f in files if f.header.world_size > 0)
         size = said.most_common(1)[0][0] if said else 0
-        if len(said) > 1:
+        if self._trace.system.grows:
+            size = max(said, default=0)
+        elif len(said) > 1:
             self._say(f"the records of world {world} do not agree on its size: {', '.join(map(str, sorted(said)[:5]))}")
         told = self._trace.run.get("ranks")
         if not size and world == 0 and isinstance(told, int) and 0 < told < 2**20:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,6 +126,12 @@ class Rank:
         definitions = Definitions(data)
         self.trace._say(*(f"rank {self.index}: {p}" for p in definitions.problems + definitions.notes[:10]))
         return definitions
+
+    @property
+    def serves(self) -> bool:
+        """Whether its program is the system's own, and not the user's, such as PVM's group server."""
+        servers = self.trace.system.servers
+        return bool(servers) and PurePath(next(iter(self.definitions.argv), "")).name in servers
 
     @cached_property
     def tasks(self) -> Tasks | None:
@@ -251,7 +258,7 @@ class Rank:
 
     def site(self, id: int) -> CallSite:
         """The call site of an id; one without a place for an unknown id."""
-        return self.trace._sites.site(self, id)
+        return self.trace.site(self, id)
 
     @cached_property
     def endings(self) -> list[Ending]:

@@ -6,12 +6,14 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from weft.findings import Finding
 from weft.levels import level_named
+from weft.systems import System
 from weft.trace import clock
 from weft.trace.communicators import Communicator, Communicators
 from weft.trace.errors import RunError
@@ -141,7 +143,11 @@ class Trace:
 
     def site(self, rank: Placed, id: int) -> CallSite:
         """The call site that a rank, or its tasks, know by `id`."""
-        return self._sites.site(rank, id)
+        found = self._sites.site(rank, id)
+        binding = self.system.binding
+        if binding and found.file is None and found.callers and (found.function or "").startswith(binding):
+            return replace(found.callers[0], callers=found.callers[1:])
+        return found
 
     def forget_sites(self) -> None:
         """Read RUN/sites.json again: it was just written."""
@@ -178,6 +184,11 @@ class Trace:
         for rank, axis in zip(present, axes, strict=True):
             placed[rank.index] = axis.moved(-first)
         return placed
+
+    @property
+    def system(self) -> System:
+        """The message-passing system whose calls were recorded."""
+        return self.functions.system
 
     @property
     def level(self) -> Level:

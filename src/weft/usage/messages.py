@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.match import NONE, Match, Post, Posts
+from weft.systems import MPI
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said
@@ -24,7 +25,8 @@ from weft.trace.layout import ANY_SOURCE, ANY_TAG, COUNT_IN_TAIL
 
 MAX_PAIRS = 20_000
 _RECEIVING = calls.RECVS | calls.MRECVS | calls.SENDRECVS | calls.WAITS | calls.TESTS
-_UNTYPED = frozenset(("MPI_BYTE", "MPI_PACKED"))
+_PACKED = frozenset(("MPI_PACKED", "packed"))
+_UNTYPED = frozenset(("MPI_BYTE", "PVM_BYTE")) | _PACKED
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
@@ -39,6 +41,8 @@ def find(trace: Trace, match: Match) -> list[Finding]:
 
 def _refused(trace: Trace) -> Iterator[Event]:
     """Receives that returned the error class of a message that is too long."""
+    if trace.system is not MPI:
+        return
     library = str(trace.functions.mpi or trace.run.get("mpi") or "").lower()
     truncate = 15 if "open mpi" in library or "openmpi" in library else 14
     table = masks(trace.functions)
@@ -173,7 +177,7 @@ def _difference(others: Posts, candidate: int, other: Event, mine: Posts, row: i
     if others.comm[candidate] != mine.comm[row]:
         return f"rank {rank} {verb} it on {names[int(others.comm[candidate])].name}{where(other)}"
     if sent[0] != sent[1]:
-        return f"rank {rank} {verb} tag {tag_argument(int(sent[1]))}{where(other)}"
+        return f"rank {rank} {verb} tag {tag_argument(int(sent[1]), other.rank.trace.system)}{where(other)}"
     return f"rank {rank} {verb} one of rank {int(others.peer[candidate])}{where(other)}"
 
 
@@ -271,7 +275,7 @@ def mismatch(sent: Signature | None, count: int, wanted: Signature | None, room:
         return None
     bytes_only = False
     for (a, _), (b, _) in _side_by_side(sent, count, wanted, room):
-        if a == b or "MPI_PACKED" in (a, b) or kind_of(a) == kind_of(b):
+        if a == b or a in _PACKED or b in _PACKED or kind_of(a) == kind_of(b):
             continue
         if a in _UNTYPED or b in _UNTYPED:
             bytes_only = True

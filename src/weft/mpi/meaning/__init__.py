@@ -1,4 +1,4 @@
-"""What each function of MPI means, stated once: all rooms that tell one function from another ask here.
+"""What each function of MPI, and of PVM, means, stated once: all rooms that tell one function from another ask here.
 
 `of(name)` is one function's meaning; `named(Act.SEND, …)` are the names of those that do something. words.py holds the
 words, rows.py and local.py the table, refusals.py what has no row and why. Nothing here is needed to be recorded by
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache
 
+from weft.mpi.meaning import pvm
 from weft.mpi.meaning.refusals import refused
 from weft.mpi.meaning.rows import all_rows
 from weft.mpi.meaning.words import (
@@ -38,7 +39,7 @@ __all__ = [
 @cache
 def every() -> dict[str, Meaning]:
     """All rows by name."""
-    return {row.name: row for row in all_rows()}
+    return {row.name: row for row in (*all_rows(), *pvm.rows())}
 
 
 @cache

@@ -1,0 +1,394 @@
+"""A virtual machine of its own for one run: `python -m weft.launch.pvm.machine PROGRAM ARGS`, started by `weft run`.
+
+It starts a daemon that no other program knows of, the group server where the program uses groups, and the program;
+shows what spawned tasks print, each line with its task's name; waits until all tasks are done; ends the daemon, and
+ends as the program ended. Whatever ends it, signals or the death of `weft run`, it leaves nothing behind: the daemon
+and its tasks end with it (PR_SET_PDEATHSIG), its folder is taken away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from weft.launch import process as processes
+from weft.launch.process import ENDING, Process
+from weft.launch.pvm import records
+from weft.launch.pvm.place import PREFIX, clean, daemon, note_of, root
+from weft.pvm import tasks as registry
+
+PRELOAD: Final = "WEFT_PVM_PRELOAD"
+"""The recorder, for what is started here: this process is not recorded itself."""
+GROUPS: Final = "WEFT_PVM_GROUPS"
+"""Set where the program uses groups."""
+LOOK: Final = 0.03
+"""Seconds between looks at the tasks and what they print."""
+BURY: Final = 0.2
+"""Seconds between looks for tasks that were killed."""
+LAST_LOOKS: Final = 4
+STARTING: Final = 20.0
+"""Seconds that the daemon has to start, and a spawned task to make its first call once its parent is gone."""
+GRACE: Final = 2.0
+LOST: Final = 3.0
+"""Seconds that a program has to end by itself when the daemon is gone."""
+FAILED: Final = 4
+_PR_SET_PDEATHSIG: Final = 1
+_prctl = ctypes.CDLL(None).prctl
+_PRINTED: Final = re.compile(rb"\[t[0-9a-f]+\] \d\d/\d\d \d\d:\d\d:\d\d \[t([0-9a-f]+)\] (.*\n)", re.DOTALL)
+"""A line of the daemon's log that a task printed: the daemon, the time, the task, the text."""
+
+
+class MachineError(Exception):
+    """The virtual machine cannot be started."""
+
+
+def die_with_parent() -> None:
+    """Let the kernel send this process SIGTERM when the one that started it ends."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def as_if_alone() -> None:
+    """What the daemon and the group server do before they begin: end with us, and take signals as usual."""
+    die_with_parent()
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+class Machine:
+    """The daemon of one run, its folder, and the tasks."""
+
+    def __init__(self, run: Path, environment: Mapping[str, str]) -> None:
+        self.run = run
+        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        registry.create(run, 1)
+        note_of(run).write_text(str(self.folder))
+        self.environment = dict(environment)
+        self.preload = self.environment.pop(PRELOAD, "")
+        self.groups = bool(self.environment.pop(GROUPS, ""))
+        self._daemon: subprocess.Popen[bytes] | None = None
+        self._server: subprocess.Popen[bytes] | None = None
+        self._shown = 0
+        self._buried: set[int] = set()
+        self._waiting_since: float | None = None
+        self._lost_at: float | None = None
+        registry.create(run, 2 if self.groups else 1)
+        self.tasks = registry.Tasks(run)
+
+    def start(self, program: str) -> None:
+        """Start the daemon, and the group server. MachineError where that fails."""
+        installed = root()
+        arch = self.environment.get("PVM_ARCH") or architecture(installed)
+        own = {"PVM_ROOT": str(self.folder / "root"), "PVM_TMP": str(self.folder / "tmp"), "PVM_ARCH": arch,
+               "PVMLOGMAX": str(1 << 40)}  # fmt: skip
+        if os.geteuid() == 0:
+            own["PVM_ALLOW_ROOT"] = "1"
+        for name in ("PVMSOCK", "PVMTID", "PVMEPID", "PVMTMASK"):
+            self.environment.pop(name, None)  # of a machine that this is not
+        self.environment |= own
+        self._lay_out(installed, arch)
+        command = daemon() or "pvmd"
+        hosts = self.folder / "hosts"
+        hosts.write_text(f"* ep={self._places(installed, arch, program)}\n127.0.0.1\n")
+        with (self.folder / "daemon.log").open("wb") as log:
+            try:
+                self._daemon = self._beside([command, "-n127.0.0.1", str(hosts)], self._plain(), log)
+            except OSError as error:
+                raise MachineError(f"cannot start {command}: {error.strerror}") from error
+        self._await_daemon()
+        if self.groups:
+            self._start_server(installed)
+
+    @staticmethod
+    def _beside(command: list[str], environment: Mapping[str, str], log: BinaryIO) -> subprocess.Popen[bytes]:
+        """Start what is not the program, out of reach of the terminal's signals."""
+        return subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            preexec_fn=as_if_alone,  # noqa: PLW1509 - this process has one thread
+        )  # fmt: skip
+
+    def _plain(self) -> dict[str, str]:
+        """The environment of what is not recorded."""
+        return {name: value for name, value in self.environment.items() if not name.startswith("WEFT_")}
+
+    def recorded(self, rank: int) -> dict[str, str]:
+        """The environment of a process that is recorded as this rank."""
+        before = self.environment.get("LD_PRELOAD")
+        preload = f"{self.preload}:{before}" if before else self.preload
+        return {**self.environment, "LD_PRELOAD": preload, "WEFT_PVM_RANK": str(rank)}
+
+    def _lay_out(self, installed: Path, arch: str) -> None:
+        """A root of its own: what is installed, by links."""
+        (self.folder / "tmp").mkdir()
+        programs = self.folder / "root/bin" / arch
+        programs.mkdir(parents=True)
+        for name in ("lib", "conf"):
+            if (installed / name).exists():
+                (self.folder / "root" / name).symlink_to(installed / name)
+        found = {path.name: path for path in (installed / "bin" / arch).glob("*")}
+        if server := shutil.which(registry.SERVER):
+            found.setdefault(registry.SERVER, Path(server))
+        for name, path in found.items():
+            (programs / name).symlink_to(path)
+
+    def _places(self, installed: Path, arch: str, program: str) -> str:
+        """Where the daemon looks for what is spawned: where PVM does, then beside the program, then on the PATH."""
+        home = Path.home() / "pvm3/bin" / arch
+        beside = Path(shutil.which(program) or program).absolute().parent
+        path = self.environment.get("PATH", "").split(os.pathsep)
+        places = [home, self.folder / "root/bin" / arch, installed / "bin" / arch, beside, Path.cwd(), *map(Path, path)]
+        return ":".join(dict.fromkeys(str(place) for place in places if not set(" :\t") & set(str(place))))
+
+    def _await_daemon(self) -> None:
+        limit = time.monotonic() + STARTING
+        while not list((self.folder / "tmp").glob("pvmd.*")):
+            if self._daemon is None or self._daemon.poll() is not None or time.monotonic() > limit:
+                said = (self.folder / "daemon.log").read_text(errors="replace").strip().splitlines()[-3:]
+                raise MachineError("the PVM daemon did not start: " + ("; ".join(said) or "it said nothing"))
+            time.sleep(0.005)
+
+    def _start_server(self, installed: Path) -> None:
+        """The group server, before the first task needs it, so that none of them starts it by chance."""
+        command = shutil.which(registry.SERVER) or str(installed / "lib" / registry.SERVER)
+        with (self.folder / "server.log").open("wb") as log:
+            try:
+                self._server = self._beside([command], self.recorded(1), log)
+            except OSError as error:
+                raise MachineError(
+                    f"the program uses groups, and {command} cannot be started: {error.strerror}"
+                ) from error
+        limit = time.monotonic() + STARTING
+        while self.tasks.all()[1].state != registry.SERVING:
+            if self._server.poll() is not None or time.monotonic() > limit:
+                raise MachineError(f"the program uses groups, and PVM's group server ({command}) did not start")
+            time.sleep(0.005)
+
+    # While it runs
+
+    def lost_for(self, now: float) -> float:
+        """Seconds since the daemon ended, which nobody asked it to do but by killing it; 0 while it is there."""
+        if self._daemon is None or self._daemon.poll() is None:
+            return 0.0
+        if self._lost_at is None:
+            self._lost_at = now
+            status = self._daemon.returncode
+            how = signal.Signals(-status).name if status < 0 else f"status {status}"
+            print(f"weft: the PVM daemon ended ({how}) while tasks were there", file=sys.stderr, flush=True)
+        return max(now - self._lost_at, 1e-9)
+
+    def show(self) -> bool:
+        """Pass on what spawned tasks have printed, each whole line with the name of its task; whether there was any."""
+        before = self._shown
+        for log in (self.folder / "tmp").glob("pvml.*"):
+            with log.open("rb") as file:
+                file.seek(self._shown)
+                data = file.read()
+            whole = data.rfind(b"\n") + 1
+            self._shown += whole
+            lines = [self._named(line) for line in data[:whole].splitlines(keepends=True)]
+            text = b"".join(line for line in lines if line is not None)
+            if text:
+                os.write(sys.stderr.fileno(), text)
+        return self._shown > before
+
+    def _named(self, line: bytes) -> bytes | None:
+        """`... [t40003] text` as the task of that tid says it; None for what the daemon says of itself."""
+        found = _PRINTED.match(line)
+        if found is None:
+            return None
+        tasks, tid, text = self.tasks.all(), int(found[1], 16), found[2]
+        rank = next((task.rank for task in reversed(tasks) if task.tid == tid), None)
+        if rank is None or text.strip() in (b"EOF", b"BEGIN"):
+            return None
+        return f"[rank {rank}, {registry.label_of(tasks, rank)}] ".encode() + text
+
+    def busy(self) -> bool:
+        """Whether a task but the group server is still there."""
+        now = time.monotonic()
+        self._waiting_since = self._waiting_since or now
+        for task in self.tasks.all():
+            if task.serves or task.state == registry.LEFT or not task.tid:
+                continue
+            if task.pid == 0 and now - self._waiting_since < STARTING and self._alive(task.tid):
+                return True
+            if task.pid and not gone(task.pid):
+                return True
+        return False
+
+    def _alive(self, tid: int) -> bool:
+        """Whether a spawned task has not made its first call: it may yet, or it is no program of PVM and has ended."""
+        children = Path(f"/proc/{self._daemon.pid}/task/{self._daemon.pid}/children") if self._daemon else None
+        try:
+            return bool(children and children.read_text().split())
+        except OSError:
+            return True
+
+    def bury(self) -> None:
+        """Say of tasks that were killed, in their records, that they have ended: others may wait for them."""
+        for task in self.tasks.all():
+            if task.pid and task.rank not in self._buried and gone(task.pid):
+                self._buried.add(task.rank)
+                records.bury(self.run, task.rank)
+
+    # The end
+
+    def stop(self) -> None:
+        """End all tasks, then the daemon, so that none of them hears of the other's end; take the folder away."""
+        self._end_tasks()
+        for process in (self._daemon, self._server):
+            if process is not None and process.poll() is None:
+                process.terminate()
+        limit = time.monotonic() + GRACE
+        for process in (self._daemon, self._server):
+            if process is None:
+                continue
+            try:
+                process.wait(max(limit - time.monotonic(), 0.01))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._end_tasks()
+        self.show()
+        registry.trim(self.run)
+        clean(self.run)
+
+    def _end_tasks(self) -> None:
+        """End the tasks that are there: one may be in a computation, and hear of nothing."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            left = self._living()
+            for pid in left:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, number)
+            limit = time.monotonic() + GRACE
+            while left and time.monotonic() < limit:
+                time.sleep(0.02)
+                left = self._living()
+            if not left:
+                return
+
+    def _living(self) -> list[int]:
+        """Processes that surely are tasks of this run: a pid alone proves nothing, but they map its file of tasks."""
+        own = str(registry.file_of(self.run)).encode()
+        found = []
+        for task in self.tasks.all():
+            with contextlib.suppress(OSError):
+                if task.pid and own in Path(f"/proc/{task.pid}/maps").read_bytes():
+                    found.append(task.pid)
+        return found
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended, waited for or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (OSError, IndexError):
+        return True
+
+
+def architecture(installed: Path) -> str:
+    """PVM's name for this kind of machine."""
+    for command in (shutil.which("pvmgetarch"), str(installed / "lib/pvmgetarch")):
+        if command and Path(command).exists():
+            done = subprocess.run([command], capture_output=True, text=True, timeout=20, check=False)
+            if done.stdout.strip():
+                return done.stdout.strip()
+    return "LINUX64"
+
+
+class Attendant:
+    """Stands beside the program: passes on what tasks print, and ends what cannot go on."""
+
+    def __init__(self, machine: Machine, process: Process, parent: int) -> None:
+        self.machine, self.process, self.parent = machine, process, parent
+        self._ended_at: float | None = None
+        self._bury_at = 0.0
+
+    def tick(self) -> float:
+        """Look once; return the seconds until the next look."""
+        now = time.monotonic()
+        self._look(now)
+        if self._ended_at is None:
+            if self.orphaned:
+                self._end(now)
+            elif self.machine.lost_for(now) > LOST:
+                print("weft: the program is ended: no task can go on without the daemon", file=sys.stderr, flush=True)
+                self._end(now)
+        elif now - self._ended_at > GRACE:
+            self.process.send(signal.SIGKILL)
+        return LOOK
+
+    def _look(self, now: float) -> None:
+        self.machine.show()
+        if now >= self._bury_at:
+            self.machine.bury()
+            self._bury_at = now + BURY
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether `weft run` is gone."""
+        return os.getppid() != self.parent
+
+    def _end(self, now: float) -> None:
+        self._ended_at = now
+        self.process.send(signal.SIGTERM)
+
+    def wait_for_tasks(self) -> None:
+        """After the program's end: until all tasks have left, or somebody asks for the end."""
+        if self._ended_at is not None or any(number in ENDING for number in self.process.signals):
+            return
+        while self.machine.busy() and not self.orphaned and not self.machine.lost_for(time.monotonic()):
+            self._look(time.monotonic())
+            if signal.sigtimedwait(ENDING, LOOK) is not None:
+                return
+        still = 0
+        while still < LAST_LOOKS:  # what tasks printed at last comes to us through the daemon
+            still = 0 if self.machine.show() else still + 1
+            time.sleep(LOOK)
+
+
+def main(command: list[str]) -> int:
+    """Run a program on a virtual machine of its own; return its wait status."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, processes.PASSED | {signal.SIGCHLD})
+    parent = os.getppid()
+    die_with_parent()
+    machine = Machine(Path(os.environ["WEFT_RUN"]), os.environ)
+    try:
+        machine.start(command[0])
+        process = Process(processes.spawn(command, machine.recorded(0), set()))
+    except Exception:
+        machine.stop()
+        raise
+    attendant = Attendant(machine, process, parent)
+    processes.attend(process, attendant.tick)
+    attendant.wait_for_tasks()
+    machine.stop()
+    return process.status or 0
+
+
+def end_like(status: int) -> None:
+    """End this process as the program ended."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        signal.signal(number, signal.SIG_DFL) if number not in (signal.SIGKILL, signal.SIGSTOP) else None
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        os.kill(os.getpid(), number)
+    sys.stdout.flush()
+    os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else FAILED)
+
+
+if __name__ == "__main__":
+    try:
+        ended = main(sys.argv[1:])
+    except (MachineError, OSError) as error:
+        print(f"weft: {error}", file=sys.stderr)
+        sys.exit(FAILED)
+    end_like(ended)

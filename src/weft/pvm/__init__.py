@@ -1,0 +1,1 @@
+"""PVM, the second message-passing system: its functions, its recorder, a virtual machine for each run."""

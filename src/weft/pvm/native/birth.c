@@ -1,0 +1,139 @@
+/* Birth and end of the recorder in a task. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "pvm.h"
+
+volatile int weft_pvm_begun, weft_ended_by_mpi, weft_attention;
+bool weft_pvm_serves;
+int weft_pvm_rank = -1;
+
+static char record_path[PATH_MAX + 64];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool gave_up, left;
+
+/* PVM's own function: behind this library or, where the program loads PVM itself, in what it has loaded. */
+void *weft_pvm_real(const char *name) {
+    void *found = dlsym(RTLD_NEXT, name);
+    for (const char *const *library = (const char *const[]){"libpvm3.so.3", "libgpvm3.so.3", NULL}; !found && *library;
+         library++) {
+        void *handle = dlopen(*library, RTLD_LAZY | RTLD_NOLOAD);
+        if (!handle) continue;
+        found = dlsym(handle, name);
+        dlclose(handle);
+    }
+    return found;
+}
+
+/* What calls.h asks of a system that has nothing to say to it. */
+void weft_attend(struct weft_thread *thread, struct weft_event *event) { (void)thread, (void)event; }
+void weft_attend_next(struct weft_thread *thread) { (void)thread; }
+void weft_buffer_met(const void *buffer) { (void)buffer; }
+void weft_way_tell(const struct weft_site_cached *site) { (void)site; }
+bool weft_in_fortran(void *address) { return (void)address, false; }
+void weft_several_threads(void) {}
+__thread uint64_t weft_decided;
+
+/* PVM's codes of errors are -2 to -36; the record keeps them without the sign. */
+uint8_t weft_error_class(int code) { return code < 0 && code > -255 ? (uint8_t)-code : WEFT_ERROR_OTHER; }
+
+static void child_after_fork(void) {
+    weft_process_child();
+    weft_pvm_begun = 1;
+    pthread_mutex_init(&lock, NULL);
+}
+
+static bool is_server(void) {
+    char path[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n <= 0) return false;
+    path[n] = 0;
+    return !strcmp(weft_soname_of(path), "pvmgs");
+}
+
+static void describe(void) {
+    const char *version = "PVM";
+    char *(*ask)(void) = (char *(*)(void))weft_pvm_real("pvm_version");
+    Dl_info info = {.dli_fname = ""};
+    if (ask) version = ask();
+    if (ask) dladdr((void *)ask, &info);
+    weft_define_text(WEFT_DEF_LIBRARY, (const char *[]){version, info.dli_fname ? info.dli_fname : ""}, 2, false);
+}
+
+static bool record_make(int tid, int parent) {
+    weft_pvm_rank = weft_pvm_take_place(tid, parent);
+    if (weft_pvm_rank < 0) return false;
+    snprintf(record_path, sizeof record_path, "%s/ranks/pvm-%06d.weft", weft_run_path, weft_pvm_rank);
+    weft_the_record = weft_record_create(record_path, weft_level, weft_pvm_rank, (int)weft_pvm_task_count());
+    if (!weft_process_begin()) return false;
+    snprintf(weft_the_record->header->job, sizeof weft_the_record->header->job, "pvm");
+    return true;
+}
+
+/* PVM enrols a process with its first call, whichever that is: so does the recorder, before that call. */
+bool weft_pvm_begin(void) {
+    if (!weft_run_path[0]) return false;
+    pthread_mutex_lock(&lock);
+    if (weft_pvm_begun) goto done;
+    weft_depth = 1;
+    int tid = real_pvm_mytid();
+    if (tid <= 0 || gave_up) { /* no daemon: the program hears so from its own call */
+        weft_depth = 0;
+        pthread_mutex_unlock(&lock);
+        return false;
+    }
+    int parent = real_pvm_parent();
+    if (left) { /* it left PVM before, and is another task now, of the same name */
+        weft_pvm_take_place(tid, parent);
+        weft_the_record->header->state = WEFT_STATE_RUNNING;
+        weft_recording = 1;
+        weft_over = 0;
+        left = false;
+    } else if (!weft_pvm_tasks_open() || !record_make(tid, parent)) {
+        gave_up = true;
+    } else {
+        weft_pvm_serves = is_server();
+        pthread_atfork(NULL, NULL, child_after_fork);
+        weft_define_surroundings();
+        weft_python_look();
+        describe();
+        weft_the_record->header->state = WEFT_STATE_RUNNING;
+        if (weft_replay_path[0]) weft_follow_start(weft_replay_path, weft_pvm_rank);
+        weft_clean_environment();
+        unsetenv("WEFT_PVM_RANK");
+        weft_endings_begin();
+        if (!weft_agent_path[0] && !weft_pvm_serves) weft_crash_begin();
+        if (weft_agent_path[0]) weft_debug_attend(weft_pvm_rank);
+        weft_recording = 1;
+    }
+    weft_pvm_begun = 1;
+    weft_depth = 0;
+done:
+    pthread_mutex_unlock(&lock);
+    return weft_recording;
+}
+
+void weft_pvm_left(void) {
+    weft_pvm_state(WEFT_TASK_LEFT);
+    weft_the_record->header->state = WEFT_STATE_FINALIZED;
+    weft_over = 1;
+    weft_recording = 0;
+    left = true;
+    weft_pvm_begun = 0; /* the next call begins anew */
+}
+
+__attribute__((constructor)) static void loaded(void) { weft_process_look(); }
+
+__attribute__((destructor)) static void unloaded(void) {
+    if (!weft_the_record || !(weft_recording || weft_over) || getpid() != weft_pid) return;
+    weft_recording = weft_over = 0;
+    weft_pvm_state(WEFT_TASK_LEFT);
+    uint32_t state = weft_the_record->header->state;
+    weft_record_close(weft_the_record, state == WEFT_STATE_RUNNING ? WEFT_STATE_EXITED : (int)state);
+}

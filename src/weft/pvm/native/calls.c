@@ -1,0 +1,493 @@
+/* The calls that pass messages, make tasks, or keep buffers; all others are in the generated wrappers.c.
+ *
+ * A message's size is known from its buffer. Who sent what a receive took stands in the slot when the call has returned,
+ * as with MPI. One slot for each destination of pvm_mcast; a receive that found nothing is a poll that failed. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "pvm.h"
+
+__thread uint16_t weft_pvm_group;
+__thread void *weft_pvm_group_site;
+
+/* ---- entering: a call of the program, or one that a group function makes to pass messages ---- */
+struct entered {
+    struct weft_thread *thread;
+    bool inner;
+};
+
+static void unwind(struct entered *e) {
+    if (e->thread) weft_depth = e->inner;
+}
+
+static inline struct entered enter(void *site) {
+    if (UNLIKELY(weft_pvm_group) && weft_depth == 1 && weft_recording) {
+        weft_depth = 2;
+        return (struct entered){.thread = weft_self, .inner = true};
+    }
+    return (struct entered){.thread = weft_pvm_enter(site)};
+}
+#define ENTERED struct entered in __attribute__((cleanup(unwind))) = enter(SITE)
+
+/* What a group function does stands where the program called it. */
+#define AT (UNLIKELY(in.inner) ? weft_pvm_group_site : SITE)
+
+static inline uint16_t named(uint16_t own, int of_group) {
+    return UNLIKELY(weft_pvm_group) ? (uint16_t)(weft_pvm_group + of_group) : own;
+}
+
+enum { PVM_DATA_DEFAULT = 0 };
+
+static void sized(struct weft_event *event, int buffer) {
+    int bytes = 0, tag, from;
+    if (buffer > 0 && !real_pvm_bufinfo(buffer, &bytes, &tag, &from)) event->count = bytes;
+    event->datatype = WEFT_PVM_PACKED;
+    event->object = weft_pvm_buffer(buffer);
+}
+
+/* ---- sending ---- */
+static struct weft_event *sending(struct weft_thread *thread, uint16_t id, void *site, int tid, int tag, int buffer) {
+    struct weft_event *event = weft_begin(thread, id, site);
+    if (!event) return NULL;
+    event->comm = weft_pvm_context();
+    event->peer = weft_pvm_rank_of(tid);
+    event->tag = tag;
+    if (buffer >= 0) sized(event, buffer);
+    if (UNLIKELY(weft_replaying)) weft_follow_call(thread, event);
+    weft_publish(thread, event);
+    return event;
+}
+
+static void sent(struct weft_event *event, int code) {
+    weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
+    if (UNLIKELY(code < 0)) event->peer = WEFT_PVM_STRANGER; /* nothing is on its way */
+}
+
+WEFT_PVM_PUBLIC int pvm_send(int tid, int msgtag) {
+    ENTERED;
+    struct weft_event *event =
+        in.thread ? sending(in.thread, named(F_pvm_send, WEFT_GROUP_SENDS), AT, tid, msgtag, real_pvm_getsbuf()) : NULL;
+    int code = real_pvm_send(tid, msgtag);
+    if (event) sent(event, code);
+    return code;
+}
+
+WEFT_PVM_PUBLIC int pvm_mcast(int *tids, int ntask, int msgtag) {
+    ENTERED;
+    enum { HELD = 64 };
+    struct weft_event *few[HELD], **events = few;
+    int n = 0, buffer = in.thread ? real_pvm_getsbuf() : 0, me = in.thread ? real_pvm_mytid() : 0;
+    if (in.thread && tids && ntask > HELD) events = malloc((size_t)ntask * sizeof *events);
+    for (int i = 0; in.thread && events && tids && i < ntask; i++) {
+        if (tids[i] == me) continue; /* PVM sends it to all but the caller */
+        events[n] = sending(in.thread, named(F_pvm_mcast, WEFT_GROUP_SENDS), AT, tids[i], msgtag, buffer);
+        if (!events[n]) break;
+        n++;
+    }
+    int code = real_pvm_mcast(tids, ntask, msgtag);
+    for (int i = 0; i < n; i++) sent(events[i], code);
+    if (events != few) free(events);
+    return code;
+}
+
+WEFT_PVM_PUBLIC int pvm_psend(int tid, int msgtag, void *buf, int len, int datatype) {
+    ENTERED;
+    struct weft_event *event = in.thread ? weft_begin(in.thread, F_pvm_psend, AT) : NULL;
+    if (event) {
+        event->comm = weft_pvm_context();
+        event->peer = weft_pvm_rank_of(tid);
+        event->tag = msgtag;
+        event->buffer = (uint64_t)(uintptr_t)buf;
+        event->count = len;
+        event->datatype = WEFT_PVM_TYPE(datatype);
+        if (UNLIKELY(weft_replaying)) weft_follow_call(in.thread, event);
+        weft_publish(in.thread, event);
+    }
+    int code = real_pvm_psend(tid, msgtag, buf, len, datatype);
+    if (event) sent(event, code);
+    return code;
+}
+
+/* ---- receiving ---- */
+struct asked {
+    uint16_t own, hit, notice; /* ids: as it begins, of one that took a message, of one that took a notice */
+    int tid, tag;
+    bool polls, looks;
+};
+
+static uint64_t key_of(const struct asked *a, uint32_t comm) {
+    return weft_mix((uint64_t)(uint32_t)a->tid, 0) ^ weft_mix((uint64_t)(uint32_t)a->tag, 1) ^ weft_mix(comm, 2);
+}
+
+static void asking(struct weft_event *event, const struct asked *a, uint32_t comm) {
+    event->comm = comm;
+    event->peer = a->tid == -1 ? WEFT_RANK_ANY_SOURCE : weft_pvm_rank_of(a->tid);
+    event->tag = a->tag == -1 ? WEFT_TAG_ANY : a->tag;
+    if (a->tid == -1) event->flags |= WEFT_FLAG_ANY_SOURCE;
+    if (a->tag == -1) event->flags |= WEFT_FLAG_ANY_TAG;
+}
+
+/* The rank that a notice of the daemon is about: its first number is a tid, or a count of hosts. It is read from another
+ * buffer that shares the notice's body, so that the program's own unpacking begins where it would have. */
+static int32_t told_by(int buffer) {
+    int about = 0, copy = real_pvm_mkbuf(PVM_DATA_DEFAULT);
+    if (copy <= 0) return WEFT_PVM_STRANGER;
+    int sends = real_pvm_setsbuf(copy);
+    int code = real_pvm_pkmesgbody(buffer);
+    real_pvm_setsbuf(sends > 0 ? sends : 0);
+    if (code >= 0) {
+        int receives = real_pvm_setrbuf(copy);
+        if (real_pvm_upkint(&about, 1, 1) < 0) about = 0;
+        real_pvm_setrbuf(receives > 0 ? receives : 0);
+    }
+    real_pvm_freebuf(copy);
+    return about ? weft_pvm_rank_of(about) : WEFT_PVM_STRANGER;
+}
+
+static void taken(struct weft_event *event, const struct asked *a, int buffer) {
+    int bytes = 0, tag = 0, from = 0;
+    event->function = a->hit;
+    real_pvm_bufinfo(buffer, &bytes, &tag, &from);
+    event->result = (uint32_t)bytes;
+    event->datatype = WEFT_PVM_PACKED;
+    event->count = bytes;
+    event->object = a->looks ? weft_pvm_buffer(buffer) : weft_pvm_new_buffer(buffer);
+    int32_t source = weft_pvm_rank_of(from);
+    if (UNLIKELY(source == WEFT_PVM_DAEMON)) {
+        event->function = a->notice;
+        event->peer = told_by(buffer);
+        event->tag = tag;
+        return;
+    }
+    if (a->tid == -1) event->peer = source;
+    if (a->tag == -1) event->tag = tag;
+    if (a->polls) event->flags |= WEFT_FLAG_TRUE;
+}
+
+/* ---- what a replay makes of a call ---- */
+static int wait_for_message(int tid, int tag) {
+    int buffer = real_pvm_probe(tid, tag);
+    for (; !buffer; buffer = real_pvm_probe(tid, tag)) weft_follow_nap();
+    return buffer;
+}
+
+/* The notice that is about this rank; others with the same tag are put back by asking for them later. */
+static int notice_of(const struct asked *a, int32_t about) {
+    static int kept[256];
+    static int n;
+    int before = real_pvm_setrbuf(0);
+    (void)before;
+    for (int i = 0; i < n; i++) {
+        int bytes, tag, from;
+        real_pvm_bufinfo(kept[i], &bytes, &tag, &from);
+        if ((a->tag == -1 || tag == a->tag) && told_by(kept[i]) == about) {
+            int found = kept[i];
+            kept[i] = kept[--n];
+            real_pvm_setrbuf(found);
+            return found;
+        }
+    }
+    for (;;) {
+        int buffer = real_pvm_nrecv(a->tid, a->tag), bytes, tag, from;
+        if (buffer < 0) return buffer;
+        if (!buffer) {
+            weft_follow_nap();
+            continue;
+        }
+        real_pvm_bufinfo(buffer, &bytes, &tag, &from);
+        if (weft_pvm_rank_of(from) == WEFT_PVM_DAEMON && told_by(buffer) == about) return buffer;
+        real_pvm_setrbuf(0);
+        if (n < 256) kept[n++] = buffer;
+    }
+}
+
+static int followed(const struct asked *a, enum weft_follow follow, const struct weft_followed *what) {
+    if (follow == WEFT_FOLLOW_NOTHING) return 0;
+    if (follow == WEFT_FOLLOW_NOTICE) return notice_of(a, what->about);
+    return a->looks ? wait_for_message(what->tid, a->tag) : real_pvm_recv(what->tid, a->tag);
+}
+
+typedef int (*plain)(const struct asked *a, void *more);
+
+static int receive(struct weft_thread *thread, const struct asked *a, void *site, plain call, void *more) {
+    uint32_t comm = weft_pvm_context();
+    uint64_t key = key_of(a, comm);
+    struct weft_event folding,
+        *event = a->polls ? weft_poll_begin(thread, a->own, site, key, &folding) : weft_begin(thread, a->own, site);
+    if (!event) return call(a, more);
+    const bool folded = event == &folding;
+    asking(event, a, comm);
+    enum weft_follow follow = WEFT_FOLLOW_FREE;
+    struct weft_followed what = {.tid = a->tid};
+    if (UNLIKELY(weft_replaying))
+        follow = weft_follow_receive(thread, event, a->hit, a->notice, a->polls, a->looks, &what);
+    uint64_t begun = weft_ticks(weft_clock_kind);
+    if (!folded) weft_publish(thread, event);
+    if (UNLIKELY(weft_pvm_serves)) weft_pvm_state(WEFT_TASK_SERVING);
+    int buffer = follow == WEFT_FOLLOW_FREE ? call(a, more) : followed(a, follow, &what);
+    uint64_t now = weft_ticks(weft_clock_kind);
+    if (a->polls && !buffer) {
+        weft_poll_failed(thread, event, folded, key, now);
+        return 0;
+    }
+    if (folded) event = weft_poll_unfold(thread, a->own, site, &folding, begun);
+    if (!event) return buffer;
+    if (buffer > 0) taken(event, a, buffer);
+    weft_leave(event, now, buffer < 0 ? buffer : 0);
+    return buffer;
+}
+
+static int plain_recv(const struct asked *a, void *more) { return (void)more, real_pvm_recv(a->tid, a->tag); }
+static int plain_nrecv(const struct asked *a, void *more) { return (void)more, real_pvm_nrecv(a->tid, a->tag); }
+static int plain_probe(const struct asked *a, void *more) { return (void)more, real_pvm_probe(a->tid, a->tag); }
+static int plain_trecv(const struct asked *a, void *more) { return real_pvm_trecv(a->tid, a->tag, more); }
+
+WEFT_PVM_PUBLIC int pvm_recv(int tid, int msgtag) {
+    ENTERED;
+    struct asked a = {named(F_pvm_recv, WEFT_GROUP_WAITS),
+                      named(F_pvm_recv, WEFT_GROUP_WAITS),
+                      weft_pvm_group ? weft_pvm_group + WEFT_GROUP_NOTICE : F_pvm_recv + WEFT_PVM_NOTICE,
+                      tid,
+                      msgtag,
+                      false,
+                      false};
+    return in.thread ? receive(in.thread, &a, AT, plain_recv, NULL) : real_pvm_recv(tid, msgtag);
+}
+
+static struct asked polling(uint16_t own, int tid, int tag, bool looks) {
+    uint16_t base = weft_pvm_group ? weft_pvm_group : own;
+    if (weft_pvm_group)
+        return (struct asked){
+            base + WEFT_GROUP_NOTHING, base + WEFT_GROUP_WAITS, base + WEFT_GROUP_NOTICE, tid, tag, true, looks};
+    return (struct asked){own + WEFT_PVM_NOTHING, own, own + WEFT_PVM_NOTICE, tid, tag, true, looks};
+}
+
+WEFT_PVM_PUBLIC int pvm_nrecv(int tid, int msgtag) {
+    ENTERED;
+    struct asked a = polling(F_pvm_nrecv, tid, msgtag, false);
+    return in.thread ? receive(in.thread, &a, AT, plain_nrecv, NULL) : real_pvm_nrecv(tid, msgtag);
+}
+
+WEFT_PVM_PUBLIC int pvm_trecv(int tid, int msgtag, struct timeval *tmout) {
+    ENTERED;
+    struct asked a = polling(F_pvm_trecv, tid, msgtag, false);
+    a.polls = tmout != NULL;
+    if (!tmout) a.own = a.hit; /* without a limit it waits as pvm_recv does */
+    return in.thread ? receive(in.thread, &a, AT, plain_trecv, tmout) : real_pvm_trecv(tid, msgtag, tmout);
+}
+
+WEFT_PVM_PUBLIC int pvm_probe(int tid, int msgtag) {
+    ENTERED;
+    struct asked a = polling(F_pvm_probe, tid, msgtag, true);
+    return in.thread ? receive(in.thread, &a, AT, plain_probe, NULL) : real_pvm_probe(tid, msgtag);
+}
+
+WEFT_PVM_PUBLIC int pvm_precv(int tid, int msgtag, void *buf, int len, int datatype, int *rtid, int *rtag, int *rlen) {
+    ENTERED;
+    struct weft_event *event = in.thread ? weft_begin(in.thread, F_pvm_precv, AT) : NULL;
+    if (!event) return real_pvm_precv(tid, msgtag, buf, len, datatype, rtid, rtag, rlen);
+    struct asked a = {F_pvm_precv, F_pvm_precv, F_pvm_precv + WEFT_PVM_NOTICE, tid, msgtag, false, false};
+    struct weft_followed what = {.tid = tid};
+    int own_tid = 0, own_tag = 0, own_length = 0;
+    asking(event, &a, weft_pvm_context());
+    event->buffer = (uint64_t)(uintptr_t)buf;
+    event->count = len;
+    event->datatype = WEFT_PVM_TYPE(datatype);
+    if (UNLIKELY(weft_replaying)) weft_follow_receive(in.thread, event, a.hit, a.notice, false, false, &what);
+    weft_publish(in.thread, event);
+    int code = real_pvm_precv(what.tid, msgtag, buf, len, datatype, &own_tid, &own_tag, &own_length);
+    if (rtid) *rtid = own_tid;
+    if (rtag) *rtag = own_tag;
+    if (rlen) *rlen = own_length;
+    if (code >= 0 || own_tid > 0) {
+        event->result = (uint32_t)own_length;
+        if (tid == -1) event->peer = weft_pvm_rank_of(own_tid);
+        if (msgtag == -1) event->tag = own_tag;
+    }
+    weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
+    return code;
+}
+
+/* ---- tasks ---- */
+struct carried {
+    char *exported, *preload;
+};
+
+static char own_path[PATH_MAX];
+
+static void carry(const char *name, const char *value) {
+    if (value && *value) setenv(name, value, 1);
+}
+
+/* PVM gives a spawned task the daemon's environment and what PVM_EXPORT names: there the recorder is named, for the
+ * time of the call. */
+static struct carried carry_recorder(void) {
+    const char *exported = getenv("PVM_EXPORT"), *preload = getenv("LD_PRELOAD");
+    struct carried before = {exported ? strdup(exported) : NULL, preload ? strdup(preload) : NULL};
+    char *text = NULL;
+    if (!own_path[0]) {
+        Dl_info self;
+        if (dladdr((void *)weft_pvm_begin, &self) && self.dli_fname)
+            snprintf(own_path, sizeof own_path, "%s", self.dli_fname);
+    }
+    if (asprintf(&text, "%s%sLD_PRELOAD:WEFT_RUN:WEFT_LEVEL:WEFT_REPLAY:WEFT_AGENT", exported ? exported : "",
+                 exported && *exported ? ":" : "") > 0)
+        setenv("PVM_EXPORT", text, 1);
+    free(text);
+    if (preload && *preload && asprintf(&text, "%s:%s", own_path, preload) > 0) {
+        setenv("LD_PRELOAD", text, 1);
+        free(text);
+    } else setenv("LD_PRELOAD", own_path, 1);
+    carry("WEFT_RUN", weft_run_path);
+    carry("WEFT_LEVEL", weft_level == WEFT_LEVEL_OUTCOMES ? "outcomes" : "trace");
+    carry("WEFT_REPLAY", weft_replay_path);
+    carry("WEFT_AGENT", weft_agent_path);
+    return before;
+}
+
+static void put_back(const char *name, char *value) {
+    if (value) setenv(name, value, 1);
+    else unsetenv(name);
+    free(value);
+}
+
+static void carried_back(struct carried before) {
+    put_back("PVM_EXPORT", before.exported);
+    put_back("LD_PRELOAD", before.preload);
+    for (const char *const *name = (const char *const[]){"WEFT_RUN", "WEFT_LEVEL", "WEFT_REPLAY", "WEFT_AGENT", NULL};
+         *name; name++)
+        unsetenv(*name);
+}
+
+/* Also the one that a group function makes to start the group server: that is a task of the run as well. */
+WEFT_PVM_PUBLIC int pvm_spawn(char *task, char **argv, int flag, char *where, int ntask, int *tids) {
+    struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = weft_pvm_enter(SITE);
+    if (!weft_recording) return real_pvm_spawn(task, argv, flag, where, ntask, tids);
+    struct weft_event *event = thread ? weft_begin(thread, F_pvm_spawn, SITE) : NULL;
+    if (event) {
+        event->count = ntask;
+        struct weft_text text =
+            weft_tail(thread, event, 64 + (task ? strnlen(task, 4096) : 0) + (where ? strnlen(where, 4096) : 0));
+        weft_text_string(&text, task);
+        weft_text_z(&text, flag);
+        weft_text_string(&text, where);
+        weft_tail_end(thread, &text);
+        if (UNLIKELY(weft_replaying)) weft_follow_call(thread, event);
+        weft_publish(thread, event);
+    }
+    size_t room = ntask > 0 ? (size_t)ntask : 1;
+    int *own = tids ? tids : calloc(room, sizeof *own);
+    int32_t *ranks = calloc(room, sizeof *ranks);
+    struct carried before = carry_recorder();
+    int started = real_pvm_spawn(task, argv, flag, where, ntask, own ? own : tids);
+    carried_back(before);
+    if (own && ranks) weft_pvm_spawned(started > 0 ? ntask : 0, own, ranks);
+    if (weft_the_record) weft_the_record->header->world_size = (int)weft_pvm_task_count();
+    if (event) {
+        uint64_t now = weft_ticks(weft_clock_kind);
+        int n = started > 0 && ranks ? ntask : 0;
+        struct weft_text text = weft_tail_more(thread, 32 + 12 * (uint64_t)n);
+        weft_text_numbers(&text, n, ranks, sizeof *ranks);
+        weft_text_z(&text, started);
+        weft_tail_end(thread, &text);
+        weft_leave(event, now, started < 0 ? started : 0);
+    }
+    if (own != tids) free(own);
+    free(ranks);
+    return started;
+}
+
+WEFT_PVM_PUBLIC int pvm_exit(void) {
+    ENTERED;
+    struct weft_event *event = in.thread ? weft_begin(in.thread, F_pvm_exit, SITE) : NULL;
+    if (event && UNLIKELY(weft_replaying)) weft_follow_call(in.thread, event);
+    if (event) weft_publish(in.thread, event);
+    int code = real_pvm_exit();
+    if (event) weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
+    if (event) weft_pvm_left();
+    return code;
+}
+
+WEFT_PVM_PUBLIC int pvm_kill(int tid) {
+    ENTERED;
+    struct weft_event *event = in.thread ? weft_begin(in.thread, F_pvm_kill, SITE) : NULL;
+    if (event) {
+        event->comm = WEFT_ID_WORLD;
+        event->peer = weft_pvm_rank_of(tid);
+        if (UNLIKELY(weft_replaying)) {
+            weft_follow_call(in.thread, event);
+            weft_follow_kill(event->peer);
+        }
+        weft_publish(in.thread, event);
+    }
+    int code = real_pvm_kill(tid);
+    if (event) weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
+    return code;
+}
+
+/* ---- buffers: which one a call makes, uses or gives back ---- */
+#define MAKES_BUFFER(name)                                                                                             \
+    WEFT_PVM_PUBLIC int name(int encoding) {                                                                           \
+        ENTERED;                                                                                                       \
+        struct weft_event *event =                                                                                     \
+            in.thread && !in.inner && !weft_pvm_serves ? weft_begin(in.thread, F_##name, SITE) : NULL;                 \
+        if (event) event->count = encoding;                                                                            \
+        if (event) weft_publish(in.thread, event);                                                                     \
+        int buffer = real_##name(encoding);                                                                            \
+        if (in.thread) {                                                                                               \
+            uint32_t id = weft_pvm_new_buffer(buffer);                                                                 \
+            if (event) event->object = id;                                                                             \
+        }                                                                                                              \
+        if (event) weft_leave(event, weft_ticks(weft_clock_kind), buffer < 0 ? buffer : 0);                            \
+        return buffer;                                                                                                 \
+    }
+MAKES_BUFFER(pvm_initsend)
+MAKES_BUFFER(pvm_mkbuf)
+
+#define USES_BUFFER(name)                                                                                              \
+    WEFT_PVM_PUBLIC int name(int buffer) {                                                                             \
+        ENTERED;                                                                                                       \
+        struct weft_event *event =                                                                                     \
+            in.thread && !in.inner && !weft_pvm_serves ? weft_begin(in.thread, F_##name, SITE) : NULL;                 \
+        if (event) event->object = weft_pvm_buffer(buffer);                                                            \
+        if (event) weft_publish(in.thread, event);                                                                     \
+        int code = real_##name(buffer);                                                                                \
+        if (event) weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);                                \
+        return code;                                                                                                   \
+    }
+USES_BUFFER(pvm_freebuf)
+USES_BUFFER(pvm_setsbuf)
+USES_BUFFER(pvm_setrbuf)
+USES_BUFFER(pvm_pkmesg)
+USES_BUFFER(pvm_pkmesgbody)
+
+/* ---- arguments without a number: what is given is passed on, and the format is kept ---- */
+#define FORMATTED(name, body)                                                                                          \
+    WEFT_PVM_PUBLIC int name(const char *format, ...) {                                                                \
+        ENTERED;                                                                                                       \
+        struct weft_event *event =                                                                                     \
+            in.thread && !in.inner && !weft_pvm_serves ? weft_begin(in.thread, F_##name, SITE) : NULL;                 \
+        if (event) {                                                                                                   \
+            event->object = weft_pvm_buffer(F_##name == F_pvm_packf ? real_pvm_getsbuf() : real_pvm_getrbuf());        \
+            struct weft_text text = weft_tail(in.thread, event, 32 + (format ? strnlen(format, 4096) : 0));            \
+            weft_text_string(&text, format);                                                                           \
+            weft_tail_end(in.thread, &text);                                                                           \
+            weft_publish(in.thread, event);                                                                            \
+        }                                                                                                              \
+        va_list arguments;                                                                                             \
+        va_start(arguments, format);                                                                                   \
+        int code = body(format, arguments);                                                                            \
+        va_end(arguments);                                                                                             \
+        if (event) {                                                                                                   \
+            weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);                                       \
+            if (F_##name == F_pvm_packf && format && format[0] == '%' && format[1] == '+') /* it begins a message */   \
+                event->object = weft_pvm_new_buffer(real_pvm_getsbuf());                                               \
+        }                                                                                                              \
+        return code;                                                                                                   \
+    }
+FORMATTED(pvm_packf, real_pvm_vpackf)
+FORMATTED(pvm_unpackf, real_pvm_vunpackf)

@@ -1,0 +1,229 @@
+/* Replay of a task: each call that passes a message is held against the plan (shim/plan.h), and what could have come out
+ * otherwise comes out as recorded. A receive of any task becomes one of the recorded task, a receive that found nothing
+ * returns without a call, one that found something waits for just that; a notice of the daemon is known by the task that
+ * it is about. The rest PVM decides again, the same way: messages of one task to another do not overtake each other.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../shim/plan.h"
+#include "pvm.h"
+
+volatile int weft_replaying;
+
+static const struct weft_plan_header *header;
+static const uint8_t *plan, *kinds;
+static uint64_t plan_size;
+static const uint16_t *canonical;
+static struct weft_control *control;
+static char replay_folder[PATH_MAX];
+static pid_t launcher;
+
+static const struct weft_plan_entry *entries;
+static const int32_t *posts, *values;
+static uint64_t entry_count, post_count, at, post_at;
+static uint32_t polls; /* failed since the last entry */
+static struct weft_control_thread *mine;
+
+void weft_follow_nap(void) { nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL); }
+
+/* ---- taking the plan up ---- */
+static const void *span(const uint8_t *from, uint64_t size, uint64_t offset, uint64_t count, uint64_t each) {
+    if (offset % 8 || offset > size || count > (size - offset) / each) return NULL;
+    return from + offset;
+}
+
+static void *map(const char *name, int rank, int protection, uint64_t *size) {
+    char path[PATH_MAX + 64];
+    struct stat status;
+    snprintf(path, sizeof path, "%s/%s-%06d.bin", replay_folder, name, rank);
+    int fd = open(path, (protection & PROT_WRITE ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    void *found = MAP_FAILED;
+    if (fd >= 0 && !fstat(fd, &status) && status.st_size > 0)
+        found = mmap(NULL, (size_t)status.st_size, protection, MAP_SHARED, fd, 0);
+    if (fd >= 0) close(fd);
+    if (found == MAP_FAILED) return NULL;
+    *size = (uint64_t)status.st_size;
+    return found;
+}
+
+bool weft_follow_start(const char *folder, int rank) {
+    uint64_t size = 0;
+    snprintf(replay_folder, sizeof replay_folder, "%s", folder);
+    struct weft_control *page = map("control", rank, PROT_READ | PROT_WRITE, &size);
+    if (!page || size < sizeof *page || page->magic != WEFT_CONTROL_MAGIC) return false;
+    control = page;
+    control->pid = (int32_t)getpid();
+    launcher = getppid();
+    plan = map("plan", rank, PROT_READ, &plan_size);
+    header = (const struct weft_plan_header *)plan;
+    bool good = plan && plan_size >= sizeof *header && header->magic == WEFT_PLAN_MAGIC && header->size == plan_size;
+    const struct weft_plan_thread *thread =
+        good ? span(plan, plan_size, header->table, header->threads, sizeof *thread) : NULL;
+    if (good) {
+        kinds = span(plan, plan_size, header->kinds, header->functions, 1);
+        canonical = span(plan, plan_size, header->canonical, header->functions, 2);
+    }
+    if (!good || !kinds || !canonical || !thread || !header->threads || !(header->flags & WEFT_PLAN_CHECKED)) {
+        control->state = WEFT_CONTROL_REFUSED;
+        return false;
+    }
+    entries = span(plan, plan_size, thread->entries, thread->entry_count, sizeof *entries);
+    posts = span(plan, plan_size, thread->posts, thread->post_count, sizeof *posts);
+    values = span(plan, plan_size, thread->values, thread->value_count, sizeof *values);
+    entry_count = entries ? thread->entry_count : 0;
+    post_count = posts ? thread->post_count : 0;
+    mine = &control->thread[0];
+    mine->tid = (uint32_t)syscall(SYS_gettid);
+    if (!control->threads) control->threads = 1;
+    control->state = WEFT_CONTROL_RUNNING;
+    weft_replaying = 1;
+    return true;
+}
+
+int32_t weft_follow_child(uint32_t ordinal) {
+    const int32_t *ranks = header ? span(plan, plan_size, header->worlds, header->world_count, sizeof *ranks) : NULL;
+    return ranks && ordinal < header->world_count ? ranks[ordinal] : -1;
+}
+
+/* ---- where it stands ---- */
+static void orphaned(void) {
+    if (control->ended) _exit(0);
+}
+
+static void park(void) {
+    mine->parked = 1;
+    while (at >= mine->goal) {
+        orphaned();
+        weft_follow_nap();
+    }
+    mine->parked = 0;
+}
+
+static void passed(void) {
+    at++;
+    polls = 0;
+    mine->polling = 0;
+    __atomic_store_n(&mine->at, at, __ATOMIC_RELEASE);
+}
+
+static _Noreturn void diverge(struct weft_thread *thread, struct weft_event *event, int why, int field,
+                              int64_t expected, int64_t got) {
+    if (event) { /* the call that does not fit is the last one of this record */
+        thread->events.next = (uint8_t *)(event + 1);
+        event->enter = weft_ticks(weft_clock_kind);
+        weft_stream_publish(&thread->events);
+    }
+    if (__sync_bool_compare_and_swap(&control->diverged.why, 0, (uint32_t)why)) {
+        control->diverged.field = (uint32_t)field;
+        control->diverged.at = at;
+        control->diverged.function = event ? event->function : 0;
+        control->diverged.expected = expected;
+        control->diverged.got = got;
+        __atomic_store_n(&control->state, WEFT_CONTROL_DIVERGED, __ATOMIC_RELEASE);
+    }
+    for (;;) {
+        orphaned();
+        weft_follow_nap();
+    }
+}
+
+static uint16_t plain_of(uint16_t function) { return function < header->functions ? canonical[function] : function; }
+
+/* The entry that comes next, NULL behind the end of an open record. */
+static const struct weft_plan_entry *upcoming(struct weft_thread *thread, struct weft_event *event, bool poll) {
+    if (at >= mine->goal && !(poll && at == mine->goal && polls < mine->goal_polls)) park();
+    if (at < entry_count) return &entries[at];
+    if (!poll || !mine->behind) mine->behind++;
+    mine->free_polls = poll ? mine->free_polls + 1 : 0;
+    if (!(header->flags & WEFT_PLAN_OPEN) && !poll) diverge(thread, event, WEFT_DIVERGED_END, 0, 0, event->function);
+    return NULL;
+}
+
+static void hold(struct weft_thread *thread, struct weft_event *event, const struct weft_plan_entry *e) {
+    uint8_t kind = e->function < header->functions ? kinds[e->function] : 0;
+#define HOLD(bit, wanted, given)                                                                                       \
+    if (kind & bit && (wanted) != (given))                                                                             \
+    diverge(thread, event, WEFT_DIVERGED_ARGUMENT, bit, (int64_t)(wanted), (int64_t)(given))
+    HOLD(WEFT_CHECK_COMM, e->comm, event->comm);
+    if (!(e->flags & WEFT_ENTRY_FAILED))
+        HOLD(WEFT_CHECK_PEER, (e->flags & WEFT_ENTRY_ANY_SOURCE ? WEFT_RANK_ANY_SOURCE : e->peer), event->peer);
+    HOLD(WEFT_CHECK_TAG, (e->flags & WEFT_ENTRY_ANY_TAG ? WEFT_TAG_ANY : e->tag), event->tag);
+    HOLD(WEFT_CHECK_COUNT, e->count, event->count);
+    HOLD(WEFT_CHECK_TYPE, e->datatype, event->datatype);
+#undef HOLD
+}
+
+void weft_follow_call(struct weft_thread *thread, struct weft_event *event) {
+    if (event->function >= header->functions || !(kinds[event->function] & WEFT_CHECK_CALL)) return;
+    const struct weft_plan_entry *e = upcoming(thread, event, false);
+    if (!e) return;
+    if (e->function != plain_of(event->function))
+        diverge(thread, event, WEFT_DIVERGED_CALL, 0, e->function, event->function);
+    hold(thread, event, e);
+    passed();
+}
+
+/* Whether what came next was this question answered: the patterns are the same, whatever came. */
+static bool answers(const struct weft_plan_entry *e, const struct weft_event *event) {
+    bool source = e->flags & WEFT_ENTRY_ANY_SOURCE ? event->flags & WEFT_FLAG_ANY_SOURCE : e->peer == event->peer;
+    bool tag = e->flags & WEFT_ENTRY_ANY_TAG ? event->flags & WEFT_FLAG_ANY_TAG : e->tag == event->tag;
+    return e->comm == event->comm && source && tag;
+}
+
+static int of_source(const struct weft_event *event, const struct weft_plan_entry *e, bool looks, int asked) {
+    int32_t source = e->peer;
+    if (!(event->flags & WEFT_FLAG_ANY_SOURCE)) return asked;
+    if (!looks) source = post_at < post_count ? posts[post_at++] : WEFT_POSTED_FREE;
+    return source >= 0 ? weft_pvm_tid_of(source) : asked;
+}
+
+enum weft_follow weft_follow_receive(struct weft_thread *thread, struct weft_event *event, uint16_t hit,
+                                     uint16_t notice, bool poll, bool looks, struct weft_followed *found) {
+    const struct weft_plan_entry *e = upcoming(thread, event, poll);
+    if (!e) return poll && !(header->flags & WEFT_PLAN_OPEN) ? WEFT_FOLLOW_NOTHING : WEFT_FOLLOW_FREE;
+    bool tells = e->function == plain_of(notice), fits = tells || e->function == plain_of(hit);
+    if (poll && !(fits && (tells || answers(e, event)) && polls >= e->polls)) {
+        if (polls++ >= e->polls) mine->polling = polls;
+        if (polls > 64) weft_follow_nap(); /* it may await something that is no message */
+        orphaned();
+        return WEFT_FOLLOW_NOTHING;
+    }
+    if (!fits) diverge(thread, event, WEFT_DIVERGED_CALL, 0, e->function, event->function);
+    if (!poll && !tells && !answers(e, event) && !(e->flags & WEFT_ENTRY_FAILED)) {
+        uint16_t kind =
+            event->flags & WEFT_FLAG_ANY_SOURCE || e->peer != event->peer ? WEFT_CHECK_PEER : WEFT_CHECK_TAG;
+        diverge(thread, event, WEFT_DIVERGED_ARGUMENT, kind, kind == WEFT_CHECK_PEER ? e->peer : e->tag,
+                kind == WEFT_CHECK_PEER ? event->peer : event->tag);
+    }
+    bool decided = !(e->flags & (WEFT_ENTRY_OPEN | WEFT_ENTRY_FAILED));
+    found->about = e->peer;
+    if (!tells && decided) found->tid = of_source(event, e, looks, found->tid);
+    passed();
+    if (!decided) return WEFT_FOLLOW_FREE;
+    return tells ? WEFT_FOLLOW_NOTICE : WEFT_FOLLOW_MESSAGE;
+}
+
+/* A task that was killed had done what its record says: only then it may be killed again. */
+void weft_follow_kill(int32_t rank) {
+    uint64_t size = 0, pages = 0;
+    const uint8_t *its = rank >= 0 ? map("plan", rank, PROT_READ, &size) : NULL;
+    const struct weft_control *page = rank >= 0 ? map("control", rank, PROT_READ, &pages) : NULL;
+    const struct weft_plan_header *of = (const struct weft_plan_header *)its;
+    const struct weft_plan_thread *thread =
+        its && size >= sizeof *of ? span(its, size, of->table, of->threads, sizeof *thread) : NULL;
+    while (thread && of->threads && page && pages >= sizeof *page && page->thread[0].at < thread->entry_count &&
+           page->state != WEFT_CONTROL_ENDED) {
+        orphaned();
+        weft_follow_nap();
+    }
+    if (its) munmap((void *)its, size);
+    if (page) munmap((void *)page, pages);
+}

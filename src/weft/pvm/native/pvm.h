@@ -1,0 +1,74 @@
+/* The recorder of PVM inside a task: what its parts share. Beneath it lie calls.h and process.h of weft/native/shim.
+ *
+ * Life of a call: wrapper (wrappers.c, generated, or calls.c) -> weft_pvm_enter -> fields of the slot -> publish -> PVM's
+ * own function, found behind this library -> weft_leave. Calls that PVM's libraries make of each other are not the
+ * program's (weft_depth), but those that a group function makes to pass messages are recorded under its name.
+ */
+#ifndef WEFT_PVM_H
+#define WEFT_PVM_H
+
+#include <sys/time.h>
+
+#include "../shim/process.h"
+#include "tasks.h"
+
+#define WEFT_PVM_PUBLIC __attribute__((visibility("default")))
+#define SITE __builtin_return_address(0)
+
+#include "names.h" /* generated: F_X, the id of each function; real_X, PVM's own */
+
+enum { WEFT_PVM_DAEMON = WEFT_RANK_INVALID_BASE - 1, WEFT_PVM_STRANGER = WEFT_RANK_INVALID_BASE - 2 };
+
+/* Beside its own id a function that passes messages has others, in this order (weft/pvm/table.py). */
+enum { WEFT_PVM_NOTHING = 1, WEFT_PVM_NOTICE = 2 }; /* nothing was there; it was a notice of the daemon */
+enum { WEFT_GROUP_SENDS = 1, WEFT_GROUP_WAITS = 2, WEFT_GROUP_NOTHING = 3, WEFT_GROUP_NOTICE = 4 };
+
+extern WEFT_HIDDEN __thread uint16_t weft_pvm_group; /* id of the group function under way, 0: none */
+extern WEFT_HIDDEN __thread void *weft_pvm_group_site; /* where it was called */
+extern WEFT_HIDDEN bool weft_pvm_serves; /* this is PVM's group server */
+extern WEFT_HIDDEN int weft_pvm_rank;
+
+/* process */
+WEFT_COLD bool weft_pvm_begin(void); /* the first call of the process: it gets its name and its record */
+WEFT_COLD void weft_pvm_left(void);  /* pvm_exit returned */
+WEFT_COLD void *weft_pvm_real(const char *name);
+extern WEFT_HIDDEN volatile int weft_pvm_begun;
+
+/* The recording thread, NULL for a call that is not the program's. */
+WEFT_INLINE struct weft_thread *weft_pvm_enter(void *site) {
+    if (UNLIKELY(!weft_pvm_begun) && !weft_depth && !weft_pvm_begin()) return NULL;
+    return weft_enter(site);
+}
+
+/* tasks */
+WEFT_HIDDEN int32_t weft_pvm_rank_of(int tid); /* as the record has it */
+WEFT_HIDDEN int weft_pvm_tid_of(int32_t rank); /* of a rank >= 0; waits until it is known, 0: it is not */
+WEFT_COLD bool weft_pvm_tasks_open(void);
+WEFT_COLD int weft_pvm_take_place(int tid, int parent);
+WEFT_COLD void weft_pvm_spawned(int count, const int *tids, int32_t *ranks);
+WEFT_COLD void weft_pvm_state(uint32_t state);
+WEFT_COLD uint32_t weft_pvm_task_count(void);
+
+/* objects: buffers and contexts have numbers that PVM uses again */
+WEFT_HIDDEN uint32_t weft_pvm_new_buffer(int buffer);
+WEFT_HIDDEN uint32_t weft_pvm_buffer(int buffer);
+WEFT_HIDDEN uint32_t weft_pvm_context(void);
+
+/* follow.c: replay */
+extern WEFT_HIDDEN volatile int weft_replaying;
+WEFT_COLD bool weft_follow_start(const char *folder, int rank);
+WEFT_COLD int32_t
+weft_follow_child(uint32_t ordinal); /* rank of this task's how-manieth child, -1: not in the record */
+WEFT_HIDDEN void weft_follow_call(struct weft_thread *thread, struct weft_event *event);
+enum weft_follow { WEFT_FOLLOW_FREE, WEFT_FOLLOW_NOTHING, WEFT_FOLLOW_MESSAGE, WEFT_FOLLOW_NOTICE };
+struct weft_followed {
+    int tid;       /* of MESSAGE: whose it is; of a named receive as it was asked */
+    int32_t about; /* of NOTICE: the rank that it tells of */
+};
+/* What a call that takes or looks for a message is to find. `hit` is the id of its having found one. */
+WEFT_HIDDEN enum weft_follow weft_follow_receive(struct weft_thread *thread, struct weft_event *event, uint16_t hit,
+                                                 uint16_t notice, bool polls, bool looks, struct weft_followed *found);
+WEFT_COLD void weft_follow_kill(int32_t rank); /* until the rank has done all that it did before it was killed */
+WEFT_HIDDEN void weft_follow_nap(void);
+
+#endif

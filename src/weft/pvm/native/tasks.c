@@ -1,0 +1,193 @@
+/* Which task is which: the file of tasks (tasks.h), and numbers that are never used twice for what PVM numbers again. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "pvm.h"
+
+#define DAEMON_BIT 0x80000000u
+enum { CHILD_WAITS = 15000 }; /* ms until a child that nobody names takes a place without a name */
+
+static struct weft_tasks_header *head;
+static struct weft_task *tasks;
+static int32_t place = -1;
+static uint32_t children;
+
+bool weft_pvm_tasks_open(void) {
+    char path[PATH_MAX + 32];
+    size_t size = sizeof *head + WEFT_TASKS_MOST * sizeof *tasks;
+    snprintf(path, sizeof path, "%s/pvm/tasks.bin", weft_run_path);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    void *at = fd < 0 ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd >= 0) close(fd);
+    if (at == MAP_FAILED) return false;
+    head = at;
+    tasks = (struct weft_task *)(head + 1);
+    return head->magic == WEFT_TASKS_MAGIC;
+}
+
+static uint32_t known(void) {
+    uint32_t count = __atomic_load_n(&head->count, __ATOMIC_ACQUIRE);
+    return count < WEFT_TASKS_MOST ? count : WEFT_TASKS_MOST;
+}
+
+uint32_t weft_pvm_task_count(void) { return known(); }
+
+static int32_t find(int tid) {
+    for (uint32_t i = known(); i-- > 0;) /* a tid that was used again is the later one's */
+        if (tasks[i].tid == tid) return (int32_t)i;
+    return -1;
+}
+
+int32_t weft_pvm_rank_of(int tid) {
+    static __thread struct {
+        int tid;
+        int32_t rank;
+    } last[16];
+    uint32_t slot = ((uint32_t)tid * 0x9e3779b9u) >> 28;
+    if ((uint32_t)tid & DAEMON_BIT || !tid) return WEFT_PVM_DAEMON;
+    if (LIKELY(last[slot].tid == tid)) return last[slot].rank;
+    int32_t rank = find(tid);
+    if (rank < 0) return WEFT_PVM_STRANGER;
+    last[slot].tid = tid;
+    last[slot].rank = rank;
+    return rank;
+}
+
+int weft_pvm_tid_of(int32_t rank) {
+    if (rank < 0 || rank >= (int32_t)WEFT_TASKS_MOST) return 0;
+    while (!tasks[rank].tid) weft_follow_nap(); /* spawned later than it was when the run was recorded */
+    return tasks[rank].tid;
+}
+
+static void settle(int32_t at, int tid) {
+    place = at;
+    tasks[at].pid = (int32_t)getpid();
+    tasks[at].state = WEFT_TASK_RUNNING;
+    strncpy(tasks[at].name, program_invocation_short_name, sizeof tasks[at].name - 1);
+    __atomic_store_n(&tasks[at].tid, tid, __ATOMIC_RELEASE);
+}
+
+static int32_t next_place(void) {
+    uint32_t at = __atomic_fetch_add(&head->count, 1, __ATOMIC_ACQ_REL);
+    return at < WEFT_TASKS_MOST ? (int32_t)at : -1;
+}
+
+static bool gone(int pid) { return pid > 0 && kill(pid, 0) && errno == ESRCH; }
+
+/* Waits for the place that the parent gives; -1 where it does not, as it is not of this run, ended, or is not recorded. */
+static int32_t given(int tid, int parent) {
+    int32_t of = parent > 0 ? find(parent) : -1;
+    for (int waited = 0; waited < CHILD_WAITS; waited++) {
+        int32_t at = find(tid);
+        if (at >= 0) return at;
+        if (parent > 0 && (of < 0 || gone(tasks[of].pid))) return find(tid);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return -1;
+}
+
+/* The rank of this process; -1: there are too many. `parent`: a tid, or PVM's code for none. */
+int weft_pvm_take_place(int tid, int parent) {
+    const char *told = getenv("WEFT_PVM_RANK");
+    int32_t at = -1;
+    if (place >= 0) { /* it left PVM and came back: with another tid */
+        settle(place, tid);
+        return place;
+    }
+    if (told && *told && parent <= 0 && atoi(told) < (int)head->first && !tasks[atoi(told)].tid) {
+        at = atoi(told);
+        tasks[at].parent = -1;
+    } else if (parent > 0 || parent == -35 /* PvmParentNotSet: spawned without a word of who did */)
+        at = given(tid, parent);
+    if (at < 0) {
+        at = next_place();
+        if (at < 0) return -1;
+        tasks[at].parent = -1;
+        tasks[at].ordinal = UINT32_MAX;
+    }
+    settle(at, tid);
+    return at;
+}
+
+/* pvm_spawn has returned: the children get their places before anything can be asked of them. */
+void weft_pvm_spawned(int count, const int *tids, int32_t *ranks) {
+    for (int i = 0; i < count; i++) {
+        ranks[i] = WEFT_PVM_STRANGER;
+        if (tids[i] <= 0 || place < 0) continue;
+        uint32_t ordinal = children++;
+        int32_t at = weft_replaying ? weft_follow_child(ordinal) : -1;
+        if (at < 0 || at >= (int32_t)WEFT_TASKS_MOST) at = next_place();
+        if (at < 0) continue;
+        tasks[at].parent = place;
+        tasks[at].ordinal = ordinal;
+        __atomic_store_n(&tasks[at].tid, tids[i], __ATOMIC_RELEASE);
+        ranks[i] = at;
+    }
+}
+
+void weft_pvm_state(uint32_t state) {
+    if (place >= 0) tasks[place].state = state;
+}
+
+/* ---- buffers ---- */
+enum { BUFFERS = 1 << 16 };
+static uint32_t buffers[BUFFERS], last_buffer = WEFT_ID_DYNAMIC - 1;
+
+uint32_t weft_pvm_new_buffer(int buffer) {
+    if (buffer <= 0) return WEFT_ID_NULL;
+    return buffers[buffer % BUFFERS] = ++last_buffer;
+}
+
+uint32_t weft_pvm_buffer(int buffer) {
+    if (buffer <= 0) return WEFT_ID_NULL;
+    uint32_t id = buffers[buffer % BUFFERS];
+    return id ? id : weft_pvm_new_buffer(buffer);
+}
+
+/* ---- contexts: each is a space of messages of its own, as MPI's communicators are ---- */
+enum { CONTEXTS = 1024 };
+static struct {
+    int context;
+    uint32_t id;
+} contexts[CONTEXTS];
+static uint32_t context_count;
+
+static uint32_t define_context(int context) {
+    if (context_count == CONTEXTS) {
+        weft_stop();
+        return WEFT_ID_NULL;
+    }
+    uint8_t payload[128];
+    char key[32];
+    struct weft_text text = {.p = payload, .end = payload + sizeof payload};
+    uint32_t id = WEFT_ID_DYNAMIC + context_count;
+    snprintf(key, sizeof key, "%d", context);
+    weft_text_u(&text, id);
+    weft_text_u(&text, WEFT_ID_WORLD);
+    weft_text_u(&text, F_pvm_setcontext);
+    weft_text_u(&text, (uint64_t)(uint32_t)context);
+    weft_text_u(&text, 0);
+    weft_text_z(&text, weft_pvm_rank);
+    weft_text_s(&text, key, strlen(key));
+    weft_text_u(&text, 0); /* no members of its own: all of its parent's */
+    weft_text_u(&text, 0);
+    weft_define(WEFT_DEF_COMM, payload, (size_t)(text.p - payload));
+    contexts[context_count].context = context;
+    contexts[context_count++].id = id;
+    return id;
+}
+
+uint32_t weft_pvm_context(void) {
+    int context = real_pvm_getcontext();
+    if (LIKELY(!context)) return WEFT_ID_WORLD;
+    for (uint32_t i = 0; i < context_count; i++)
+        if (contexts[i].context == context) return contexts[i].id;
+    return define_context(context);
+}

@@ -1,0 +1,92 @@
+"""Builds the recorder of PVM, once, into a cache. It needs a C compiler, and no header of PVM's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from weft.errors import WeftError
+from weft.mpi import generate
+from weft.mpi.ready import LIBRARY, TABLE, Shim, cache_folder
+from weft.pvm import table, wrappers
+
+_SHARED: Final = ("process.c", "sites.c", "python.c", "endings.c", "crash.c", "leaving.c", "cores.c")
+"""What the recorder of MPI is made of, too."""
+_HEADERS: Final = ("calls.h", "process.h", "endings.h", "plan.h")
+_OWN: Final = ("birth.c", "calls.c", "tasks.c", "follow.c")
+_OWN_HEADERS: Final = ("pvm.h", "tasks.h")
+_FLAGS: Final = ("-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fexceptions",
+                 "-Wall", "-Werror=implicit", "-shared", "-Wl,-soname," + LIBRARY, "-s", "-Wl,-z,noexecstack",
+                 "-Wl,-z,defs")  # fmt: skip
+SONAME: Final = "libpvm3.so.3"
+
+
+def sources() -> dict[str, bytes]:
+    """All sources by the path that they have for the compiler."""
+    root = files("weft")
+    native, own = root.joinpath("native"), root.joinpath("pvm/native")
+    found = {name: native.joinpath(name).read_bytes() for name in ("format.h", "record.h", "record.c")}
+    found |= {f"shim/{name}": native.joinpath("shim", name).read_bytes() for name in (*_SHARED, *_HEADERS)}
+    found |= {f"pvm/{name}": own.joinpath(name).read_bytes() for name in (*_OWN, *_OWN_HEADERS)}
+    leaving = native.joinpath("shim/leaving.py").read_bytes()
+    made = {
+        "pvm/names.h": wrappers.names_h(),
+        "pvm/wrappers.c": wrappers.wrappers_c(),
+        "shim/leaving_py.h": generate.text_h("weft_leaving_py", leaving),
+        TABLE: json.dumps(table.to_json()),
+    }
+    return found | {name: text.encode() for name, text in made.items()}
+
+
+def build(announce: Callable[[], object] | None = None) -> Shim:
+    """The recorder, compiled now if the cache has none. WeftError where there is no C compiler, or no room for it."""
+    texts = sources()
+    digest = hashlib.sha256(" ".join(_FLAGS).encode())
+    for name, text in sorted(texts.items()):
+        digest.update(name.encode() + b"\0" + text + b"\0")
+    folder = cache_folder() / "pvm" / digest.hexdigest()[:20]
+    shim = Shim(folder / LIBRARY, folder / TABLE, SONAME, "PVM")
+    if not shim.path.exists():
+        if announce is not None:
+            announce()
+        _compile(texts, folder)
+    return shim
+
+
+def _compile(texts: dict[str, bytes], folder: Path) -> None:
+    """Build in a folder beside the final one and move it there whole, as two runs may start at once."""
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise WeftError("the recorder cannot be built: there is no C compiler (Debian: apt install gcc libc6-dev)")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix="build-", dir=folder.parent))
+    except OSError as error:
+        raise WeftError(
+            f"cannot write the recorder's cache {folder.parent}: {error.strerror}; set WEFT_CACHE"
+        ) from None
+    try:
+        for name, text in texts.items():
+            (work / name).parent.mkdir(exist_ok=True)
+            (work / name).write_bytes(text)
+        units = [name for name in texts if name.endswith(".c")]
+        command = [compiler, *_FLAGS, "-I", "shim", "-o", LIBRARY, *units, "-ldl", "-lpthread"]
+        done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode:
+            tail = "\n".join(done.stderr.strip().splitlines()[-15:])
+            raise WeftError(f"cannot compile the recorder of PVM: `{' '.join(command)}` failed:\n{tail}")
+        try:
+            work.rename(folder)
+        except OSError:  # another run was first
+            shutil.rmtree(work, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise

@@ -1,0 +1,133 @@
+"""The generated part of PVM's recorder: ids, PVM's own functions (names.h), wrappers of calls that keep arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weft.pvm.table import CODES, PACKED, Call, calls, ids
+
+_FIELDS = {
+    "tag": "event->tag = {0};", "count": "event->count = {0};", "object": "event->object = weft_pvm_buffer({0});",
+    "peer": "event->peer = weft_pvm_rank_of({0});", "buffer": "event->buffer = (uint64_t)(uintptr_t){0};",
+    "type": "event->datatype = WEFT_PVM_TYPE({0});",
+}  # fmt: skip
+
+_OWN = """
+WEFT_COLD void *weft_pvm_real(const char *name);
+WEFT_INLINE void *weft_pvm_own(void **kept, const char *name) {
+    return LIKELY(*kept != NULL) ? *kept : (*kept = weft_pvm_real(name));
+}""".splitlines()
+
+
+def names_h() -> str:
+    """The ids of the functions, and each of PVM's own as real_X, looked up at its first use."""
+    lines = ["#include <stdarg.h>", "#include <stdio.h>", ""]
+    lines += [f"struct {name};" for name in ("pvmhostinfo", "pvmtaskinfo", "pvmminfo", "pvmmboxinfo")]
+    lines += ["enum {", *(f"    F_{name} = {number}," for name, number in ids().items()), "};"]
+    lines.append(f"#define WEFT_PVM_TYPE(code) ((code) > 0 && (code) < {len(CODES)} ? (uint32_t)(code) + 1 : "
+                 f"(code) == 0 ? {len(CODES) + 1}u : WEFT_ID_NULL)")  # fmt: skip
+    lines.append(f"enum {{ WEFT_PVM_PACKED = {PACKED} }};")
+    lines += _OWN
+    for name, given in _prototypes():
+        lines.append(f"extern WEFT_HIDDEN int (*weft_next_{name})({given});")
+        lines.append(
+            f'#define real_{name} (*(__typeof__(weft_next_{name}))weft_pvm_own((void **)&weft_next_{name}, "{name}"))'
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _prototypes() -> Iterator[tuple[str, str]]:
+    for call in calls():
+        yield call.name, ", ".join(declaration for declaration, _, _ in call.given) or "void"
+    for name in ("pvm_vpackf", "pvm_vunpackf"):
+        yield name, "const char *format, va_list arguments"
+
+
+def wrappers_c() -> str:
+    """The source of all generated wrappers."""
+    lines = ['#include "pvm.h"', ""]
+    lines += [f"int (*weft_next_{name})({given});" for name, given in _prototypes()]
+    for call in calls():
+        if not call.by_hand:
+            lines += ["", *wrapper(call)]
+    return "\n".join(lines) + "\n"
+
+
+def wrapper(call: Call) -> Iterator[str]:
+    """One wrapper: the slot and the tail filled, the call made, its result kept."""
+    given = ", ".join(declaration for declaration, _, _ in call.given) or "void"
+    passed = ", ".join(name for _, name, _ in call.given)
+    group, messages = "group" in call.words, call.words & {"packs", "unpacks"}
+    yield f"WEFT_PVM_PUBLIC int {call.name}({given}) {{"
+    yield "    struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = weft_pvm_enter(SITE);"
+    yield f"    struct weft_event *event = thread && !weft_pvm_serves ? weft_begin(thread, F_{call.name}, SITE) : NULL;"
+    yield f"    if (!event) return real_{call.name}({passed});"
+    places = [(name, *place.partition(":")[::2]) for _, name, place in call.given if place]
+    for name, word, _ in places:
+        if word in _FIELDS:
+            yield "    " + _FIELDS[word].format(name)
+    if messages:
+        buffer = "real_pvm_getsbuf()" if "packs" in call.words else "real_pvm_getrbuf()"
+        yield f"    event->object = weft_pvm_buffer({buffer});"
+        yield f"    event->datatype = {call.datatype};"
+    entry = [(n, w, k) for n, w, k in places if w in ("int", "text", "tids")]
+    leaving = [(n, w, k) for n, w, k in places if w in ("out", "outs")]
+    keeps = call.result in ("int", "tid")
+    if entry or leaving or keeps:
+        yield f"    struct weft_text text = weft_tail(thread, event, {_bound(entry)});"
+        yield from _written(entry)
+        yield "    weft_tail_end(thread, &text);"
+    yield "    weft_publish(thread, event);"
+    if group:
+        yield "    uint64_t now = weft_ticks(weft_clock_kind); /* what it sends and waits for stands behind it */"
+        yield f"    weft_pvm_group = F_{call.name};"
+        yield "    weft_pvm_group_site = SITE;"
+    yield f"    int code = real_{call.name}({passed});"
+    if group:
+        yield "    weft_pvm_group = 0;"
+    else:
+        yield "    uint64_t now = weft_ticks(weft_clock_kind);"
+    if leaving or keeps:
+        yield f"    text = weft_tail_more(thread, {_bound(leaving)});"
+        yield from _written(leaving)
+        if keeps:
+            kept = "code > 0 ? weft_pvm_rank_of(code) : code" if call.result == "tid" else "code"
+            yield f"    weft_text_z(&text, {kept});"
+        yield "    weft_tail_end(thread, &text);"
+    if call.result == "new":
+        yield "    event->object = weft_pvm_new_buffer(code);"
+    yield "    weft_leave(event, now, code < 0 ? code : 0);"
+    yield "    return code;"
+    yield "}"
+
+
+def _bound(values: list[tuple[str, str, str]]) -> str:
+    """How much the values take in a tail at most."""
+    parts = ["32"]
+    for name, word, length in values:
+        if word == "text":
+            parts.append(f"({name} ? strnlen({name}, 4096) + 16 : 16)")
+        elif length:
+            parts.append(f"({length} > 0 ? 12 * (uint64_t){length} + 16 : 16)")
+        else:
+            parts.append("12")
+    return " + ".join(parts)
+
+
+def _written(values: list[tuple[str, str, str]]) -> Iterator[str]:
+    for name, word, length in values:
+        if word == "text":
+            yield f"    weft_text_string(&text, {name});"
+        elif word == "int":
+            yield f"    weft_text_z(&text, {name});"
+        elif word == "out":
+            yield f"    weft_text_z(&text, {name} && code >= 0 ? *{name} : 0);"
+        elif word == "tids":
+            yield f"    weft_text_u(&text, {name} && {length} > 0 ? (uint64_t){length} : 0);"
+            yield f"    for (int i = 0, before = 0; {name} && i < {length}; i++) {{"
+            yield f"        int rank = weft_pvm_rank_of({name}[i]);"
+            yield "        weft_text_z(&text, rank - before);"
+            yield "        before = rank;"
+            yield "    }"
+        else:
+            yield f"    weft_text_numbers(&text, {name} && {length} > 0 ? {length} : 0, {name}, sizeof *{name});"

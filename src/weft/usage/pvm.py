@@ -1,0 +1,231 @@
+"""What is PVM's own: calls that fail, messages unpacked otherwise than they were packed, buffers that are kept.
+
+A message is what was packed into its buffer before it was sent. pvm_initsend frees the buffer that is active, and so
+does a receive, unless the program has put another one in its place (pvm_setsbuf(3PVM), pvm_setrbuf(3PVM)).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from weft.findings import Finding
+from weft.kinds import Severity
+from weft.match import NONE, Match
+from weft.terms.calls import catalogue, masks
+from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said, some_of_sites
+from weft.terms.describe import where
+from weft.terms.progress import reached_finalize
+from weft.trace import Event, Rank, Trace
+from weft.trace.layout import ID_DYNAMIC
+
+_TYPES: Final = "byte cplx dcplx double float int long short str uint ulong ushort".split()
+PACKS: Final = frozenset(f"pvm_pk{name}" for name in _TYPES)
+UNPACKS: Final = frozenset(f"pvm_upk{name}" for name in _TYPES)
+UNSEEN: Final = frozenset(("pvm_packf", "pvm_unpackf", "pvm_pkmesg", "pvm_pkmesgbody"))
+"""They pack or unpack, and the record does not tell what."""
+RECEIVES: Final = frozenset(("pvm_recv", "pvm_nrecv", "pvm_trecv", "pvm_recv.notice", "pvm_nrecv.notice",
+                             "pvm_trecv.notice", "pvm_recvinfo", "pvm_upkmesg"))  # fmt: skip
+_KEPT: Final = RECEIVES | {"pvm_mkbuf", "pvm_initsend", "pvm_setsbuf", "pvm_setrbuf", "pvm_freebuf"}
+_WIDTHS: Final = {"PVM_UINT": "PVM_INT", "PVM_USHORT": "PVM_SHORT", "PVM_ULONG": "PVM_LONG"}
+
+
+def find(trace: Trace, match: Match) -> list[Finding]:
+    """The findings of every task."""
+    unpacked = list(_unpacked(trace, match))
+    told = {finding.events[0] for finding in unpacked}
+    found = unpacked
+    for rank in trace.ranks:
+        if len(rank) and not rank.serves:
+            found += _failed(rank, told)
+            found += _spawned_less(rank)
+            if reached_finalize(rank):
+                found += _kept_buffers(rank)
+    return found
+
+
+# Calls that fail
+
+
+def _failed(rank: Rank, told: set[tuple[int, int]]) -> Iterator[Finding]:
+    """Calls that returned an error: what they were to do was not done."""
+    which = np.flatnonzero(rank.events["error"] != 0) if catalogue(rank).failed else np.zeros(0, np.int64)
+    for index in which[some_of_sites(rank, which)].tolist() if len(which) else ():
+        event = rank.event(index)
+        if event.id in told or not rank.trace.system.failed(event.function.name, event.error):
+            continue
+        name = rank.trace.system.error_name(event.error) or f"-{event.error}"
+        yield finding(
+            "invalid-argument",
+            f"{event.function.called} of rank {rank.index} failed{where(event)}: it returned {name}",
+            [event],
+            evidence={"returned": name},
+            cause=f"{name} {cause(event)}",
+        )
+
+
+def _spawned_less(rank: Rank) -> Iterator[Finding]:
+    """Spawns that started fewer tasks than were asked for, and returned how many."""
+    for index in masks(rank.trace.functions).where(rank, rank.trace.system.spawns).tolist():
+        event = rank.event(index)
+        started, wanted = event.args.get("result", 0), event.count
+        if event.open or event.error or started >= wanted:
+            continue
+        yield finding(
+            "invalid-argument",
+            f"rank {rank.index} asks for {wanted} tasks of {event.args.get('task', '')!r}{where(event)}, and "
+            f"{started} were started: PVM looks for programs where its hosts' `ep` says, beside the program that was "
+            "started, and on the PATH",
+            [event],
+            severity="warning",
+            evidence={"started": started, "wanted": wanted},
+            cause=cause(event),
+        )
+
+
+# Messages that are unpacked otherwise than they were packed
+
+
+class Part(NamedTuple):
+    """Elements of one type, in a message or taken out of one."""
+
+    event: int
+    datatype: str
+    elements: int
+    failed: bool
+
+
+class _Contents:
+    """What a rank packed into each of its buffers, or unpacked from it, in order."""
+
+    def __init__(self, rank: Rank, names: frozenset[str]) -> None:
+        table = masks(rank.trace.functions)
+        self.parts: dict[int, list[Part]] = defaultdict(list)
+        which = table.where(rank, names)
+        events = rank.events
+        functions = {id: rank.trace.functions[id].name for id in table.ids(names)}
+        columns = (events[name][which].tolist() for name in ("object", "function", "datatype", "count", "error"))
+        for index, buffer, function, datatype, count, error in zip(which.tolist(), *columns, strict=True):
+            elements = 1 if functions[function].endswith("str") else count
+            if elements > 0:
+                self.parts[buffer].append(Part(index, rank.object_name("DATATYPE", datatype), elements, error != 0))
+        self.unseen = set(events["object"][table.where(rank, UNSEEN)].tolist())
+
+
+def _unpacked(trace: Trace, match: Match) -> Iterator[Finding]:
+    """Messages of which other elements were taken than had been packed."""
+    packed = [_Contents(rank, PACKS) for rank in trace.ranks]
+    taken = [_Contents(rank, UNPACKS) for rank in trace.ranks]
+    seen: dict[tuple[int, int, int, int], int] = defaultdict(int)
+    sends, recvs = match.sends, match.recvs
+    for row in np.flatnonzero(sends.partner != NONE).tolist():
+        (sender, sent), (receiver, received) = sends.id(row), recvs.id(int(sends.partner[row]))
+        source, target = trace.ranks[sender].events, trace.ranks[receiver].events
+        into, out_of = int(source["object"][sent]), int(target["object"][received])
+        if into in packed[sender].unseen or out_of in taken[receiver].unseen:
+            continue
+        there = [part for part in packed[sender].parts.get(into, ()) if part.event < sent and not part.failed]
+        asked = [part for part in taken[receiver].parts.get(out_of, ()) if part.event > received]
+        if into < ID_DYNAMIC:  # pvm_psend's message is of its own arguments
+            there = [_own(trace.ranks[sender], sent)]
+        if (differs := first_difference(there, asked)) is None:
+            continue
+        has, wants = differs
+        site = (sender, int(source["site"][sent]), receiver, int(target["site"][wants.event]))
+        seen[site] += 1
+        if seen[site] <= MAX_OF_ONE_SITE:
+            yield _mismatch(trace.ranks[sender].event(sent), trace.ranks[receiver], has, wants)
+
+
+def _own(rank: Rank, event: int) -> Part:
+    slot = rank.events[event]
+    return Part(event, rank.object_name("DATATYPE", int(slot["datatype"])), int(slot["count"]), False)
+
+
+def first_difference(there: Iterable[Part], asked: Iterable[Part]) -> tuple[Part | None, Part] | None:
+    """What lies there and what is asked for at the first place where they differ; nothing may be left there."""
+    left = iter(there)
+    has = next(left, None)
+    for wants in asked:
+        count = wants.elements
+        while count:
+            if has is None:
+                return (None, wants) if wants.failed else None
+            if not same(has.datatype, wants.datatype):
+                return has, wants
+            step = min(has.elements, count)
+            count -= step
+            has = has._replace(elements=has.elements - step) if has.elements > step else next(left, None)
+    return None
+
+
+def same(one: str, other: str) -> bool:
+    """Whether elements of two types look the same in a message."""
+    return _WIDTHS.get(one, one) == _WIDTHS.get(other, other) or "packed" in (one, other)
+
+
+def _mismatch(sent: Event, receiver: Rank, has: Part | None, wants: Part) -> Finding:
+    taker, sender = receiver.event(wants.event), sent.rank
+    severity: Severity = "error"
+    if has is None:
+        why, others = f"the message that rank {sender.index} sent in {said(sent)} has nothing left", [sent]
+    else:
+        packer = sender.event(has.event)
+        why, others = f"rank {sender.index} packed {has.datatype} there{where(packer)}", [packer, sent]
+        severity = "warning" if "PVM_BYTE" in (has.datatype, wants.datatype) else "error"
+    return finding(
+        "type-mismatch",
+        f"rank {receiver.index} unpacks {wants.elements} x {wants.datatype}{where(taker)}: {why}",
+        list(dict.fromkeys([taker, *others])),
+        severity=severity,
+        cause=cause(taker, *others),
+    )
+
+
+# Buffers that are kept
+
+
+def _kept_buffers(rank: Rank) -> Iterator[Finding]:
+    """Buffers that the program made or saved, and neither freed nor let PVM free."""
+    table = masks(rank.trace.functions)
+    which = table.where(rank, _KEPT)
+    names = {id: rank.trace.functions[id].name for id in table.ids(_KEPT)}
+    events = rank.events
+    live: dict[int, int] = {}
+    active = {"send": 0, "receive": 0}
+    columns = (events[name][which].tolist() for name in ("function", "object", "error"))
+    for index, function, buffer, error in zip(which.tolist(), *columns, strict=True):
+        name = names[function]
+        if error:
+            continue
+        if name == "pvm_freebuf":
+            live.pop(buffer, None)
+        elif name in ("pvm_setsbuf", "pvm_setrbuf"):
+            active["send" if name == "pvm_setsbuf" else "receive"] = buffer
+        elif name == "pvm_mkbuf":
+            live[buffer] = index
+        elif buffer >= ID_DYNAMIC:
+            side = "send" if name == "pvm_initsend" else "receive"
+            live.pop(active[side], None)
+            active[side] = buffer
+            live[buffer] = index
+    kept = [index for buffer, index in live.items() if buffer not in active.values()]
+    yield from _leaks(rank, kept)
+
+
+def _leaks(rank: Rank, kept: list[int]) -> Iterator[Finding]:
+    sites: dict[int, int] = defaultdict(int)
+    for index in kept:
+        event = rank.event(index)
+        sites[event.site_id] += 1
+        if sites[event.site_id] <= MAX_OF_ONE_SITE:
+            yield finding(
+                "resource-leak",
+                f"rank {rank.index} never frees the buffer that {event.function.called} made{where(event)}",
+                [event],
+                evidence={"class": "buffer"},
+                cause=f"buffer {cause(event)}",
+            )

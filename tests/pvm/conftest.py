@@ -1,0 +1,51 @@
+"""Programs of PVM, built and recorded once for all tests. Where PVM is not installed these tests are skipped."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests_support import WEFT, execute
+from weft.launch.pvm.place import daemon
+
+PROGRAMS = Path(__file__).parent / "programs"
+Recorded = tuple[Path, str, str, int]
+"""The run, what the program printed, what Weft said, the status."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs PVM where it is not."""
+    header = Path("/usr/include/pvm3.h").exists()
+    if daemon() is None or not header or shutil.which("gcc") is None:
+        for item in items:
+            if Path(__file__).parent in item.path.parents and "programs" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.skip(reason="PVM is not installed (Debian: apt install pvm pvm-dev)"))
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All programs of these tests, compiled."""
+    folder = tmp_path_factory.mktemp("pvm")
+    for source in PROGRAMS.glob("*.c"):
+        groups = ["-lgpvm3"] if source.stem == "group" else []
+        done = execute(["gcc", "-g", "-O0", "-o", folder / source.stem, source, *groups, "-lpvm3"])
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def recorded(programs: Path) -> Callable[..., Recorded]:
+    """Records a program, each line of arguments once."""
+    known: dict[tuple[str, ...], Recorded] = {}
+
+    def record(*words: str) -> Recorded:
+        if words not in known:
+            run = programs / f"run-{len(known)}"
+            done = execute([*WEFT, "run", "--out", run, "--", programs / words[0], *words[1:]], timeout=120)
+            known[words] = run, done.stdout, done.stderr, done.returncode
+        return known[words]
+
+    return record

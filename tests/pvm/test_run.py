@@ -1,0 +1,229 @@
+"""`weft run` of programs of PVM: what is recorded, what is found, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import weft
+from pvm.conftest import Recorded
+from tests_support import WEFT, execute
+from weft.order import Order
+from weft.report import Report, examine
+from weft.report.ground import Ground
+
+Record = Callable[..., Recorded]
+
+
+def report(recorded: Recorded) -> Report:
+    """What is found in a run."""
+    return examine(weft.open(recorded[0]))
+
+
+def kinds(recorded: Recorded) -> list[str]:
+    """Kinds of what is found, notes left out."""
+    found = report(recorded)
+    assert not found.failures
+    return [finding.kind for finding in found.findings if finding.severity != "note"]
+
+
+def test_a_farm_is_recorded_with_all_its_tasks(recorded: Record) -> None:
+    run, printed, said, status = recorded("farm", "3", "12")
+    assert status == 0
+    assert re.fullmatch(r"sum \d+\n", printed)
+    assert sorted(re.findall(r"^\[rank (\d), farm 0\.\d\] worker is done$", said, re.MULTILINE)) == ["1", "2", "3"]
+    trace = weft.open(run)
+    assert len(trace.ranks) == 4
+    assert not trace.problems
+    assert trace.system.name == "PVM"
+    assert {rank.state for rank in trace.ranks} == {"finalized"}
+    spawn = next(trace.select("fn:pvm_spawn"))
+    assert spawn.args["tids"] == [1, 2, 3]
+    work = [event for event in trace.select("fn:pvm_send rank:0") if event.tag == 2]
+    assert len(work) == 12
+    assert {(event.function.name, event.polls > 0) for event in trace.select("fn:pvm_nrecv rank:0")} <= {
+        ("pvm_nrecv", False), ("pvm_nrecv.nothing", True), ("pvm_nrecv.notice", False),
+    }  # fmt: skip
+
+
+def test_each_message_of_a_farm_has_its_receive(recorded: Record) -> None:
+    ground = Ground(weft.open(recorded("farm", "3", "12")[0]))
+    sends = ground.match.sends
+    assert len(sends) == 12 + 12 + 3 + 15
+    assert (sends.partner != 2**32 - 1).all()
+    assert "message-race" in [finding.kind for finding in report(recorded("farm", "3", "12")).findings]
+
+
+def test_a_spawn_is_before_all_that_its_tasks_do(recorded: Record) -> None:
+    trace = weft.open(recorded("farm", "3", "12")[0])
+    ground = Ground(trace)
+    order: Order = ground.order
+    spawn = next(trace.select("fn:pvm_spawn"))
+    assert all(order.before((0, spawn.index - 1), (child, 1)) for child in (1, 2, 3))
+    assert not order.before((1, 1), (0, spawn.index))
+
+
+def test_dump_and_report_speak_pvms_words(recorded: Record) -> None:
+    run = recorded("farm", "3", "12")[0]
+    dumped = execute([*WEFT, "dump", run, "--rank", "1"]).stdout
+    assert "pvm_recv(tid 0, msgtag any, context world, bytes 4, packed packed" in dumped
+    assert "pvm_parent(result 0)" in dumped
+    assert "MPI" not in dumped
+    told = execute([*WEFT, "report", run]).stdout
+    assert "rank 0, pvm_nrecv in master" in told
+    assert "MPI_" not in told
+
+
+def test_a_group_is_recorded_and_its_calls_stand_where_the_program_makes_them(recorded: Record) -> None:
+    run, printed, said, status = recorded("group", "4")
+    assert status == 0
+    assert "sum 10" in printed + said
+    trace = weft.open(run)
+    assert trace.run["names"][:2] == ["group 0", "group server"]
+    assert {rank.state for rank in trace.ranks} == {"finalized"}
+    inner = [event for event in map(trace.ranks[0].event, range(len(trace.ranks[0]))) if event.function.within]
+    assert {event.site.function for event in inner} == {"main"}
+    assert kinds(recorded("group", "4")) == []
+
+
+def test_a_barrier_that_one_does_not_reach_is_proven_while_it_stands(recorded: Record) -> None:
+    run, _, said, status = recorded("group", "4", "missing")
+    assert status == 3
+    assert re.search(
+        r"error: ranks? [\d, and-]+ waits? in pvm_barrier\('team', 4\) at group\.c:\d+; \d of 4 tasks came: "
+        r"rank \d joined the group and has ended.*\. \[deadlock\]", said,
+    )  # fmt: skip
+    assert kinds(recorded("group", "4", "missing")) == ["deadlock"]
+    assert weft.open(run).run["ended"] == "deadlock"
+
+
+FAULTS = {
+    "pack": ["type-mismatch"], "more": ["type-mismatch"], "lost": ["unmatched-send"],
+    "buffers": ["resource-leak"] , "refused": ["invalid-argument", "invalid-argument"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(recorded: Record, fault: str) -> None:
+    assert kinds(recorded("faults", fault)) == FAULTS[fault]
+
+
+def test_the_same_without_faults_is_silent(recorded: Record) -> None:
+    assert kinds(recorded("faults", "right")) == []
+    assert recorded("faults", "right")[3] == 0
+
+
+def test_tasks_that_wait_for_each_other_are_stopped(recorded: Record) -> None:
+    _, _, said, status = recorded("faults", "wait")
+    assert status == 3
+    assert re.search(r"rank 0 waits in pvm_recv\(tid=1, msgtag=1\) at faults\.c:\d+; rank 1 never sends tag 1", said)
+
+
+def test_a_message_is_unpacked_where_it_was_packed_otherwise(recorded: Record) -> None:
+    [finding] = [one for one in report(recorded("faults", "pack")).findings if one.kind == "type-mismatch"]
+    assert "rank 1 unpacks 4 x PVM_FLOAT at faults.c" in finding.message
+    assert "rank 0 packed PVM_INT there at faults.c" in finding.message
+    [finding] = [one for one in report(recorded("faults", "more")).findings if one.kind == "type-mismatch"]
+    assert "has nothing left" in finding.message
+
+
+def test_a_notice_of_the_daemon_is_no_message_of_a_task_and_the_program_reads_it_whole(recorded: Record) -> None:
+    run, printed, _, status = recorded("busy", "notify")
+    assert status == 0
+    assert printed == "the second is gone: yes\n"
+    trace = weft.open(run)
+    notices = list(trace.select("fn:pvm_recv.notice"))
+    assert len(notices) == 3
+    assert notices[0].peer == 2
+    assert kinds(recorded("busy", "notify")) == []
+
+
+def test_a_run_of_pvm_is_not_replayed_and_says_so(recorded: Record) -> None:
+    done = execute([*WEFT, "replay", recorded("farm", "3", "12")[0]])
+    assert done.returncode != 0
+    assert "is a run of PVM" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+# Nothing is left behind
+
+
+def relatives(*named: Path) -> list[int]:
+    """Processes that have to do with a run or its virtual machine: their environment or what they map names it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            known = (process / "environ").read_bytes() + (process / "maps").read_bytes()
+            if any(str(one).encode() in known for one in named):
+                found.append(int(process.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def machine_of(run: Path) -> Path:
+    """Where the virtual machine of a run keeps its files."""
+    return Path((run / "pvm/folder.txt").read_text())
+
+
+def victim(run: Path, folder: Path, who: str, weft_run: int) -> int:
+    """The process that is to be killed."""
+    if who == "weft run":
+        return weft_run
+    lines = {
+        pid: (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ") for pid in relatives(run, folder)
+    }
+    patterns = {
+        "machine": rb"launch\.pvm\.machine",
+        "daemon": rb"pvmd",
+        "server": rb"pvmgs",
+        "master": rb"^\S*busy $",
+        "child": rb"^\S*busy $",
+    }
+    fitting = sorted(pid for pid, line in lines.items() if re.search(patterns[who], line))
+    return fitting[0] if who != "child" else fitting[-1]
+
+
+@pytest.mark.parametrize(
+    ("who", "number"),
+    [("weft run", signal.SIGINT), ("weft run", signal.SIGKILL), ("daemon", signal.SIGKILL), ("child", signal.SIGKILL),
+     pytest.param("machine", signal.SIGKILL, marks=pytest.mark.matrix),
+     pytest.param("master", signal.SIGKILL, marks=pytest.mark.matrix)],
+)  # fmt: skip
+def test_nothing_outlives_a_run_whoever_is_killed(programs: Path, tmp_path: Path, who: str, number: int) -> None:
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        [*WEFT, "run", "--out", str(run), "--", str(programs / "busy")], stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, ()),  # noqa: PLW1509 - one thread
+    )  # fmt: skip
+    try:
+        wait_until(lambda: len(list((run / "ranks").glob("*.weft"))) == 4 if run.exists() else False)
+        folder = machine_of(run)
+        assert folder.is_dir()
+        assert folder.parent == Path(tempfile.gettempdir())
+        time.sleep(0.3)
+        os.kill(victim(run, folder, who, process.pid), number)
+        process.wait(60)
+        wait_until(lambda: not relatives(run, folder) and not folder.exists())
+    finally:
+        process.kill()
+        process.wait()
+    trace = weft.open(run)
+    assert len(trace.ranks) == 4
+    assert all(len(rank) for rank in trace.ranks)
+
+
+def wait_until(holds: Callable[[], bool], limit: float = 60.0) -> None:
+    """Wait for something to hold."""
+    end = time.monotonic() + limit
+    while not holds():
+        assert time.monotonic() < end, "it does not come to that"
+        time.sleep(0.05)
