@@ -6,6 +6,7 @@ lies in registers, in two places, or has a length that only the run tells, is le
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -87,6 +88,7 @@ class Module:
         self._shapes: dict[int, Shape] = {}
         self._globals: dict[int, list[Variable]] = {}
         self._statics: dict[int, list[Variable]] = {}
+        self._columns: dict[int, list[tuple[int, int]]] = {}
 
     def close(self) -> None:
         """Give the file back."""
@@ -111,6 +113,20 @@ class Module:
         if offset is not None:
             return self._dwarf.get_CU_at(offset)
         return next((u for u in self._dwarf.iter_CUs() if self._covers(u.get_top_DIE(), place)), None)
+
+    def column(self, place: int) -> int:
+        """The column of the statement or operator that the code at an address is of, from 1; 0 where none is told."""
+        unit = self.unit(place)
+        program = self._dwarf.line_program_for_CU(unit) if unit is not None else None
+        if program is None:
+            return 0
+        if unit.cu_offset not in self._columns:
+            states = (entry.state for entry in program.get_entries())
+            rows = ((one.address, 0 if one.end_sequence else one.column) for one in states if one is not None)
+            self._columns[unit.cu_offset] = sorted(dict(rows).items())  # of several at one address the last holds
+        rows_of = self._columns[unit.cu_offset]
+        before = bisect_right(rows_of, place, key=lambda row: row[0])
+        return rows_of[before - 1][1] if before else 0
 
     def globals(self, place: int) -> list[Variable]:
         """The static variables of the file with the code at an address, those of its functions left out."""

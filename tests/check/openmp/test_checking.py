@@ -225,3 +225,16 @@ int main(void) {
     (one,) = found.findings
     assert "iteration 0" in one.message.lower()
     assert "iteration 4999" in one.message.lower()
+
+
+def test_of_several_assignments_on_a_line_the_one_that_races_is_named(tmp_path: Path) -> None:
+    row = "        for (j = 0; j < 20; j++) { /* its own */ tmp = i * 0.5 + j; a[i][j] = tmp; sum += tmp; }\n"
+    checked = run(
+        tmp_path,
+        "double a[20][20];\nint main(void) {\n    int i, j;\n    double sum = 0, tmp;\n"
+        "#pragma omp parallel for private(j) reduction(+:sum)\n    for (i = 0; i < 20; i++)\n"
+        f"{row}    return sum < 0;\n}}\n",
+    )
+    [finding] = checked.findings
+    assert finding.evidence["variable"] == "tmp"
+    assert "`tmp` belongs in private" in finding.message

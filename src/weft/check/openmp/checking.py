@@ -259,7 +259,11 @@ class Reading:
     def _race(self, held: dict[str, Any], count: int) -> Race:
         place, other = self.place(held["pc"]), self.place(held["other_pc"])
         fortran = Path(place.file).suffix.lower().startswith(".f")
-        named = self.names.of(held, ((place, held["write"]), (other, held["other_write"])), fortran)
+        places = [
+            (dataclasses.replace(one, column=self.names.column(held[pc])), held[write])
+            for one, pc, write in ((place, "pc", "write"), (other, "other_pc", "other_write"))
+        ]
+        named = self.names.of(held, places, fortran)
         return Race(held, count, named, place, other, fortran)
 
     def _told(self, races: Sequence[Race]) -> Finding:

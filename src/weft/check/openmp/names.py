@@ -81,10 +81,17 @@ class Names:
         scalar = not block and not _subscripts(places, name, fortran)
         return Named(name, (), scalar)
 
+    def column(self, pc: int) -> int:
+        """The column of an access, from its return address; 0 where it is not known."""
+        try:
+            return self.module.column(pc - self.base - 1) if self.module else 0
+        except Exception:  # what a strange file makes of the reader's insides cannot be foreseen
+            return 0
+
     def _shape(self, pc: int, name: str) -> Shape | None:
         try:
             return self.module.named(pc - 1, name) if self.module else None
-        except Exception:  # what a strange file makes of the reader's insides cannot be foreseen
+        except Exception:  # as above
             return None
 
     def _static(self, address: int, pc: int, fortran: bool) -> Named | None:
@@ -133,11 +140,12 @@ def element(name: str, shape: Shape, offset: int, fortran: bool, line: int) -> N
 
 
 def line_of(place: AccessPlace) -> str:
-    """The text of a line without its comment."""
+    """The text of a line as GCC's preprocessor leaves it, whose columns the program has; macros are not replaced."""
     text = linecache.getline(place.file, place.line) if place.file and place.line else ""
     if _PRAGMA.match(text):
         return ""
-    return re.sub(r"//.*|/\*.*?\*/", "", text).rstrip("\n")
+    text = re.sub(r"//.*|/\*.*?\*/", " ", text).rstrip()
+    return re.sub(r"(?<=\S)\s+", " ", text)
 
 
 def behind_atomic(file: str, line: int) -> int:
@@ -156,8 +164,10 @@ def said(places: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> str:
     texts = [line_of(place) for place, _ in places]
     sets = [set(_names(text, fortran)) for text in texts]
     common = set.intersection(*sets) if sets else set()
-    for (_, write), text in zip(places, texts, strict=True):
-        for found in _ASSIGNED.finditer(text) if write else ():
+    for (place, write), text in zip(places, texts, strict=True):
+        assigned = list(_ASSIGNED.finditer(text)) if write else []
+        here = [found for found in assigned if found.start() < place.column <= _statement_end(text, found.end())]
+        for found in here[-1:] or assigned:
             name = found["name"].lower() if fortran else found["name"]
             if name in common:
                 return name
@@ -166,6 +176,11 @@ def said(places: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> str:
             if name in common and re.search(rf"\b{re.escape(name)}\s*[\[(]", text, re.I if fortran else 0):
                 return name
     return next((name for text in texts for name in _names(text, fortran) if name in common), "")
+
+
+def _statement_end(text: str, at: int) -> int:
+    """Where the statement with a place of a line ends."""
+    return next((k for k in range(at, len(text)) if text[k] in ";{}"), len(text))
 
 
 def _names(text: str, fortran: bool) -> Iterable[str]:

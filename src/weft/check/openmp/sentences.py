@@ -79,7 +79,7 @@ def advice(named: Named, pairs: Mapping[tuple[int, int], Mapping[str, Any]], pla
         return ""
     text = line_of(place)
     name = re.escape(named.name)
-    again = re.search(rf"\b{name}\s*=(?!=).*\b{name}\b", text, re.I if fortran else 0)
+    again = re.search(rf"\b{name}\s*=(?!=)[^;]*\b{name}\b", text, re.I if fortran else 0)
     if again or re.search(rf"(?:\b{name}\s*(?:{_COMPOUND.pattern})|(?:\+\+|--)\s*{name}\b)", text):
         return f"; if all add to `{named.name}`, it belongs in a reduction"
     if all(held["write"] for held in pairs.values()):  # none reads another one's value: each writes first
