@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-access bench-values mutants trials prange-tests debian kernel cilk5 clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-attach test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-access bench-values mutants trials prange-tests debian kernel cilk5 clean
 .DELETE_ON_ERROR:
 
 help:
@@ -103,6 +103,10 @@ test-corpus: debian recorders
 # Jobs under a Slurm of three nodes on this machine (root, slurm-wlm and munge).
 test-slurm: debian recorders
 	$(PYTEST) tests/launch/test_slurm.py --timeout 300
+
+# weft attach on both MPIs and in all languages, also killed at 60 moments.
+test-attach: debian recorders
+	$(PYTEST) tests/attach --timeout 600
 
 # A stop before every event of programs that poll, probe and thread, on both MPIs: about half an hour.
 test-stops: setup recorders

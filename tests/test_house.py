@@ -71,7 +71,8 @@ ALLOWED: dict[str, set[str]] = {
         "compare",
         "values",
     },
-    "launch": {"pvm", "sources", "native", "mpi", "trace", "deadlock", "report", "endings"},
+    "launch": {"pvm", "sources", "native", "mpi", "trace", "terms", "deadlock", "report", "endings"},
+    "attach": {"sources", "mpi", "trace", "terms", "launch", "debug"},
 }
 
 

@@ -9,8 +9,11 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 NODES = 3
 PATIENCE = 60.0
@@ -27,6 +30,7 @@ ReturnToService=2
 SlurmUser={user}
 SlurmdUser={user}
 SlurmctldPort={ports[0]}
+FirstJobId={first}
 SlurmctldPidFile={folder}/ctl.pid
 SlurmdPidFile={folder}/%n.pid
 StateSaveLocation={folder}/state
@@ -59,6 +63,7 @@ class Slurm:
             raise CannotStart("only root may start slurmd")
         self.folder = folder
         self.environment: Mapping[str, str] = {"SLURM_CONF": str(folder / "slurm.conf")}
+        self.ready = False
         self._daemons: list[subprocess.Popen[bytes]] = []
         self._configure()
         try:
@@ -76,7 +81,9 @@ class Slurm:
         key.write_bytes(os.urandom(128))
         ports = free_ports(NODES + 1)
         host = socket.gethostname()
-        text = CONFIGURATION.format(host=host, folder=self.folder, user=getpass.getuser(), ports=ports)
+        # MPICH finds the ranks of a job by its number: two such Slurms on one machine may not have the same.
+        first = int.from_bytes(os.urandom(2)) * 100 + 1
+        text = CONFIGURATION.format(host=host, folder=self.folder, user=getpass.getuser(), ports=ports, first=first)
         nodes = "".join(NODE.format(k=k, host=host, port=ports[k]) for k in range(1, NODES + 1))
         (self.folder / "slurm.conf").write_text(nodes + text)
 
@@ -91,6 +98,7 @@ class Slurm:
         for k in range(1, NODES + 1):
             self._daemon("slurmd", "-D", "-N", f"n{k}", "-f", f"{d}/slurm.conf")
         self._wait(lambda: self.told("sinfo", "-h", "-t", "idle", "-o", "%D") == str(NODES), "slurmctld or slurmd")
+        self.ready = True
 
     def _daemon(self, word: str, *options: str) -> None:
         with (self.folder / f"{word}.out").open("ab") as out:
@@ -124,7 +132,11 @@ class Slurm:
         return True
 
     def stop(self) -> None:
-        """End the daemons."""
+        """End what still runs, and the daemons."""
+        with suppress(subprocess.TimeoutExpired):
+            if self.ready and (jobs := self.told("squeue", "-h", "--format=%A").split()):
+                self.told("scancel", "--signal=KILL", *jobs)
+                self.quiet()
         for number in (signal.SIGTERM, signal.SIGKILL):
             for daemon in reversed(self._daemons):
                 if daemon.poll() is None:
@@ -151,3 +163,15 @@ def free_ports(count: int) -> list[int]:
     finally:
         for one in sockets:
             one.close()
+
+
+def started(folder: Path) -> Iterator[Slurm]:
+    """A Slurm whose nodes are this machine, for a fixture; the test is skipped where none can be."""
+    for parent in (folder, folder.parent, folder.parent.parent):
+        parent.chmod(0o755)  # munged wants its socket to be reached by all
+    try:
+        cluster = Slurm(folder)
+    except CannotStart as error:
+        pytest.skip(f"no Slurm: {error}")
+    yield cluster
+    cluster.stop()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from launch.slurm import CannotStart, Slurm
+from launch.slurm import Slurm, started
 from tests_support import WEFT, Installed, execute
 from weft.mpi import shim
 
@@ -21,15 +21,7 @@ ENDED = {"good": ("finished", 0, []), "deadlock": ("deadlock", 3, ["deadlock"])}
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     """A Slurm whose nodes are this machine."""
-    folder = tmp_path_factory.mktemp("slurm")
-    for parent in (folder, folder.parent, folder.parent.parent):
-        parent.chmod(0o755)  # munged wants its socket to be reached by all
-    try:
-        cluster = Slurm(folder)
-    except CannotStart as error:
-        pytest.skip(f"no Slurm: {error}")
-    yield cluster
-    cluster.stop()
+    yield from started(tmp_path_factory.mktemp("slurm"))
 
 
 @pytest.fixture(scope="module")

@@ -43,6 +43,11 @@ class Mi:
             with suppress(HandError):
                 self.ask(f"-interpreter-exec console {quoted(setting)}")
 
+    @property
+    def process(self) -> int:
+        """gdb's own process."""
+        return int(self._gdb.gdb_process.pid)
+
     def take(self, seconds: float) -> list[dict[str, Any]]:
         """What gdb says in that time; stops are kept."""
         try:
@@ -87,15 +92,21 @@ class Mi:
     def _spent(self) -> float:
         """Seconds of the processor that gdb has used."""
         with suppress(OSError, IndexError, ValueError):
-            fields = Path(f"/proc/{self._gdb.gdb_process.pid}/stat").read_text().rpartition(")")[2].split()
+            fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
             return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         return 0.0
 
-    def said(self, command: str) -> str:
-        """What a command of gdb's console prints. HandError with gdb's own words."""
+    def said(self, command: str, until: str = "") -> str:
+        """What a command of gdb's console prints. HandError with gdb's own words.
+
+        `until`: what it prints at its end, where gdb answers before it is through, as it does once a process runs.
+        """
         self._console.clear()
         self.ask(command)
-        return "".join(self._console)
+        still = self._while_it_works(PATIENCE)
+        while until not in (said := "".join(self._console)) and next(still):
+            self.take(0.05)
+        return said
 
     def await_stop(self, seconds: float = PATIENCE) -> dict[str, object]:
         """The next stop. HandError where none comes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +10,7 @@ from typing import Final
 
 from weft.terms import calls
 from weft.terms.calls import masks
-from weft.terms.libraries import of_library
+from weft.terms.libraries import innermost_own, library_code
 from weft.terms.progress import finalized, open_calls
 from weft.trace import Ending, EndingKind, Event, ExitKind, Rank, Trace
 from weft.trace.sites import CallSite
@@ -148,8 +147,7 @@ def own_line(ending: Ending) -> CallSite | None:
 
     Where no line of the user's is known: the innermost place in the user's own code, and then the innermost known line.
     """
-    users = [site for site in ending.stack if (site.known or site.module) and not library_code(site)]
-    return next((site for site in users if site.known), None) or next(iter(users), None) or ending.site
+    return innermost_own(ending.stack) or ending.site
 
 
 def callers(ending: Ending) -> tuple[CallSite, ...]:
@@ -165,16 +163,4 @@ def _starts_fortran(site: CallSite) -> bool:
     return site.function == "main" and (site.file or "").lower().rpartition(".")[2] in _FORTRAN
 
 
-_RUNTIMES: Final = re.compile(
-    r"(lib(c|m|pthread|gfortran|stdc\+\+|gcc_s|quadmath|mpi\w*|ucs|ucp|python3.*)|ld-linux.*)[.-]"
-)
-"""Libraries of the system and of MPI, whose lines say nothing of the program."""
 _FORTRAN: Final = frozenset(("f", "for", "ftn", "f77", "f90", "f95", "f03", "f08", "f18"))
-
-
-def library_code(site: CallSite) -> bool:
-    """Whether a place is in Python itself or in what pip installed."""
-    file = site.file or ""
-    compiled = file.endswith((".pyx", ".pxi")) or (site.function or "").startswith("mpi4py.")
-    runtime = _RUNTIMES.match((site.module or "").rpartition("/")[2])
-    return compiled or bool(runtime) or of_library(file)

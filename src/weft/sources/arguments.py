@@ -13,13 +13,16 @@ _MOST: Final = 2000
 
 def named(lines: Sequence[str], function: str, index: int) -> str | None:
     """The variable that argument `index` of the one call of a function is given; None where it is no plain one."""
+    texts = given(lines, function) or []
+    found = _NAME.fullmatch(texts[index].strip()) if index < len(texts) else None
+    return found[1] or found[2] if found else None
+
+
+def given(lines: Sequence[str], function: str) -> list[str] | None:
+    """What the one call of a function is given; None where there is none, or more than one."""
     text = "\n".join(lines)[:_MOST]
     calls = list(re.finditer(rf"\b{re.escape(function)}\s*\(", text))
-    if len(calls) != 1:
-        return None
-    given = _arguments(text, calls[0].end())
-    found = _NAME.fullmatch(given[index].strip()) if index < len(given) else None
-    return found[1] or found[2] if found else None
+    return _arguments(text, calls[0].end()) if len(calls) == 1 else None
 
 
 def _arguments(text: str, start: int) -> list[str]:

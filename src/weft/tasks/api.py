@@ -9,8 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from weft.debug.running import is_python
 from weft.errors import UsageError
-from weft.tasks.attached import AttachedBackend, is_python
+from weft.tasks.attached import AttachedBackend
 from weft.tasks.backend import Backend
 from weft.tasks.cilk import built
 from weft.tasks.commandline import python_command
@@ -73,7 +74,7 @@ def session(
     if pid or core:
         if record or replay:
             raise UsageError("the order of tasks is recorded and replayed from a program's start on")
-        if pid and is_python(pid):
+        if pid and is_python(pid, f"--pid {pid}"):
             return Session(AttachedBackend(pid))
         # It imports numpy and drives gdb; Python programs need neither.
         from weft.tasks.openmp import NativeBackend

@@ -11,6 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from weft.debug.running import forbidden
 from weft.errors import UsageError
 from weft.tasks.backend import Stop
 from weft.tasks.python import Conversation
@@ -27,17 +28,6 @@ _weft = runpy.run_path({inside!r} + "/__main__.py", run_name="weft_visit")
 _weft["visit"]({socket!r})
 del _weft
 """
-
-
-def is_python(pid: int) -> bool:
-    """Whether a process is a Python. UsageError where there is no such process, or it may not be looked at."""
-    try:
-        maps = Path(f"/proc/{pid}/maps").read_text()
-    except FileNotFoundError as error:
-        raise UsageError(f"--pid {pid}: there is no such process") from error
-    except PermissionError as error:
-        raise UsageError(f"--pid {pid}: it belongs to another user; ask as that user, or as root") from error
-    return bool(re.search(r"/(libpython3|python3)[^/\n]*$", maps, re.M))
 
 
 class AttachedBackend(Conversation):
@@ -77,10 +67,7 @@ class AttachedBackend(Conversation):
         """Have the program run a line of Python; what gdb said, where that went wrong."""
         said = self._gdb("thread 1", "bt 1")
         if "ptrace" in said and "not permitted" in said:
-            raise UsageError(
-                f"the system forbids gdb to look into process {self._pid}: run as its user, and see "
-                "/proc/sys/kernel/yama/ptrace_scope (0 lets you)"
-            )
+            raise UsageError(forbidden(self._pid))
         text = code.replace("\\", "\\\\").replace('"', '\\"')
         direct = (
             "set $weft = ((int(*)(void))PyGILState_Ensure)()",

@@ -1,0 +1,222 @@
+"""Which MPI call a stack is in, where the program's own frames end, and what the program's line gives the call."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from weft.attach.model import Argument, Call, Frame, Stack
+from weft.mpi.table import by_name
+from weft.sources import files
+from weft.sources.arguments import given
+from weft.sources.statement import statement
+from weft.trace.sites import CallSite
+
+STARTS: Final = re.compile(
+    r"_start|_dl_.*|__libc_start_(main|call_main)\S*|start_thread|__?_?clone3?|\(below main\)|<main program>"
+)
+"""Functions beneath a program's own."""
+FORTRAN_FILE: Final = re.compile(r"\.(f|for|ftn|f77|f90|f95|f03|f08|f18)$", re.I)
+MPI_LIBRARY: Final = re.compile(r"/(lib(p?mpi|mpich|open-(pal|rte)|uc[pst]|fabric|pmix|event)\w*[.-]|mca_)|/mpi4py/")
+TOLD_KINDS: Final = frozenset(("RANK", "RANK_NNI", "TAG", "COMMUNICATOR"))
+"""Parameters that say whom a call waits for."""
+PLAIN: Final = re.compile(r"[\w\s.+*/%()\[\]>-]+")
+"""An expression in which nothing is assigned, and, without `name(`, nothing called."""
+CALLS: Final = re.compile(r"\w\s*\(|--|\+\+")
+
+NAMED: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("send", "ssend", "bsend", "rsend", "isend", "issend"), ("buf", "dest", "tag")),
+    **dict.fromkeys(("recv", "irecv"), ("buf", "source", "tag")),
+    **dict.fromkeys(("probe", "iprobe", "mprobe", "improbe"), ("source", "tag")),
+    "sendrecv": ("sendbuf", "dest", "sendtag", "recvbuf", "source", "recvtag"),
+    **dict.fromkeys(("bcast", "ibcast"), ("buf", "root")),
+    **dict.fromkeys(
+        ("gather", "scatter", "igather", "iscatter", "gatherv", "scatterv"), ("sendbuf", "recvbuf", "root")
+    ),
+    **dict.fromkeys(("reduce", "ireduce"), ("sendbuf", "recvbuf", "op", "root")),
+}
+"""What the arguments of mpi4py's methods are called, by the method in small letters."""
+OBJECTS: Final[dict[str, tuple[str, ...]]] = {"gather": ("sendobj", "root"), "scatter": ("sendobj", "root"),
+                                              "reduce": ("sendobj", "op", "root")}  # fmt: skip
+"""Of those in small letters that differ."""
+OPERATORS: Final[dict[type[ast.AST], Callable[[int, int], int]]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod, ast.BitXor: operator.xor,
+}  # fmt: skip
+
+
+@cache
+def _known() -> dict[str, str]:
+    return {name.lower(): name.removesuffix("_c") for name in by_name()}
+
+
+@cache
+def canonical(function: str) -> str | None:
+    """`MPI_Recv` for what the symbol of an MPI function is in C, Fortran or a profiling library; None for others."""
+    name = function.lower().removesuffix("_impl").rstrip("_")
+    name = name[1:] if name.startswith("pmpi_") else name
+    for ending in ("", "_f08ts", "_f08", "_cdesc", "_f"):
+        if name.endswith(ending) and (found := _known().get(name.removesuffix(ending))):
+            return found
+    return None
+
+
+def mpi_of(frame: Frame) -> str | None:
+    """The MPI function that a frame is in."""
+    return None if frame.python else canonical(frame.site.function or "")
+
+
+def parted(frames: Sequence[Frame]) -> tuple[Stack, str | None, Stack]:
+    """The program's frames, outermost first, the MPI function that they have called, and what stands above.
+
+    `frames` begin with the innermost. Of mpi4py's frames only the method stays above; what starts programs is left out.
+    """
+    outer = list(reversed(frames))
+    at = next((i for i, frame in enumerate(outer) if mpi_of(frame)), len(outer))
+    begin = next((i for i, frame in enumerate(outer) if frame.python), 0)  # the interpreter's own frames lie beneath
+    own = [frame for frame in outer[begin:at] if not is_beneath(frame)]
+    if len(own) > 1 and own[0].site.function == "main" and (own[1].site.function or "") in ("MAIN__", "main"):
+        own = own[1:]  # gfortran's own, before the program
+    if len(own) > 1 and own[0].site.function == "main" and FORTRAN_FILE.search(own[1].site.file or ""):
+        own = own[1:]
+    cut = len(own)
+    while at < len(outer) and cut and not own[cut - 1].python and is_mpi(own[cut - 1]):
+        cut -= 1
+    return tuple(own[:cut]), mpi_of(outer[at]) if at < len(outer) else None, tuple(own[cut:] + outer[at:])
+
+
+def is_beneath(frame: Frame) -> bool:
+    """Whether a frame is of what starts a program or a thread, or nothing is known of it and its library is not the
+    program's.
+    """
+    if STARTS.fullmatch(frame.site.function or ""):
+        return True
+    return frame.site.function is None and not frame.site.known
+
+
+def is_mpi(frame: Frame) -> bool:
+    """Whether a frame is of MPI's libraries, or of mpi4py."""
+    return bool(MPI_LIBRARY.search(frame.site.module or ""))
+
+
+def is_idle(stack: Stack, call: str | None) -> bool:
+    """Whether a thread is a library's own: no call of MPI, and no line of the program."""
+    return call is None and not any(frame.python or is_source(frame.site) for frame in stack)
+
+
+def is_source(site: CallSite) -> bool:
+    """Whether a line is known, and of a file that is here or not the system's."""
+    return site.known and not (site.file or "").startswith(("./", "../"))
+
+
+# The arguments
+
+
+def native_texts(name: str, site: CallSite) -> list[tuple[str, str]]:
+    """Name and text of what the program's line gives an MPI function for the parameters that say whom it waits for."""
+    function = by_name().get(name)
+    lines = lines_of(site)
+    if function is None or not lines:
+        return []
+    for spelled in (name, "P" + name, name.lower(), name.upper()):
+        texts = given(lines, spelled)
+        if texts is not None and len(texts) in (len(function.parameters), len(function.parameters) + 1):  # ierror
+            pairs = zip(function.parameters, texts, strict=False)
+            return [(p.name, " ".join(text.split())) for p, text in pairs if p.kind in TOLD_KINDS and not p.array]
+    return []
+
+
+def is_plain(text: str) -> bool:
+    """Whether an expression may be evaluated in a program: nothing is changed or called by it."""
+    return bool(PLAIN.fullmatch(text)) and not CALLS.search(text)
+
+
+def python_call(name: str, frame: Frame, method: str) -> Call:
+    """The call of a method of mpi4py, by the line of the program."""
+    lines = lines_of(frame.site)
+    call = found_call(lines, method)
+    if call is None:
+        return Call(name, method)
+    values = dict(frame.values)
+    positions = OBJECTS.get(method) or NAMED.get(method.lower(), ())
+    pairs = [*zip(positions, call.args, strict=False), *((word.arg or "", word.value) for word in call.keywords)]
+    told = [
+        Argument(key, ast.unparse(value), number_text(value, values))
+        for key, value in pairs
+        if key in ("source", "dest", "root", "tag", "sendtag", "recvtag")
+    ]
+    whom = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    return Call(name, method, tuple(told), is_world(whom, frame.site))
+
+
+def found_call(lines: Sequence[str], method: str) -> ast.Call | None:
+    """The one call of a method in a statement."""
+    text = textwrap.dedent("\n".join(lines))
+    for ending in ("", " pass", "\n pass"):
+        try:
+            tree = ast.parse(text + ending)
+        except (SyntaxError, ValueError):
+            continue
+        calls = [
+            node for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
+        ]  # fmt: skip
+        return calls[0] if len(calls) == 1 else None
+    return None
+
+
+def number_text(node: ast.expr, values: dict[str, str]) -> str | None:
+    """What an expression of numbers and of variables that are numbers comes to."""
+    try:
+        return str(number(node, values))
+    except (KeyError, ValueError, ZeroDivisionError):
+        return None
+
+
+def number(node: ast.expr, values: dict[str, str]) -> int:
+    """The value of an expression. KeyError or ValueError where it is not one of plain whole numbers."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return int(node.value)
+    if isinstance(node, ast.Name):
+        return int(values[node.id])
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -number(node.operand, values)
+    if isinstance(node, ast.BinOp):
+        return OPERATORS[type(node.op)](number(node.left, values), number(node.right, values))
+    raise ValueError
+
+
+def is_world(text: str, site: CallSite) -> bool:
+    """Whether a communicator's text is MPI_COMM_WORLD, or a name that the file gives nothing else to."""
+    if re.fullmatch(r"(MPI_|MPI\.)?COMM_WORLD(%MPI_VAL)?", text, re.I):
+        return True
+    file = files.read(site.file or "") if re.fullmatch(r"\w+", text) else None
+    if file is None:
+        return False
+    gets = re.findall(rf"\b{re.escape(text)}\s*=(?!=)\s*([\w.]+)|&\s*{re.escape(text)}\b", "\n".join(file.lines))
+    return bool(gets) and all(re.fullmatch(r"(MPI_|MPI\.)?COMM_WORLD", one, re.I) for one in gets)
+
+
+def lines_of(site: CallSite) -> list[str]:
+    """The statement at a line; nothing where its file is not here, or was changed after the program was built."""
+    path = site.file or ""
+    file = files.read(path) if path else None
+    if file is None or is_newer(path, site.module):
+        return []
+    found = statement(file.lines, 1, site.line, path)
+    return list(found.lines) if found else []
+
+
+@cache
+def is_newer(path: str, module: str | None) -> bool:
+    """Whether a source is newer than what was built of it."""
+    try:
+        return module is not None and Path(path).stat().st_mtime > Path(module).stat().st_mtime
+    except OSError:
+        return False

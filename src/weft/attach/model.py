@@ -1,0 +1,157 @@
+"""What was seen of each rank: its threads' stacks, and the MPI call that each is in."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from weft.trace.sites import CallSite
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame. `values`: what its numbers are, by the names of its variables."""
+
+    site: CallSite
+    python: bool = False
+    values: tuple[tuple[str, str], ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines."""
+        at = self.site
+        return {"function": at.function or "?", "file": at.file, "line": at.line, "module": at.module,
+                "python": self.python, "values": dict(self.values)}  # fmt: skip
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> Frame:
+        """Back from what `as_dict` gave."""
+        site = CallSite(told["file"], told["line"], told["function"], told["module"])
+        return cls(site, told["python"], tuple(told["values"].items()))
+
+
+Stack = tuple[Frame, ...]
+"""Frames, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a call: how the program's line has it, and its value where that could be read."""
+
+    name: str
+    text: str
+    value: str | None = None
+
+    def __str__(self) -> str:
+        """`source=partner: 3`."""
+        told = self.text if self.value in (None, self.text) else f"{self.text}: {self.value}"
+        return f"{self.name}={told}"
+
+    @property
+    def number(self) -> int | None:
+        """Its value, where that is a number."""
+        value = self.text if self.value is None else self.value
+        return int(value) if value.removeprefix("-").isdigit() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An MPI call that a thread is in. `called`: what the program calls it, such as `recv` of mpi4py."""
+
+    name: str
+    called: str = ""
+    arguments: tuple[Argument, ...] = ()
+    world: bool = False
+    """Whether it is surely over MPI_COMM_WORLD, so that its ranks are the job's."""
+
+    @property
+    def text(self) -> str:
+        """`MPI_Recv(source=partner: 3, tag=7)`."""
+        inside = f" in {self.name}" if self.called else ""
+        return f"{self.called or self.name}({', '.join(map(str, self.arguments))}){inside}"
+
+    def argument(self, *names: str) -> Argument | None:
+        """The first argument of one of these names."""
+        return next((argument for argument in self.arguments if argument.name in names), None)
+
+    @classmethod
+    def of(cls, told: dict[str, Any] | None) -> Call | None:
+        """Back from what `asdict` gave."""
+        if told is None:
+            return None
+        arguments = tuple(Argument(**one) for one in told["arguments"])
+        return cls(told["name"], told["called"], arguments, told["world"])
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A thread of a rank. `stack`: the program's frames, outermost first; `inside`: those of libraries on top of it."""
+
+    id: int
+    stack: Stack
+    call: Call | None = None
+    inside: Stack = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines."""
+        return {"id": self.id, "call": asdict(self.call) if self.call else None,
+                "stack": [frame.as_dict() for frame in self.stack],
+                "inside": [frame.as_dict() for frame in self.inside]}  # fmt: skip
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> Thread:
+        """Back from what `as_dict` gave."""
+        stacks = [tuple(Frame.of(frame) for frame in told[key]) for key in ("stack", "inside")]
+        return cls(told["id"], stacks[0], Call.of(told["call"]), stacks[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A rank's process. `rank` is None where nothing says which it is."""
+
+    pid: int
+    rank: int | None
+    size: int
+    job: str
+    program: str
+    python: bool = False
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen of one rank. `problem`: why nothing could be."""
+
+    rank: int
+    pid: int
+    host: str
+    program: str
+    threads: list[Thread] = field(default_factory=list)
+    later: list[Thread] = field(default_factory=list)
+    """The second look; empty where there was none."""
+    problem: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines."""
+        return {"rank": self.rank, "pid": self.pid, "host": self.host, "program": self.program,
+                "problem": self.problem, "threads": [thread.as_dict() for thread in self.threads],
+                "later": [thread.as_dict() for thread in self.later]}  # fmt: skip
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> Seen:
+        """Back from what `as_dict` gave."""
+        threads, later = ([Thread.of(one) for one in told[key]] for key in ("threads", "later"))
+        return cls(told["rank"], told["pid"], told["host"], told["program"], threads, later, told["problem"])
+
+
+@dataclass(slots=True)
+class Job:
+    """The looks at all ranks of a job. `size`: how many ranks it has, as far as was said."""
+
+    size: int
+    interval: float
+    ranks: list[Seen]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def missing(self) -> list[int]:
+        """Ranks of which no process was found."""
+        return sorted(set(range(self.size)) - {one.rank for one in self.ranks})

@@ -1,0 +1,135 @@
+"""Stacks of many processes at once: executed by the Python inside gdb, never imported by Weft. Answers are JSON.
+
+One gdb is all processes' debugger: it reads the symbols of a library once, however many ranks have it.
+gdb_parts.py is read before it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import gdb
+
+if TYPE_CHECKING:
+    from weft.debug.gdb_parts import variables
+
+MARK = "weft-stacks:"
+DEEPEST = 256
+"""Frames of a stack that are told; of a recursion without end that is enough."""
+VALUED = 6
+"""Innermost frames of the program whose numbers are told."""
+MOST_VALUES = 24
+NUMBERS = frozenset((gdb.TYPE_CODE_INT, gdb.TYPE_CODE_FLT, gdb.TYPE_CODE_ENUM, gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_CHAR))
+
+REFERENCES = (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", gdb.TYPE_CODE_REF))
+
+
+def weft_attach(pids: list[int]) -> None:
+    """Stop these processes; those that cannot be are told, with why."""
+    errors = {}
+    for number, pid in enumerate(pids, 1):
+        if number > len(gdb.inferiors()):
+            gdb.execute("add-inferior", to_string=True)
+        gdb.execute(f"inferior {number}", to_string=True)
+        try:
+            gdb.execute(f"attach {pid}", to_string=True)
+        except gdb.error as error:
+            errors[str(pid)] = str(error)
+    # Symbols are read once all stand still: ranks that poll leave the processor to nobody.
+    for inferior in gdb.inferiors():
+        if inferior.pid:
+            gdb.execute(f"inferior {inferior.num}", to_string=True)
+            gdb.execute("sharedlibrary", to_string=True)
+    print(MARK + json.dumps(errors))
+
+
+def weft_detach() -> None:
+    """Let all go."""
+    for inferior in gdb.inferiors():
+        if inferior.pid:
+            try:
+                gdb.execute(f"detach inferiors {inferior.num}", to_string=True)
+            except gdb.error:
+                continue
+    print(MARK + "null")
+
+
+def weft_stacks() -> None:
+    """The stacks of all threads, by process: frames from the innermost."""
+    told = {}
+    for inferior in gdb.inferiors():
+        if inferior.pid:
+            threads = sorted(inferior.threads(), key=lambda thread: thread.num)
+            told[str(inferior.pid)] = [{"id": thread.ptid[1], "frames": stack(thread)} for thread in threads]
+    print(MARK + json.dumps(told))
+
+
+def stack(thread: Any) -> list[dict[str, Any]]:
+    """The frames of one thread, innermost first."""
+    found: list[dict[str, Any]] = []
+    try:
+        thread.switch()
+        frame, own = gdb.newest_frame(), 0
+        while frame is not None and len(found) < DEEPEST:
+            at = frame.find_sal()
+            known = at.symtab is not None
+            file, line = (at.symtab.fullname(), at.line) if known else (None, 0)
+            own += known
+            found.append({
+                "function": frame.name(), "file": file, "line": line,
+                "module": gdb.solib_name(frame.pc()), "values": numbers(frame) if known and own <= VALUED else {},
+            })  # fmt: skip
+            frame = frame.older()
+    except gdb.error:  # memory that cannot be read: what is beneath stays unknown
+        pass
+    return found
+
+
+def numbers(frame: Any) -> dict[str, str]:
+    """The variables of a frame that are numbers."""
+    found: dict[str, str] = {}
+    for name, value, _ in variables(frame):
+        if len(found) >= MOST_VALUES:
+            break
+        try:
+            if value.type.strip_typedefs().code in NUMBERS and not value.is_optimized_out:
+                found[name] = str(value)
+        except gdb.error:
+            continue
+    return found
+
+
+def weft_values(wanted: list[tuple[int, int, int, list[str]]]) -> None:
+    """Expressions in frames: each of process, thread, how many frames from the innermost, and texts."""
+    told: list[list[str | None]] = []
+    for pid, lwp, level, texts in wanted:
+        try:
+            select(pid, lwp, level)
+            told.append([value_of(text) for text in texts])
+        except (gdb.error, StopIteration):
+            told.append([None] * len(texts))
+    print(MARK + json.dumps(told))
+
+
+def select(pid: int, lwp: int, level: int) -> None:
+    """Choose a frame."""
+    threads = (thread for inferior in gdb.inferiors() if inferior.pid == pid for thread in inferior.threads())
+    next(thread for thread in threads if thread.ptid[1] == lwp).switch()
+    frame = gdb.newest_frame()
+    for _ in range(level):
+        frame = frame.older()
+    frame.select()
+
+
+def value_of(text: str) -> str | None:
+    """A number that an expression means in the chosen frame; None where it is none."""
+    try:
+        value = gdb.parse_and_eval(text)
+        if value.type.code in REFERENCES:  # an argument in Fortran
+            value = value.referenced_value()
+        if value.type.strip_typedefs().code in NUMBERS and not value.is_optimized_out:
+            return str(int(value))
+    except (gdb.error, ValueError, OverflowError):
+        pass
+    return None

@@ -1,0 +1,86 @@
+"""All stacks as one tree, each branch with the ranks that are on it (the way of STAT, Arnold et al. 2007)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.attach.model import Call, Frame, Seen, Thread
+from weft.terms.words import rank_set
+
+
+@dataclass(slots=True)
+class Node:
+    """A frame, or at an end the MPI call, that the stacks of some ranks have in common."""
+
+    text: str = ""
+    call: bool = False
+    ranks: set[int] = field(default_factory=set)
+    beneath: dict[str, Node] = field(default_factory=dict)
+    """What was called from here, by its text."""
+    calls: set[str] = field(default_factory=set)
+    """The call with its arguments, as each of the ranks has it."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines."""
+        return {"text": self.text, "call": self.call, "ranks": sorted(self.ranks),
+                "beneath": [node.as_dict() for node in self.beneath.values()]}  # fmt: skip
+
+
+def merged(ranks: Sequence[Seen], *, every: bool = False) -> Node:
+    """The tree of the first look. `every`: with the frames inside of MPI."""
+    root = Node()
+    for one in ranks:
+        for thread in one.threads:
+            _add(root, one.rank, thread, every)
+    return root
+
+
+def _add(root: Node, rank: int, thread: Thread, every: bool) -> None:
+    at = root
+    at.ranks.add(rank)
+    for frame in thread.stack:
+        at = _beneath(at, frame_text(frame), rank)
+    if every:
+        for frame in thread.inside:
+            at = _beneath(at, frame_text(frame), rank)
+    elif thread.call is not None:
+        at = _beneath(at, call_key(thread.call), rank)
+        at.call = True
+        at.calls.add(thread.call.text)
+
+
+def _beneath(node: Node, text: str, rank: int) -> Node:
+    found = node.beneath.setdefault(text, Node(text))
+    found.ranks.add(rank)
+    return found
+
+
+def frame_text(frame: Frame) -> str:
+    """`exchange at hang.c:6`."""
+    place, _, function = frame.site.text.partition(" ")
+    return f"{function or '?'} at {place}" if frame.site.known or frame.site.module else function or place
+
+
+def call_key(call: Call) -> str:
+    """A call without its arguments."""
+    return f"{call.called} in {call.name}" if call.called else call.name
+
+
+def lines(root: Node) -> list[str]:
+    """The tree as text: what many go through stands once, and each fork says who goes where."""
+    return list(_lines(root, 0, None))
+
+
+def _lines(node: Node, depth: int, above: set[int] | None) -> Iterator[str]:
+    if node.ranks != above:
+        yield f"{'  ' * depth}[{rank_set(node.ranks)}]"
+        depth += 1
+    if node.text:
+        told = next(iter(node.calls)) if len(node.calls) == 1 else node.text + ("(...)" if node.call else "")
+        yield "  " * depth + told
+    forks = len(node.beneath) > 1
+    for below in sorted(node.beneath.values(), key=lambda node: (-len(node.ranks), min(node.ranks))):
+        # A fork of one rank's own threads has the ranks of what is above it, and is one all the same.
+        yield from _lines(below, depth, None if forks else node.ranks)

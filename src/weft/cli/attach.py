@@ -1,0 +1,117 @@
+"""Show where the ranks of a job are that runs now, and was not started under Weft.
+
+weft attach                  the MPI job of this host, if it is the only one
+weft attach PID...           the ranks beneath a launcher (mpiexec, mpirun), or the ranks themselves
+weft attach JOB[.STEP]       a job of Slurm, on all its nodes
+
+All ranks stand still for the moment of a look, and go on. What is told are stacks: where a rank is, and no proof.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import UsageError
+
+if TYPE_CHECKING:
+    from weft.attach.model import Job, Process
+
+INTERVAL = 1.0
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "attach", help="show where the ranks of a job are that runs now", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("what", nargs="*", metavar="PID | JOB[.STEP]", help="processes, or a job of Slurm")
+    parser.add_argument("--interval", type=float, default=INTERVAL, metavar="SECONDS",
+                        help="between the two looks, which tell what stands from what moves; 0: one look")  # fmt: skip
+    parser.add_argument("--all", action="store_true", help="with the frames inside of MPI")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="json: weft-stacks/1")
+    parser.add_argument("--here", action="store_true", help="of a job of Slurm, this node only")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look, and print."""
+    if args.interval < 0:
+        raise UsageError(f"--interval {args.interval:g}: a time is not negative")
+    from weft.native.threads import calm_numpy
+
+    calm_numpy()
+    job = seen(args)
+    if args.format == "json":
+        print(json.dumps(as_dict(job)))
+    else:
+        show(job, every=args.all)
+    return 0 if any(one.threads for one in job.ranks) or args.here else 4
+
+
+def seen(args: argparse.Namespace) -> Job:
+    """The looks that the arguments ask for."""
+    from weft.attach import cluster, processes
+    from weft.attach.look import look
+    from weft.attach.model import Job
+
+    ranks: list[Process]
+    if args.here:
+        name, _, step = args.what[0].partition(".")
+        ranks = processes.of_slurm(name, step, os.environ.get("SLURMD_NODENAME", ""))
+    elif len(args.what) == 1 and not is_process(args.what[0]) and cluster.is_job(args.what[0]):
+        return cluster.ask(args.what[0], args.interval)
+    elif args.what:
+        ranks = processes.named([number(word) for word in args.what])
+    else:
+        ranks = processes.the_only_job()
+    size = max([len(ranks), *(process.size for process in ranks)])
+    notes = [] if all(process.job for process in ranks) else ["the numbers of these ranks are Weft's, not a launcher's"]
+    return Job(size, args.interval, look(ranks, args.interval), notes)
+
+
+def is_process(word: str) -> bool:
+    """Whether a word is the number of a process of this host."""
+    return word.isdigit() and os.path.exists(f"/proc/{word}")  # noqa: PTH110 - no other need of pathlib here
+
+
+def number(word: str) -> int:
+    """A process. UsageError where it is no number."""
+    if not word.isdigit() or int(word) < 1:
+        raise UsageError(f"{word} is neither a process of this host nor a job of Slurm that runs")
+    return int(word)
+
+
+def as_dict(job: Job) -> dict[str, Any]:
+    """For machines."""
+    from weft.attach import sentences, tree
+    from weft.attach.cluster import SCHEMA
+
+    return {
+        "schema": SCHEMA,
+        "size": job.size,
+        "interval": job.interval,
+        "missing": job.missing,
+        "proof": False,
+        "told": sentences.told(job),
+        "groups": [group.as_dict() for group in sentences.groups(job.ranks)],
+        "moved": [one.rank for one in job.ranks if one.threads and one.later and sentences.change(one)],
+        "tree": tree.merged(job.ranks).as_dict(),
+        "ranks": [one.as_dict() for one in job.ranks],
+    }
+
+
+def show(job: Job, *, every: bool) -> None:
+    """Print the sentences, then the tree."""
+    from weft.attach import sentences, tree
+    from weft.terms.words import printable
+
+    for line in (sentences.headline(job), *sentences.told(job)):
+        print(f"weft: {printable(line)}")
+    print()
+    for line in tree.lines(tree.merged(job.ranks, every=every)):
+        print(printable(line))
+    sys.stdout.flush()

@@ -1,0 +1,168 @@
+"""A job that hangs and was not started under Weft is looked into, and goes on as if nobody had looked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from attach.jobs import PROGRAMS, attached, compiled, once, running, where
+from launch.slurm import Slurm, started
+from tests_support import WEFT, Installed, execute
+from weft.attach.guard import status_of
+from weft.attach.python import REMEDY, program
+from weft.errors import UsageError
+
+pytestmark = pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb here")
+ODD = "rank 1 is in {call} from 2 (tag 7) at {place}, not with the others"
+
+
+def needs_py_spy() -> None:
+    try:
+        program()
+    except UsageError:
+        pytest.skip(REMEDY)
+
+
+def test_the_rank_that_is_not_with_the_others_is_named_with_its_peer(mpich: Installed, tmp_path: Path) -> None:
+    with running(mpich, 5, [compiled(mpich, "hang.c", tmp_path), "recv", "go"], tmp_path) as job:
+        told = once(lambda told: where(told) == {"MPI_Barrier": [0, 3, 4], "MPI_Recv": [1], "": [2]}, job.pid)
+        assert ODD.format(call="MPI_Recv", place="hang.c:26 exchange") in told["told"]
+        assert "rank 1 names rank 2, which is outside of MPI at hang.c:29 exchange" in told["told"]
+        assert "all 5 stand at the same place 1 s later" in told["told"]
+        assert [group["odd"] for group in told["groups"]] == [False, True, True]
+        assert told["missing"] == told["moved"] == []
+        assert told["proof"] is False
+        (tmp_path / "go").touch()
+        assert "through" in job.communicate(timeout=60)[0]
+        assert job.returncode == 0
+
+
+def test_a_rank_that_computes_is_told_from_those_that_stand(mpich: Installed, tmp_path: Path) -> None:
+    with running(mpich, 4, [compiled(mpich, "hang.c", tmp_path), "compute", "go"], tmp_path) as job:
+        told = once(lambda told: where(told) == {"MPI_Barrier": [0, 3], "": [1, 2]}, job.pid)
+        assert told["moved"] == [1]
+        assert any(line.startswith("rank 1 moves: step is ") for line in told["told"])
+        assert "ranks 0, 2 and 3 stand at the same place 1 s later" in told["told"]
+
+
+@pytest.mark.parametrize("which", ["debian_openmpi", pytest.param("debian_mpich", marks=pytest.mark.matrix)])
+def test_fortran(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    of: Installed = request.getfixturevalue(which)
+    with running(of, 4, [compiled(of, "hang.f90", tmp_path, "-O0")], tmp_path) as job:
+        told = once(lambda told: where(told) == {"MPI_Barrier": [0, 2, 3], "MPI_Recv": [1]}, job.pid)
+        assert any(line.startswith("rank 1 is in MPI_Recv from 2 (tag 7) at hang.f90:15 ") for line in told["told"])
+        assert told["told"][1].endswith(", not with the others")
+
+
+@pytest.mark.parametrize("which", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
+def test_python_and_native_frames_are_one_stack(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    needs_py_spy()
+    of: Installed = request.getfixturevalue(which)
+    with running(of, 4, [of.python or sys.executable, PROGRAMS / "hang.py"], tmp_path) as job:
+        told = once(lambda told: where(told) == {"Barrier": [0, 2, 3], "recv": [1]}, job.pid)
+        assert ODD.format(call="recv", place="hang.py:12 exchange") in told["told"]
+        assert "rank 1 names rank 2, which is in Barrier at hang.py:13 exchange" in told["told"]
+        stack = told["ranks"][1]["threads"][0]
+        assert [frame["function"] for frame in stack["stack"]] == ["<module>", "exchange"]
+        assert stack["call"]["name"] == "MPI_Mprobe"
+
+
+@pytest.mark.parametrize("which", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
+def test_a_thread_of_openmp_that_is_in_mpi_is_its_rank_s_call(
+    which: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    of: Installed = request.getfixturevalue(which)
+    with running(of, 3, [compiled(of, "hybrid.c", tmp_path, "-fopenmp")], tmp_path) as job:
+        told = once(lambda told: where(told) == {"MPI_Barrier": [0, 2], "MPI_Recv": [1]}, job.pid)
+        assert any(line.startswith("rank 1 is in MPI_Recv from 0 (tag 9) at hybrid.c:9") for line in told["told"])
+        assert len(told["ranks"][1]["threads"]) == 2
+
+
+@pytest.mark.matrix
+def test_open_mpi_with_optimised_code_says_what_it_cannot_read(openmpi: Installed, tmp_path: Path) -> None:
+    with running(openmpi, 16, [compiled(openmpi, "hang.c", tmp_path, "-O2"), "recv", "go"], tmp_path) as job:
+        told = once(lambda told: where(told).get("MPI_Barrier") == [0, *range(3, 16)], job.pid)
+        assert any(line.startswith("rank 1 is in MPI_Recv") for line in told["told"])
+
+
+def alive(pids: list[int]) -> bool:
+    """Whether all run, and nobody debugs them."""
+    return all(status_of(pid) in (("R", 0), ("S", 0), ("D", 0)) for pid in pids)
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=[pytest.mark.matrix, pytest.mark.timeout(600)])])
+def test_the_job_goes_on_though_weft_is_killed_while_it_looks(mpich: Installed, rounds: int, tmp_path: Path) -> None:
+    with running(mpich, 4, [compiled(mpich, "hang.c", tmp_path), "recv", "go"], tmp_path) as job:
+        told = once(lambda told: where(told) == {"MPI_Barrier": [0, 3], "MPI_Recv": [1], "": [2]}, job.pid)
+        pids = [rank["pid"] for rank in told["ranks"]]
+        begun = time.monotonic()
+        attached(job.pid)
+        whole = time.monotonic() - begun
+        for number in range(rounds):
+            looking = subprocess.Popen([*WEFT, "attach", str(job.pid)], stdout=subprocess.DEVNULL)
+            time.sleep(whole * (number + 1) / (rounds + 1))
+            looking.send_signal(signal.SIGKILL if number % 3 != 2 else signal.SIGTERM)
+            looking.wait()
+            limit = time.monotonic() + 20
+            while not alive(pids):
+                assert time.monotonic() < limit, [status_of(pid) for pid in pids]
+                time.sleep(0.05)
+        (tmp_path / "go").touch()
+        assert "through" in job.communicate(timeout=60)[0]
+        assert job.returncode == 0
+
+
+def test_ranks_that_are_stopped_or_not_named_are_told(mpich: Installed, tmp_path: Path) -> None:
+    with running(mpich, 4, [compiled(mpich, "hang.c", tmp_path), "recv", "go"], tmp_path) as job:
+        told = once(lambda told: where(told) == {"MPI_Barrier": [0, 3], "MPI_Recv": [1], "": [2]}, job.pid)
+        pids = [str(rank["pid"]) for rank in told["ranks"]]
+        os.kill(int(pids[3]), signal.SIGSTOP)
+        try:
+            done = execute([*WEFT, "attach", "--interval", "0", pids[1], pids[3]])
+            assert status_of(int(pids[3]))[0] == "T"
+        finally:
+            os.kill(int(pids[3]), signal.SIGCONT)
+        assert "weft: stacks of 1 of 4 ranks; they show where ranks are, and prove nothing" in done.stdout
+        assert "weft: ranks 0 and 2 of 4 were not found here" in done.stdout
+        assert "weft: rank 3 could not be looked into: it is stopped (kill -CONT lets it go on)" in done.stdout
+        assert "  MPI_Recv(source=from: 2, tag=TAG: 7, comm=MPI_COMM_WORLD)" in done.stdout
+
+
+def test_what_is_no_job_is_refused() -> None:
+    for what, why in (("999999999", "there is no such process"), ("3.x", "neither a process"),
+                      (str(os.getpid()), "is neither an MPI program")):  # fmt: skip
+        done = execute([*WEFT, "attach", what])
+        assert done.returncode == 2
+        assert why in done.stderr
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """A Slurm whose nodes are this machine."""
+    yield from started(tmp_path_factory.mktemp("slurm"))
+
+
+def test_a_job_of_slurm_is_seen_on_all_its_nodes(slurm: Slurm, mpich: Installed, tmp_path: Path) -> None:
+    srun = replace(mpich, mpiexec=("srun", "-N2", "--overcommit", "--mpi=pmi2"), environment=slurm.environment)
+    with running(srun, 4, [compiled(mpich, "hang.c", tmp_path), "recv", "go"], tmp_path) as job:
+        while not (number := slurm.told("squeue", "-h", "--states=RUNNING", "--format=%A")):
+            assert job.poll() is None
+        told = once(
+            lambda told: where(told) == {"MPI_Barrier": [0, 3], "MPI_Recv": [1], "": [2]},
+            f"{number}.0", env=slurm.environment,
+        )  # fmt: skip
+        assert any(line.startswith("rank 1 is in MPI_Recv from 2 (tag 7)") for line in told["told"])
+        assert sorted(rank["rank"] for rank in told["ranks"]) == [0, 1, 2, 3]
+        (tmp_path / "go").touch()
+        assert "through" in job.communicate(timeout=60)[0]
+        assert job.returncode == 0
+    assert slurm.quiet()

@@ -1,0 +1,144 @@
+"""Stacks are parted, merged and told: on stacks that were written down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from weft.attach import calls, sentences, tree
+from weft.attach.model import Argument, Call, Frame, Job, Seen, Thread
+from weft.trace.sites import CallSite
+
+
+def frame(
+    function: str, file: str | None = None, line: int = 0, module: str = "/a/prog", python: bool = False
+) -> Frame:
+    return Frame(CallSite(file, line, function, module), python)
+
+
+def seen(rank: int, *functions: str, call: Call | None = None, later: bool = False) -> Seen:
+    stack = tuple(frame(name, "/a/a.c", 10 + i) for i, name in enumerate(functions))
+    thread = Thread(rank, stack, call)
+    return Seen(rank, 1000 + rank, "host", "prog", [thread], [thread] if later else [])
+
+
+BARRIER = Call("MPI_Barrier")
+RECEIVE = Call("MPI_Recv", "", (Argument("source", "next", "18"), Argument("tag", "7")), world=True)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "function"),
+    [
+        ("MPI_Recv", "MPI_Recv"),
+        ("PMPI_Recv_c", "MPI_Recv"),
+        ("mpi_recv__", "MPI_Recv"),
+        ("pmpi_recv_", "MPI_Recv"),
+        ("mpi_recv_f08ts_", "MPI_Recv"),
+        ("ompi_recv_f", None),
+        ("mpi_exchange_", None),
+        ("main", None),
+    ],
+)
+def test_functions_of_mpi_are_known_by_their_symbols(symbol: str, function: str | None) -> None:
+    assert calls.canonical(symbol) == function
+
+
+def test_a_stack_is_parted_at_the_outermost_function_of_mpi() -> None:
+    inner = [
+        frame("poll", module="/lib/libucp.so.0"), frame("PMPI_Barrier", module="/lib/libmpi.so.12"),
+        frame("MPIR_Finalize", module="/lib/libmpi.so.12"), frame("PMPI_Finalize", module="/lib/libmpi.so.12"),
+    ]  # fmt: skip
+    frames = [*inner, frame("end", "/a/a.c", 3), frame("main", "/a/a.c", 9), frame("__libc_start_call_main")]
+    own, name, inside = calls.parted(frames)
+    assert [one.site.function for one in own] == ["main", "end"]
+    assert name == "MPI_Finalize"
+    assert inside == tuple(reversed(inner))
+
+
+def test_a_library_between_program_and_mpi_is_the_program_s() -> None:
+    frames = [
+        frame("MPI_Send", module="/lib/libmpi.so"),
+        frame("MatAssembly", module="/lib/libpetsc.so"),
+        frame("main"),
+    ]
+    assert [one.site.function for one in calls.parted(frames)[0]] == ["main", "MatAssembly"]
+
+
+def test_arguments_are_those_of_the_line(tmp_path: Path) -> None:
+    source = tmp_path / "a.c"
+    source.write_text(
+        "int x;\n  MPI_Sendrecv(a, n(2, 3), MPI_INT, right, 1,\n     b, n, MPI_INT, left->rank, 2, comm, &s);\n"
+    )
+    found = calls.native_texts("MPI_Sendrecv", CallSite(str(source), 2, "f"))
+    assert found == [("dest", "right"), ("sendtag", "1"), ("source", "left->rank"), ("recvtag", "2"), ("comm", "comm")]
+    assert calls.native_texts("MPI_Recv", CallSite(str(source), 2, "f")) == []
+
+
+def test_a_source_that_was_changed_after_the_build_gives_no_arguments(tmp_path: Path) -> None:
+    built, source = tmp_path / "a.out", tmp_path / "a.c"
+    built.touch()
+    source.write_text("MPI_Recv(a, 1, MPI_INT, from, 7, MPI_COMM_WORLD, &s);\n")
+    assert calls.native_texts("MPI_Recv", CallSite(str(source), 1, "f", str(built))) == []
+
+
+@pytest.mark.parametrize("text", ["from", "rank + 1", "box->left", "peers[i]", "(rank + 1) % size", "*p"])
+def test_expressions_without_effects_are_evaluated(text: str) -> None:
+    assert calls.is_plain(text)
+
+
+@pytest.mark.parametrize("text", ["next(rank)", "i++", "--i", "a = 3", "a ? b : c", "kill (0)"])
+def test_nothing_of_the_program_is_called_or_changed(text: str) -> None:
+    assert not calls.is_plain(text)
+
+
+def test_arguments_of_mpi4py_are_numbers_where_its_variables_are(tmp_path: Path) -> None:
+    source = tmp_path / "a.py"
+    source.write_text("comm = MPI.COMM_WORLD\ndata = comm.recv(None, (rank + 1) % size, tag=self.tag)\n")
+    at = Frame(CallSite(str(source), 2, "f"), True, (("rank", "3"), ("size", "4")))
+    call = calls.python_call("MPI_Mprobe", at, "recv")
+    assert call.text == "recv(source=(rank + 1) % size: 0, tag=self.tag) in MPI_Mprobe"
+    assert call.world
+    source.write_text("comm = MPI.COMM_WORLD\ncomm = comm.Split(1)\ncomm.recv()\n")
+    assert not calls.python_call("MPI_Mprobe", Frame(CallSite(str(source), 3, "f"), True), "recv").world
+
+
+def test_the_tree_has_what_is_common_once_and_each_fork_with_its_ranks() -> None:
+    ranks = [seen(rank, "main", "step", call=BARRIER) for rank in range(64) if rank != 17]
+    ranks.append(seen(17, "main", "step", call=RECEIVE))
+    assert tree.lines(tree.merged(ranks)) == [
+        "[0-63]",
+        "  main at a.c:10",
+        "  step at a.c:11",
+        "  [0-16 and 18-63]",
+        "    MPI_Barrier()",
+        "  [17]",
+        "    MPI_Recv(source=next: 18, tag=7)",
+    ]
+
+
+def test_the_odd_rank_is_named_with_whom_it_names() -> None:
+    ranks = [seen(rank, "main", call=BARRIER, later=True) for rank in range(64) if rank != 17]
+    ranks.append(seen(17, "main", call=RECEIVE, later=True))
+    assert sentences.told(Job(64, 1.0, ranks)) == [
+        "63 ranks (0-16 and 18-63) are in MPI_Barrier at a.c:10 main",
+        "rank 17 is in MPI_Recv from 18 (tag 7) at a.c:10 main, not with the others",
+        "rank 17 names rank 18, which is in MPI_Barrier at a.c:10 main",
+        "all 64 stand at the same place 1 s later",
+    ]
+
+
+def test_where_no_place_has_most_ranks_none_is_odd() -> None:
+    ranks = [seen(0, "main", call=BARRIER), seen(1, "main", call=RECEIVE)]
+    assert not any(group.odd for group in sentences.groups(ranks))
+
+
+def test_a_rank_of_another_communicator_is_not_taken_for_the_job_s() -> None:
+    other = Call("MPI_Recv", "", RECEIVE.arguments, world=False)
+    ranks = [seen(17, "main", call=other), seen(18, "main", call=BARRIER)]
+    assert list(sentences.waits(Job(2, 0, ranks))) == []
+
+
+def test_what_is_seen_comes_back_from_its_json() -> None:
+    one = seen(17, "main", "step", call=RECEIVE, later=True)
+    assert Seen.of(one.as_dict()) == one
