@@ -48,27 +48,27 @@ class UnitMarks(UnitMappings):
         self.loose = [
             symbol
             for symbol in fortran_values.loose(unit)
-            if symbol.name not in self.named and not (symbol.array and self.concerned_here)
+            if symbol.name not in self.named and not (symbol.array and self.directs)
         ]
-        if not (self.concerned_here or self.loose):
-            return
-        first = unit.items[unit.executable]
-        entry = list(self.entry()) if self.concerned_here else []
         # Else the compiler may read them ahead of the branch that would, and that would be told.
         attributes = [f"volatile :: {symbol.name}" for symbol in self.loose if not symbol.array]
-        values = [f"call weft_check_scalar({self.data(one.name, one.place)}, {one.name})" for one in self.loose]
-        self.before(first.first, first.place, *attributes, *entry, *values)
+        calls = [f"call weft_check_scalar({self.data(one.name, one.place)}, {one.name})" for one in self.loose]
+        if self.directs:
+            begin = ["call weft_check_program()"] if unit.kind == "program" else []
+            calls[:0] = [*begin, *self.of_modules(), *self.entry()]
+        elif fortran_values.watchable(unit) and (known := list(self.of_modules())):
+            attributes.append("logical, save :: weft_known = .false.")
+            calls[:0] = ["if (.not. weft_known) then", *known, "weft_known = .true.", "end if"]
+        if attributes or calls:
+            first = unit.items[unit.executable]
+            self.before(first.first, first.place, *attributes, *calls)
 
     @cached_property
-    def concerned_here(self) -> bool:
-        """Whether directives mean its own data or a module's: those in it, or in what it holds."""
-        unit = self.unit
-        if unit.kind == "program" or unit.directed:
+    def directs(self) -> bool:
+        """Whether directives mean the unit's own data: those in it, or in what stands in it."""
+        if self.unit.kind == "program" or self.unit.directed:
             return True
-        if unit.kind == "module" or unit.pure:
-            return False
-        within = any(one.directed and one.within(unit) for one in self.program.units)
-        return within or any(self.of_module(module) for module in self.used_modules(unit))
+        return any(one.directed and one.within(self.unit) for one in self.program.units)
 
     def plain(self) -> None:
         """Put in what belongs to statements without a directive, and make the interfaces known."""
@@ -104,14 +104,17 @@ class UnitMarks(UnitMappings):
     def entry(self) -> Iterator[str]:
         """What is said when the unit is entered: its data, templates and mappings."""
         unit = self.unit
-        if unit.kind == "program":
-            yield "call weft_check_program()"
         yield from self.arrays()
         yield from self.scalars()
         for name in self.mappings.tasks(unit):
             yield from self.task_array(name)
         yield from self.mapped(self.mappings.of(unit))
-        for module in self.used_modules(unit):
+
+    def of_modules(self) -> Iterator[str]:
+        """What is said of the data of modules that the unit mentions: they are the same each time."""
+        for module in self.used_modules(self.unit):
+            yield from self.arrays_of(module)
+        for module in self.used_modules(self.unit):
             yield from self.mapped(self.of_module(module))
 
     def of_module(self, module: Unit) -> dict[str, Mapping]:
@@ -182,18 +185,16 @@ class UnitMarks(UnitMappings):
             yield self.declared(symbol.name, role)
             if self.fresh(symbol):
                 yield f"call weft_check_clear({symbol.name})"
-        for module in self.used_modules(unit):
-            names = mentioned(unit)
-            wanted = {mapping.name for mapping in self.of_module(module).values()}
-            for symbol in list(module.symbols.values()):
-                name = self.program.called(unit, module, symbol.name)
-                if (
-                    symbol.array
-                    and name is not None
-                    and name in names | wanted
-                    and not (symbol.constant or symbol.allocatable or symbol.pointer or self.is_template(name))
-                ):
-                    yield self.declared(name, STATIC)
+
+    def arrays_of(self, module: Unit) -> Iterator[str]:
+        """Arrays of a module that have their memory before the program begins, and that the unit mentions or needs."""
+        needed = {mapping.name for mapping in self.of_module(module).values()}
+        wanted = needed | mentioned(self.unit) if self.directs else needed
+        for symbol in list(module.symbols.values()):
+            name = self.program.called(self.unit, module, symbol.name)
+            given = symbol.constant or symbol.allocatable or symbol.pointer
+            if symbol.array and name in wanted and name and not (given or self.is_template(name)):
+                yield self.declared(name, STATIC)
 
     def declared(self, name: str, role: int) -> str:
         """The call that says what an array is."""
@@ -295,7 +296,7 @@ class UnitMarks(UnitMappings):
         for name in names:
             owner, symbol = self.symbol(name, statement.place)
             mapping = self.mappings.of(owner).get(symbol.name)
-            if not (symbol.allocatable or symbol.pointer) or not (mapping or self.concerned_here):
+            if not (symbol.allocatable or symbol.pointer) or not (mapping or self.directs):
                 continue
             test = "associated" if symbol.pointer else "allocated"
             calls.append(f"if ({test}({name})) {self.declared(name, LOCAL)}")
