@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-attach test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-access bench-values mutants trials prange-tests debian kernel cilk5 clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-attach test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-values mutants trials prange-tests debian kernel cilk5 clean
 .DELETE_ON_ERROR:
 
 help:
@@ -240,6 +240,10 @@ test-openmp:
 # What `weft check` costs beside the plain program.
 bench-check: setup
 	$(BIN)/python benchmarks/check.py $(BENCH)
+
+# The same of OpenMP programs.
+bench-openmp: setup
+	$(BIN)/python benchmarks/openmp.py $(BENCH)
 
 # What probes and hashes of messages cost, how fast both hash, what it takes to compare 10^8 values; limits included.
 bench-values: setup

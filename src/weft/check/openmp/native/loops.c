@@ -115,7 +115,10 @@ static void iterate(struct work *w, int64_t k, bool again) {
     }
     now.touched = false;
     strand_t parent = sharing();
+    bool row = now.row_end == now.next && now.row >= now.base && node(now.row)->loop == w->loop;
     strand_t s = strand_new(parent, w->lanes ? LANE : ITERATION, 0);
+    if (!row) now.row = s;
+    now.row_end = w->lanes ? 0 : now.next;
     struct node *n = node(s);
     n->loop = w->loop, n->place = w->place;
     n->index = w->lanes ? k : (int64_t)(w->start + (uint64_t)k * w->step);

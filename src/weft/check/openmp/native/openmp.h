@@ -170,12 +170,13 @@ struct thread {
 
 struct clock {
     strand_t current, base, next;
+    strand_t row, row_end; /* iterations of one loop that were made one after another: nothing orders two of them */
     bool on, touched; /* touched: memory was accessed since an iteration began */
     uintptr_t start; /* of the program's text */
 };
 
 extern struct clock weft_omp;
-extern __thread struct thread *weft_me;
+extern struct thread *weft_me; /* which of them runs: one at a time */
 #define now weft_omp
 #define me weft_me
 #define PLACE ((uintptr_t)__builtin_return_address(0))

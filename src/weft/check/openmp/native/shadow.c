@@ -57,6 +57,7 @@ static bool lanes_apart(strand_t a, strand_t b, bool read_before) {
 
 static bool conflicts(struct word w, uintptr_t a, uint32_t place, bool read_before) {
     if (w.strand < now.base || w.strand == now.current || (w.place & place & ATOMIC)) return false;
+    if (a >= me->stack_low && a < me->frame && same_thread(w.strand, now.current)) return false;
     const struct node *n = node(w.strand), *m = node(now.current);
     if (n->kind == LOCKED && m->kind == LOCKED && (n->locks & m->locks)) return false;
     return !ordered(w.strand, now.current) && !lanes_apart(w.strand, now.current, read_before) && !own(a, w.strand);
@@ -104,6 +105,7 @@ static inline void judge(struct word *w, struct word *r, struct word *q, uintptr
         if (w->strand >= now.base && w->strand != now.current && conflicts(*w, a, place, false))
             race(*w, a, size, false, true, place);
         if (r->strand == now.current && !((r->place ^ place) & ATOMIC)) return;
+        if (q->strand == now.current && !((q->place ^ place) & ATOMIC)) return;
         if (r->strand < now.base) *r = (struct word){now.current, place};
         else reads(r, q, place);
     }
@@ -187,19 +189,47 @@ void shadow_ignore(uintptr_t low, uintptr_t high) {
 
 #define ON_STACK(a) ((a) - me->stack_low < me->stack_high - me->stack_low)
 
-static inline void hook(uintptr_t a, size_t size, bool write, uint32_t flag, uintptr_t from) {
-    if (!now.on) return;
+/* Most accesses: the strand did the same there before and nobody else since, or nobody was there in this phase. */
+static inline bool simple(struct word *w, struct word *r, uintptr_t a, int size, bool write, uint32_t place) {
+    strand_t mine = now.current, base = now.base;
+    struct word *of = write ? w : r;
+    if (of->strand == mine && !((of->place ^ place) & ATOMIC)) {
+        if (!write || r->strand < base) return true;
+        return r->strand == mine && (size == 8 ? plane8(a, 2) : plane4(a, 2))->strand < base;
+    }
+    if (w->strand >= base || r->strand >= base || ON_STACK(a)) return false;
+    *of = (struct word){mine, place};
     now.touched = true;
-    told_places[place_of(from)] = 1;
+    told_places[place & ~ATOMIC] = 1;
+    return true;
+}
+
+static __attribute__((noinline)) void looked_at(uintptr_t a, size_t size, bool write, uint32_t flag, uint32_t place) {
+    now.touched = true;
+    told_places[place] = 1;
     if (ON_STACK(a) && a < me->lowest) me->lowest = a;
-    uint32_t place = place_of(from) | flag;
     if (me->held || me->released) locks_watch(a, write);
-    if (a - me->private_low < me->private_high - me->private_low) privates_access(a, size, write, place_of(from));
+    if (a - me->private_low < me->private_high - me->private_low) privates_access(a, size, write, place);
+    place |= flag;
     struct word *w = plane8(a, 0);
     if (size == 8 && a % 8 == 0 && w->strand < SPECIAL) judge(w, plane8(a, 1), plane8(a, 2), a, 8, write, place);
     else if (size == 4 && a % 4 == 0 && w->strand == SPLIT && plane4(a, 0)->strand < SPECIAL)
         judge(plane4(a, 0), plane4(a, 1), plane4(a, 2), a, 4, write, place);
     else shadow_access(a, size, write, place);
+}
+
+static inline __attribute__((always_inline)) void hook(uintptr_t a, size_t size, bool write, uint32_t flag,
+                                                       uintptr_t from) {
+    if (!now.on) return;
+    if (!(me->held | me->released)) {
+        struct word *w = plane8(a, 0);
+        if (size == 8 && a % 8 == 0 && w->strand < SPECIAL) {
+            if (simple(w, plane8(a, 1), a, 8, write, place_of(from) | flag)) return;
+        } else if (size == 4 && a % 4 == 0 && w->strand == SPLIT && plane4(a, 0)->strand < SPECIAL) {
+            if (simple(plane4(a, 0), plane4(a, 1), a, 4, write, place_of(from) | flag)) return;
+        }
+    }
+    looked_at(a, size, write, flag, place_of(from));
 }
 
 /* A program that waits for another thread by reading must let that one run. */

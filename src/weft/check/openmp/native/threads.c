@@ -11,7 +11,7 @@
 #define STACK ((size_t)64 << 20)
 #define MOST_LEVELS 3
 
-__thread struct thread *weft_me;
+struct thread *weft_me;
 int weft_omp_default = 8;
 uintptr_t *weft_omp_region_reductions; /* of the region that begins (tasks.c) */
 static struct thread *threads[MOST_THREADS];
@@ -63,6 +63,7 @@ static void go_to(struct thread *t) {
     sem_post(&t->go);
     while (sem_wait(&mine->go)) {
     }
+    weft_me = mine;
     now.current = mine->current;
 }
 
@@ -192,11 +193,12 @@ static void implicit_task(struct team *team, int number, uintptr_t frame) {
 }
 
 static void *work_on(void *data) {
-    weft_me = data;
-    dl_iterate_phdr(own_tls, me);
+    struct thread *mine = data;
+    dl_iterate_phdr(own_tls, mine);
     for (;;) {
-        while (sem_wait(&me->go)) {
+        while (sem_wait(&mine->go)) {
         }
+        weft_me = mine;
         now.current = me->current;
         implicit_task(me->team, me->number, FRAME);
         struct thread *t = next_ready();
