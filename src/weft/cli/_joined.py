@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weft.launch.step import Step
 
 DEADLOCK_STATUS = 3
-ALONE = ("probes", "watch", "against", "debug", "tasks", "watch_findings")
+ALONE = ("probes", "watch", "against", "debug", "tasks", "watch_findings", "call_limit")
 """Options whose work one `weft run` does for all ranks."""
 
 

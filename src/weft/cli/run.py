@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from weft.launch.job import Job
     from weft.launch.plan import Plan
     from weft.launch.rundir import RunDirectory
+    from weft.launch.watch import Watch
+    from weft.launch.witness import Witness
     from weft.report import Ground, Report
     from weft.report.document import Subject
     from weft.values.folder import Recorded
@@ -50,6 +52,7 @@ def register(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft run [-n N] [--out RUN] [--level outcomes|trace] [--tasks] [--watch-findings] [--report FILE] "
               "[--probes CONFIG] [--against REFERENCE [--debug]] [--hash-messages] [--whole-buffers] [--hang-after S] "
+              "[--call-limit S [--end-at-limit]] "
               "-- PROGRAM",
     )  # fmt: skip
     parser.add_argument("-n", "-np", dest="n", type=positive, metavar="N", help="start N ranks with mpiexec")
@@ -63,6 +66,11 @@ def register(subparsers: Any) -> None:
         "--hang-after", type=seconds, metavar="S",
         help="also end a run that stood still in MPI for S seconds without proof of a deadlock",
     )  # fmt: skip
+    parser.add_argument(
+        "--call-limit", type=seconds, metavar="S",
+        help="tell while the program runs which call has not returned for S seconds, and what the others did meanwhile",
+    )  # fmt: skip
+    parser.add_argument("--end-at-limit", action="store_true", help="with --call-limit: also end the run then")
     parser.add_argument("--watch-findings", action="store_true",
                         help="also tell findings while the program runs, as soon as they are proven")  # fmt: skip
     parser.add_argument(
@@ -123,6 +131,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("nothing to run: give a program after `--`, for example `weft run -n 4 -- python prog.py`")
     if args.level == "outcomes" and args.hang_after is not None:
         raise UsageError("--hang-after needs --level trace: level `outcomes` does not record where a rank is")
+    if args.level == "outcomes" and args.call_limit is not None:
+        raise UsageError("--call-limit needs --level trace: level `outcomes` does not record where a rank is")
+    if args.end_at_limit and args.call_limit is None:
+        raise UsageError("--end-at-limit needs --call-limit S")
     if args.level == "outcomes" and args.tasks:
         raise UsageError("--tasks needs --level trace: level `outcomes` holds no calls that a task could have made")
     if args.level == "outcomes" and args.watch_findings:
@@ -171,9 +183,12 @@ def record(command: list[str], args: argparse.Namespace) -> int:
         variables |= watched.variables
         recorder.describe(plan, shim, directory)
         against = values.held_against(directory, args)
-        observer = None if against is None else lambda _: against.look()
-        with watching(directory, args) as told:
-            job = run_job(watched.plan, directory, variables, args.hang_after, told=told, observer=observer)
+        with watching(directory, args) as witness:
+            job = run_job(
+                watched.plan, directory, variables, args.hang_after,
+                told=witness.pass_on if witness is not None else None,
+                observer=observed(against, witness if args.end_at_limit else None),
+            )  # fmt: skip
     except WeftError:
         end_tasks(args, directory)
         recording.discard(directory.path)
@@ -183,17 +198,26 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     return values.compared(conclude(plan, job, args, against), job, against, debug=args.debug)
 
 
+def observed(against: Against | None, witness: Witness | None) -> Callable[[Watch], bool] | None:
+    """What ends the job early, where that was asked for: a value that differs, a call over the limit."""
+    if against is None and witness is None:
+        return None
+    return lambda _: (against is not None and against.look()) or (witness is not None and witness.over_limit)
+
+
 @contextlib.contextmanager
-def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[Callable[[], None] | None]:
-    """What tells findings while the job runs, where that was asked for."""
-    if not args.watch_findings:
+def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[Witness | None]:
+    """What tells of the job while it runs, where that was asked for."""
+    asked = ["--findings"] if args.watch_findings else []
+    asked += ["--call-limit", str(args.call_limit)] if args.call_limit is not None else []
+    if not asked:
         yield None
         return
     from weft.launch.witness import Witness
 
-    witness = Witness(directory.path, lambda news: tell(news, sys.stderr))
+    witness = Witness(directory.path, lambda news: tell(news, sys.stderr), asked)
     try:
-        yield witness.pass_on
+        yield witness
     finally:
         witness.close()
 
@@ -278,6 +302,8 @@ def what_happened(ending: Ending, job: Job, against: Against | None = None) -> l
         lines.append("the run was stopped: the ranks that wait below can never go on")
     elif against is not None and against.differs:
         lines.append(f"the run was stopped: a value differs from {shown_path(against.reference.path)}")
+    elif job.ended == "killed" and not job.hung_for:
+        lines.append("the run was ended by --end-at-limit: a call had not returned. That does not prove a deadlock")
     elif job.ended == "killed":
         lines.append(
             f"the run was ended by --hang-after: it stood still for {job.hung_for:.0f} s. That does not prove a "

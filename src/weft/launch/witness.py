@@ -1,4 +1,4 @@
-"""Findings of a job that still runs: looked for by a process of its own (weft.report.live), passed on line by line."""
+"""What is told of a job that still runs: looked for by a process of its own (weft.report.live), passed on by lines."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
+LIMIT = "limit: "
+"""How a line about a call over the limit begins."""
 News = tuple[str, str]
 """A line, and its style."""
 
@@ -18,7 +20,9 @@ News = tuple[str, str]
 class Witness:
     """The process that looks, and what it has said that nobody was told yet."""
 
-    def __init__(self, run: Path, tell: Callable[[Sequence[News]], None]) -> None:
+    def __init__(self, run: Path, tell: Callable[[Sequence[News]], None], asked: Sequence[str]) -> None:
+        self.over_limit = False
+        """Whether a call did not return within --call-limit."""
         self._tell = tell
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the job; a pipe would block
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as above
@@ -27,7 +31,7 @@ class Witness:
         environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
         # A session of its own: Ctrl-C is the job's.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "weft.report.live", str(run)], start_new_session=True,
+            [sys.executable, "-P", "-m", "weft.report.live", str(run), *asked], start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._errors, env=environment,
         )  # fmt: skip
 
@@ -37,8 +41,9 @@ class Witness:
         whole = new[: new.rfind(b"\n") + 1]
         self._read += len(whole)
         if whole:
-            self._tell([(str(text), str(style)) for text, style in map(json.loads, whole.splitlines())])
-
+            news = [(str(text), str(style)) for text, style in map(json.loads, whole.splitlines())]
+            self.over_limit |= any(text.startswith(LIMIT) for text, _ in news)
+            self._tell(news)
         if not self._failed and self._process.poll():
             self._failed = True
             self._tell([(f"note: findings are told at the end only, as looking earlier failed: {self._why()}", "")])

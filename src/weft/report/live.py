@@ -1,23 +1,27 @@
-"""What is already proven of a run that still goes on, each finding once (`weft run --watch-findings`).
+"""What is already told of a run that still goes on: findings that are proven, and calls that do not return.
 
-`python -m weft.report.live RUN` looks again and again until the process that started it is gone, and prints each new
-finding as a line of JSON: [text, style]. It takes 5 % of one core at most, and only what no program wants.
+`python -m weft.report.live RUN [--findings] [--call-limit SECONDS]` looks again and again until the process that
+started it is gone, and prints each new thing as a line of JSON: [text, style]. It takes 5 % of one core at most, and
+only what no program wants.
 
-Told are kinds whose proof is complete when it is seen: what comes later can neither add to it nor take it back.
+Findings that are told are of kinds whose proof is complete when it is seen: what comes later can neither add to it nor
+take it back.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from weft.findings import Finding
 from weft.report.analysis import examine
+from weft.report.limit import Limit
 from weft.report.registry import ANALYSES
 from weft.report.text import line, style
 from weft.trace import Trace, site_lines
@@ -77,18 +81,30 @@ def _proven(trace: Trace) -> list[Finding]:
     return [f for f in found if f.kind in PROVEN and f.severity != "note" and f.certainty == "certain"]
 
 
+def asked(words: Sequence[str]) -> list[Teller | Limit]:
+    """Who tells what the arguments ask for."""
+    parser = argparse.ArgumentParser(prog="weft.report.live")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--findings", action="store_true")
+    parser.add_argument("--call-limit", type=float)
+    args = parser.parse_args(words)
+    tellers: list[Teller | Limit] = [Teller(args.run)] if args.findings else []
+    return tellers + ([Limit(args.run, args.call_limit)] if args.call_limit is not None else [])
+
+
 def main() -> int:
-    """Tell of the run named by the only argument."""
+    """Tell of the run that is named."""
     os.nice(19)
     parent = os.getppid()
-    teller = Teller(Path(sys.argv[1]))
-    while os.getppid() == parent and not teller.over:
+    tellers = asked(sys.argv[1:])
+    while os.getppid() == parent and not all(teller.over for teller in tellers):
         spent = time.process_time()
-        try:
-            for news in teller.news():
-                print(json.dumps(news), flush=True)
-        except (RunError, OSError, ValueError):
-            pass  # a file that is being made or renamed: the next look sees it whole
+        for teller in tellers:
+            try:
+                for news in teller.news() if not teller.over else ():
+                    print(json.dumps(news), flush=True)
+            except (RunError, OSError, ValueError):
+                pass  # a file that is being made or renamed: the next look sees it whole
         time.sleep(max(PAUSE, (time.process_time() - spent) / SHARE))
     return 0
 
