@@ -154,6 +154,14 @@ def test_a_run_of_pvm_is_not_replayed_and_says_so(recorded: Record) -> None:
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize("option", ["--level=outcomes", "--hash-messages", "--tasks"])
+def test_an_option_of_mpi_alone_is_refused(programs: Path, tmp_path: Path, option: str) -> None:
+    done = execute([*WEFT, "run", "--out", tmp_path / "run", option, "--", programs / "farm"])
+    assert done.returncode == 2
+    assert "this one uses PVM" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
 # Nothing is left behind
 
 

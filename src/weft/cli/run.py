@@ -161,6 +161,8 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     from weft.values import recording
 
     plan = plans.decide(command, args.n)
+    if plan.pvm is not None:
+        refuse_of_mpi(args)
     step = _joined.step_of(plan, args)
     if step is not None:
         return _joined.record(step, plan, command, args, conclude)
@@ -203,6 +205,18 @@ def observed(against: Against | None, witness: Witness | None) -> Callable[[Watc
     if against is None and witness is None:
         return None
     return lambda _: (against is not None and against.look()) or (witness is not None and witness.over_limit)
+
+
+def refuse_of_mpi(args: argparse.Namespace) -> None:
+    """UsageError for an option that goes for programs of MPI alone: that of PVM would run on without it."""
+    asked = {
+        "--level outcomes": args.level == "outcomes", "--tasks": args.tasks, "--hash-messages": args.hash_messages,
+        "--whole-buffers": args.whole_buffers, "--probes": args.probes, "--watch": args.watch,
+        "--against": args.against,
+    }  # fmt: skip
+    for option, given in asked.items():
+        if given:
+            raise UsageError(f"{option} is for programs of MPI, and this one uses PVM: leave it out")
 
 
 @contextlib.contextmanager

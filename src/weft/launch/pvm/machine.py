@@ -150,7 +150,8 @@ class Machine:
 
     def _await_daemon(self) -> None:
         limit = time.monotonic() + STARTING
-        while not list((self.folder / "tmp").glob("pvmd.*")):
+        # The file is there before the daemon's address is in it.
+        while not any(path.stat().st_size for path in (self.folder / "tmp").glob("pvmd.*")):
             if self._daemon is None or self._daemon.poll() is not None or time.monotonic() > limit:
                 said = (self.folder / "daemon.log").read_text(errors="replace").strip().splitlines()[-3:]
                 raise MachineError("the PVM daemon did not start: " + ("; ".join(said) or "it said nothing"))
