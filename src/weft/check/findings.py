@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 from weft.check import sentences
 from weft.check.grouped import times
+from weft.check.lines import read_lines
 from weft.check.record import Record
 from weft.check.texts import AccessPlace, Construct, Texts
 from weft.errors import UsageError, WeftError
@@ -58,11 +58,7 @@ def read(path: Path, texts: Texts, language: str = "") -> list[Finding]:
 
 def _lines(path: Path) -> _File:
     file = _File()
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            held = json.loads(line)
-        except ValueError:  # cut off: the program was killed while it was written
-            continue
+    for held in read_lines(path):
         if "modules" in held:
             file.modules = held["modules"]
         elif "usage" in held:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from weft.check.lines import read_lines
 from weft.check.texts import Construct, Texts
 from weft.terms.words import plural
 
@@ -64,11 +64,7 @@ def read(path: Path, texts: Texts, left: Iterable[str] = ()) -> Looked:
     """What the runtime's lines say of what ran; `left`: what is known besides not to have been looked at."""
     ran: dict[int, tuple[int, int]] = {}
     places = 0
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
-        try:
-            held = json.loads(line)
-        except ValueError:  # cut off: the program was killed while it was written
-            continue
+    for held in read_lines(path) if path.exists() else ():
         if "ran" in held:
             ran[held["ran"]] = (held["times"], held["iterations"])
         places = max(places, held.get("places", 0) if "id" not in held else 0)

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -93,11 +93,7 @@ def objects(fortran: bool = False) -> Path:
         kept = [name for name in names if name not in FOR_PYTHON and (fortran or name not in FOR_FORTRAN)]
         for name in kept:
             run([*compiler("fortran" if name in FOR_FORTRAN else "c").split(), *FLAGS, "-c", name], folder)
-        run(["ld", "-r", "-o", "whole", *(name.replace(".c", ".o") for name in kept)], folder)
-        # The linker wraps the runtime's own calls, too: they are to reach libc.
-        own = [f"--redefine-sym={name}=__real_{name}" for name in WRAPPED]
-        known = [f"--keep-global-symbol={names}" for names in KNOWN]
-        run(["objcopy", "--wildcard", *own, *known, "whole", "made"], folder)
+        one_object(folder, kept, WRAPPED, KNOWN)
 
     return _cached("weft-check-fortran.o" if fortran else "weft-check.o", make)
 
@@ -105,10 +101,16 @@ def objects(fortran: bool = False) -> Path:
 def _cached(name: str, make: Callable[[Path, list[str]], None]) -> Path:
     held = [one for one in sources().iterdir() if one.name.endswith((".c", ".h"))]
     held += [one for one in (files("weft.values") / "native" / "include").iterdir() if one.name.endswith(".h")]
+    return cached(name, held, (compiler(), FLAGS, WRAPPED, KNOWN), make)
+
+
+def cached(name: str, held: Iterable[Traversable], facts: object, make: Callable[[Path, list[str]], None]) -> Path:
+    """A file that is built once from sources and what `facts` say of how; `make` leaves it as `made` in a folder.
+
+    It is given the folder, with the sources in it, and the names of those that are compiled.
+    """
     texts = {one.name: one.read_bytes() for one in held}
-    key = hashlib.sha256(
-        b"".join(texts[one] for one in sorted(texts)) + repr((compiler(), FLAGS, WRAPPED, KNOWN)).encode()
-    ).hexdigest()[:16]
+    key = hashlib.sha256(b"".join(texts[one] for one in sorted(texts)) + repr(facts).encode()).hexdigest()[:16]
     target = cache_folder() / "check" / key / name
     if target.exists():
         return target
@@ -122,6 +124,13 @@ def _cached(name: str, make: Callable[[Path, list[str]], None]) -> Path:
     except OSError as error:
         raise WeftError(f"cannot build the runtime of `weft check` in {target.parent}: {error}") from error
     return target
+
+
+def one_object(folder: Path, units: Sequence[str], wrapped: Iterable[str], known: Iterable[str]) -> None:
+    """`made`, of units that are compiled: of its names the linker sees `known`, and it wraps no call of its own."""
+    run(["ld", "-r", "-o", "whole", *(unit.replace(".c", ".o") for unit in units)], folder)
+    own = [f"--redefine-sym={name}=__real_{name}" for name in wrapped]
+    run(["objcopy", "--wildcard", *own, *(f"--keep-global-symbol={names}" for names in known), "whole", "made"], folder)
 
 
 def run(command: list[str], folder: Path) -> None:

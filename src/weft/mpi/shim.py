@@ -104,7 +104,8 @@ class Library:
     variables: tuple[str, ...]
 
 
-def _run(command: list[str], what: str, cwd: Path) -> str:
+def run_tool(command: list[str], what: str, cwd: Path) -> str:
+    """What a compiler or another tool prints. RecorderError, with what it was wanted for, where it fails."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=300, cwd=cwd, check=False, errors="replace"
@@ -120,14 +121,14 @@ def _run(command: list[str], what: str, cwd: Path) -> str:
 
 
 def _symbols(path: Path, kinds: str = "TWi") -> set[str]:
-    out = _run(["nm", "-D", "--defined-only", str(path)], f"read the symbols of {path}", path.parent)
+    out = run_tool(["nm", "-D", "--defined-only", str(path)], f"read the symbols of {path}", path.parent)
     return {
         fields[2].split("@")[0] for line in out.splitlines() if len(fields := line.split()) == 3 and fields[1] in kinds
     }
 
 
 def _linked(binary: Path) -> dict[str, Path]:
-    out = _run(["ldd", str(binary)], "see which MPI library the compiler links", binary.parent)
+    out = run_tool(["ldd", str(binary)], "see which MPI library the compiler links", binary.parent)
     return {m[1]: Path(m[2]) for m in re.finditer(r"^\s*(\S+) => (\S+) \(", out, re.MULTILINE)}
 
 
@@ -136,8 +137,8 @@ def probe(mpicc: str) -> Library:
     with tempfile.TemporaryDirectory(prefix="weft-probe-") as folder:
         source = Path(folder) / "probe.c"
         source.write_text(_PROBE)
-        _run([mpicc, "-o", str(source.with_suffix("")), str(source)], f"compile with {mpicc}", source.parent)
-        version = _run([str(source.with_suffix(""))], "ask the MPI library for its version", source.parent)
+        run_tool([mpicc, "-o", str(source.with_suffix("")), str(source)], f"compile with {mpicc}", source.parent)
+        version = run_tool([str(source.with_suffix(""))], "ask the MPI library for its version", source.parent)
         linked = _linked(source.with_suffix(""))
     candidates = [(name, path) for name, path in linked.items() if re.match(r"libmp(i|ich)\w*\.so", name)]
     for name, path in candidates:
@@ -269,9 +270,14 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
-    """Build in a folder beside the final one and move it there whole, as two runs may start at once."""
+@contextmanager
+def building(folder: Path, sources: dict[str, bytes]) -> Iterator[Path]:
+    """A folder with sources, beside the final one and moved there whole at the end, as two runs may start at once.
+
+    RecorderError where there is no room for it; what fails within leaves nothing behind.
+    """
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix="build-", dir=folder.parent))
     except OSError as error:
         raise RecorderError(
@@ -281,6 +287,18 @@ def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
         for name, text in sources.items():
             (work / name).parent.mkdir(exist_ok=True)
             (work / name).write_bytes(text)
+        yield work
+        try:
+            work.rename(folder)
+        except OSError:  # another run was first
+            shutil.rmtree(work, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+
+
+def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
+    with building(folder, sources) as work:
         flags = ["-std=gnu11", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fexceptions",
                  "-Wall", "-Werror=implicit", "-I", str(work / "shim")]  # fmt: skip
         parts = {f"shim/{name}" for together in _TOGETHER.values() for name in together}
@@ -292,20 +310,13 @@ def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
                 [*compile_, *flags, *_EFFORT.get(Path(u).name, ["-O1"]), "-c", str(work / u), "-o", str(work / o)]
                 for u, o in zip(units, objects, strict=True)
             ]
-            list(pool.map(lambda command: _run(command, "compile the recorder", work), commands))
+            list(pool.map(lambda command: run_tool(command, "compile the recorder", work), commands))
         compiler = os.environ.get("CC") or "cc"
         link = [compiler, "-shared", "-o", "libweft-shim.so", *objects, "-Wl,-soname,libweft-shim.so"]
         link += _LINK
-        _run(link, "link the recorder", work)
+        run_tool(link, "link the recorder", work)
         for leftover in objects:
             (work / leftover).unlink()
-        try:
-            work.rename(folder)
-        except OSError:  # another run was first
-            shutil.rmtree(work, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
-        raise
 
 
 def _compiler(mpicc: str) -> list[str]:

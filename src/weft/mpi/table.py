@@ -127,6 +127,25 @@ class Function:
         """The parameter that has its place in the slot's field `place`, or None."""
         return next((p for p in self.parameters if p.place == place), None)
 
+    def to_json(self) -> dict[str, Any]:
+        """As functions.json of a run holds it, whatever the message-passing system."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "parameters": [
+                {
+                    "name": p.name,
+                    "kind": p.kind,
+                    "direction": p.direction,
+                    "array": True if p.array else None,
+                    "type": p.type,
+                    "place": p.place,
+                    "part": p.part,
+                }
+                for p in self.parameters
+            ],
+        }
+
     @property
     def tail(self) -> bool:
         """Whether each event of this function has a tail."""
@@ -357,24 +376,7 @@ def to_json(exported: set[str] | None = None, mpi: dict[str, Any] | None = None)
         "schema": "weft-functions/1",
         "mpi": mpi or {},
         "functions": [
-            {
-                "id": f.id,
-                "name": f.name,
-                "parameters": [
-                    {
-                        "name": p.name,
-                        "kind": p.kind,
-                        "direction": p.direction,
-                        "array": True if p.array else None,
-                        "type": p.type,
-                        "place": p.place,
-                        "part": p.part,
-                    }
-                    for p in f.parameters
-                ],
-            }
-            for f in functions()
-            if f.passed_through is None and (exported is None or f.name in exported)
+            f.to_json() for f in functions() if f.passed_through is None and (exported is None or f.name in exported)
         ],
         "objects": {name: {str(i): n for i, n in objects.items()} for name, objects in PREDEFINED.items()},
         "datatype_sizes": {str(i): int(DATATYPE_SIZES[n]) for i, n in enumerate(_BASIC_TYPES, 2)},

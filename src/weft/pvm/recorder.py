@@ -6,8 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Final
 from weft.errors import WeftError
 from weft.mpi import generate
 from weft.mpi.ready import LIBRARY, TABLE, Shim, cache_folder
+from weft.mpi.shim import building, run_tool
 from weft.pvm import table, wrappers
 
 _SHARED: Final = ("process.c", "sites.c", "python.c", "endings.c", "crash.c", "leaving.c", "cores.c")
@@ -62,31 +61,11 @@ def build(announce: Callable[[], object] | None = None) -> Shim:
 
 
 def _compile(texts: dict[str, bytes], folder: Path) -> None:
-    """Build in a folder beside the final one and move it there whole, as two runs may start at once."""
+    """Build it into the cache. WeftError with what the compiler says where that fails."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise WeftError("the recorder cannot be built: there is no C compiler (Debian: apt install gcc libc6-dev)")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix="build-", dir=folder.parent))
-    except OSError as error:
-        raise WeftError(
-            f"cannot write the recorder's cache {folder.parent}: {error.strerror}; set WEFT_CACHE"
-        ) from None
-    try:
-        for name, text in texts.items():
-            (work / name).parent.mkdir(exist_ok=True)
-            (work / name).write_bytes(text)
+    with building(folder, texts) as work:
         units = [name for name in texts if name.endswith(".c")]
         command = [compiler, *_FLAGS, "-I", "shim", "-o", LIBRARY, *units, "-ldl", "-lpthread"]
-        done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode:
-            tail = "\n".join(done.stderr.strip().splitlines()[-15:])
-            raise WeftError(f"cannot compile the recorder of PVM: `{' '.join(command)}` failed:\n{tail}")
-        try:
-            work.rename(folder)
-        except OSError:  # another run was first
-            shutil.rmtree(work, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
-        raise
+        run_tool(command, "compile the recorder of PVM", work)

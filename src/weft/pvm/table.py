@@ -335,25 +335,7 @@ def to_json(library: dict[str, Any] | None = None) -> dict[str, Any]:
         "schema": "weft-functions/1",
         "system": "pvm",
         "mpi": library or {},
-        "functions": [
-            {
-                "id": f.id,
-                "name": f.name,
-                "parameters": [
-                    {
-                        "name": p.name,
-                        "kind": p.kind,
-                        "direction": p.direction,
-                        "array": True if p.array else None,
-                        "type": p.type,
-                        "place": p.place,
-                        "part": p.part,
-                    }
-                    for p in f.parameters
-                ],
-            }
-            for f in functions()
-        ],
+        "functions": [f.to_json() for f in functions()],
         "objects": {
             "COMM": {"1": "no context"},
             "DATATYPE": {"1": "none", **{str(i): name for i, name in DATATYPES.items()}},

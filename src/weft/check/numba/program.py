@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from weft.check.lines import read_lines
 from weft.check.process import Ended, execute
 from weft.check.runtime import library
 from weft.check.texts import Texts
@@ -66,18 +67,14 @@ def tidied(findings: Path, texts: Texts) -> Iterator[str]:
     """
     held: list[dict[str, Any]] = []
     counts: dict[int, int] = {}
-    for line in findings.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            one = json.loads(line)
-        except ValueError:  # cut off: the program was killed while it was written
-            continue
+    for one in read_lines(findings):
         if "kind" in one:
             held.append(one)
             counts.setdefault(one["id"], 1)
         elif "count" in one:
             counts[one["id"]] = one["count"]
         elif "modules" not in one:
-            yield line + "\n"
+            yield json.dumps(one) + "\n"
     ranks = _ranks(findings.parent)
     first = _first(held, counts, texts)
     for one in first:

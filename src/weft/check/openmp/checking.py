@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from weft.check.front_end import Outcome, Request
 from weft.check.grouped import times
+from weft.check.lines import read_lines
 from weft.check.looked import shown
 from weft.check.openmp import privates, sentences
 from weft.check.openmp.directives import Directive
@@ -80,11 +81,7 @@ def run(request: Request, folder: Path, found: Path) -> Outcome:
 def read(path: Path) -> Lines:
     """The runtime's lines. WeftError where it could not begin."""
     lines = Lines()
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            held = json.loads(line)
-        except ValueError:  # cut off: the program was killed while it was written
-            continue
+    for held in read_lines(path):
         if "base" in held:
             lines.base = held["base"]
         elif "places" in held:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import re
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,9 +15,8 @@ from typing import Final
 from weft.check.compiled import compile_one
 from weft.check.front_end import Request
 from weft.check.openmp.sources import FIXED_SUFFIXES, constructs, language, rewritten_c, rewritten_fortran
-from weft.check.runtime import compiler, is_clang, run
-from weft.errors import UsageError, WeftError
-from weft.mpi.ready import cache_folder
+from weft.check.runtime import cached, compiler, is_clang, one_object, run
+from weft.errors import UsageError
 
 HOOKS: Final = (
     "-fopenmp", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0",
@@ -67,30 +64,15 @@ def gnu(of: str) -> str:
 @cache
 def runtime() -> Path:
     """The simulated runtime as an object file, built on first use."""
-    texts = {one.name: one.read_bytes() for one in native().iterdir() if one.name.endswith((".c", ".h"))}
     tool = gnu("c")
-    facts = repr((tool, RUNTIME_FLAGS, KNOWN, WRAPPED)).encode()
-    key = hashlib.sha256(b"".join(texts[one] for one in sorted(texts)) + facts).hexdigest()[:16]
-    target = cache_folder() / "check" / key / "weft-openmp.o"
-    if target.exists():
-        return target
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent) as name:
-            folder = Path(name)
-            for one, text in texts.items():
-                (folder / one).write_bytes(text)
-            units = sorted(one for one in texts if one.endswith(".c"))
-            for unit in units:
-                run([*tool.split(), *RUNTIME_FLAGS, "-c", unit], folder)
-            run(["ld", "-r", "-o", "whole", *(unit.replace(".c", ".o") for unit in units)], folder)
-            own = [f"--redefine-sym={one}=__real_{one}" for one in WRAPPED]
-            known = [f"--keep-global-symbol={one}" for one in KNOWN]
-            run(["objcopy", "--wildcard", *own, *known, "whole", "made"], folder)
-            (folder / "made").replace(target)
-    except OSError as error:
-        raise WeftError(f"cannot build the runtime of `weft check` in {target.parent}: {error}") from error
-    return target
+
+    def make(folder: Path, units: list[str]) -> None:
+        for unit in units:
+            run([*tool.split(), *RUNTIME_FLAGS, "-c", unit], folder)
+        one_object(folder, units, WRAPPED, KNOWN)
+
+    held = [one for one in native().iterdir() if one.name.endswith((".c", ".h"))]
+    return cached("weft-openmp.o", held, (tool, RUNTIME_FLAGS, KNOWN, WRAPPED), make)
 
 
 @dataclass(frozen=True, slots=True)
