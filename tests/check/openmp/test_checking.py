@@ -238,3 +238,52 @@ def test_of_several_assignments_on_a_line_the_one_that_races_is_named(tmp_path: 
     [finding] = checked.findings
     assert finding.evidence["variable"] == "tmp"
     assert "`tmp` belongs in private" in finding.message
+
+
+def test_what_a_task_only_copies_as_a_whole_on_its_stack_is_its_own(tmp_path: Path) -> None:
+    # The stack is the next task's: the array's first elements are written by memcpy alone.
+    text = """
+#include <string.h>
+struct cell { int n; long alt[32]; } first[8];
+int sum;
+static int work(int depth, int n) {
+    int got = 0;
+    for (int j = 0; j < 3; j++) {
+#pragma omp task shared(got) firstprivate(j)
+        {
+            struct cell cells[n];
+            memcpy(cells, first, sizeof(struct cell) * n);
+            cells[n - 1].n = j;
+            int more = depth ? work(depth - 1, n - 1) : cells[n - 1].n;
+#pragma omp atomic
+            got += more;
+        }
+    }
+#pragma omp taskwait
+    return got;
+}
+int main(void) {
+#pragma omp parallel
+#pragma omp single
+    sum = work(2, 8);
+    return sum != 27;
+}
+"""
+    assert run(tmp_path, text).findings == ()
+
+
+def test_a_function_that_a_line_calls_is_no_name_of_its_data(tmp_path: Path) -> None:
+    text = """
+#include <stdlib.h>
+#include <string.h>
+int from[4];
+int main(void) {
+    int *to = malloc(sizeof from);
+#pragma omp parallel for
+    for (int i = 0; i < 4; i++)
+        memcpy(to, from, sizeof from);
+    return 0;
+}
+"""
+    [finding] = run(tmp_path, text).findings
+    assert finding.evidence["variable"] == "to"

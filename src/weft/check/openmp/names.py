@@ -17,7 +17,7 @@ _KEYWORDS: Final = frozenset(
     "if else for while do return int long double float char unsigned signed const static struct sizeof void auto bool"
     " switch case break continue size_t new delete then end call write print read real integer logical complex".split()
 )
-_NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z_]\w*)(?!\s*\()")
+_NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z_]\w*)\b(?!\s*\()")
 _FORTRAN_NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z]\w*)")
 _ATOMIC: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|!\$omp)\s+atomic\b", re.I)
 _PRAGMA: Final = re.compile(r"\s*(?:#\s*pragma|!\$)", re.I)

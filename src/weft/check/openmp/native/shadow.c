@@ -155,8 +155,16 @@ static void access8(uintptr_t a, size_t size, bool write, uint32_t place) {
     }
 }
 
+#define ON_STACK(a) ((a) - me->stack_low < me->stack_high - me->stack_low)
+
+/* A task's part of the stack is forgotten with it, down to the lowest place that it came to. */
+static inline void comes_down_to(uintptr_t a) {
+    if (ON_STACK(a) && a < me->lowest) me->lowest = a;
+}
+
 void shadow_access(uintptr_t a, size_t size, bool write, uint32_t place) {
     now.touched = true;
+    comes_down_to(a);
     while (size) {
         size_t part = 8 - a % 8 < size ? 8 - a % 8 : size;
         access8(a, part, write, place);
@@ -187,8 +195,6 @@ void shadow_ignore(uintptr_t low, uintptr_t high) {
 
 /* --- what the compiler calls ------------------------------------------------------------------------------------- */
 
-#define ON_STACK(a) ((a) - me->stack_low < me->stack_high - me->stack_low)
-
 /* Most accesses: the strand did the same there before and nobody else since, or nobody was there in this phase. */
 static inline bool simple(struct word *w, struct word *r, uintptr_t a, int size, bool write, uint32_t place) {
     strand_t mine = now.current, base = now.base;
@@ -207,7 +213,7 @@ static inline bool simple(struct word *w, struct word *r, uintptr_t a, int size,
 static __attribute__((noinline)) void looked_at(uintptr_t a, size_t size, bool write, uint32_t flag, uint32_t place) {
     now.touched = true;
     told_places[place] = 1;
-    if (ON_STACK(a) && a < me->lowest) me->lowest = a;
+    comes_down_to(a);
     if (me->held || me->released) locks_watch(a, write);
     if (a - me->private_low < me->private_high - me->private_low) privates_access(a, size, write, place);
     place |= flag;
