@@ -1,8 +1,10 @@
-/* Tasks of a group: `group N [missing]`. With `missing` one of them does not come to the last barrier. */
+/* Tasks of a group: `group N [missing]`. With `missing` one of them does not come to the last barrier, and ends
+ * when the others are in it: a group that was frozen is no more when a member leaves, and who comes later is told so. */
 #include <pvm3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int main(int argc, char **argv) {
     char own[4096], *given[] = {argv[1], argc > 2 ? argv[2] : NULL, NULL};
@@ -24,5 +26,6 @@ int main(int argc, char **argv) {
     }
     pvm_gather(all, &me, 1, PVM_INT, 8, "team", 0);
     if (argc < 3 || me != 2) pvm_barrier("team", n);
+    else sleep(2);
     return pvm_exit();
 }

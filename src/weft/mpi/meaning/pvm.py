@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from weft.mpi.meaning.words import Act, Form, Leaves, Meaning, Mode, Over, Share, Trait, Waits
+from weft.mpi.meaning.words import Act, Form, Leaves, Meaning, Mode, Share, Trait, Waits
 
 GROUPS: Final = ("barrier", "bcast", "freezegroup", "gather", "getinst", "gettid", "gsize", "joingroup", "lvgroup",
                  "reduce", "scatter")  # fmt: skip
@@ -30,7 +30,7 @@ def rows() -> Iterator[Meaning]:
     """Every function that passes messages; all others work for their caller alone."""
     for name in ("pvm_send", "pvm_psend", "pvm_mcast", *(f"pvm_{group}.send" for group in GROUPS)):
         yield Meaning(name, Act.SEND, _MESSAGES, kin=name, mode=Mode.BUFFERED, sends=Share.COUNT)
-    yield Meaning("pvm_exit", Act.BEGIN_OR_END, _TASKS, kin="pvm_exit", over=Over.SESSION, traits=Trait.ANYTIME)
+    yield Meaning("pvm_exit", Act.BEGIN_OR_END, _TASKS, kin="pvm_exit", traits=Trait.ANYTIME)
     takes = ("pvm_recv", "pvm_precv", "pvm_nrecv", "pvm_trecv", *(f"pvm_{group}.recv" for group in GROUPS))
     for name in takes:
         yield Meaning(name, Act.RECEIVE, _MESSAGES, kin=name, leaves=Leaves.AFTER_PEER, waits=Waits.PEER,
