@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from check.openmp.programs import FILES, Case, cases, checked, of_case, program, told
 from weft.check import Checked, Request, check
+from weft.check.openmp.checking import judged
+from weft.check.openmp.program import build
+from weft.findings import Finding
 
 pytestmark = pytest.mark.skipif(not FILES, reason="the table of programs is missing")
 
 
-def verdict(found: Checked) -> list[tuple[str, str, object]]:
-    """What a check says, without how long it took."""
-    return sorted((one.kind, one.message, sorted(map(str, one.sites))) for one in found.findings)
+def verdict(findings: Iterable[Finding]) -> list[tuple[str, str, object]]:
+    """What a check says."""
+    return sorted((one.kind, one.message, sorted(map(str, one.sites))) for one in findings)
 
 
 def wrong(found: Checked, case: Case) -> str:
@@ -48,21 +52,35 @@ def test_the_table_has_sixty_errors_and_each_has_a_name_of_its_own() -> None:
     assert all(len({case.name for case in cases(path)}) == len(cases(path)) for path in FILES)
 
 
+def runs(path: Path, folder: Path, environments: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What comes out of one program in several runs, with variables of the environment set."""
+    request = Request((program(path, False, folder),), timeout=120)
+    built = build(request, folder)
+    told: list[object] = []
+    for environment in environments:
+        with monkeypatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            told.append(verdict(judged(built, request, folder, folder / "found").findings))
+    return told
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_verdict_is_the_same_however_many_threads_are_asked_for(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environments = [{"OMP_NUM_THREADS": threads} for threads in ("1", "2", "16")]
+    told = runs(path, tmp_path, environments, monkeypatch)
+    assert told[0]
+    assert all(one == told[0] for one in told)
+
+
 @pytest.mark.matrix
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_the_verdict_is_the_same_on_20_of_20_runs(path: Path, tmp_path: Path) -> None:
-    verdicts = [verdict(checked(path, False, tmp_path)) for _ in range(20)]
-    assert all(one == verdicts[0] for one in verdicts)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 16])
-@pytest.mark.parametrize("path", FILES[-1:], ids=lambda path: path.name)
-def test_the_verdict_is_the_same_however_many_threads_are_asked_for(
-    path: Path, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = verdict(checked(path, False, tmp_path))
-    monkeypatch.setenv("OMP_NUM_THREADS", str(threads))
-    assert verdict(checked(path, False, tmp_path)) == whole
+def test_the_verdict_is_the_same_on_20_of_20_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = runs(path, tmp_path, [{}] * 20, monkeypatch)
+    assert told[0]
+    assert all(one == told[0] for one in told)
 
 
 @pytest.mark.matrix

@@ -16,10 +16,10 @@ from weft.check.front_end import Outcome, Request
 from weft.check.grouped import times
 from weft.check.lines import read_lines
 from weft.check.looked import shown
-from weft.check.openmp import privates, sentences
+from weft.check.openmp import privates, reductions, sentences
 from weft.check.openmp.directives import Directive
 from weft.check.openmp.names import Named, Names, behind_atomic, line_of
-from weft.check.openmp.program import build
+from weft.check.openmp.program import Built, build
 from weft.check.openmp.sources import constructs, language
 from weft.check.program import execute
 from weft.check.texts import AccessPlace, Texts
@@ -52,30 +52,57 @@ def run(request: Request, folder: Path, found: Path) -> Outcome:
     """Compile, run, read."""
     began = time.perf_counter()
     built = build(request, folder)
-    program = built.path
     preparing = time.perf_counter() - began
+    outcome = judged(built, request, folder, found)
+    return dataclasses.replace(outcome, ended=dataclasses.replace(outcome.ended, preparing=preparing))
+
+
+def judged(built: Built, request: Request, folder: Path, found: Path) -> Outcome:
+    """One run of a program that was built, and what it shows."""
     told = folder / "openmp.jsonl"
     told.unlink(missing_ok=True)
-    ended = execute(program, request.arguments, told, request.grid, request.timeout)
+    ended = execute(built.path, request.arguments, told, request.grid, request.timeout)
     lines = read(told)
-    places = placed(program, lines)
+    places = placed(built.path, lines)
     align(places, lines, request.sources)
     texts = Texts("fortran" if all(language(one) == "fortran" for one in request.sources) else "c")
     looked(request.sources, lines, places, texts, found)
-    names = Names(program, lines.base)
-    private = {
-        (str(source.absolute()), name)
-        for source in request.sources for _, one in constructs(source) for name in sorted(privates.names(one))
-    }  # fmt: skip
+    names = Names(built.path, lines.base)
     try:
-        findings = tuple(Reading(lines, places, names, private).findings())
+        findings = tuple(Reading(lines, places, names, private(request.sources)).findings())
     finally:
         names.close()
-    left = tuple(unseen(request.sources, lines, places))
-    if built.kept:
-        kept = [(str(source), line) for source, line in built.kept]
-        left += (sentences.KEPT.format(at=shown(kept)),)
-    return Outcome(dataclasses.replace(ended, preparing=preparing), texts, findings, left)
+    findings += tuple(misdeclared(request.sources, lines, places))
+    left = list(unseen(request.sources, lines, places))
+    kept = [(str(source), line) for source, line in built.kept]
+    kept += [(str(source), line) for source in request.sources for line, one in constructs(source) if one.scans]
+    if kept:
+        left.append(sentences.KEPT.format(at=shown(kept)))
+    return Outcome(ended, texts, findings, tuple(left))
+
+
+def misdeclared(sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPlace]) -> Iterator[Finding]:
+    """The reductions of loops that ran whose operation is not what the loop does."""
+    at = (places.get(held["pc"], NOWHERE) for held in lines.ran if held["iterations"])
+    ran = {(place.file, place.line) for place in at}
+    for source in sources:
+        file = str(source.absolute())
+        for one in reductions.wrong(source):
+            if (file, one.directive) in ran:
+                yield Finding(
+                    kind="wrong-reduction", severity=KINDS["wrong-reduction"].severity, certainty="certain",
+                    message=sentences.reduction(one.name, one.declared, one.does),
+                    sites=(Site(0, "update", file, one.line, ""), Site(0, "directive", file, one.directive, "")),
+                    evidence={"case": "operation", "count": 1, "variable": one.name},
+                )  # fmt: skip
+
+
+def private(sources: Sequence[Path]) -> set[tuple[str, str]]:
+    """The variables that some directive of a file makes private, with the file."""
+    return {
+        (str(source.absolute()), name)
+        for source in sources for _, one in constructs(source) for name in privates.names(one)
+    }  # fmt: skip
 
 
 def read(path: Path) -> Lines:

@@ -50,6 +50,11 @@ class Directive:
         """Whether it is a simd loop and nothing else."""
         return self.head == ("simd",)
 
+    @property
+    def scans(self) -> bool:
+        """Whether the compiler takes no schedule, as a scan is in the loop."""
+        return any(c.word == "reduction" and (c.inside or "").strip().startswith("inscan") for c in self.clauses)
+
     def clause(self, word: str) -> Clause | None:
         """The first clause of a word."""
         return next((one for one in self.clauses if one.word == word), None)
@@ -106,7 +111,7 @@ def simulated(one: Directive, loop: str, line: int, index: str = "") -> Directiv
     """
     ends = one.head[:1] == ("end",)
     head = list(one.head)
-    if any(clause.word == "reduction" and (clause.inside or "").strip().startswith("inscan") for clause in one.clauses):
+    if one.scans:
         return one
     if "loop" in head:
         at = head.index("loop")

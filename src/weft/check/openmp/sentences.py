@@ -40,6 +40,14 @@ def deadlock(other: AccessPlace) -> str:
     return f"No thread can go on: one waits here for ever{where}"
 
 
+def reduction(name: str, declared: str, does: str) -> str:
+    """A reduction that combines by another operation than its loop uses."""
+    what = f"the loop computes {does}" if len(does) > 2 else f"the loop combines by {does}"
+    return (
+        f"`{name}` is declared as a reduction by {declared}, and {what}: the threads' results are put together wrongly"
+    )
+
+
 def valueless(name: str, one: str) -> str:
     """A private variable that is read before it is written."""
     text = f"{one} reads `{name}`, which is private there and has no value yet: write it first, or make it firstprivate"

@@ -207,7 +207,7 @@ subroutine barrier_in_a_branch
   integer :: me
 !$omp parallel private(me) ! found
   me = omp_get_thread_num()
-  if (me > 2) then ! wrong
+  if (me > 0) then ! wrong
 !$omp barrier ! found
   end if ! wrong
 !$omp end parallel

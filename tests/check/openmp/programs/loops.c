@@ -279,7 +279,7 @@ void scan(void) {
     for (int i = 0; i < N; i++) {
         s += a[i];
 #pragma omp scan inclusive(s)
-        b[i / 2] = s; /* wrong */ /* found */
+        b[i % 2] = s; /* wrong */ /* found */
         b[i] = s; /* right */
     }
 }
@@ -339,4 +339,30 @@ void private_array(void) {
             part[(j + 1) % 8] = i; /* right */
             a[i][j] = part[(j + 1) % 8]; /* found */
         }
+}
+
+/* case product_as_sum wrong-reduction */
+void product_as_sum(void) {
+    static double a[N];
+    double all = 1;
+    for (int i = 0; i < N; i++) a[i] = 1;
+#pragma omp parallel for reduction(+ : all) /* wrong */ /* found */
+#pragma omp parallel for reduction(* : all) /* right */
+    for (int i = 0; i < N; i++)
+        all *= a[i]; /* found */
+    a[0] = all;
+}
+
+/* case largest_as_sum wrong-reduction */
+void largest_as_sum(void) {
+    static int a[N];
+    int most = 0;
+    for (int i = 0; i < N; i++) a[i] = i;
+#pragma omp parallel for reduction(+ : most) /* wrong */ /* found */
+#pragma omp parallel for reduction(max : most) /* right */
+    for (int i = 0; i < N; i++) {
+        if (a[i] > most) /* found */
+            most = a[i];
+    }
+    a[0] = most;
 }

@@ -316,7 +316,7 @@ void loop_in_a_branch(void) {
     static int a[N];
 #pragma omp parallel /* found */
     {
-        if (omp_get_thread_num() < 2) { /* wrong */
+        if (omp_get_thread_num() < 1) { /* wrong */
 #pragma omp for /* found */
             for (int i = 0; i < N; i++)
                 a[i] = i;

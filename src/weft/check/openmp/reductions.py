@@ -1,0 +1,124 @@
+"""Reductions whose operation is not what the loop does: read off the source, where all updates are of one sort.
+
+The threads' partial results are combined by the declared operation. Where each update in the loop's body is of another
+sort (products that are declared as sums), no schedule gives what the loop says. A body that does anything else with the
+variable is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from weft.check.openmp.directives import Directive, closing
+from weft.check.openmp.sources import constructs, language
+
+_LOOPS: Final = frozenset(("for", "simd", "taskloop", "distribute", "loop"))
+_DECLARED: Final = re.compile(
+    r"\s*(?:default\s*,\s*)?(?P<operation>\+|-|\*|&&|\|\||&|\||\^)\s*:(?!:)(?P<names>.*)$", re.S
+)
+_HEAD: Final = re.compile(r"\s*(?P<word>for|while|if)\s*(?=\()")
+_NOISE: Final = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'", re.S)
+LARGEST: Final = "the largest or smallest value"
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A variable of a directive's reduction, what was declared and what its first update does, at a line."""
+
+    directive: int
+    name: str
+    declared: str
+    does: str
+    line: int
+
+
+def wrong(source: Path) -> Iterator[Wrong]:
+    """The reductions of a source in C or C++ that declare another operation than their loops do."""
+    if language(source) == "fortran":
+        return
+    text = source.read_text(encoding="utf-8", errors="replace")
+    text = _NOISE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    for line, one in constructs(source):
+        body = _body(text, _behind(text, starts[line - 1])) if _LOOPS & set(one.head) else None
+        if body is None:
+            continue
+        for operation, name in _declared(one):
+            found = _does(text[body[0] : body[1]], name)
+            if found and found[0] not in ({"+", "-"} if operation in ("+", "-") else {operation}):
+                at = text.count("\n", 0, body[0] + found[1]) + 1
+                yield Wrong(line, name, operation, found[0], at)
+
+
+def _declared(one: Directive) -> Iterator[tuple[str, str]]:
+    for clause in one.clauses:
+        found = _DECLARED.match(clause.inside or "") if clause.word == "reduction" else None
+        for name in found["names"].split(",") if found else ():
+            if re.fullmatch(r"\s*[A-Za-z_]\w*\s*", name):
+                yield found["operation"] if found else "", name.strip()
+
+
+def _behind(text: str, at: int) -> int:
+    """Where the line of a directive ends, with the lines that go on with it."""
+    end = text.find("\n", at)
+    while end > 0 and text[:end].rstrip(" \t").endswith("\\"):
+        end = text.find("\n", end + 1)
+    return len(text) if end < 0 else end
+
+
+def _body(text: str, at: int) -> tuple[int, int] | None:
+    """The statement behind the heads of loops and conditions; None where it is not a simple one."""
+    heads = 0
+    start = at
+    while head := _HEAD.match(text, at):
+        end = closing(text, head.end())
+        if end < 0:
+            return None
+        start = start if heads else end + 1
+        at, heads = end + 1, heads + 1
+    if not heads:
+        return None
+    opening = re.match(r"\s*\{", text[at:])
+    if opening:
+        depth, k = 0, at
+        while k < len(text):
+            depth += (text[k] == "{") - (text[k] == "}")
+            k += 1
+            if text[k - 1] == "}" and not depth:
+                break
+    else:
+        k = text.find(";", at) + 1
+    if k <= at or re.match(r"\s*else\b", text[k:]):
+        return None
+    return start, k
+
+
+def _does(body: str, name: str) -> tuple[str, int] | None:
+    """What all updates of a variable do, and where the first is; None where it is used in any other way."""
+    word = rf"(?<![\w.>]){re.escape(name)}\b(?!\s*(?:\[|\.|->|\())"
+    update = re.compile(
+        rf"(?P<compound>{word}\s*(?P<by>\+|-|\*|&|\||\^)=)"
+        rf"|(?P<step>(?:\+\+|--)\s*{word}|{word}\s*(?:\+\+|--))"
+        rf"|(?P<largest>if\s*\([^()<>=!&|]*(?:\[[^\]]*\])?[^()<>=!&|]*[<>]=?\s*{word}\s*\)\s*\{{?\s*{word}\s*=(?!=)"
+        rf"|{word}\s*=(?!=)\s*(?:std::)?(?:f?max|f?min)\w*\s*\(\s*{word}\s*,)"
+        rf"|(?P<again>{word}\s*=(?!=)\s*{word}\s*(?P<with>&&|\|\||[-+*&|^])(?P<rest>[^;]*);)"
+    )
+    sorts: list[tuple[str, int]] = []
+    left = body
+    for found in update.finditer(body):
+        left = left[: found.start()] + " " * (found.end() - found.start()) + left[found.end() :]
+        if (
+            found["again"]
+            and found["with"] == "*"
+            and re.search(r"[-+]", re.sub(r"\([^()]*\)|\[[^\]]*\]", "", found["rest"]))
+        ):
+            return None
+        sort = "+" if found["step"] else found["by"] or found["with"] or LARGEST
+        sorts.append(("+" if sort == "-" else sort, found.start() + len(found[0]) - len(found[0].lstrip())))
+    if re.search(rf"\b{re.escape(name)}\b", left) or len({sort for sort, _ in sorts}) != 1:
+        return None
+    return sorts[0]
