@@ -23,6 +23,12 @@ _DECLARED: Final = re.compile(
 _HEAD: Final = re.compile(r"\s*(?P<word>for|while|if)\s*(?=\()")
 _NOISE: Final = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'", re.S)
 LARGEST: Final = "the largest or smallest value"
+_NEVER: Final = {
+    "+": ("*", LARGEST), "-": ("*", LARGEST), "*": ("+", LARGEST),
+    "|": ("&", "&&"), "||": ("&", "&&"), "&": ("|", "||"), "&&": ("|", "||"),
+}  # fmt: skip
+"""What a loop never is to compute under each operation. Others may come to the same, of truth values or single bits: a
+sum of different bits is their union."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ def wrong(source: Path) -> Iterator[Wrong]:
             continue
         for operation, name in _declared(one):
             found = _does(text[body[0] : body[1]], name)
-            if found and found[0] not in ({"+", "-"} if operation in ("+", "-") else {operation}):
+            if found and found[0] in _NEVER.get(operation, ()):
                 at = text.count("\n", 0, body[0] + found[1]) + 1
                 yield Wrong(line, name, operation, found[0], at)
 
