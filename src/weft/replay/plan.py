@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import communicates
-from weft.mpi.meaning import Act, base, named
+from weft.mpi.meaning import Act, base, named, pvm
 from weft.replay.layout import (
     ENTRY,
     HEADER,
@@ -34,6 +34,7 @@ ANSWERED: Final = {
     **dict.fromkeys(("Testsome", "Waitsome"), Outcome.COUNT),
     **dict.fromkeys(("Probe", "Mprobe"), Outcome.NONE),
     **dict.fromkeys(named(Act.CANCEL), Outcome.CANCEL),
+    **dict.fromkeys(pvm.NOTHING, Outcome.NONE),
 }
 """Calls whose outcome a replay hands out, with what it is told as; those that MPI decides alike each time are not."""
 POLLS: Final = named(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, where=lambda m: m.polls) & ANSWERED.keys()
@@ -41,6 +42,8 @@ POLLS: Final = named(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, where=
 
 def check_of(function: Function) -> Check:
     """What of a call is known at its entry and the same in every faithful replay."""
+    if function.name in pvm.DECIDED:
+        return Check.CALL
     if not communicates(function):
         return Check(0)
     if base(function.name) in POLLS:

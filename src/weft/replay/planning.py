@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.errors import WeftError
 from weft.match import Match, Op, Post, classify
-from weft.mpi.meaning import Act, Many, base, named
+from weft.mpi.meaning import Act, Many, base, full, named
 from weft.replay.layout import (
     ENTRY,
     POSTED_FREE,
@@ -24,8 +24,8 @@ from weft.replay.layout import (
 from weft.replay.plan import ANSWERED, POLLS, RankPlan, ThreadPlan, kinds_of
 from weft.replay.ready import taken
 from weft.replay.turns import Turns, turns
-from weft.systems import MPI
 from weft.terms.columns import columns
+from weft.terms.progress import open_calls
 from weft.trace import Level, Rank, Trace
 from weft.trace.births import NOT_RECORDED, births
 from weft.trace.functions import FunctionTable
@@ -39,10 +39,6 @@ _OVER: Final = ("finalized", "exited", "aborted")
 
 def plans_of(trace: Trace, match: Match | None) -> list[RankPlan]:
     """The plans of all ranks that got to know their place. `match` is needed for a record of level `trace`."""
-    if trace.system is not MPI:
-        raise WeftError(
-            f"{trace.path} is a run of {trace.system.name}: Weft records and analyses those, and does not replay them"
-        )
     ranks = [rank for rank in trace.ranks if rank.rank >= 0]
     if trace.level is Level.OUTCOMES:
         plans = [_outcomes_of(rank) for rank in ranks]
@@ -56,6 +52,9 @@ def plans_of(trace: Trace, match: Match | None) -> list[RankPlan]:
 
 def _give_births(trace: Trace, plans: Sequence[RankPlan]) -> None:
     """Give each rank the worlds that it spawned, and each of those who spawned it."""
+    if trace.system.grows:
+        _give_children(trace, plans)
+        return
     for rank, event, children in births(trace):
         known = bool(children) and children == tuple(range(children[0], children[0] + len(children)))
         if rank < len(plans):
@@ -64,6 +63,15 @@ def _give_births(trace: Trace, plans: Sequence[RankPlan]) -> None:
             plans[child].parents += _entry_of(trace.ranks[rank], plans[rank], event)
     for plan in plans:
         plan.spawned = trace.ranks[plan.rank].world > 0
+
+
+def _give_children(trace: Trace, plans: Sequence[RankPlan]) -> None:
+    """Where a world grows: give each rank those that it spawned, one by one."""
+    for rank, event, children in births(trace):
+        plans[rank].worlds += children
+        for child in children:
+            plans[child].spawned = True
+            plans[child].parents += _entry_of(trace.ranks[rank], plans[rank], event)
 
 
 def _take_turns_at_windows(plans: Sequence[RankPlan], found: Turns) -> None:
@@ -86,8 +94,12 @@ def _entry_of(rank: Rank, plan: RankPlan, event: int) -> list[tuple[int, int, in
 
 
 def whole(rank: Rank) -> bool:
-    """Whether the record goes to the rank's end: no crash, no kill, and nothing of the file is lost."""
-    return rank.state in _OVER
+    """Whether the record goes to the rank's end: no crash, no kill, and nothing of the file is lost.
+
+    A server of the system has none: it is ended, in a call that was taken out of its record.
+    """
+    killed = not rank.trace.system.ends_callers and rank.state == "exited" and open_calls(rank)
+    return rank.state in _OVER and not killed and not rank.serves
 
 
 # From level outcomes
@@ -209,7 +221,7 @@ class _Tracing:
 
     def _are(self, names: Iterable[str]) -> NDArray[np.bool_]:
         """Which events are calls of these functions (names without MPI_) or their large-count forms."""
-        found: NDArray[np.bool_] = self.rank.trace.functions.mask(f"MPI_{name}" for name in names)[self.functions]
+        found: NDArray[np.bool_] = self.rank.trace.functions.mask(map(full, names))[self.functions]
         return found
 
     def _where(self, names: Iterable[str]) -> NDArray[np.int64]:

@@ -55,6 +55,11 @@ def base(name: str) -> str:
     return name.removeprefix("MPI_").removesuffix("_c")
 
 
+def full(name: str) -> str:
+    """A name of the table as records have it: Send is MPI_Send."""
+    return name if name.startswith("pvm_") else f"MPI_{name}"
+
+
 def of(name: str) -> Meaning | None:
     """The meaning of a function, large-count form or not; None where it has no row."""
     return every().get(base(name))

@@ -19,6 +19,8 @@ GROUPS: Final = ("barrier", "bcast", "freezegroup", "gather", "getinst", "gettid
 NOTICES: Final = frozenset(
     f"pvm_{name}.notice" for name in ("recv", "nrecv", "trecv", "precv", "probe", *GROUPS)
 )  # fmt: skip
+NOTHING: Final = frozenset(f"pvm_{name}.nothing" for name in ("nrecv", "trecv", "probe", *GROUPS))
+"""Polls that found nothing."""
 DECIDED: Final = NOTICES | {"pvm_spawn", "pvm_kill"}
 """Calls beside messages that a replay makes in the same order."""
 
@@ -35,6 +37,5 @@ def rows() -> Iterator[Meaning]:
     for name in takes:
         yield Meaning(name, Act.RECEIVE, _MESSAGES, kin=name, leaves=Leaves.AFTER_PEER, waits=Waits.PEER,
                       receives=Share.COUNT)  # fmt: skip
-    asks = ("pvm_nrecv.nothing", "pvm_trecv.nothing", "pvm_probe", "pvm_probe.nothing")
-    for name in (*asks, *(f"pvm_{group}.nothing" for group in GROUPS)):
+    for name in ("pvm_probe", *sorted(NOTHING)):
         yield Meaning(name, Act.PROBE, _MESSAGES, Form.NONBLOCKING, kin=name, traits=Trait.POLLS)

@@ -121,6 +121,7 @@ done:
 
 void weft_pvm_left(void) {
     weft_pvm_state(WEFT_TASK_LEFT);
+    weft_follow_left();
     weft_the_record->header->state = WEFT_STATE_FINALIZED;
     weft_over = 1;
     weft_recording = 0;
@@ -134,6 +135,7 @@ __attribute__((destructor)) static void unloaded(void) {
     if (!weft_the_record || !(weft_recording || weft_over) || getpid() != weft_pid) return;
     weft_recording = weft_over = 0;
     weft_pvm_state(WEFT_TASK_LEFT);
+    weft_follow_left();
     uint32_t state = weft_the_record->header->state;
     weft_record_close(weft_the_record, state == WEFT_STATE_RUNNING ? WEFT_STATE_EXITED : (int)state);
 }

@@ -214,6 +214,7 @@ static int followed(const struct asked *a, enum weft_follow follow, const struct
 typedef int (*plain)(const struct asked *a, void *more);
 
 static int receive(struct weft_thread *thread, const struct asked *a, void *site, plain call, void *more) {
+    if (UNLIKELY(weft_pvm_serves)) weft_pvm_state(WEFT_TASK_SERVING);
     uint32_t comm = weft_pvm_context();
     uint64_t key = key_of(a, comm);
     struct weft_event folding,
@@ -227,7 +228,6 @@ static int receive(struct weft_thread *thread, const struct asked *a, void *site
         follow = weft_follow_receive(thread, event, a->hit, a->notice, a->polls, a->looks, &what);
     uint64_t begun = weft_ticks(weft_clock_kind);
     if (!folded) weft_publish(thread, event);
-    if (UNLIKELY(weft_pvm_serves)) weft_pvm_state(WEFT_TASK_SERVING);
     int buffer = follow == WEFT_FOLLOW_FREE ? call(a, more) : followed(a, follow, &what);
     uint64_t now = weft_ticks(weft_clock_kind);
     if (a->polls && !buffer) {

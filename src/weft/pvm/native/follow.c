@@ -93,6 +93,10 @@ int32_t weft_follow_child(uint32_t ordinal) {
     return ranks && ordinal < header->world_count ? ranks[ordinal] : -1;
 }
 
+void weft_follow_left(void) {
+    if (control && control->state == WEFT_CONTROL_RUNNING) control->state = WEFT_CONTROL_ENDED;
+}
+
 /* ---- where it stands ---- */
 static void orphaned(void) {
     if (control->ended) _exit(0);
@@ -141,6 +145,7 @@ static uint16_t plain_of(uint16_t function) { return function < header->function
 static const struct weft_plan_entry *upcoming(struct weft_thread *thread, struct weft_event *event, bool poll) {
     if (at >= mine->goal && !(poll && at == mine->goal && polls < mine->goal_polls)) park();
     if (at < entry_count) return &entries[at];
+    if (poll && !(header->flags & WEFT_PLAN_OPEN)) return NULL; /* the last ones found nothing, and are not counted */
     if (!poll || !mine->behind) mine->behind++;
     mine->free_polls = poll ? mine->free_polls + 1 : 0;
     if (!(header->flags & WEFT_PLAN_OPEN) && !poll) diverge(thread, event, WEFT_DIVERGED_END, 0, 0, event->function);

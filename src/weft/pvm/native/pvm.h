@@ -70,5 +70,6 @@ WEFT_HIDDEN enum weft_follow weft_follow_receive(struct weft_thread *thread, str
                                                  uint16_t notice, bool polls, bool looks, struct weft_followed *found);
 WEFT_COLD void weft_follow_kill(int32_t rank); /* until the rank has done all that it did before it was killed */
 WEFT_HIDDEN void weft_follow_nap(void);
+WEFT_COLD void weft_follow_left(void); /* the task has left PVM, or its process is on its way out */
 
 #endif

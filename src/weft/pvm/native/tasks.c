@@ -128,6 +128,9 @@ void weft_pvm_spawned(int count, const int *tids, int32_t *ranks) {
         tasks[at].parent = place;
         tasks[at].ordinal = ordinal;
         __atomic_store_n(&tasks[at].tid, tids[i], __ATOMIC_RELEASE);
+        for (uint32_t n = head->count;
+             n <= (uint32_t)at && !__sync_bool_compare_and_swap(&head->count, n, (uint32_t)at + 1); n = head->count) {
+        }
         ranks[i] = at;
     }
 }
