@@ -147,11 +147,12 @@ def test_a_notice_of_the_daemon_is_no_message_of_a_task_and_the_program_reads_it
     assert kinds(recorded("busy", "notify")) == []
 
 
-def test_a_run_of_pvm_is_not_replayed_and_says_so(recorded: Record) -> None:
-    done = execute([*WEFT, "replay", recorded("farm", "3", "12")[0]])
-    assert done.returncode != 0
-    assert "is a run of PVM" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+@pytest.mark.parametrize("option", ["--level=outcomes", "--hash-messages", "--tasks"])
+def test_an_option_of_mpi_alone_is_refused(programs: Path, tmp_path: Path, option: str) -> None:
+    done = execute([*WEFT, "run", "--out", tmp_path / "run", option, "--", programs / "farm"])
+    assert done.returncode == 2
+    assert "this one uses PVM" in done.stderr
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("option", ["--level=outcomes", "--hash-messages", "--tasks"])

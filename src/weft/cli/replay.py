@@ -204,13 +204,22 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
     size = sum(rank.world == 0 for rank in trace.ranks)
     if n is not None and n != size:
         raise UsageError(f"-n {n}: the record has {size} ranks, and a replay needs as many")
-    missing = [rank.rank for rank in trace.ranks if rank.missing]
+    missing = sorted({rank.rank for rank in trace.ranks if rank.missing} - silent(trace))
     if missing:
         raise WeftError(
             f"{trace.path / 'ranks'}: the record of {ranks_text(missing)} is missing, so the run cannot be replayed; "
             "copy the whole directory of the run, or record it again"
         )
     return command, n
+
+
+def silent(trace: Trace) -> set[int]:
+    """Tasks of PVM that were ended before they made a call: they have no record to follow, and need none."""
+    if trace.system.name != "PVM":
+        return set()
+    from weft.pvm import tasks
+
+    return {task.rank for task in tasks.read(trace.path) if not task.pid}
 
 
 def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cut]:
