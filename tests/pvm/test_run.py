@@ -155,14 +155,6 @@ def test_an_option_of_mpi_alone_is_refused(programs: Path, tmp_path: Path, optio
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("option", ["--level=outcomes", "--hash-messages", "--tasks"])
-def test_an_option_of_mpi_alone_is_refused(programs: Path, tmp_path: Path, option: str) -> None:
-    done = execute([*WEFT, "run", "--out", tmp_path / "run", option, "--", programs / "farm"])
-    assert done.returncode == 2
-    assert "this one uses PVM" in done.stderr
-    assert not (tmp_path / "run").exists()
-
-
 # Nothing is left behind
 
 
