@@ -16,7 +16,7 @@ static volatile double sum;
 static int there(void) { return access(file, F_OK) == 0; }
 
 static void compute(void) {
-    for (long step = 0; step % 1000 != 0 || !there(); step++) sum += step * 0.5;
+    for (long step = 0; step % (1 << 24) != 0 || !there(); step++) sum += step * 0.5;
 }
 
 static void exchange(const char *mode, int from) {
