@@ -162,6 +162,8 @@ def test_a_task_runs_until_it_comes_to_a_line_whatever_others_do() -> None:
         assert (stop["task"], stop["at"]["line"]) == (task, 20)
         with pytest.raises(UsageError, match="until where"):
             s.do("until")
+        with pytest.raises(UsageError, match=r"print hex\(n\)"):
+            s.do("print/x b")
         assert s.do("until levels.py:6")["why"] == "ended"  # another task's line
         assert s.do("breakpoints")["breakpoints"] == []
 

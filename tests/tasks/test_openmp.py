@@ -384,6 +384,32 @@ def test_mutexes_of_c_plus_plus_are_told_at_the_programs_own_line(build: Build) 
         assert {"std::mutex::lock"} <= {frame["function"] for frame in s.do("where --all")["frames"]}
 
 
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_values_have_formats_and_references_those_of_what_they_refer_to(build: Build, compiler: str) -> None:
+    with session(
+        [
+            str(
+                build(
+                    "accounts.cpp",
+                    "g++" if compiler == "gcc" else clang().replace("clang", "clang++"),
+                    "-std=c++17",
+                    "-DFIXED",
+                )
+            )
+        ]
+    ) as s:
+        s.do("break move")
+        s.do("continue")
+        n = s.do("print n")["value"]
+        assert [s.do(f"print/{form} n + 30")["value"] for form in "xt"] == [f"{int(n) + 30:#x}", f"{int(n) + 30:b}"]
+        assert s.do("print from.moves.size() * 2 + 1")["value"] == "1"
+        assert "mutex = " in s.do("print to")["value"]
+        assert not any(row["value"].startswith("@0x") for row in s.do("locals")["values"])
+        with pytest.raises(UsageError, match="not a format"):
+            s.do("print/q n")
+        assert s.do("continue")["why"] in ("breakpoint", "ended")
+
+
 def test_a_step_does_not_go_into_headers_of_the_system(build: Build) -> None:
     with session([str(build("accounts.cpp", "g++", "-std=c++17", "-DFIXED"))]) as s:
         s.do("break move")

@@ -19,7 +19,7 @@ from typing import Any
 
 from weft.debug.hands import Frame, HandError, Marks, NoLines, Part, Place, Point, Tally
 from weft.debug.instructions import NOT_THE_PROGRAM, Maps
-from weft.debug.mi import Mi, quoted
+from weft.debug.mi import Mi, quoted, referred
 from weft.debug.skips import is_file
 
 COUNT = Path(__file__).parent / "count_gdb.py"
@@ -138,15 +138,7 @@ class NativeHand:
     def evaluate(self, text: str, level: int, form: str = "") -> str:
         """What gdb prints for an expression in the language of the frame."""
         with self.halted():
-            chosen = self._level(level)
-            if form:
-                where = f"--thread {self.thread} --frame {chosen}"
-                return referred(self.gdb.said(f"-interpreter-exec {where} console {quoted(f'output/{form} {text}')}"))
-            value = str(self._call(chosen, text, self.thread).get("value", ""))
-            if re.fullmatch(r"@0x[0-9a-f]+", value):  # of a reference it says the address alone
-                where = f"--thread {self.thread} --frame {chosen}"
-                value = self.gdb.said(f"-interpreter-exec {where} console {quoted(f'output {text}')}")
-        return referred(value)
+            return self.gdb.value(text, self.thread, self._level(level), form, self._called)
 
     def variables(self, level: int) -> list[tuple[str, str]]:
         """Arguments and local variables; gdb says `<optimized out>` of those that the compiler left out."""
@@ -194,8 +186,8 @@ class NativeHand:
                 f"-interpreter-exec --thread {self.thread} --frame {chosen} console {quoted(_SHOW)}"
             )
             fortran = "fortran" in language
-            self._call(chosen, f"{target} = {text}" if fortran else f"({target}) = ({text})", self.thread)
-            return str(self._call(chosen, target, self.thread).get("value", ""))
+            self._called(f"{target} = {text}" if fortran else f"({target}) = ({text})", self.thread, chosen)
+            return str(self._called(target, self.thread, chosen).get("value", ""))
 
     def watch(self, text: str, level: int) -> int:
         """A watchpoint, by the processor where it has room for it."""
@@ -212,13 +204,9 @@ class NativeHand:
             with self.halted(), suppress(HandError):
                 self.gdb.ask(f"-break-delete {number}")
 
-    def _call(self, frame: int, text: str, thread: int) -> dict[str, Any]:
-        """Evaluate an expression. Where it calls a function of the rank, gdb says `running`, but never `stopped`."""
-        try:
-            return self.gdb.ask(f"-data-evaluate-expression --thread {thread} --frame {frame} {quoted(text)}")
-        finally:
-            self.gdb.running = False
-            self.gdb.stops.clear()
+    def _called(self, text: str, thread: int, level: int) -> dict[str, Any]:
+        """Evaluate an expression, which may call a function of the rank."""
+        return self.gdb.called(text, thread, level)
 
     def arm(self, points: Sequence[Point]) -> None:
         """Take these as the rank's breakpoints."""
@@ -406,7 +394,7 @@ class NativeHand:
         if self.stopped is not None and time.monotonic() - self._last_drive > 0.05 and not self.why.startswith("SIG"):
             self._last_drive = time.monotonic()
             with suppress(HandError):
-                self._call(0, "((void(*)(void))weft_debug_drive)()", MAIN)
+                self._called("((void(*)(void))weft_debug_drive)()", MAIN, 0)
 
     def close(self) -> None:
         """Leave the rank: it runs on."""
@@ -421,11 +409,6 @@ class NativeHand:
 def _one(told: Any) -> dict[str, Any]:
     """A value of MI; gdb says some twice, where the Python inside it looks at a watchpoint."""
     return dict(told[-1] if isinstance(told, list) else told)
-
-
-def referred(value: str) -> str:
-    """A value, for a reference that of what it refers to: its address is another one on each rank."""
-    return re.sub(r"^(\(.*?&\) )?@0x[0-9a-f]+: ", "", value)
 
 
 def source_line(file: str, line: int) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,10 @@ SETTINGS = ("set mi-async on", "set pagination off", "set confirm off", "set wid
 def quoted(text: str) -> str:
     """A string as MI writes it."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+Called = Callable[[str, int, int], dict[str, Any]]
+"""Evaluates an expression: its text, gdb's number of the thread, the frame's."""
 
 
 class Mi:
@@ -108,6 +113,27 @@ class Mi:
             self.take(0.05)
         return said
 
+    def value(self, text: str, thread: int, level: int, form: str = "", call: Called | None = None) -> str:
+        """What gdb prints for an expression in the language of a frame; of a reference, that of what it refers to.
+
+        `call`: what evaluates it, in place of `called`.
+        """
+        where = f"--thread {thread} --frame {level}"
+        if form:
+            return referred(self.said(f"-interpreter-exec {where} console {quoted(f'output/{form} {text}')}"))
+        value = str((call or self.called)(text, thread, level).get("value", ""))
+        if re.fullmatch(r"@0x[0-9a-f]+", value):  # of a reference it says the address alone
+            value = self.said(f"-interpreter-exec {where} console {quoted(f'output {text}')}")
+        return referred(value)
+
+    def called(self, text: str, thread: int, level: int) -> dict[str, Any]:
+        """Evaluate an expression. Where it calls a function of the program, gdb says `running`, but never `stopped`."""
+        try:
+            return self.ask(f"-data-evaluate-expression --thread {thread} --frame {level} {quoted(text)}")
+        finally:
+            self.running = False
+            self.stops.clear()
+
     def await_stop(self, seconds: float = PATIENCE) -> dict[str, object]:
         """The next stop. HandError where none comes."""
         still = self._while_it_works(seconds)
@@ -143,3 +169,8 @@ class Mi:
         """End gdb."""
         with suppress(Exception):
             self._gdb.exit()
+
+
+def referred(value: str) -> str:
+    """A value, for a reference that of what it refers to: its address is another one on each rank."""
+    return re.sub(r"^(\(.*?&\) )?@0x[0-9a-f]+: ", "", value)

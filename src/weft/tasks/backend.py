@@ -84,8 +84,8 @@ class Backend(Protocol):
         """A task's own frames, innermost first, and who made it, and who made that one. `every`: libraries' too."""
         ...
 
-    def evaluate(self, task: int | None, text: str, level: int) -> str:
-        """The value of an expression in a task's frame."""
+    def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
+        """The value of an expression in a task's frame; `form`: a format of gdb's (`x`)."""
         ...
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:

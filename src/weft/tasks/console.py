@@ -26,7 +26,9 @@ COMMANDS: dict[str, Command] = {
     "where": Command(
         "where [--all] [ID]", "a task's own frames (--all: libraries' too), and the spawns behind it", ("bt", "w")
     ),
-    "print": Command("print EXPR", "the value of an expression where the task stands", ("p",)),
+    "print": Command(
+        "print[/FORMAT] EXPR", "the value of an expression where the task stands", ("p",), "print/x flags"
+    ),
     "locals": Command("locals", "the variables of the frame in hand"),
     "up": Command("up [N]", "a frame further out, that of the caller or awaiter: what print, locals and list mean"),
     "down": Command("down [N]", "a frame further in"),

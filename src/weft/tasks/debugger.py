@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from weft.debug.frames import split_format
 from weft.debug.hands import HandError, Point
 from weft.debug.limit import limited
 from weft.errors import UsageError
@@ -167,10 +168,11 @@ class Debugger:
                             "at": s.at.as_dict() if s.at else None} for s in spawns]}  # fmt: skip
 
     def evaluate(self, text: str) -> Answer:
-        """`EXPR` in the innermost frame of the task in focus."""
+        """`[/FORMAT] EXPR` in the frame in hand."""
+        form, text = split_format(text)
         if not text:
-            raise UsageError("print what?")
-        return {"kind": "print", "expression": text, "value": self.backend.evaluate(self.focus, text, self.level)}
+            raise UsageError("print what? `print n`, `print/x flags`")
+        return {"kind": "print", "expression": text, "value": self.backend.evaluate(self.focus, text, self.level, form)}
 
     def locals(self) -> Answer:
         """The variables of the frame in hand."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.debug.hands import HandError, Point
-from weft.debug.mi import quoted
+from weft.debug.mi import quoted, referred
 from weft.errors import UsageError
 from weft.tasks import layout, schedule
 from weft.tasks.backend import How, Spawn, Stop
@@ -457,16 +457,16 @@ class NativeBackend:
         thread, frames = self._frames(task, {row.id: row for row in self.tasks()})
         return thread, [int(frame["level"]) for frame in frames]
 
-    def evaluate(self, task: int | None, text: str, level: int) -> str:
+    def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
         """The value of an expression in a task's frame."""
         thread, at = self._level(task, level)
-        return self._gdb.evaluate(text, thread, at)
+        return self._gdb.value(text, thread, at, form)
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
         """The variables of a task's frame, and their values."""
         thread, at = self._level(task, level)
         told = self._gdb.ask(f"-stack-list-variables --thread {thread} --frame {at} --all-values")["variables"]
-        return [(str(one["name"]), str(one.get("value", ""))) for one in told]
+        return [(str(one["name"]), referred(str(one.get("value", "")))) for one in told]
 
     def assign(self, task: int | None, name: str, text: str, level: int) -> str:
         """Give a variable of a task's frame the value of an expression there."""

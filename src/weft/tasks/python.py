@@ -160,8 +160,10 @@ class Conversation:
         frames = [site for row in answer["frames"] if (site := site_of(row))]
         return frames, [Spawn(row["task"], row["name"], site_of(row["at"])) for row in answer["spawns"]]
 
-    def evaluate(self, task: int | None, text: str, level: int) -> str:
-        """The value of an expression in a task's frame."""
+    def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
+        """The value of an expression in a task's frame. UsageError for a format."""
+        if form:
+            raise UsageError("formats are for native tasks; Python has its own: `print hex(n)`, `print f'{n:b}'`")
         return str(self._ask("evaluate", task=task, text=text, level=level))
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:

@@ -158,11 +158,11 @@ class OpenMPHand(NativeHand):
         if not self._lent:
             super().drive()
 
-    def _call(self, frame: int, text: str, thread: int) -> dict[str, Any]:
+    def _called(self, text: str, thread: int, level: int) -> dict[str, Any]:
         """Only the thread that evaluates moves: the other threads' tasks stand where they are."""
         self._own.console("set scheduler-locking on")
         try:
-            return super()._call(frame, text, thread)
+            return super()._called(text, thread, level)
         finally:
             self._own.console("set scheduler-locking off")
 
@@ -368,10 +368,10 @@ class RankBackend:
         with self._hand.looking():
             return self._hand.backend.frames(task, every=every)
 
-    def evaluate(self, task: int | None, text: str, level: int) -> str:
+    def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
         """The value of an expression in a task's frame."""
         with self._hand.looking():
-            return self._hand.backend.evaluate(task, text, level)
+            return self._hand.backend.evaluate(task, text, level, form)
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
         """The variables of a task's frame."""

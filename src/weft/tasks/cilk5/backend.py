@@ -358,17 +358,17 @@ class CilkBackend(NativeBackend):
             lines = [row.at]
         return [self._named(line) for line in lines], made
 
-    def evaluate(self, task: int | None, text: str, level: int) -> str:
+    def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
         """The value of an expression in a task's frame, variables by their names in the source."""
         thread, frames = self._frames(task, {row.id: row for row in self.tasks()})
         if not frames:
-            return self._on_heap(task, text)
+            return self._on_heap(task, text, form)
         frame = frames[min(level, len(frames) - 1)]
         record = self._record(task or 0)
         here = self._variables(thread, int(frame["level"]))
         where = Place(str(frame.get("func", "")), here, record["entry"] if record else 0)
         return evaluate(
-            text, where, self._procedures, lambda words: self._gdb.evaluate(words, thread, int(frame["level"]))
+            text, where, self._procedures, lambda words: self._gdb.value(words, thread, int(frame["level"]), form)
         )
 
     def _variables(self, thread: int, level: int) -> list[str]:
@@ -402,7 +402,7 @@ class CilkBackend(NativeBackend):
         """cilk2c's name of the procedure that a line is in."""
         return "cilk_main" if at and at.function == "main" else at.function if at else ""
 
-    def _on_heap(self, task: int | None, text: str) -> str:
+    def _on_heap(self, task: int | None, text: str, form: str) -> str:
         """Of a task on the heap all that there is lies in its frame."""
         table = self._table()
         row = next((row for row in table.rows if row.id == task), None) if table is not None else None
@@ -415,7 +415,7 @@ class CilkBackend(NativeBackend):
             text,
             Place(f"_cilk_{name}_slow", ()),
             self._procedures,
-            lambda words: self._gdb.evaluate(words.replace("_cilk_frame->", f"{frame}->"), self._thread()),
+            lambda words: self._gdb.value(words.replace("_cilk_frame->", f"{frame}->"), self._thread(), 0, form),
         )
 
 
