@@ -376,6 +376,16 @@ def test_a_task_runs_until_it_comes_to_a_line_and_a_breakpoint_can_stop_once(bui
         assert s.do("continue")["why"] == "ended"
 
 
+def test_a_program_whose_file_is_called_as_one_of_wefts_is_told_by_its_lines(tmp_path: Path) -> None:
+    shutil.copy(PROGRAMS / "mutexes.c", tmp_path / "tool.c")
+    subprocess.run(["gcc", "-g", "-O0", "-fopenmp", "tool.c", "-o", "tool"], check=True, cwd=tmp_path, timeout=60)
+    with session([str(tmp_path / "tool"), "ordered"]) as s:
+        s.do("tbreak both")
+        s.do("continue")
+        assert [frame["function"] for frame in s.do("where")["frames"]] == ["both", "work", "main"]
+        assert s.do("next")["at"]["line"] == 22
+
+
 def test_mutexes_of_c_plus_plus_are_told_at_the_programs_own_line(build: Build) -> None:
     with session([str(build("accounts.cpp", "g++", "-std=c++17"))]) as s:
         stop = s.do("continue")

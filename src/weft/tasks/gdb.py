@@ -25,6 +25,7 @@ from weft.debug.mi import Mi, quoted
 from weft.tasks.backend import NoFurther
 from weft.tasks.model import SourceLine
 from weft.tasks.output import Output
+from weft.tasks.runtime import PLACE
 
 ENTRY = re.compile(
     r"\._omp_fn\.\d+|^\.?omp_task_entry\.|^\.omp_task_entry\.|^\.omp_outlined\.(?!_debug)|^main$|^MAIN__$"
@@ -35,7 +36,7 @@ COMPILERS = re.compile(r"\.omp_(?!outlined|task_entry)")
 """clang's own functions, which carry the line of a directive."""
 RUNTIME = re.compile(r"lib(i?omp5?|gomp|cilk)\.so")
 NOT_OWN = re.compile(
-    r"/(tool|turns)\.c$|/weft-cilk\.[ch]$|/cilk(-(cilk2c|cilk2c-pre|lib|sysdep|conf))?\.h$|/cilk-lib\.cilkh$|/(csu|sysdeps|nptl|elf)/"
+    rf"^{PLACE}/|/weft-cilk\.[ch]$|/cilk(-(cilk2c|cilk2c-pre|lib|sysdep|conf))?\.h$|/cilk-lib\.cilkh$|/(csu|sysdeps|nptl|elf)/"
     r"|^/usr/(local/)?(include|lib)/"
 )
 """Files that are Weft's tool, the C library where its debug information is there, or headers of C++'s and others."""

@@ -22,6 +22,9 @@ from weft.mpi.ready import cache_folder
 INSIDE = Path(__file__).parent / "inside"
 SWITCHES = ("switches.c", "switches.h", "record.c", "record.h", "format.h")
 """What writes down which task makes which calls, and the writer of records that it uses."""
+PLACE = "/weft/tasks/native"
+"""Where Weft's part says that its sources lie, so that nobody takes them for the program's."""
+FLAGS = ("-std=c11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-shared")
 NAMES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
 """What programs call their runtime: gcc's, clang's, Intel's. LLVM's has the functions of all of them."""
 CILK = (b"libopencilk.so", b"libcilkrts.so", b"__cilkrts_enter_frame")
@@ -151,7 +154,7 @@ def _source(name: str) -> Traversable:
 def _built(*names: str) -> Path:
     """A shared object of these files of tasks/native, in the cache; it is called after the first."""
     sources = {name: _source(name).read_bytes() for name in names}
-    key = hashlib.sha256(b"".join(sources.values())).hexdigest()[:16]
+    key = hashlib.sha256(b"".join([*sources.values(), *(flag.encode() for flag in (*FLAGS, PLACE))])).hexdigest()[:16]
     target = cache_folder() / f"libweft-tasks-{Path(names[0]).stem}-{key}.so"
     if target.exists():
         return target
@@ -165,12 +168,8 @@ def _built(*names: str) -> Path:
         made = Path(folder, "made.so")
         command = [
             compiler,
-            "-std=c11",
-            "-O2",
-            "-g",
-            "-fPIC",
-            "-fvisibility=hidden",
-            "-shared",
+            *FLAGS,
+            f"-ffile-prefix-map={folder}={PLACE}",
             "-o",
             str(made),
             *(str(Path(folder, name)) for name in names if name.endswith(".c")),

@@ -317,7 +317,8 @@ class CilkBackend(NativeBackend):
 
     def _into(self, thread: int, address: int, *, new: bool) -> Stop:
         """A worker is about to begin or take up the traced task: on to its next line."""
-        if (stop := self._return(thread, address, "next")) is not None:
+        inside = not is_own(self._gdb.stack(thread)[0])  # of the runtime still, not stopped in a line by something else
+        if inside and (stop := self._return(thread, address, "next")) is not None:
             return stop
         stop = self._past(thread, "next", address, set() if new else {self._suspended}, of=address)
         return stop if stop is not None else self._here("line", thread)
