@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
 import random
 import re
@@ -533,9 +534,10 @@ def test_a_switch_to_a_task_on_the_heap_lands_on_its_next_line(tmp_path: Path) -
     if shutil.which(clang()) is None:
         pytest.skip("there is no clang here")
     program, rng = switches.build(tmp_path, "heaped", clang()), random.Random(os.getpid())
-    seen = [switches.heap(program, "", rng) for _ in range(6)]
-    assert [one for one in seen if one is not None and not one[0]] == []
-    assert any(seen)
+    tries = (switches.heap(program, "", rng) for _ in range(60))
+    seen = list(itertools.islice((one for one in tries if one is not None), 3))  # in some runs no task gave its place
+    assert len(seen) == 3
+    assert all(right for right, *_ in seen), seen
 
 
 def test_a_program_whose_main_begins_with_its_region_stops_before_it(build: Build) -> None:
