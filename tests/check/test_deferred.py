@@ -132,3 +132,39 @@ def test_iterations_on_all_processors_of_a_row_have_no_element_of_it_alone(
     (tmp_path / "built").mkdir()
     checked = check(Request((source,), grid=grid), tmp_path / "built")
     assert [(one.kind, one.sites[0].line) for one in checked.findings] == expected
+
+
+ON_FEWER = """\
+#pragma dvm array distribute[block]SECOND
+double a[8][8];
+#pragma dvm array distribute[block][]
+double b[8][8];
+int main(void)
+{
+    #pragma dvm parallel([i][j] on a[i][j])
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 8; j++)
+            a[i][j] = i + j;
+    #pragma dvm parallel([i] on b[i][])
+    for (int i = 0; i < 8; i++) {
+        b[i][0] = 0;
+        for (int j = 0; j < 8; j++)
+            b[i][j] = a[i][j];
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "grid", "far"), [("[block]", "", True), ("[]", "", False), ("[block]", "2x2", True)]
+)
+def test_processors_that_hold_a_row_between_them_have_it_not_each(
+    second: str, grid: str, far: bool, tmp_path: Path
+) -> None:
+    """Each iteration runs on all processors along the second dimension, as `on b[i][]` says nothing of it."""
+    source = tmp_path / "p.cdv"
+    source.write_text(ON_FEWER.replace("SECOND", second))
+    (tmp_path / "built").mkdir()
+    checked = check(Request((source,), grid=grid), tmp_path / "built")
+    assert {(one.kind, one.sites[0].line) for one in checked.findings} == ({("remote-access", 15)} if far else set())

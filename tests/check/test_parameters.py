@@ -102,9 +102,68 @@ TASKS = """\
 """
 
 
+LOOP = """\
+      program p
+      parameter (n=8, nb=2)
+      real a(n, nb)
+!DVM$ task mb(nb)
+!DVM$ distribute a(block, *)
+      do i = 1, nb
+!DVM$ map mb(i) onto p(1:1)
+      end do
+!DVM$ task_region mb
+!DVM$ parallel (k) on mb(PLACE)
+      do 20 k = 1, nb
+!DVM$ parallel (i) on a(i, *)
+      do 10 i = 1, n
+   10 a(i, k) = i
+   20 continue
+!DVM$ end task_region
+      end
+"""
+
+
+OLD = """\
+#define DVM(directive)
+#define FOR(v,n) for(v=0; v<n; v++)
+#define NUMBER_OF_PROCESSORS() 1
+DVM(PROCESSORS) void * P[NUMBER_OF_PROCESSORS()];
+DVM(TASK) void * PAIR[2];
+double kept[2];
+int main(void)
+{
+  int t;
+  FOR(t,2)
+    {
+DVM(MAP PAIR[t] ONTO P[0:0]);
+    }
+DVM(PARALLEL [t] ON PAIR[PLACE])
+FOR(t,2)
+  kept[t] = t;
+  return 0;
+}
+"""
+
+
 def test_a_task_that_there_is_not_is_told(tmp_path: Path) -> None:
     assert found(TASKS, "p.fdv", tmp_path) == [("out-of-bounds", 17, "task")]
 
 
+def test_iterations_that_are_tasks_that_there_are_not_are_told(tmp_path: Path) -> None:
+    assert found(LOOP.replace("PLACE", "2 * k - 1"), "p.fdv", tmp_path) == [("out-of-bounds", 10, "task")]
+
+
+def test_iterations_that_are_tasks_that_there_are_not_are_told_in_c(tmp_path: Path) -> None:
+    assert found(OLD.replace("PLACE", "t + 1"), "p.cdv", tmp_path) == [("out-of-bounds", 14, "task")]
+
+
 def test_a_task_that_there_is_is_silent(tmp_path: Path) -> None:
     assert found(TASKS.replace("nb+1", "nb"), "p.fdv", tmp_path) == []
+
+
+def test_iterations_that_are_tasks_that_there_are_are_silent(tmp_path: Path) -> None:
+    assert found(LOOP.replace("PLACE", "nb + 1 - k"), "p.fdv", tmp_path) == []
+
+
+def test_iterations_that_are_tasks_that_there_are_are_silent_in_c(tmp_path: Path) -> None:
+    assert found(OLD.replace("PLACE", "-t + 1"), "p.cdv", tmp_path) == []

@@ -46,3 +46,91 @@ def test_scalars_of_fortran_that_were_set_in_any_way_are_silent(
 ) -> None:
     assert found(FORTRAN, "p.f90", tmp_path) == []
     assert capfd.readouterr().out.split() == ["153.000000", "5.00000000", "14"]
+
+
+IMPLIED = """\
+program z
+  implicit double precision (a-h, o-z)
+  parameter (n = 8)
+  dimension table(4), v(2)
+  common /field/ u(n)
+  namelist /group/ width, inside
+  intrinsic dsin
+  data w, v(2) /1.0, 2.0/
+!DVM$ distribute u(block)
+  call work(s)
+  print *, s
+  call count(m, k)
+  print *, m, w
+  open (newunit=iu, status='scratch')
+  write (iu, *) 2.5d0, int(z'ff')
+  rewind iu
+  read (iu, *) x5, mask
+  if (mask == 255) print *, x5
+  width = 1; inside = 2
+  write (*, nml=group)
+  do 10, l = 1, 4
+    table(l) = l
+10 continue
+  print *, (table(ll), ll = 1, 4)
+  y = 1
+  call host
+  print *, y, hh
+  call apply(dsin, a)
+  print *, a
+  select case (m)
+  case (4)
+    q = 1.d0
+  case default
+    q = 2
+  end select
+  if (q > 1.e0 .and. q < 0 .or. .not. q < 4) print *, never
+contains
+  subroutine host
+    y = y + 1
+    hh = y
+    own = 3
+    print *, own
+  end subroutine
+end program
+subroutine apply(f, a)
+  double precision a, f, b
+  external f
+  b = 0
+  a = f(b)
+end subroutine
+subroutine work(x)
+  implicit double precision (a-h, o-z)
+  parameter (n = 8)
+  common /field/ u(n)
+!DVM$ distribute u(block)
+!DVM$ parallel (i) on u(i), private(x)
+  do i = 1, n
+    x = i
+    u(i) = x
+  end do
+  x = LAST
+end subroutine
+subroutine count(m, k)
+  dimension list(3)
+  k = 3
+  if (k > LEAST) then
+    number = 3
+    list(2) = 1
+  end if
+  m = number + list(2)
+end subroutine
+"""
+
+
+def test_scalars_of_fortran_that_nothing_declares_are_looked_at_too(tmp_path: Path) -> None:
+    assert found(IMPLIED.replace("x = LAST", "").replace("LEAST", "3"), "p.f90", tmp_path) == [
+        ("uninitialised-read", 11, "x"), ("uninitialised-read", 70, "list"), ("uninitialised-read", 70, "number"),
+    ]  # fmt: skip
+
+
+def test_scalars_that_nothing_declares_and_that_were_set_in_any_way_are_silent(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert found(IMPLIED.replace("LAST", "1").replace("LEAST", "2"), "p.f90", tmp_path) == []
+    assert capfd.readouterr().out.split()[:3] == ["1.0000000000000000", "4", "1.0000000000000000"]

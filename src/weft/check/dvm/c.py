@@ -260,13 +260,14 @@ class Constructs(LoopConstructs):
         """Put the calls of a task region around it, of a task around its block, of a mapping where it stands."""
         if isinstance(directive, syntax.Map):
             task = self.one_task(directive.task, begin)
-            self.marks.before(begin, call("task_map", self.unit.texted("map", directive, text), *task, 0, -1))
+            mapped = call("task_map", self.unit.texted("map", directive, text), *task, 0, -1)
+            self.marks.before(begin, self.unit.known_tasks(directive.task, begin) + mapped)
             return
         name = "TASK_REGION" if isinstance(directive, syntax.TaskRegion) else "ON"
         node = self.behind(directive, statement, name)
         number = self.unit.texted(name.lower(), directive, text)
         if isinstance(directive, syntax.TaskRegion):
-            tasks = self.unit.tasks(Reference(directive.tasks, None, directive.place), begin)
+            tasks = Reference(directive.tasks, None, directive.place)
             self.around_tasks(node, number, tasks, directive.clauses)
         else:
             if not self.in_tasks(begin):

@@ -197,10 +197,11 @@ class LoopConstructs:
             found.append(call(name, *first, self.unit.data_id(variable), base(variable), *mapping))
         return " ".join(found)
 
-    def around_tasks(self, node: Node, number: int, tasks: int, clauses: Sequence[syntax.Clause]) -> None:
+    def around_tasks(self, node: Node, number: int, tasks: Reference, clauses: Sequence[syntax.Clause]) -> None:
         """Put a task region around a statement."""
         at = self.tree.begin(node)
-        opening = [call("task_region_begin", number, tasks)]
+        known = self.unit.known_tasks(tasks, at)
+        opening = [known, call("task_region_begin", number, self.unit.tasks(tasks, at))]
         for clause in clauses:
             opening.extend(self.clause(clause, at, self.hooks.unmarked))
         opening.append(call("task_region_start"))
@@ -221,8 +222,11 @@ class LoopConstructs:
         number = self.unit.texted("on", directive, text, [index])
         if not self.in_tasks(at):
             region = self.unit.texted("task_region", directive, text)
-            self.around_tasks(loop, region, self.unit.tasks(directive.on, at), directive.clauses)
+            self.around_tasks(loop, region, directive.on, directive.clauses)
         self.marks.around(at, self.tree.end(loop), " ".join(self.control(directive, loop, at)), "")
+        place = next(iter(directive.on.subscripts or ()), None)
+        if isinstance(place, syntax.Affine):
+            index = f"({place.coefficient.text}) * {index} + ({place.offset.text})"
         self.around_task(body, number, index)
 
     def in_tasks(self, at: int) -> bool:

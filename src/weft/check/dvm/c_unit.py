@@ -139,6 +139,13 @@ class Unit:
             self.fail(reference.place, what)
         return self.data_id(variable)
 
+    def known_tasks(self, reference: Reference, at: int) -> str:
+        """The call that tells how many tasks an array has."""
+        number = self.tasks(reference, at)
+        variable = self.tree.resolve(reference.name, at)
+        sizes = variable.sizes if variable is not None else ()
+        return c_calls.call("task_array", number, 0, sizes[0]) if sizes and sizes[0] else ""
+
     def privates(self, directive: syntax.Parallel, loop: Node) -> set[Variable]:
         """The variables of a loop's `private`."""
         at = self.tree.begin(loop)

@@ -8,6 +8,7 @@ from typing import Final
 
 from weft.check import runtime
 from weft.check.dvm.fortran_directives import Directives
+from weft.check.dvm.fortran_implied import imply
 from weft.check.dvm.fortran_lines import Line, Source, read_source
 from weft.check.dvm.fortran_marks import UnitMarks
 from weft.check.dvm.fortran_model import Unit
@@ -27,6 +28,7 @@ def mark(paths: Sequence[Path], texts: Texts, include: Sequence[Path] = (), defi
     sources = [read_source(path, include, define) for path in paths]
     units = _ordered([units_of(source) for source in sources])
     program = Program([unit for held in units for unit in held])
+    imply(program)
     texts.main = next((unit.name for unit in program.units if unit.kind == "program"), "")
     mappings = Mappings(program, texts)
     numbers = Numbers(texts)

@@ -56,13 +56,13 @@ def guarded(name: str, calls: Iterator[str], pointer: bool = False) -> Iterator[
         yield call if call.startswith("if ") else f"if ({test}({name})) {call}"
 
 
-def only_index(reference: Reference) -> str:
-    """The one index of `mb(i)`."""
+def only_index(reference: Reference, index: str = "0") -> str:
+    """The one index of `mb(2 * i + 1)`; `index` is what stands for the loop's own."""
     subscript = reference.subscripts[0] if reference.subscripts else None
     if isinstance(subscript, syntax.Constant):
         return subscript.value.text
     if isinstance(subscript, syntax.Affine):
-        return "0"
+        return f"({subscript.coefficient.text}) * ({index}) + ({subscript.offset.text})"
     raise DirectiveError(reference.place, f"`{reference.name}` needs one index: which task is meant")
 
 

@@ -17,6 +17,7 @@ from weft.check.dvm.fortran_calls import (
     TIE,
     ints,
     longs,
+    only_index,
     triples,
     written,
 )
@@ -271,7 +272,8 @@ class LoopDirectives:
         head, last = self.statement_at(loop.first), self.statement_at(loop.last)
         self.marks.parallel.pop()
         index = directive.indices[0]
-        calls = [f"call weft_check_task_begin({construct}, int({index}, 8))"]
+        assert directive.on is not None
+        calls = [f"call weft_check_task_begin({construct}, int({only_index(directive.on, index)}, 8))"]
         if index in self.named:
             calls.append(f"call weft_check_task_index({index})")
         self.marks.after(head.last, head.place, *calls)

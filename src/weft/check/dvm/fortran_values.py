@@ -56,7 +56,7 @@ def variables(unit: Unit) -> list[Symbol]:
         other = symbol.procedure or symbol.allocatable or symbol.pointer or symbol.derived or symbol.module
         kept = unit.kind != "program" and symbol.saved
         function = symbol.name in called and not symbol.array
-        if symbol.typed and not (function or given or other or kept):
+        if (symbol.typed or symbol.array) and not (function or given or other or kept):
             found.append(symbol)
     return found
 

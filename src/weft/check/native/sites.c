@@ -167,15 +167,18 @@ static bool fixed_elsewhere(const struct object *o) {
     return false;
 }
 
-/* Whether an iteration runs on all processors along a dimension (`on A[i][]`), among which the array is distributed: its
- * elements are far from all of them but one. */
+/* Whether an iteration runs on all processors along a dimension (`on A[i][]`, or the ON array has no dimension there),
+ * among which the array is distributed: its elements are far from all of them but one. */
 static bool on_many(const struct object *o) {
     const struct object *root = o->root;
-    if (here.what != LOOP || root != here.on) return false;
-    for (int d = 0; d < root->rank; d++)
-        if (root->kinds[d] != WEFT_WHOLE && here.at[d].axis == WEFT_ALL && o->map[d].axis >= 0 &&
+    if (here.what != LOOP) return false;
+    for (int d = 0; d < root->rank; d++) {
+        if (root->kinds[d] == WEFT_WHOLE || o->map[d].axis == WEFT_ALL) continue;
+        int e = root == here.on ? d : paired(root, d, here.on);
+        if ((e < 0 || here.at[e].axis == WEFT_ALL) &&
             !same_owner(root, d, root->lower[d], root->lower[d] + root->extent[d] - 1))
             return true;
+    }
     return false;
 }
 
