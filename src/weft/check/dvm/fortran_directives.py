@@ -62,7 +62,7 @@ class Directives(LoopDirectives):
             case syntax.DefineGroup():
                 self.shadow_group(sentinel, directive)
             case syntax.UseGroup():
-                self.use_group(sentinel, directive)
+                self.use_group(at, sentinel, directive)
             case syntax.TaskRegion():
                 self.task_region(sentinel, directive)
             case syntax.On():
@@ -169,13 +169,14 @@ class Directives(LoopDirectives):
         for item in directive.renewals:
             self.here(sentinel, self.edges(GROUP, construct, group, item))
 
-    def use_group(self, sentinel: Sentinel, directive: syntax.UseGroup) -> None:
+    def use_group(self, at: int, sentinel: Sentinel, directive: syntax.UseGroup) -> None:
         """`shadow_start`, `reduction_wait`, `prefetch` and their like."""
         construct = self.marks.construct(f"{directive.kind}_{directive.step}", sentinel)
         group = self.marks.group(directive.group, sentinel.place)
         self.here(sentinel, f"call weft_check_{directive.kind}_{directive.step}({construct}, {group})")
         if (directive.kind, directive.step) == ("copy", "start"):
             self.open.append(("asynchronous", construct, sentinel))
+            self.plain_copies(at)
 
     # --- single statements ------------------------------------------------------------------------------------------
 
@@ -191,14 +192,32 @@ class Directives(LoopDirectives):
         last = self.unit.items[block_end(self.unit, self.marks.loops, following)]
         self.marks.late.append((last.last, sentinel.place, f"call weft_check_remote_end({construct})"))
 
+    def plain_copies(self, at: int) -> None:
+        """The copies within ASYNCHRONOUS that stand there as assignments, without F90 before them."""
+        before: syntax.Directive | None = None
+        for item in self.unit.items[at + 1 :]:
+            if isinstance(item, Sentinel):
+                before = item.directive
+                if isinstance(before, syntax.End | syntax.UseGroup):
+                    return
+            elif not isinstance(before, syntax.ArrayCopy):
+                self.copied(item, item.place)
+            else:
+                before = None
+
     def array_copy(self, at: int, sentinel: Sentinel) -> None:
         """`f90 a(:) = b(:)`: the copy behind it is done by the system."""
         following = self.marks.next_statement(at)
         if following is not None:
-            statement = self.statement_at(following)
-            self.here(sentinel, "call weft_check_io_begin()")
-            for call in ("call weft_check_io_end()", *self.under_way(statement)):
-                self.marks.late.append((statement.last, sentinel.place, call))
+            self.copied(self.statement_at(following), sentinel.place)
+
+    def copied(self, statement: Statement, place: Position) -> None:
+        """An assignment that the system carries out as a copy."""
+        if assignment(statement.code) is None:
+            return
+        self.marks.before(statement.first, place, "call weft_check_io_begin()")
+        for call in ("call weft_check_io_end()", *self.under_way(statement)):
+            self.marks.late.append((statement.last, place, call))
 
     def under_way(self, statement: Statement) -> Iterator[str]:
         """What a copy within ASYNCHRONOUS reads and writes until its ASYNCWAIT."""

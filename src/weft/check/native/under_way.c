@@ -55,23 +55,29 @@ static bool under_way(int group) {
     return false;
 }
 
-void weft_check_copy_start(int construct, int group) {
-    if (now.off) return;
-    tick();
-    ran(construct);
-    if (under_way(group)) findings_directive("copy-twice", construct, group);
-}
-
-void weft_check_copy_part(int construct, int group, int written, const void *base, size_t element, int rank,
-                          const int64_t count[], const int64_t stride[]) {
-    if (now.off || !base || rank > WEFT_MAX_RANK) return;
+static struct part *next_part(void) {
     if (weft_parts_under_way == room) {
         room = room ? 2 * room : 16;
         struct part *more = realloc(parts, sizeof *parts * (size_t)room);
         if (!more) abort();
         parts = more;
     }
-    struct part *p = &parts[weft_parts_under_way];
+    return &parts[weft_parts_under_way];
+}
+
+void weft_check_copy_start(int construct, int group) {
+    if (now.off) return;
+    tick();
+    ran(construct);
+    if (under_way(group)) findings_directive("copy-twice", construct, group);
+    *next_part() = (struct part){.group = group, .construct = construct}; /* it waits for something, be it of no size */
+    weft_parts_under_way++;
+}
+
+void weft_check_copy_part(int construct, int group, int written, const void *base, size_t element, int rank,
+                          const int64_t count[], const int64_t stride[]) {
+    if (now.off || !base || rank > WEFT_MAX_RANK) return;
+    struct part *p = next_part();
     *p = (struct part){.group = group,
                        .construct = construct,
                        .written = written,
