@@ -83,3 +83,31 @@ def test_dimensions_meet_on_the_processors_and_not_by_their_numbers(
     kinds, count = counted(PLANE.format(index=index), grid, tmp_path)
     assert kinds <= {"remote-access", "stale-halo-read"}
     assert count == far
+
+
+COPIES = """\
+#pragma dvm array distribute[block][block]
+double a[6][6];
+#pragma dvm array align([j] with a[][j])
+double b[6];
+int main(void)
+{
+    int i, j;
+    #pragma dvm parallel([i][j] on a[i][j])
+    for (i = 0; i < 6; i++)
+        for (j = 0; j < 6; j++) {
+            a[i][j] = i + j;
+            b[j] = VALUE;
+        }
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize(("value", "wrong"), [("2 * j", False), ("2 * j + (i == 3)", True), ("b[j] + i", True)])
+def test_copies_that_iterations_write_on_their_processors_are_to_be_alike(
+    value: str, wrong: bool, tmp_path: Path
+) -> None:
+    """Each row of iterations has a copy of `b`: what each puts there must be the same."""
+    kinds, count = counted(COPIES.replace("VALUE", value), "", tmp_path)
+    assert (kinds - {"uninitialised-read"}, count > 0) == ({"loop-dependence"} if wrong else set(), wrong)

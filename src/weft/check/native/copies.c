@@ -5,10 +5,15 @@
  * iteration in the ON array's root are kept:
  *
  *     element 0: at[0] .. at[rank-1] | element 1: ...      EVERYWHERE: along this dimension all processors ran it
+ *
+ * Distributed arrays that are replicated along a dimension of the processors (`align b(i,*) with a(*,i)`): there
+ * iterations that run apart write copies of their own, and all copies must be alike. What a copy got before is kept until
+ * the loop's end, where the element has the value of the last one.
  */
 #include "state.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define EVERYWHERE INT64_MIN
 #define MOST_BYTES ((size_t)1 << 28)
@@ -62,4 +67,51 @@ bool copies_own(const struct object *o, uintptr_t a) {
 void copies_forget(struct object *o) {
     free(o->owners);
     o->owners = NULL;
+}
+
+/* --- arrays that are replicated along a dimension of the processors --- */
+
+static struct earlier {
+    struct detail detail;
+    stamp_t by;
+    unsigned char value[16];
+} *earlier;
+static size_t earlier_count, earlier_room;
+
+/* Whether iterations along some dimension of the processors have each a copy. */
+static bool in_copies(const struct object *o) {
+    if (here.what != LOOP || !here.on || !o || !o->root) return false;
+    for (int d = 0; d < o->root->rank; d++) {
+        if (o->root->kinds[d] == WEFT_WHOLE || o->map[d].axis != WEFT_ALL) continue;
+        int e = o->root == here.on ? d : paired(o->root, d, here.on);
+        if (e >= 0 && here.at[e].axis >= 0) return true;
+    }
+    return false;
+}
+
+/* An element that another iteration of the loop has written gets a value again: true where that is its copy's. */
+bool copies_again(const struct detail *d) {
+    if (d->size > sizeof earlier->value || !in_copies(d->object)) return false;
+    if (earlier_count == earlier_room) {
+        size_t room = earlier_room ? 2 * earlier_room : 256;
+        struct earlier *more = realloc(earlier, room * sizeof *more);
+        if (!more) return false;
+        earlier = more, earlier_room = room;
+    }
+    struct earlier *one = &earlier[earlier_count++];
+    *one = (struct earlier){.detail = *d, .by = now.cur};
+    memcpy(one->value, (const void *)d->address, d->size);
+    return true;
+}
+
+/* At a loop's end: whether all copies of an element got the value that it has now. */
+void copies_compare(void) {
+    for (size_t i = 0; i < earlier_count; i++) {
+        struct earlier *one = &earlier[i];
+        if (memcmp(one->value, (const void *)one->detail.address, one->detail.size) == 0) continue;
+        iteration_of(one->by, here.index);
+        one->detail.kind = "loop-dependence", one->detail.why = "output";
+        found(&one->detail);
+    }
+    earlier_count = 0;
 }

@@ -162,7 +162,7 @@ static void judge_write(struct site *s, struct cell *c, struct detail d) {
     } else if (s->mode == SHARED && c->read > now.base && c->read != now.cur) {
         d.other = c->read;
         complain(d, scalar ? "shared-write" : "loop-dependence", "anti");
-    } else if (s->mode == OWN && newer(w)) {
+    } else if (s->mode == OWN && newer(w) && !copies_again(&d)) {
         complain(d, "loop-dependence", "output");
     }
     c->written = now.cur;

@@ -525,6 +525,7 @@ void weft_check_loop_end(int construct) {
     if (here.reduction_count) reductions_end(); /* the child does not come back */
     if (now.off || here.what == SEQUENTIAL) return;
     row_ends();
+    copies_compare();
     here.started = false;
     ran_iterations(here.id, now.cur - now.base);
     for (int i = 0; i < here.private_count && !weft_traced; i++) {

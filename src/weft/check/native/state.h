@@ -355,6 +355,9 @@ void consistent_hold(void);
 void copies_keep(struct object *o);
 bool copies_own(const struct object *o, uintptr_t a);
 void copies_forget(struct object *o);
+struct detail;
+bool copies_again(const struct detail *d);
+void copies_compare(void);
 
 /* --- blocks.c --- */
 #define NAMED 4096 /* blocks of the heap that are at least so long are objects from the beginning */
