@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pvm.replays import PROGRAMS, build
 from tests_support import WEFT, execute
 from weft.launch.pvm.place import daemon
 
-PROGRAMS = Path(__file__).parent / "programs"
 Recorded = tuple[Path, str, str, int]
 """The run, what the program printed, what Weft said, the status."""
 
@@ -29,23 +29,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All programs of these tests, compiled."""
     folder = tmp_path_factory.mktemp("pvm")
-    for source in PROGRAMS.glob("*.c"):
-        groups = ["-lgpvm3"] if source.stem == "group" else []
-        done = execute(["gcc", "-g", "-O0", "-o", folder / source.stem, source, *groups, "-lpvm3"])
-        assert done.returncode == 0, done.stderr
+    for source in PROGRAMS.iterdir():
+        if source.suffix == ".c" or shutil.which("gfortran") is not None:
+            build(source, folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def recorded(programs: Path) -> Callable[..., Recorded]:
-    """Records a program, each line of arguments once."""
+    """Records a program, each line of arguments once at each level."""
     known: dict[tuple[str, ...], Recorded] = {}
 
-    def record(*words: str) -> Recorded:
-        if words not in known:
+    def record(*words: str, level: str = "trace") -> Recorded:
+        key = (level, *words)
+        if key not in known:
             run = programs / f"run-{len(known)}"
-            done = execute([*WEFT, "run", "--out", run, "--", programs / words[0], *words[1:]], timeout=120)
-            known[words] = run, done.stdout, done.stderr, done.returncode
-        return known[words]
+            started = ["--level", level, "--out", run, "--", programs / words[0], *words[1:]]
+            done = execute([*WEFT, "run", *started], timeout=120)
+            known[key] = run, done.stdout, done.stderr, done.returncode
+        return known[key]
 
     return record

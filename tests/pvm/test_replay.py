@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,23 +11,11 @@ import pytest
 
 import weft
 from pvm.conftest import Recorded
+from pvm.replays import PROGRAMS, outcomes, printed
 from tests_support import WEFT, execute
+from weft.trace.layout import LogKind
 
 Record = Callable[..., Recorded]
-
-
-def printed(stdout: str, stderr: str) -> list[str]:
-    """What the tasks printed: lines of different tasks may come in any order."""
-    return sorted([*stdout.splitlines(), *re.findall(r"^\[rank .*$", stderr, re.MULTILINE)])
-
-
-def outcomes(run: Path) -> list[list[tuple[str, int, int, int]]]:
-    """Of each rank its calls, with whom each receive was from, and how many polls failed."""
-    trace = weft.open(run)
-    return [
-        [(event.function.name, event.peer, event.tag, event.polls) for event in map(rank.event, range(len(rank)))]
-        for rank in trace.ranks
-    ]
 
 
 @pytest.mark.parametrize("words", [("farm", "3", "12"), ("group", "4"), ("busy", "notify")], ids=lambda words: words[0])
@@ -40,6 +29,65 @@ def test_replays_come_out_as_recorded(recorded: Record, tmp_path: Path, words: t
         assert printed(done.stdout, done.stderr) == printed(out, err)
     if words[0] == "farm":
         assert outcomes(again) == outcomes(run)
+
+
+RACES = [("races", "probes"), ("races", "team"), ("races", "notices"), ("races", "parents")]
+
+
+@pytest.mark.parametrize("words", RACES, ids=lambda words: words[-1])
+def test_what_varies_is_replayed(recorded: Record, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Probes that find nothing, groups that are joined in any order, a task that is killed, two parents at once."""
+    run, out, err, status = recorded(*words)
+    done = execute([*WEFT, "replay", run, "--out", tmp_path / "again"])
+    assert done.returncode == status == 0, done.stderr
+    assert printed(done.stdout, done.stderr) == printed(out, err)
+    assert outcomes(tmp_path / "again") == outcomes(run)
+
+
+@pytest.mark.parametrize("words", [("races", "farm"), ("races", "notices"), ("fortran",)], ids=lambda words: words[-1])
+def test_outcomes_alone_suffice_for_a_replay(recorded: Record, tmp_path: Path, words: tuple[str, ...]) -> None:
+    if words == ("fortran",) and shutil.which("gfortran") is None:
+        pytest.skip("there is no gfortran")
+    run, out, err, status = recorded(*words, level="outcomes")
+    assert status == 0
+    done = execute([*WEFT, "replay", run, "--out", tmp_path / "again"])
+    assert done.returncode == 0, done.stderr
+    assert "as recorded" in done.stderr
+    assert printed(done.stdout, done.stderr) == printed(out, err)
+
+
+def test_the_log_of_outcomes_takes_less_than_a_byte_a_receive(recorded: Record) -> None:
+    whole, less = weft.open(recorded("races", "pool")[0]), weft.open(recorded("races", "pool", level="outcomes")[0])
+    receives = sum(1 for _ in whole.select("fn:pvm_recv"))
+    logged = [thread.outcomes for rank in less.ranks for thread in rank.threads]
+    assert receives == 3 + 43 + 23  # by the workers: what all are told, and the answers to each question
+    assert not any(logged[1:])  # the master alone asks for a message of anybody
+    assert [kind for kind, _ in logged[0]] == [LogKind.SOURCE] * 43  # half a byte each
+
+
+def test_a_breakpoint_stops_all_tasks_where_it_is_always_the_same(recorded: Record, tmp_path: Path) -> None:
+    run = recorded("races", "pool")[0]
+    [told] = list(weft.open(run).select("fn:pvm_mcast rank:0"))[:1]
+    stops = []
+    for attempt in range(2):
+        done = execute([*WEFT, "replay", run, "--out", tmp_path / f"{attempt}", "--break", f"0:{told.index}"])
+        assert done.returncode == 0, done.stderr
+        stops.append(sorted(re.findall(r"^weft:   (rank .*)$", done.stderr, re.MULTILINE)))
+    assert stops[0] == stops[1]
+    assert any("rank 0 before event" in line and "pvm_mcast" in line for line in stops[0])
+    assert all(re.search(r"in event \d+: pvm_recv", line) for line in stops[0] if re.match("rank [234]", line)), stops[
+        0
+    ]
+
+
+def test_a_demand_point_at_a_multicast_needs_no_worker(recorded: Record, tmp_path: Path) -> None:
+    run = recorded("races", "pool")[0]
+    first = next(weft.open(run).select("fn:pvm_recv rank:2"))
+    done = execute([*WEFT, "replay", run, "--out", tmp_path / "again", "--until", f"2:{first.index + 1}"])
+    assert done.returncode == 0, done.stderr
+    again = weft.open(tmp_path / "again")
+    assert [event.tag for event in again.select("fn:pvm_recv rank:2")] == [5]
+    assert not list(again.select("fn:pvm_recv rank:0"))
 
 
 def test_a_deadlock_is_one_again(recorded: Record, tmp_path: Path) -> None:
@@ -71,7 +119,7 @@ def test_the_other_outcome_of_a_race_is_run(recorded: Record, tmp_path: Path) ->
 
 def test_a_debugger_stops_in_spawned_tasks_and_goes_back(recorded: Record) -> None:
     run = recorded("farm", "3", "12")[0]
-    [line] = [n for n, text in enumerate((Path(__file__).parent / "programs/farm.c").read_text().splitlines(), 1)
+    [line] = [n for n, text in enumerate((PROGRAMS / "farm.c").read_text().splitlines(), 1)
               if "usleep(" in text]  # fmt: skip
     first = next(e for e in weft.open(run).select("fn:pvm_recv rank:2"))
     commands = f"until 2:{first.index}\nbreak farm.c:{line}\ncontinue\nprint job\nprev event 1 @2\nquit\n"

@@ -147,7 +147,7 @@ def test_a_notice_of_the_daemon_is_no_message_of_a_task_and_the_program_reads_it
     assert kinds(recorded("busy", "notify")) == []
 
 
-@pytest.mark.parametrize("option", ["--level=outcomes", "--hash-messages", "--tasks"])
+@pytest.mark.parametrize("option", ["--whole-buffers", "--hash-messages", "--tasks"])
 def test_an_option_of_mpi_alone_is_refused(programs: Path, tmp_path: Path, option: str) -> None:
     done = execute([*WEFT, "run", "--out", tmp_path / "run", option, "--", programs / "farm"])
     assert done.returncode == 2

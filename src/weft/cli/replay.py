@@ -177,6 +177,10 @@ def started(trace: Trace, session: Replay, start: Plan, made: tuple[Shim, RunDir
     shim, directory = made
     laid_out = directory.path / "replay"
     session.lay_out(laid_out, FunctionTable(json.loads(Path(shim.functions_json_path).read_text())))
+    if trace.system.grows:
+        from weft.pvm import tasks
+
+        tasks.hand_on(trace.path, laid_out)
     variables = recorder.variables(shim, directory, "trace") | more | {"WEFT_REPLAY": str(laid_out)}
     if session.driven:
         variables["WEFT_AGENT"] = str(session.driven)

@@ -210,7 +210,7 @@ def observed(against: Against | None, witness: Witness | None) -> Callable[[Watc
 def refuse_of_mpi(args: argparse.Namespace) -> None:
     """UsageError for an option that goes for programs of MPI alone: that of PVM would run on without it."""
     asked = {
-        "--level outcomes": args.level == "outcomes", "--tasks": args.tasks, "--hash-messages": args.hash_messages,
+        "--tasks": args.tasks, "--hash-messages": args.hash_messages,
         "--whole-buffers": args.whole_buffers, "--probes": args.probes, "--watch": args.watch,
         "--against": args.against,
     }  # fmt: skip

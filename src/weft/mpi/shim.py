@@ -32,6 +32,7 @@ _SOURCES = ("process.c", "shim.c", "objects.c", "sites.c", "python.c", "outcomes
 _BY_HAND = (("o", ("outcomes.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
 _HEADERS = (
     "calls.h",
+    "nibbles.h",
     "process.h",
     "shim.h",
     "wrap.h",

@@ -334,6 +334,9 @@ enum weft_object_class {
  * then a number in nibbles of 3 bits, least first, bit 3 set while more follow; 15: the kind changes, one nibble
  * names the new kind. The kind at the start is SOURCE. */
 
+#define WEFT_LOG_NOTICE 16384 /* PVM, as a source: a notice about rank value - WEFT_LOG_NOTICE - 1, -1: about none */
+#define WEFT_LOG_STRANGER 65536 /* PVM, as a source: no task of the run */
+
 /* Kinds of outcomes in an OUTCOMES stream. */
 enum weft_log_kind {
     WEFT_LOG_SOURCE = 0, /* source that a wildcard receive got, in order of completion */
@@ -349,6 +352,8 @@ enum weft_log_kind {
     WEFT_LOG_DONE = 9, /* Test, Testall, Request_get_status, a probe of a named source was true: polls that
                                  failed since the last outcome */
     WEFT_LOG_TIME = 10, /* MPI_Wtime: nanoseconds since this thread's last, the first since the clock's zero */
+    WEFT_LOG_TAKEN = 11, /* PVM: a poll of any source took or saw a message. Two values: the polls that failed since
+                                 the last outcome, and the source. A source of WEFT_LOG_NOTICE or more is the daemon */
 };
 
 /* WINDOWS, at both levels: what is decided at the target of a window, where no call of the record stands. One row for

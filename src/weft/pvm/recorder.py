@@ -19,8 +19,8 @@ from weft.pvm import table, wrappers
 
 _SHARED: Final = ("process.c", "sites.c", "python.c", "endings.c", "crash.c", "leaving.c", "cores.c")
 """What the recorder of MPI is made of, too."""
-_HEADERS: Final = ("calls.h", "process.h", "endings.h", "plan.h")
-_OWN: Final = ("birth.c", "calls.c", "tasks.c", "follow.c")
+_HEADERS: Final = ("calls.h", "nibbles.h", "process.h", "endings.h", "plan.h")
+_OWN: Final = ("birth.c", "calls.c", "outcomes.c", "tasks.c", "follow.c")
 _OWN_HEADERS: Final = ("pvm.h", "tasks.h")
 _FLAGS: Final = ("-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fexceptions",
                  "-Wall", "-Werror=implicit", "-shared", "-Wl,-soname," + LIBRARY, "-s", "-Wl,-z,noexecstack",

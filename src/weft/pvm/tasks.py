@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import shutil
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ MAGIC: Final = 0x316B73746D767077
 MOST: Final = 16384
 HEADER: Final = struct.Struct("<QII")
 TASK: Final = struct.Struct("<iiIiII24s")
-SPAWNED, RUNNING, LEFT, SERVING = range(4)
+SPAWNED, RUNNING, LEFT, SERVING, KILLED = range(5)
 NO_ORDINAL: Final = 0xFFFFFFFF
 SERVER: Final = "pvmgs"
 """The program of PVM's group server."""
@@ -86,6 +87,12 @@ def read(run: Path) -> list[Task]:
         return []
 
 
+def hand_on(run: Path, folder: Path) -> None:
+    """Give the tasks of a run to a replay of it, which looks for them in its folder."""
+    if file_of(run).exists():
+        shutil.copyfile(file_of(run), folder / "tasks-000000.bin")
+
+
 def trim(run: Path) -> None:
     """Cut what is not used off the file."""
     path, tasks = file_of(run), read(run)
@@ -99,6 +106,15 @@ def labels(run: Path) -> list[str]:
     """The program and the name of each task by its rank: `worker 0.2`."""
     tasks = read(run)
     return [label_of(tasks, task.rank) for task in tasks]
+
+
+def children(run: Path) -> list[list[int]]:
+    """The ranks that each rank spawned, in order."""
+    tasks = read(run)
+    return [
+        [child.rank for child in sorted(tasks, key=lambda task: task.ordinal) if child.parent == task.rank]
+        for task in tasks
+    ]
 
 
 def label_of(tasks: Sequence[Task], rank: int) -> str:

@@ -127,6 +127,8 @@ class RankPlan:
     threads: list[ThreadPlan]
     flags: PlanFlag
     spawned: bool = False
+    serves: bool = False
+    """Whether it is a server of the system: it waits on behind its record's end, until all others are done."""
     parents: list[tuple[int, int, int]] = field(default_factory=list)
     """The calls that spawn it, where they are known: rank, thread and the entries before it."""
     worlds: list[int] = field(default_factory=list)

@@ -67,6 +67,8 @@ def _give_births(trace: Trace, plans: Sequence[RankPlan]) -> None:
 
 def _give_children(trace: Trace, plans: Sequence[RankPlan]) -> None:
     """Where a world grows: give each rank those that it spawned, one by one."""
+    for plan in plans:
+        plan.serves = trace.ranks[plan.rank].serves
     for rank, event, children in births(trace):
         plans[rank].worlds += children
         for child in children:
@@ -123,6 +125,7 @@ def of_outcomes(order: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
     posts: dict[int, int] = {}
     pending: list[int] = []  # ordinals of posted wildcards that are not complete, oldest first, as far as known
     known = late = polls = 0
+    taken: int | None = None
     times: list[float] = []
     for kind, value in order:
         if kind == LogKind.LATE:
@@ -137,6 +140,11 @@ def of_outcomes(order: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
             polls += value
         elif kind == LogKind.TIME:
             times.append((times[-1] if times else 0.0) + value * 1e-9)
+        elif kind == LogKind.TAKEN and taken is None:
+            taken = value
+        elif kind == LogKind.TAKEN:
+            rows.append((Outcome.SOURCE, polls + (taken or 0), [value]))
+            taken, polls = None, 0
         elif kind == LogKind.INDEX and rows and rows[-1][0] is Outcome.COUNT and _some_left(rows[-1][2]):
             rows[-1][2].append(value - 1)
         elif kind in _KINDS:

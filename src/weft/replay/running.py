@@ -154,6 +154,8 @@ class Replay:
         goal = self.cut.goals.get((rank, thread))
         if control.at(thread) < (recorded if goal is None else goal):
             return False
+        if goal is None and self.plans[rank].serves:
+            return True
         if thread and control.over(thread):
             self.outside.add((rank, thread))
             return True

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from weft.trace.layout import Def, Flag
+from weft.trace.layout import Def, Flag, Level
 from weft.trace.run import Trace
 
 NOT_RECORDED: Final = -1
@@ -31,8 +31,20 @@ def births(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
     return found
 
 
+def _told(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
+    """The children of each rank as the tasks wrote them down, in order."""
+    told = trace.run.get("children")
+    found = []
+    for rank, children in zip(trace.ranks, told if isinstance(told, list) else [], strict=False):
+        if children and isinstance(children, list) and set(children) <= set(range(len(trace.ranks))):
+            found.append((rank.index, NOT_RECORDED, tuple(children)))
+    return found
+
+
 def _within(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Where a world grows, a spawn's arguments tell which of its ranks it brought."""
+    """Where a world grows, a spawn's arguments tell which of its ranks it brought; without events run.json does."""
+    if trace.level is Level.OUTCOMES:
+        return _told(trace)
     functions = trace.functions.mask(trace.system.spawns)
     found = []
     for rank in trace.ranks:

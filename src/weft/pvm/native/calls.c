@@ -16,19 +16,25 @@ __thread void *weft_pvm_group_site;
 
 /* ---- entering: a call of the program, or one that a group function makes to pass messages ---- */
 struct entered {
-    struct weft_thread *thread;
+    struct weft_thread *thread, *logs; /* at level trace, at level outcomes */
     bool inner;
 };
 
 static void unwind(struct entered *e) {
     if (e->thread) weft_depth = e->inner;
+    if (e->logs) weft_depth = 0;
 }
+
+/* A call that passes messages goes on: a replay that kills this task does so after as many (tasks.h). */
+static inline void call_begins(void) { weft_pvm_me->calls++; }
+static inline void call_ends(void) { weft_pvm_me->calls++; }
 
 static inline struct entered enter(void *site) {
     if (UNLIKELY(weft_pvm_group) && weft_depth == 1 && weft_recording) {
         weft_depth = 2;
         return (struct entered){.thread = weft_self, .inner = true};
     }
+    if (UNLIKELY(weft_level == WEFT_LEVEL_OUTCOMES)) return (struct entered){.logs = weft_log_enter()};
     return (struct entered){.thread = weft_pvm_enter(site)};
 }
 #define ENTERED struct entered in __attribute__((cleanup(unwind))) = enter(SITE)
@@ -50,14 +56,17 @@ static void sized(struct weft_event *event, int buffer) {
 }
 
 /* ---- sending ---- */
-static struct weft_event *sending(struct weft_thread *thread, uint16_t id, void *site, int tid, int tag, int buffer) {
+typedef void follower(struct weft_thread *thread, struct weft_event *event);
+
+static struct weft_event *sending(struct weft_thread *thread, uint16_t id, void *site, int tid, int tag, int buffer,
+                                  follower *follow) {
     struct weft_event *event = weft_begin(thread, id, site);
     if (!event) return NULL;
     event->comm = weft_pvm_context();
     event->peer = weft_pvm_rank_of(tid);
     event->tag = tag;
     if (buffer >= 0) sized(event, buffer);
-    if (UNLIKELY(weft_replaying)) weft_follow_call(thread, event);
+    if (UNLIKELY(weft_replaying)) follow(thread, event);
     weft_publish(thread, event);
     return event;
 }
@@ -69,9 +78,12 @@ static void sent(struct weft_event *event, int code) {
 
 WEFT_PVM_PUBLIC int pvm_send(int tid, int msgtag) {
     ENTERED;
-    struct weft_event *event =
-        in.thread ? sending(in.thread, named(F_pvm_send, WEFT_GROUP_SENDS), AT, tid, msgtag, real_pvm_getsbuf()) : NULL;
+    struct weft_event *event = in.thread ? sending(in.thread, named(F_pvm_send, WEFT_GROUP_SENDS), AT, tid, msgtag,
+                                                   real_pvm_getsbuf(), weft_follow_call)
+                                         : NULL;
+    if (in.thread || in.logs) call_begins();
     int code = real_pvm_send(tid, msgtag);
+    if (in.thread || in.logs) call_ends();
     if (event) sent(event, code);
     return code;
 }
@@ -84,11 +96,14 @@ WEFT_PVM_PUBLIC int pvm_mcast(int *tids, int ntask, int msgtag) {
     if (in.thread && tids && ntask > HELD) events = malloc((size_t)ntask * sizeof *events);
     for (int i = 0; in.thread && events && tids && i < ntask; i++) {
         if (tids[i] == me) continue; /* PVM sends it to all but the caller */
-        events[n] = sending(in.thread, named(F_pvm_mcast, WEFT_GROUP_SENDS), AT, tids[i], msgtag, buffer);
+        events[n] = sending(in.thread, named(F_pvm_mcast, WEFT_GROUP_SENDS), AT, tids[i], msgtag, buffer,
+                            n ? weft_follow_more : weft_follow_call);
         if (!events[n]) break;
         n++;
     }
+    if (in.thread || in.logs) call_begins();
     int code = real_pvm_mcast(tids, ntask, msgtag);
+    if (in.thread || in.logs) call_ends();
     for (int i = 0; i < n; i++) sent(events[i], code);
     if (events != few) free(events);
     return code;
@@ -107,18 +122,14 @@ WEFT_PVM_PUBLIC int pvm_psend(int tid, int msgtag, void *buf, int len, int datat
         if (UNLIKELY(weft_replaying)) weft_follow_call(in.thread, event);
         weft_publish(in.thread, event);
     }
+    if (in.thread || in.logs) call_begins();
     int code = real_pvm_psend(tid, msgtag, buf, len, datatype);
+    if (in.thread || in.logs) call_ends();
     if (event) sent(event, code);
     return code;
 }
 
 /* ---- receiving ---- */
-struct asked {
-    uint16_t own, hit, notice; /* ids: as it begins, of one that took a message, of one that took a notice */
-    int tid, tag;
-    bool polls, looks;
-};
-
 static uint64_t key_of(const struct asked *a, uint32_t comm) {
     return weft_mix((uint64_t)(uint32_t)a->tid, 0) ^ weft_mix((uint64_t)(uint32_t)a->tag, 1) ^ weft_mix(comm, 2);
 }
@@ -133,7 +144,7 @@ static void asking(struct weft_event *event, const struct asked *a, uint32_t com
 
 /* The rank that a notice of the daemon is about: its first number is a tid, or a count of hosts. It is read from another
  * buffer that shares the notice's body, so that the program's own unpacking begins where it would have. */
-static int32_t told_by(int buffer) {
+int32_t weft_pvm_told_by(int buffer) {
     int about = 0, copy = real_pvm_mkbuf(PVM_DATA_DEFAULT);
     if (copy <= 0) return WEFT_PVM_STRANGER;
     int sends = real_pvm_setsbuf(copy);
@@ -159,7 +170,7 @@ static void taken(struct weft_event *event, const struct asked *a, int buffer) {
     int32_t source = weft_pvm_rank_of(from);
     if (UNLIKELY(source == WEFT_PVM_DAEMON)) {
         event->function = a->notice;
-        event->peer = told_by(buffer);
+        event->peer = weft_pvm_told_by(buffer);
         event->tag = tag;
         return;
     }
@@ -175,16 +186,16 @@ static int wait_for_message(int tid, int tag) {
     return buffer;
 }
 
-/* The notice that is about this rank; others with the same tag are put back by asking for them later. */
+/* The notice that is about this rank. Others that come before it are kept until they are asked for. */
 static int notice_of(const struct asked *a, int32_t about) {
-    static int kept[256];
+    enum { KEPT = 256 };
+    static int kept[KEPT];
     static int n;
-    int before = real_pvm_setrbuf(0);
-    (void)before;
+    real_pvm_setrbuf(0);
     for (int i = 0; i < n; i++) {
         int bytes, tag, from;
         real_pvm_bufinfo(kept[i], &bytes, &tag, &from);
-        if ((a->tag == -1 || tag == a->tag) && told_by(kept[i]) == about) {
+        if ((a->tag == -1 || tag == a->tag) && weft_pvm_told_by(kept[i]) == about) {
             int found = kept[i];
             kept[i] = kept[--n];
             real_pvm_setrbuf(found);
@@ -192,16 +203,14 @@ static int notice_of(const struct asked *a, int32_t about) {
         }
     }
     for (;;) {
-        int buffer = real_pvm_nrecv(a->tid, a->tag), bytes, tag, from;
-        if (buffer < 0) return buffer;
+        int buffer = real_pvm_nrecv(WEFT_PVM_DAEMON_TID, a->tag);
+        if (buffer < 0 || (buffer > 0 && weft_pvm_told_by(buffer) == about)) return buffer;
         if (!buffer) {
             weft_follow_nap();
             continue;
         }
-        real_pvm_bufinfo(buffer, &bytes, &tag, &from);
-        if (weft_pvm_rank_of(from) == WEFT_PVM_DAEMON && told_by(buffer) == about) return buffer;
         real_pvm_setrbuf(0);
-        if (n < 256) kept[n++] = buffer;
+        if (n < KEPT) kept[n++] = buffer;
     }
 }
 
@@ -228,7 +237,10 @@ static int receive(struct weft_thread *thread, const struct asked *a, void *site
         follow = weft_follow_receive(thread, event, a->hit, a->notice, a->polls, a->looks, &what);
     uint64_t begun = weft_ticks(weft_clock_kind);
     if (!folded) weft_publish(thread, event);
+    call_begins();
     int buffer = follow == WEFT_FOLLOW_FREE ? call(a, more) : followed(a, follow, &what);
+    if (LIKELY(!what.extra)) call_ends();
+    else weft_pvm_me->calls--;
     uint64_t now = weft_ticks(weft_clock_kind);
     if (a->polls && !buffer) {
         weft_poll_failed(thread, event, folded, key, now);
@@ -239,6 +251,25 @@ static int receive(struct weft_thread *thread, const struct asked *a, void *site
     if (buffer > 0) taken(event, a, buffer);
     weft_leave(event, now, buffer < 0 ? buffer : 0);
     return buffer;
+}
+
+/* At level outcomes. */
+static int outcome(struct weft_thread *thread, const struct asked *a, plain call, void *more) {
+    if (UNLIKELY(weft_pvm_serves)) weft_pvm_state(WEFT_TASK_SERVING);
+    call_begins();
+    int buffer = call(a, more), from = a->tid, bytes, tag;
+    if (a->polls && !buffer) thread->outcome_state.polls++;
+    else if (buffer > 0) {
+        if (a->tid == -1) real_pvm_bufinfo(buffer, &bytes, &tag, &from);
+        weft_log_taken(thread, a, buffer, from);
+    }
+    call_ends();
+    return buffer;
+}
+
+static int take(const struct entered *in, const struct asked *a, void *site, plain call, void *more) {
+    if (in->thread) return receive(in->thread, a, site, call, more);
+    return in->logs ? outcome(in->logs, a, call, more) : call(a, more);
 }
 
 static int plain_recv(const struct asked *a, void *more) { return (void)more, real_pvm_recv(a->tid, a->tag); }
@@ -255,7 +286,7 @@ WEFT_PVM_PUBLIC int pvm_recv(int tid, int msgtag) {
                       msgtag,
                       false,
                       false};
-    return in.thread ? receive(in.thread, &a, AT, plain_recv, NULL) : real_pvm_recv(tid, msgtag);
+    return take(&in, &a, AT, plain_recv, NULL);
 }
 
 static struct asked polling(uint16_t own, int tid, int tag, bool looks) {
@@ -269,7 +300,7 @@ static struct asked polling(uint16_t own, int tid, int tag, bool looks) {
 WEFT_PVM_PUBLIC int pvm_nrecv(int tid, int msgtag) {
     ENTERED;
     struct asked a = polling(F_pvm_nrecv, tid, msgtag, false);
-    return in.thread ? receive(in.thread, &a, AT, plain_nrecv, NULL) : real_pvm_nrecv(tid, msgtag);
+    return take(&in, &a, AT, plain_nrecv, NULL);
 }
 
 WEFT_PVM_PUBLIC int pvm_trecv(int tid, int msgtag, struct timeval *tmout) {
@@ -277,29 +308,39 @@ WEFT_PVM_PUBLIC int pvm_trecv(int tid, int msgtag, struct timeval *tmout) {
     struct asked a = polling(F_pvm_trecv, tid, msgtag, false);
     a.polls = tmout != NULL;
     if (!tmout) a.own = a.hit; /* without a limit it waits as pvm_recv does */
-    return in.thread ? receive(in.thread, &a, AT, plain_trecv, tmout) : real_pvm_trecv(tid, msgtag, tmout);
+    return take(&in, &a, AT, plain_trecv, tmout);
 }
 
 WEFT_PVM_PUBLIC int pvm_probe(int tid, int msgtag) {
     ENTERED;
     struct asked a = polling(F_pvm_probe, tid, msgtag, true);
-    return in.thread ? receive(in.thread, &a, AT, plain_probe, NULL) : real_pvm_probe(tid, msgtag);
+    return take(&in, &a, AT, plain_probe, NULL);
 }
 
 WEFT_PVM_PUBLIC int pvm_precv(int tid, int msgtag, void *buf, int len, int datatype, int *rtid, int *rtag, int *rlen) {
     ENTERED;
     struct weft_event *event = in.thread ? weft_begin(in.thread, F_pvm_precv, AT) : NULL;
-    if (!event) return real_pvm_precv(tid, msgtag, buf, len, datatype, rtid, rtag, rlen);
+    if (!event && !in.logs) return real_pvm_precv(tid, msgtag, buf, len, datatype, rtid, rtag, rlen);
     struct asked a = {F_pvm_precv, F_pvm_precv, F_pvm_precv + WEFT_PVM_NOTICE, tid, msgtag, false, false};
     struct weft_followed what = {.tid = tid};
     int own_tid = 0, own_tag = 0, own_length = 0;
+    if (in.logs) {
+        call_begins();
+        int code = real_pvm_precv(tid, msgtag, buf, len, datatype, &own_tid, rtag, rlen);
+        if (rtid) *rtid = own_tid;
+        if (code >= 0 || own_tid > 0) weft_log_taken(in.logs, &a, 0, own_tid);
+        call_ends();
+        return code;
+    }
     asking(event, &a, weft_pvm_context());
     event->buffer = (uint64_t)(uintptr_t)buf;
     event->count = len;
     event->datatype = WEFT_PVM_TYPE(datatype);
     if (UNLIKELY(weft_replaying)) weft_follow_receive(in.thread, event, a.hit, a.notice, false, false, &what);
     weft_publish(in.thread, event);
+    call_begins();
     int code = real_pvm_precv(what.tid, msgtag, buf, len, datatype, &own_tid, &own_tag, &own_length);
+    call_ends();
     if (rtid) *rtid = own_tid;
     if (rtag) *rtag = own_tag;
     if (rlen) *rlen = own_length;
@@ -383,7 +424,10 @@ WEFT_PVM_PUBLIC int pvm_spawn(char *task, char **argv, int flag, char *where, in
     int *own = tids ? tids : calloc(room, sizeof *own);
     int32_t *ranks = calloc(room, sizeof *ranks);
     struct carried before = carry_recorder();
+    const int depth = weft_depth;
+    weft_depth = depth ? depth : 1;
     int started = real_pvm_spawn(task, argv, flag, where, ntask, own ? own : tids);
+    weft_depth = depth;
     carried_back(before);
     if (own && ranks) weft_pvm_spawned(started > 0 ? ntask : 0, own, ranks);
     if (weft_the_record) weft_the_record->header->world_size = (int)weft_pvm_task_count();
@@ -406,9 +450,10 @@ WEFT_PVM_PUBLIC int pvm_exit(void) {
     struct weft_event *event = in.thread ? weft_begin(in.thread, F_pvm_exit, SITE) : NULL;
     if (event && UNLIKELY(weft_replaying)) weft_follow_call(in.thread, event);
     if (event) weft_publish(in.thread, event);
+    if (in.logs) weft_log_over(in.logs);
     int code = real_pvm_exit();
     if (event) weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
-    if (event) weft_pvm_left();
+    if (event || in.logs) weft_pvm_left();
     return code;
 }
 
@@ -425,6 +470,7 @@ WEFT_PVM_PUBLIC int pvm_kill(int tid) {
         weft_publish(in.thread, event);
     }
     int code = real_pvm_kill(tid);
+    if ((event || in.logs) && !code) weft_pvm_killed(weft_pvm_rank_of(tid));
     if (event) weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
     return code;
 }

@@ -30,7 +30,10 @@ static const struct weft_plan_entry *entries;
 static const int32_t *posts, *values;
 static uint64_t entry_count, post_count, at, post_at;
 static uint32_t polls; /* failed since the last entry */
+static bool under_way; /* its first part has been followed: there is no stop before the others */
 static struct weft_control_thread *mine;
+
+static void tasks_take_up(void);
 
 void weft_follow_nap(void) { nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL); }
 
@@ -71,7 +74,7 @@ bool weft_follow_start(const char *folder, int rank) {
         kinds = span(plan, plan_size, header->kinds, header->functions, 1);
         canonical = span(plan, plan_size, header->canonical, header->functions, 2);
     }
-    if (!good || !kinds || !canonical || !thread || !header->threads || !(header->flags & WEFT_PLAN_CHECKED)) {
+    if (!good || !kinds || !canonical || !thread || !header->threads) {
         control->state = WEFT_CONTROL_REFUSED;
         return false;
     }
@@ -84,6 +87,7 @@ bool weft_follow_start(const char *folder, int rank) {
     mine->tid = (uint32_t)syscall(SYS_gettid);
     if (!control->threads) control->threads = 1;
     control->state = WEFT_CONTROL_RUNNING;
+    tasks_take_up();
     weft_replaying = 1;
     return true;
 }
@@ -95,6 +99,23 @@ int32_t weft_follow_child(uint32_t ordinal) {
 
 void weft_follow_left(void) {
     if (control && control->state == WEFT_CONTROL_RUNNING) control->state = WEFT_CONTROL_ENDED;
+}
+
+/* ---- the tasks of the record ---- */
+static const struct weft_task *recorded;
+static uint32_t recorded_count;
+
+static void tasks_take_up(void) {
+    uint64_t size = 0;
+    const struct weft_tasks_header *of = map("tasks", 0, PROT_READ, &size);
+    if (!of || size < sizeof *of || of->magic != WEFT_TASKS_MAGIC) return;
+    uint64_t room = (size - sizeof *of) / sizeof *recorded;
+    recorded = (const struct weft_task *)(of + 1);
+    recorded_count = of->count < room ? of->count : (uint32_t)room;
+}
+
+static const struct weft_task *recorded_task(int32_t rank) {
+    return rank >= 0 && (uint32_t)rank < recorded_count ? &recorded[rank] : NULL;
 }
 
 /* ---- where it stands ---- */
@@ -143,7 +164,7 @@ static uint16_t plain_of(uint16_t function) { return function < header->function
 
 /* The entry that comes next, NULL behind the end of an open record. */
 static const struct weft_plan_entry *upcoming(struct weft_thread *thread, struct weft_event *event, bool poll) {
-    if (at >= mine->goal && !(poll && at == mine->goal && polls < mine->goal_polls)) park();
+    if (at >= mine->goal && !under_way && !(poll && at == mine->goal && polls < mine->goal_polls)) park();
     if (at < entry_count) return &entries[at];
     if (poll && !(header->flags & WEFT_PLAN_OPEN)) return NULL; /* the last ones found nothing, and are not counted */
     if (!poll || !mine->behind) mine->behind++;
@@ -166,7 +187,22 @@ static void hold(struct weft_thread *thread, struct weft_event *event, const str
 #undef HOLD
 }
 
+static bool was_killed(void) {
+    const struct weft_task *own = recorded_task(weft_pvm_rank);
+    return own && own->state == WEFT_TASK_KILLED;
+}
+
+/* A task that was killed does no more than it did. */
+static void keep_to_its_end(void) {
+    while (was_killed() && weft_pvm_me->calls >= recorded_task(weft_pvm_rank)->calls) {
+        orphaned();
+        weft_follow_nap();
+    }
+}
+
 void weft_follow_call(struct weft_thread *thread, struct weft_event *event) {
+    if (!under_way) keep_to_its_end();
+    if (!(header->flags & WEFT_PLAN_CHECKED)) return;
     if (event->function >= header->functions || !(kinds[event->function] & WEFT_CHECK_CALL)) return;
     const struct weft_plan_entry *e = upcoming(thread, event, false);
     if (!e) return;
@@ -174,6 +210,13 @@ void weft_follow_call(struct weft_thread *thread, struct weft_event *event) {
         diverge(thread, event, WEFT_DIVERGED_CALL, 0, e->function, event->function);
     hold(thread, event, e);
     passed();
+}
+
+/* One more destination of a call that has begun: there is no stop between them. */
+void weft_follow_more(struct weft_thread *thread, struct weft_event *event) {
+    under_way = true;
+    weft_follow_call(thread, event);
+    under_way = false;
 }
 
 /* Whether what came next was this question answered: the patterns are the same, whatever came. */
@@ -190,17 +233,48 @@ static int of_source(const struct weft_event *event, const struct weft_plan_entr
     return source >= 0 ? weft_pvm_tid_of(source) : asked;
 }
 
+/* ---- from a record of level outcomes ---- */
+static enum weft_follow from_source(int32_t source, struct weft_followed *found) {
+    if (source < 0 || source >= WEFT_LOG_STRANGER) return WEFT_FOLLOW_FREE;
+    if (source >= WEFT_LOG_NOTICE) {
+        found->about = source == WEFT_LOG_NOTICE ? WEFT_PVM_STRANGER : source - WEFT_LOG_NOTICE - 1;
+        return WEFT_FOLLOW_NOTICE;
+    }
+    found->tid = weft_pvm_tid_of(source);
+    return WEFT_FOLLOW_MESSAGE;
+}
+
+static enum weft_follow nothing(struct weft_followed *found, uint32_t awaited) {
+    found->extra = polls++ >= awaited;
+    if (found->extra) mine->polling = polls;
+    if (polls > 64) weft_follow_nap(); /* it may await something that is no message */
+    orphaned();
+    return WEFT_FOLLOW_NOTHING;
+}
+
+static enum weft_follow follow_outcome(const struct weft_event *event, bool poll, struct weft_followed *found) {
+    const bool asks = event->flags & WEFT_FLAG_ANY_SOURCE || event->peer == WEFT_PVM_DAEMON;
+    const bool open = header->flags & WEFT_PLAN_OPEN && !was_killed();
+    if (!poll) {
+        if (!asks || post_at >= post_count) return WEFT_FOLLOW_FREE;
+        return from_source(posts[post_at++], found);
+    }
+    if (at >= entry_count) return open ? WEFT_FOLLOW_FREE : WEFT_FOLLOW_NOTHING;
+    const struct weft_plan_entry *e = &entries[at];
+    if (polls < e->polls || (e->outcome == WEFT_OUTCOME_SOURCE) != asks) return nothing(found, e->polls);
+    passed();
+    return asks ? from_source(values[e->value], found) : WEFT_FOLLOW_MESSAGE;
+}
+
 enum weft_follow weft_follow_receive(struct weft_thread *thread, struct weft_event *event, uint16_t hit,
                                      uint16_t notice, bool poll, bool looks, struct weft_followed *found) {
+    keep_to_its_end();
+    if (!(header->flags & WEFT_PLAN_CHECKED)) return follow_outcome(event, poll, found);
     const struct weft_plan_entry *e = upcoming(thread, event, poll);
+    if (!e && poll && was_killed()) return WEFT_FOLLOW_NOTHING;
     if (!e) return poll && !(header->flags & WEFT_PLAN_OPEN) ? WEFT_FOLLOW_NOTHING : WEFT_FOLLOW_FREE;
     bool tells = e->function == plain_of(notice), fits = tells || e->function == plain_of(hit);
-    if (poll && !(fits && (tells || answers(e, event)) && polls >= e->polls)) {
-        if (polls++ >= e->polls) mine->polling = polls;
-        if (polls > 64) weft_follow_nap(); /* it may await something that is no message */
-        orphaned();
-        return WEFT_FOLLOW_NOTHING;
-    }
+    if (poll && !(fits && (tells || answers(e, event)) && polls >= e->polls)) return nothing(found, e->polls);
     if (!fits) diverge(thread, event, WEFT_DIVERGED_CALL, 0, e->function, event->function);
     if (!poll && !tells && !answers(e, event) && !(e->flags & WEFT_ENTRY_FAILED)) {
         uint16_t kind =
@@ -216,19 +290,21 @@ enum weft_follow weft_follow_receive(struct weft_thread *thread, struct weft_eve
     return tells ? WEFT_FOLLOW_NOTICE : WEFT_FOLLOW_MESSAGE;
 }
 
-/* A task that was killed had done what its record says: only then it may be killed again. */
+/* A task that was killed had done what its record says: only then it may be killed again. Where that was inside of a
+ * call, a message may have been on its way: the call may return, or wait. One that asks for messages for a time may ask
+ * less often than it did: it is not waited for when it stands still. */
 void weft_follow_kill(int32_t rank) {
-    uint64_t size = 0, pages = 0;
-    const uint8_t *its = rank >= 0 ? map("plan", rank, PROT_READ, &size) : NULL;
-    const struct weft_control *page = rank >= 0 ? map("control", rank, PROT_READ, &pages) : NULL;
-    const struct weft_plan_header *of = (const struct weft_plan_header *)its;
-    const struct weft_plan_thread *thread =
-        its && size >= sizeof *of ? span(its, size, of->table, of->threads, sizeof *thread) : NULL;
-    while (thread && of->threads && page && pages >= sizeof *page && page->thread[0].at < thread->entry_count &&
-           page->state != WEFT_CONTROL_ENDED) {
+    enum { WAITING = 100, STILL = 10000, LOOKS = 8 };
+    const struct weft_task *its = recorded_task(rank);
+    uint32_t seen = 0, still = 0;
+    for (; its && still < STILL; still++) {
+        uint32_t calls = weft_pvm_calls_of(rank);
+        if (calls >= its->calls && (!(calls & 1) || still >= WAITING)) break;
+        if (calls != seen) still = 0;
+        seen = calls;
         orphaned();
         weft_follow_nap();
     }
-    if (its) munmap((void *)its, size);
-    if (page) munmap((void *)page, pages);
+    /* What it has sent is still to be read by the daemon, which looks at all tasks before it answers again. */
+    for (int i = 0; its && i < LOOKS; i++) real_pvm_pstat(weft_pvm_tid_of(rank));
 }

@@ -19,6 +19,8 @@
 
 enum { WEFT_PVM_DAEMON = WEFT_RANK_INVALID_BASE - 1, WEFT_PVM_STRANGER = WEFT_RANK_INVALID_BASE - 2 };
 
+#define WEFT_PVM_DAEMON_TID ((int)0x80000000u) /* from whom notices are */
+
 /* Beside its own id a function that passes messages has others, in this order (weft/pvm/table.py). */
 enum { WEFT_PVM_NOTHING = 1, WEFT_PVM_NOTICE = 2 }; /* nothing was there; it was a notice of the daemon */
 enum { WEFT_GROUP_SENDS = 1, WEFT_GROUP_WAITS = 2, WEFT_GROUP_NOTHING = 3, WEFT_GROUP_NOTICE = 4 };
@@ -37,8 +39,22 @@ extern WEFT_HIDDEN volatile int weft_pvm_begun;
 /* The recording thread, NULL for a call that is not the program's. */
 WEFT_INLINE struct weft_thread *weft_pvm_enter(void *site) {
     if (UNLIKELY(!weft_pvm_begun) && !weft_depth && !weft_pvm_begin()) return NULL;
+    if (UNLIKELY(weft_level == WEFT_LEVEL_OUTCOMES)) return NULL;
     return weft_enter(site);
 }
+
+/* A receive or a look for a message, as it was asked. */
+struct asked {
+    uint16_t own, hit, notice; /* ids: as it begins, of one that took a message, of one that took a notice */
+    int tid, tag;
+    bool polls, looks;
+};
+WEFT_HIDDEN int32_t weft_pvm_told_by(int buffer); /* the rank that a notice of the daemon is about */
+
+/* level outcomes (outcomes.c): a call that is not recorded, but whose outcome is */
+WEFT_HIDDEN struct weft_thread *weft_log_enter(void);
+WEFT_HIDDEN void weft_log_taken(struct weft_thread *thread, const struct asked *a, int buffer, int from);
+WEFT_HIDDEN void weft_log_over(struct weft_thread *thread);
 
 /* tasks */
 WEFT_HIDDEN int32_t weft_pvm_rank_of(int tid); /* as the record has it */
@@ -47,7 +63,10 @@ WEFT_COLD bool weft_pvm_tasks_open(void);
 WEFT_COLD int weft_pvm_take_place(int tid, int parent);
 WEFT_COLD void weft_pvm_spawned(int count, const int *tids, int32_t *ranks);
 WEFT_COLD void weft_pvm_state(uint32_t state);
+WEFT_COLD void weft_pvm_killed(int32_t rank);
+WEFT_COLD uint32_t weft_pvm_calls_of(int32_t rank);
 WEFT_COLD uint32_t weft_pvm_task_count(void);
+extern WEFT_HIDDEN struct weft_task *weft_pvm_me;
 
 /* objects: buffers and contexts have numbers that PVM uses again */
 WEFT_HIDDEN uint32_t weft_pvm_new_buffer(int buffer);
@@ -60,10 +79,12 @@ WEFT_COLD bool weft_follow_start(const char *folder, int rank);
 WEFT_COLD int32_t
 weft_follow_child(uint32_t ordinal); /* rank of this task's how-manieth child, -1: not in the record */
 WEFT_HIDDEN void weft_follow_call(struct weft_thread *thread, struct weft_event *event);
+WEFT_HIDDEN void weft_follow_more(struct weft_thread *thread, struct weft_event *event);
 enum weft_follow { WEFT_FOLLOW_FREE, WEFT_FOLLOW_NOTHING, WEFT_FOLLOW_MESSAGE, WEFT_FOLLOW_NOTICE };
 struct weft_followed {
     int tid;       /* of MESSAGE: whose it is; of a named receive as it was asked */
     int32_t about; /* of NOTICE: the rank that it tells of */
+    bool extra;    /* of NOTHING: it was asked more often than in the record */
 };
 /* What a call that takes or looks for a message is to find. `hit` is the id of its having found one. */
 WEFT_HIDDEN enum weft_follow weft_follow_receive(struct weft_thread *thread, struct weft_event *event, uint16_t hit,

@@ -15,7 +15,8 @@
 enum { CHILD_WAITS = 15000 }; /* ms until a child that nobody names takes a place without a name */
 
 static struct weft_tasks_header *head;
-static struct weft_task *tasks;
+static struct weft_task *tasks, unknown;
+struct weft_task *weft_pvm_me = &unknown;
 static int32_t place = -1;
 static uint32_t children;
 
@@ -68,6 +69,7 @@ int weft_pvm_tid_of(int32_t rank) {
 
 static void settle(int32_t at, int tid) {
     place = at;
+    weft_pvm_me = &tasks[at];
     tasks[at].pid = (int32_t)getpid();
     tasks[at].state = WEFT_TASK_RUNNING;
     strncpy(tasks[at].name, program_invocation_short_name, sizeof tasks[at].name - 1);
@@ -135,9 +137,13 @@ void weft_pvm_spawned(int count, const int *tids, int32_t *ranks) {
     }
 }
 
-void weft_pvm_state(uint32_t state) {
-    if (place >= 0) tasks[place].state = state;
+void weft_pvm_state(uint32_t state) { weft_pvm_me->state = state; }
+
+void weft_pvm_killed(int32_t rank) {
+    if (rank >= 0 && tasks[rank].state == WEFT_TASK_RUNNING) tasks[rank].state = WEFT_TASK_KILLED;
 }
+
+uint32_t weft_pvm_calls_of(int32_t rank) { return tasks[rank].calls; }
 
 /* ---- buffers ---- */
 enum { BUFFERS = 1 << 16 };

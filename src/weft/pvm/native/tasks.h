@@ -28,7 +28,7 @@ struct weft_task {
     volatile uint32_t ordinal; /* the how-manieth child of its parent, from 0 on */
     volatile int32_t pid;     /* 0: it has made no call yet */
     volatile uint32_t state;  /* enum weft_task_state */
-    uint32_t pad;
+    volatile uint32_t calls; /* twice the calls that pass messages, polls counted; odd inside of one */
     char name[24]; /* of its program, cut; set by itself */
 };
 
@@ -38,6 +38,7 @@ enum weft_task_state {
     WEFT_TASK_RUNNING = 1,
     WEFT_TASK_LEFT = 2, /* pvm_exit returned, or the process is on its way out */
     WEFT_TASK_SERVING = 3, /* the group server waits for its first request */
+    WEFT_TASK_KILLED = 4,  /* another task ended it by pvm_kill */
 };
 
 _Static_assert(sizeof(struct weft_tasks_header) == 16, "tasks header layout");
