@@ -1,13 +1,14 @@
 """What `weft check` costs: time beside the plain program, in turn, and instructions by callgrind.
 
-    python benchmarks/check.py [--repeat 5] [--size 2000] [--steps 20] [--no-instructions]
+    python benchmarks/check.py [--repeat 5] [--size 2000] [--steps 20] [--no-instructions] [--program FOLDER]...
 
 Jacobi in C-DVMH and in Fortran-DVM, plain and compiled with -O2, against the checked program (without its compilation).
 The children that verify reductions run beside the program: their time is in `CPU`. `-p 2x2`: its instructions beside
 those without a grid. `memory`: the most that each held. `compiled`: seconds of processor time to mark and compile the
 source, the first time and again from the cache. A stencil, a multiplication and a histogram of Numba's on one thread:
 processor time of their calls, which they tell themselves; `compiled`: of a whole run that calls nothing, checked and
-plain, which is the start of Python and Numba and what they compile.
+plain, which is the start of Python and Numba and what they compile. `--program`: these instead, each a folder with the
+sources and headers of a program of C-DVMH; instructions are those of whole runs.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from weft.check import mark
+from weft.check.compiled import Options
 from weft.check.findings import read
 from weft.check.program import build
 
@@ -39,6 +42,9 @@ VECTORS = {"GLIBC_TUNABLES": ":".join(f"glibc.cpu.x86_rep_{one}sb_threshold=0x40
 """Long copies in the C library's own loop: callgrind counts each byte of `rep movsb`, a single instruction, as one."""
 
 ONE_THREAD = {"NUMBA_NUM_THREADS": "1"}
+
+Both = tuple[list[str], list[str]]
+"""The commands of the plain and of the checked program."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +88,9 @@ def instructions(command: list[str], environment: dict[str, str]) -> int:
     return int(re.findall(r"Collected\s*:\s*(\d+)", done.stderr)[-1])  # the children ended before
 
 
-def compiled(source: Path, cache: Path) -> list[float]:
+def compiled(sources: Sequence[str | Path], cache: Path) -> list[float]:
     """Processor seconds of marking and compiling a program: with no object kept, and with those that this left."""
-    words = [str(Path(sys.executable).parent / "weft"), "check", "--timeout", "0.01", str(source)]
+    words = [str(Path(sys.executable).parent / "weft"), "check", "--timeout", "0.01", *map(str, sources)]
     spent = []
     for kept in (False, False, True):  # the first time the runtime is compiled, too
         for one in () if kept else (cache / "check" / "objects").glob("*"):
@@ -98,7 +104,7 @@ def compiled(source: Path, cache: Path) -> list[float]:
     return spent[1:]
 
 
-def prepared(name: str, compiler: str, size: int, steps: int, folder: Path) -> tuple[list[str], list[str]]:
+def prepared(name: str, compiler: str, size: int, steps: int, folder: Path) -> Both:
     """The plain and the checked program."""
     text = (PROGRAMS / name).read_text().replace("@SIZE@", str(size)).replace("@STEPS@", str(steps))
     source = folder / name
@@ -125,11 +131,17 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=2000)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--no-instructions", action="store_true")
+    parser.add_argument("--program", action="append", default=[], type=Path, metavar="FOLDER")
     args = parser.parse_args()
     print(f"Jacobi {args.size}², {args.steps} steps; medians of {args.repeat} in turn; seconds")
     print(f"{'':46}{'':8}{f'instructions, {SMALL[0]}²':>23}{'compiled, CPU':>17}")
     print(f"{'':14}{'plain':>8}{'checked':>9}{'times':>7}{'CPU':>8}{'memory':>8}"
           f"{'times':>14}{'-p 2x2':>9}{'first':>11}{'again':>6}")  # fmt: skip
+    for program in args.program:
+        with tempfile.TemporaryDirectory() as held:
+            program_row(program, args, Path(held))
+    if args.program:
+        return 0
     for name, compiler in (("jacobi.cdv", "gcc"), ("jacobi.fdv", "gfortran")):
         if not shutil.which(compiler):
             print(f"{name}: no {compiler}")
@@ -182,9 +194,28 @@ def counted(command: list[str], folder: Path) -> int:
 
 
 def row(name: str, compiler: str, args: argparse.Namespace, folder: Path) -> None:
-    """The line of one program."""
-    plain, checked = prepared(name, compiler, args.size, args.steps, folder)
-    environment = {"WEFT_CHECK_FINDINGS": str(folder / "found.jsonl")}
+    """The line of one program of ours."""
+    both = prepared(name, compiler, args.size, args.steps, folder)
+    line(name, both, lambda: prepared(name, compiler, *SMALL, folder), [folder / name], args)
+
+
+def program_row(program: Path, args: argparse.Namespace, folder: Path) -> None:
+    """The line of a program in a folder."""
+    sources = sorted(path.resolve() for path in program.glob("*.c"))
+    plain = folder / "plain"
+    subprocess.run(["gcc", "-O2", "-w", *map(str, sources), "-o", str(plain), "-lm"], check=True)
+    include = (program.resolve(),)
+    checked = build(mark(sources, include)[0], folder, Options(include=include, link=("-lm",)))
+    both = [str(plain)], [str(checked)]
+    line(program.name, both, lambda: both, [f"-I{program.resolve()}", *sources], args)
+
+
+def line(
+    name: str, both: Both, counted_ones: Callable[[], Both], sources: Sequence[str | Path], args: argparse.Namespace
+) -> None:
+    """Measure a plain and a checked program, and those whose instructions are counted."""
+    plain, checked = both
+    environment = {"WEFT_CHECK_FINDINGS": os.devnull}
     runs = [(run(plain, {}), run(checked, environment)) for _ in range(args.repeat)]
     bare = statistics.median(one.wall for one, _ in runs)
     full = statistics.median(two.wall for _, two in runs)
@@ -192,13 +223,14 @@ def row(name: str, compiler: str, args: argparse.Namespace, folder: Path) -> Non
     text += f"{statistics.median(two.cpu for _, two in runs):8.2f}"
     text += f"{max(two.memory for _, two in runs) / max(one.memory for one, _ in runs):8.1f}"
     if not args.no_instructions and shutil.which("valgrind"):
-        few, more = prepared(name, compiler, *SMALL, folder)
+        few, more = counted_ones()
         count = instructions(more, environment)
         grid = instructions(more, environment | {"WEFT_CHECK_GRID": "2x2"})
         text += f"{count / instructions(few, {}):14.1f}{grid / count:9.2f}"
     else:
         text += f"{'':23}"
-    first, again = compiled(folder / name, folder / "cache")
+    with tempfile.TemporaryDirectory() as cache:
+        first, again = compiled(sources, Path(cache))
     print(f"{text}{first:11.2f}{again:6.2f}", flush=True)
 
 

@@ -134,3 +134,42 @@ def test_scalars_that_nothing_declares_and_that_were_set_in_any_way_are_silent(
 ) -> None:
     assert found(IMPLIED.replace("LAST", "1").replace("LEAST", "2"), "p.f90", tmp_path) == []
     assert capfd.readouterr().out.split()[:3] == ["1.0000000000000000", "4", "1.0000000000000000"]
+
+
+AGAIN = """\
+      program z
+      parameter (n = 16)
+      integer a(n), b(n)
+!DVM$ distribute a(block)
+!DVM$ parallel (i) on a(i)
+      do i = 1, n
+        a(i) = i
+      enddo
+      b = 3
+!DVM$ parallel (i) on a(i), private(k, j, m)
+      do i = 1, n
+        m = 0
+        do 10, k = 1, a(i)
+          do 10, j = k, a(i)
+            m = m + 1
+   10   continue
+        a(i) = m + j - 2 * k
+      enddo
+      do i = 1, n
+        m = 0
+        do 20, k = 1, b(i)
+          do 20, j = k, LAST
+            m = m + 1
+   20   continue
+        b(i) = m + j - 2 * k
+      enddo
+      print *, b(1)
+      end
+"""
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_private_that_is_set_in_a_loop_behind_has_a_value_there(right: bool, tmp_path: Path) -> None:
+    """The compiler may read it ahead of that loop, as it keeps it in a register there."""
+    text = AGAIN.replace("LAST", "b(i)") if right else AGAIN.replace("do 20, j = k, LAST", "do 20, l = k, b(i)")
+    assert found(text, "p.f", tmp_path) == ([] if right else [("uninitialised-read", 25, "j")])
