@@ -25,7 +25,7 @@ from weft.errors import UsageError
 
 if TYPE_CHECKING:
     from weft.compare import Comparison
-    from weft.compare.contents import Contents
+    from weft.compare.told_results import Held
     from weft.compare.values import ValueComparison
     from weft.trace import Trace
 
@@ -88,9 +88,10 @@ def _viewed(args: argparse.Namespace) -> int:
 
 
 def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int:
-    from weft.compare import compare, slower, told_contents
-    from weft.compare.contents import compare_contents
+    from weft.compare import compare, slower, told_contents, told_results
     from weft.compare.told import lines, to_json, worth_telling
+    from weft.compare.told_results import held
+    from weft.compare.values.tolerance import Tolerance
     from weft.match import match
     from weft.order import order
     from weft.report import examine
@@ -99,17 +100,21 @@ def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int
     one, two = match(before), match(after)
     ordered = order(after, two)
     comparison = compare(one, two, ordered)
-    contents = compare_contents(comparison, ordered)
+    messages = held(comparison, ordered, Tolerance.of(given_tolerances(args)))
     places = slower(comparison)
     findings = worth_telling(examine(before).findings), worth_telling(examine(after).findings)
     ended = [(trace.run.get("ended"), trace.run.get("exit_code")) for trace in (before, after)]
-    said = [*told_contents.lines(contents, comparison), *lines(comparison, places, findings), *_unkept(args, values)]
-    document = to_json(comparison, places, findings) | {"contents": told_contents.to_json(contents, comparison)}
-    alike = comparison.alike and (contents is None or not contents.differing) and ended[0] == ended[1]
+    calls = messages.results is None
+    said = [*messages.lines, *lines(comparison, places, findings, calls=calls), *_unkept(args, values)]
+    document = to_json(comparison, places, findings) | {
+        "contents": told_contents.to_json(messages.contents, comparison),
+        "results": told_results.to_json(messages.results, comparison),
+    }
+    alike = (comparison.alike or not calls) and messages.alike is not False and ended[0] == ended[1]
     status = _told(args, values, said, document, alike=alike)
     if args.debug and values is not None and not values.alike:
         debug_values(values, args.run)
-    elif args.debug and (event := _first_event(comparison, contents)) is not None:
+    elif args.debug and (event := _first_event(comparison, messages)) is not None:
         debug_at(args.run, [f"until {event[0]}:{event[1]}"])
     return status
 
@@ -132,10 +137,10 @@ def _print_commands(args: argparse.Namespace) -> None:
         print(printable(line))
 
 
-def _first_event(comparison: Comparison, contents: Contents | None) -> tuple[int, int] | None:
+def _first_event(comparison: Comparison, messages: Held) -> tuple[int, int] | None:
     """The call of the run at which it differs first: in what a message holds, else in a call."""
-    if contents is not None and contents.first:
-        return contents.first[0].after
+    if messages.first is not None or messages.results is not None:
+        return messages.first
     return next((one.after for one in comparison.first if one.after is not None), None)
 
 

@@ -61,10 +61,11 @@ def calls(match: Match, rank: int, slot: int, names: dict[str, int]) -> Calls:
     failed = polls & (events["flags"] & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED)
     counted = functions.mask(f.name for f in functions if communicates(f))[events["function"]]
     chosen = np.flatnonzero((one.event_threads == slot) & counted & ~failed)
-    return Calls(one, chosen, _shape(one, chosen, names), _taken(match, rank, chosen))
+    return Calls(one, chosen, shape(one, chosen, names), _taken(match, rank, chosen))
 
 
-def _shape(rank: Rank, chosen: Ints, names: dict[str, int]) -> Keys:
+def shape(rank: Rank, chosen: Ints, names: dict[str, int], *, placed: bool = True) -> Keys:
+    """A key for each call, of what the program asked for; `placed`: also on which communicator and with which peer."""
     events, functions = rank.events[chosen], rank.trace.functions
     flags, tags = events["flags"], np.where(events["flags"] & Flag.ANY_TAG, ANY_TAG, events["tag"]).astype(np.int64)
 
@@ -75,13 +76,13 @@ def _shape(rank: Rank, chosen: Ints, names: dict[str, int]) -> Keys:
     def predefined(cls: str) -> Callable[[int], str]:
         return lambda one: (functions.object_name(cls, one) if one < ID_DYNAMIC else None) or f"a {cls} of its own"
 
-    function = named(events["function"], lambda one: functions[one].base)
+    function, nowhere = named(events["function"], lambda one: functions[one].base), np.zeros(len(chosen), np.int64)
     reduces = functions.mask(f.name for f in functions if (tag := f.slot.get("tag")) and tag.handle)[events["function"]]
     tags[reduces] = named(tags[reduces], predefined("OP"))
     columns = (
         function,
-        rank.comm_indices(events["comm"]),
-        np.where(flags & Flag.ANY_SOURCE, ANY_SOURCE, events["peer"]),
+        rank.comm_indices(events["comm"]) if placed else nowhere,
+        np.where(flags & Flag.ANY_SOURCE, ANY_SOURCE, events["peer"]) if placed else nowhere,
         tags,
         events["count"],
         named(events["datatype"], predefined("DATATYPE")),

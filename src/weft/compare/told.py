@@ -22,11 +22,16 @@ _SILENT: Final = frozenset(["status", "statuses", "array_of_statuses", "comm", "
 EventId = tuple[int, int]
 
 
-def lines(comparison: Comparison, places: Sequence[Slower], findings: tuple[list[Finding], list[Finding]]) -> list[str]:
-    """What differs, first things first."""
-    found = [*_programs(comparison), *_calls(comparison), *_ends(comparison)]
-    found += appeared(*findings, ranks=_as_many_ranks(comparison))
-    return found + list(_times(comparison, places))
+def lines(
+    comparison: Comparison, places: Sequence[Slower], findings: tuple[list[Finding], list[Finding]], *,
+    calls: bool = True,
+) -> list[str]:  # fmt: skip
+    """What differs, first things first. `calls`: also what each rank does, and where it takes longer."""
+    found = list(commands(*(side.trace.run.get("command") for side in (comparison.before, comparison.after))))
+    if calls:
+        found += [*_ranks(comparison), *_calls(comparison)]
+    found += [*_ends(comparison), *appeared(*findings, ranks=_as_many_ranks(comparison))]
+    return found + list(_times(comparison, places if calls else ()))
 
 
 def worth_telling(findings: Iterable[Finding]) -> list[Finding]:
@@ -38,9 +43,8 @@ def _as_many_ranks(comparison: Comparison) -> bool:
     return len(comparison.before.trace.ranks) == len(comparison.after.trace.ranks)
 
 
-def _programs(comparison: Comparison) -> Iterator[str]:
+def _ranks(comparison: Comparison) -> Iterator[str]:
     before, after = comparison.before.trace, comparison.after.trace
-    yield from commands(*(trace.run.get("command") for trace in (before, after)))
     if not _as_many_ranks(comparison):
         both = min(len(before.ranks), len(after.ranks))
         yield (

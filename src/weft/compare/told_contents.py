@@ -14,6 +14,7 @@ from weft.match import Match
 from weft.terms.cited import said
 from weft.terms.reduced import Numbers, combined, members, numbers, operation
 from weft.terms.words import plural, rank_words
+from weft.trace import Event
 
 EventId = tuple[int, int]
 CALLERS = 3
@@ -41,10 +42,9 @@ def _differing(contents: Contents, comparison: Comparison) -> Iterator[str]:
         yield f"{heading}: {_what(one, comparison.after)}"
         yield f"    {_end(one, comparison.after)}"
         yield from _numbers(one, comparison)
-        if callers := comparison.after.trace.event(*one.after).site.callers[:CALLERS]:
-            yield f"    called from {', '.join(caller.text for caller in callers)}"
+        yield from callers(comparison.after.trace.event(*one.after))
         if one.known is not None:
-            last = _call(comparison.after, one.known)
+            last = called(comparison.after, one.known)
             yield f"    the last content of {rank_words([one.rank])} that is as in the reference: {last}"
     if not contents.first:
         yield "what messages hold differs only where a receive took another message, or what was sent has no hash"
@@ -52,7 +52,14 @@ def _differing(contents: Contents, comparison: Comparison) -> Iterator[str]:
     yield f"in all, {contents.differing:,} of {all_of_them} differ ({rank_words(contents.ranks)})"
 
 
-def _call(match: Match, event: EventId) -> str:
+def callers(event: Event) -> Iterator[str]:
+    """Who called a call, in a line."""
+    if some := event.site.callers[:CALLERS]:
+        yield f"    called from {', '.join(caller.text for caller in some)}"
+
+
+def called(match: Match, event: EventId) -> str:
+    """A call by its number and what it asks for."""
     return f"event {event[1]}, {said(match.trace.event(*event))}"
 
 
@@ -61,7 +68,7 @@ def _what(one: Content, match: Match) -> str:
     if one.bytes_after != one.bytes_before:
         size += f" (in the reference {one.bytes_before:,})"
     verb = "sends" if one.sent else "receives"
-    return f"{rank_words([one.rank])} {verb} {size} that differ: {_call(match, one.after)}"
+    return f"{rank_words([one.rank])} {verb} {size} that differ: {called(match, one.after)}"
 
 
 def _end(one: Content, match: Match) -> str:
@@ -70,7 +77,7 @@ def _end(one: Content, match: Match) -> str:
         if one.sent:
             return "it is what this rank brings to the collective"
         return "every member brings what it did in the reference: the result differs, as by another order of sums"
-    others = [f"{rank_words([rank])} ({_call(match, (rank, event))})" for rank, event in match.partners(one.after)]
+    others = [f"{rank_words([rank])} ({called(match, (rank, event))})" for rank, event in match.partners(one.after)]
     other = others[0] if others else "nobody in the record"
     if one.sent:
         return f"the sender's end: it was computed there, and went to {other}"

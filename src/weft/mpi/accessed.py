@@ -146,6 +146,7 @@ def _of_collective(base: str, names: set[str]) -> Iterator[str]:
     """The parts of a collective; its root is `root`, its peers are as many as the communicator has for it."""
     if base == "bcast":
         yield "const bool sends = weft_root(comm, root);"
+        yield "weft_parts_kept();"
         yield "weft_part(buffer, (int64_t)count, datatype, !sends);"
         return
     if "datatype" in names:

@@ -462,7 +462,7 @@ struct weft_hashed {
     uint16_t thread; /* slot of the thread that began it */
     uint8_t side; /* enum weft_hash_side */
     uint8_t kept; /* since 1.6, 1: the first WEFT_CONTENT_MOST of these bytes stand in CONTENTS, padded to 8: what each
-                     process brings to a reduction, and gets */
+                     process brings to a reduction, and gets, and what is broadcast */
 };
 
 #define WEFT_CONTENT_MOST 4096u

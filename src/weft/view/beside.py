@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import weft
-from weft.compare import compare, slower, told_contents
+from weft.compare import compare, slower
 from weft.compare.calls import Calls, Stretch
-from weft.compare.contents import Content, Contents, compare_contents
+from weft.compare.contents import Content, Contents
 from weft.compare.differences import Comparison, Difference
 from weft.compare.told import lines, worth_telling
+from weft.compare.told_results import held
+from weft.compare.values.tolerance import Tolerance
 from weft.errors import UsageError
 from weft.match import NONE
 from weft.terms.shown import call_text
@@ -105,9 +107,10 @@ class Beside:
                         raise UsageError(picture.failure or f"{picture.trace.path} could not be analysed")
                     reports.append(worth_telling(picture.report.findings))
                 made = compare(self.before.ground.match, self.after.ground.match, self.after.ground.order)
-                self._contents = compare_contents(made, self.after.ground.order)
-                said = told_contents.lines(self._contents, made)
-                self._texts = [*said, *lines(made, slower(made), (reports[0], reports[1]))]
+                messages = held(made, self.after.ground.order, Tolerance())
+                self._contents = messages.contents
+                told = lines(made, slower(made), (reports[0], reports[1]), calls=messages.results is None)
+                self._texts = [*messages.lines, *told]
                 self._comparison = made
             return self._comparison
 

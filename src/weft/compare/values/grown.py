@@ -25,6 +25,11 @@ def relative(one: Unlike) -> float:
     return apart if np.isfinite(apart) else float("inf")
 
 
+def tolerance(apart: float) -> str:
+    """The option that lets a relative distance through."""
+    return f"--relative {10.0 ** np.ceil(np.log10(apart) + 1):.0e}"
+
+
 def may_be_rounding(made: ValueComparison) -> bool:
     """Whether the first difference may be rounding that grew: others are rounding, and it is small."""
     return bool(made.rounded and made.found) and all(relative(one) < GROWN for one in made.found[0])

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft.compare.values.comparison import Unlike, ValueComparison
-from weft.compare.values.grown import jump, may_be_rounding, relative
+from weft.compare.values.grown import jump, may_be_rounding, relative, tolerance
 from weft.compare.values.picture import picture
 from weft.compare.values.structure import Parting, configured_alike, strangers
 from weft.native.headers.value_format import PlaceKind
@@ -166,8 +166,8 @@ def _grown(made: ValueComparison) -> Iterator[str]:
     """Whether it may be rounding that grew, and where it does not grow as rounding does."""
     if not may_be_rounding(made):
         return
-    near = 10.0 ** np.ceil(np.log10(max(map(relative, made.found[0]))) + 1)
-    other = f"other values are apart by that alone (--relative {near:.0e} lets it through)"
+    near = tolerance(max(map(relative, made.found[0])))
+    other = f"other values are apart by that alone ({near} lets it through)"
     yield f"    it may be rounding that grew: {other}"
     found = jump(made)
     if found is not None:
@@ -260,13 +260,18 @@ def _covered(some: list[Unlike]) -> Box:
 
 def _rounded(made: ValueComparison) -> Iterator[str]:
     for name, (count, most) in made.rounded.items():
-        units = f"at most {most:,.0f} unit{'s' * (most != 1)} in the last place"
-        # Where numbers cancel, or a sum's terms are named, the bound is of what was added, and not of the result.
-        how = units if most < FAR else "small beside the numbers that were added or stand with them"
-        yield (
-            f"only rounding: {plural(count, 'element')} of probe {name}, {how}: what another order of sums comes to, "
-            "not counted as a difference (--exact counts it)"
-        )
+        yield rounding(f"{plural(count, 'element')} of probe {name}", most)
+
+
+def rounding(what: str, most: float) -> str:
+    """What is said of numbers that only rounding keeps apart, by `most` units in the last place."""
+    units = f"at most {most:,.0f} unit{'s' * (most != 1)} in the last place"
+    # Where numbers cancel, or a sum's terms are named, the bound is of what was added, and not of the result.
+    how = units if most < FAR else "small beside the numbers that were added or stand with them"
+    return (
+        f"only rounding: {what}, {how}: what another order of sums comes to, not counted as a difference "
+        "(--exact counts it)"
+    )
 
 
 def _left_out(made: ValueComparison) -> Iterator[str]:

@@ -56,7 +56,7 @@ WEFT_COLD void weft_parts_hold(struct weft_parts *parts, uint32_t request);
 WEFT_COLD void weft_parts_let_go(struct weft_parts *parts);
 WEFT_COLD void weft_parts_free(struct weft_parts *parts);
 
-WEFT_HIDDEN void weft_parts_kept(void); /* the call under way is a reduction */
+WEFT_HIDDEN void weft_parts_kept(void); /* the call under way is a reduction or a broadcast */
 
 /* All parts of a call that makes a request are named, and MPI gets it now. */
 WEFT_HIDDEN void weft_parts_begun(void);

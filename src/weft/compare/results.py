@@ -1,0 +1,155 @@
+"""Runs of other numbers of ranks: results of reductions and broadcasts over all of them, held against each other.
+
+What a rank sends and brings depends on how many there are; what comes out of a reduction over all of them does not, but
+for the order of its sums.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from weft.compare.calls import Ints, aligned, shape
+from weft.compare.contents import hashed
+from weft.compare.values.judged import Judged, judge
+from weft.compare.values.tolerance import Tolerance
+from weft.match import Match
+from weft.plain import dataclass
+from weft.terms.reduced import Numbers, kin, numbers
+from weft.trace import Rank
+from weft.trace.layout import HashSide
+
+EventId = tuple[int, int]
+BROADCAST: Final = "Bcast"
+SHARED: Final = frozenset(("Allreduce", "Reduce", BROADCAST))
+"""The collectives with one result that does not depend on how many ranks there are, by their blocking function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A result that differs: the calls of the rank that has it, in the reference and in the run.
+
+    `judged` holds its elements against each other, None where their numbers were not kept or are other in number.
+    """
+
+    before: EventId
+    after: EventId
+    bytes_before: int
+    bytes_after: int
+    judged: Judged | None
+
+
+@dataclass(slots=True)
+class Results:
+    """What both runs have. `known`: the last call before `first` whose result is that of the reference.
+
+    `alone`: results that only the reference has, and only the run. `rounded` are told apart by no more than another
+    order of sums makes them, at most `ulps` units in the last place.
+    """
+
+    compared: int = 0
+    alone: tuple[int, int] = (0, 0)
+    differing: int = 0
+    rounded: int = 0
+    ulps: float = 0.0
+    first: Result | None = None
+    known: EventId | None = None
+
+    @property
+    def alike(self) -> bool:
+        """Whether both runs have the same results, and any."""
+        return self.compared > 0 and not self.differing and self.alone == (0, 0)
+
+
+class _Shared:
+    """The calls of rank 0 that have such a result, in order, and which rank has its hash in which row (-1: none)."""
+
+    def __init__(self, match: Match) -> None:
+        trace, collectives = match.trace, match.collectives
+        whole = np.array([len(one.members) == len(trace.ranks) for one in trace.communicators], bool)
+        kinds = {name: trace.functions.mask(f.name for f in trace.functions if kin(f.name) == name) for name in SHARED}
+        counted = np.logical_or.reduce(list(kinds.values()))[collectives.function]
+        counted &= whole[match.instances.comm[collectives.instance]]
+        place = np.full(len(match.instances), -1, np.int64)
+        mine = collectives.of_rank(0)
+        chosen = np.flatnonzero(counted[mine])
+        place[collectives.instance[mine][chosen]] = np.arange(len(chosen))
+        self.match, self.rank = match, trace.ranks[0]
+        self.events: Ints = collectives.event[mine][chosen].astype(np.int64)
+        self.holder, self.row, self.event = (np.full(len(chosen), -1, np.int64) for _ in range(3))
+        for rank in reversed(trace.ranks):  # rank 0 has all but what another one is the root of
+            part = collectives.of_rank(rank.index)
+            rows = np.flatnonzero(counted[part] & (place[collectives.instance[part]] >= 0))
+            if rank.index:
+                rows = rows[kinds["Reduce"][collectives.function[part][rows]]]
+            events = collectives.event[part][rows].astype(np.int64)
+            given = kinds[BROADCAST][collectives.function[part][rows]]
+            self._held_by(rank, events, place[collectives.instance[part][rows]], given)
+
+    def _held_by(self, rank: Rank, events: Ints, places: Ints, given: Any) -> None:
+        hashes = rank.hashes
+        if not len(events) or not len(hashes):
+            return
+        first, end = (np.searchsorted(hashes["event"], events, side) for side in ("left", "right"))
+        last = np.maximum(end - 1, 0)
+        # What a broadcast's root sends is its result; started many at once, which is which is not said.
+        there = (end > first) & (end - first <= 2) & (given | (hashes["side"][last] == HashSide.RECEIVED))
+        self.holder[places[there]], self.row[places[there]] = rank.index, last[there]
+        self.event[places[there]] = events[there]
+
+    def hashed_as(self, at: int) -> tuple[int, int]:
+        """The hash of a result, and of how many bytes."""
+        one = self.match.trace.ranks[int(self.holder[at])].hashes[int(self.row[at])]
+        return int(one["hash"]), int(one["bytes"])
+
+    def numbers(self, at: int) -> Numbers | None:
+        """The elements of a result, None where not all of them were kept or their type is not known."""
+        rank = self.match.trace.ranks[int(self.holder[at])]
+        kept = rank.hashed.kept(int(self.row[at]))
+        whole = kept is not None and len(kept) == self.hashed_as(at)[1]
+        return numbers(rank.event(int(self.event[at])), kept) if whole else None
+
+    def id(self, at: int) -> EventId:
+        """The call of the rank that has a result."""
+        return int(self.holder[at]), int(self.event[at])
+
+
+def other_ranks(before: Match, after: Match) -> bool:
+    """Whether runs have other numbers of ranks, and hashes: then results are all that they have in common."""
+    return len(before.trace.ranks) != len(after.trace.ranks) and hashed(before) and hashed(after)
+
+
+def compare_results(before: Match, after: Match, tolerance: Tolerance) -> Results:
+    """Hold the results that all ranks share against each other, in the order of rank 0's calls."""
+    names: dict[str, int] = {}
+    one, two = _Shared(before), _Shared(after)
+    stretches = list(aligned(*(shape(side.rank, side.events, names, placed=False) for side in (one, two))))
+    found = Results()
+    pairs = [(s.before + k, s.after + k) for s in stretches for k in range(s.count)]
+    for i, j in pairs:
+        if one.row[i] >= 0 and two.row[j] >= 0:
+            _hold(found, (one, i), (two, j), tolerance)
+    found.alone = len(one.events) - len(pairs), len(two.events) - len(pairs)
+    return found
+
+
+def _hold(found: Results, one: tuple[_Shared, int], two: tuple[_Shared, int], tolerance: Tolerance) -> None:
+    found.compared += 1
+    before, after = (side.hashed_as(at) for side, at in (one, two))
+    judged = Judged() if before == after else _judged(one[0].numbers(one[1]), two[0].numbers(two[1]), tolerance)
+    ids = [side.id(at) for side, at in (one, two)]
+    if judged is None or judged.differing:
+        found.differing += 1
+        found.first = found.first or Result(ids[0], ids[1], before[1], after[1], judged)
+    elif judged.rounded:
+        found.rounded += 1
+        found.ulps = max(found.ulps, judged.ulps)
+    if found.first is None:
+        found.known = ids[1]
+
+
+def _judged(before: Numbers | None, after: Numbers | None, tolerance: Tolerance) -> Judged | None:
+    if before is None or after is None or before.dtype != after.dtype or len(before) != len(after):
+        return None
+    return judge(before, after, tolerance)
