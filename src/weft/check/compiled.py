@@ -37,8 +37,8 @@ CLANG_HOOKS: Final = (
 )  # fmt: skip
 COMMON: Final = ("-O1", "-gdwarf-4", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-w")
 GCC_ONLY: Final = ("-fno-var-tracking", "-fno-tree-loop-im")
-"""Only lines are asked for: where variables lie takes up to five times the rest of a compilation. What a loop reads is not
-read ahead of it: there it may have no value yet."""
+"""Only lines are asked for: where variables lie takes up to five times the rest of a compilation.
+What a loop reads is not read ahead of it: there it may have no value yet."""
 C_FLAGS: Final = (
     *COMMON, "-fsanitize=bounds",
     "-fno-builtin-memset", "-fno-builtin-memcpy", "-fno-builtin-memmove",  # the wrapped functions are to be called
