@@ -136,6 +136,14 @@ def test_a_missing_function_is_named(tmp_path: Path) -> None:
         build([Marked(source, source.read_text(), ".c")], tmp_path)
 
 
+def test_a_function_that_two_files_define_is_named(tmp_path: Path) -> None:
+    (tmp_path / "one.c").write_text("int same(void)\n{\n    return 1;\n}\n")
+    (tmp_path / "two.c").write_text("int same(void)\n{\n    return 2;\n}\nint main(void)\n{\n    return same();\n}\n")
+    marked = [Marked(one, one.read_text(), ".c") for one in (tmp_path / "one.c", tmp_path / "two.c")]
+    with pytest.raises(UsageError, match="two of its files define same"):
+        build(marked, tmp_path)
+
+
 def test_a_missing_compiler_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     for name in ("CC", "CXX", "FC"):

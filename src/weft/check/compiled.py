@@ -202,6 +202,9 @@ def _first_error(output: str, original: Path, folder: Path) -> str:
             f"{original}: the program does not link: {undefined['name']} is defined nowhere; "
             "name its file or library on the command line"
         )
+    twice = re.search(r"multiple definition of [`'](?P<name>[^']+)'", output)
+    if twice:
+        return f"{original}: the program does not link: two of its files define {twice['name']}; leave one of them out"
     tail = (output.strip().splitlines() or ["no message"])[-1]
     return f"{original}: the program does not compile: {tail}"
 

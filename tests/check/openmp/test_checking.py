@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -194,6 +195,19 @@ int main(void) {
     assert "reduction" not in told["last"]
 
 
+def test_the_index_of_an_inner_loop_that_all_share_belongs_in_private(tmp_path: Path) -> None:
+    text = """int a[20][20], k;
+int main(void) {
+#pragma omp parallel for PRIVATE
+    for (int i = 0; i < 20; i++)
+        for (k = 0; k < 20; k++) a[i][k] = i;
+}
+"""
+    (one,) = run(tmp_path, text.replace("PRIVATE", "")).findings
+    assert "`k` counts an inner loop, and belongs in private" in one.message
+    assert run(tmp_path, text.replace("PRIVATE", "private(k)")).findings == ()
+
+
 def test_the_same_iteration_of_two_static_loops_is_one_threads(tmp_path: Path) -> None:
     text = """int a[50], b[50];
 int main(void) {
@@ -207,7 +221,8 @@ int main(void) {
 }
 """
     assert run(tmp_path, text.replace("SCHEDULE", "schedule(static)")).findings == ()
-    assert len(run(tmp_path, text.replace("SCHEDULE", "")).findings) == 1
+    (one,) = run(tmp_path, text.replace("SCHEDULE", "")).findings
+    assert "only with schedule(static) on both loops" in one.message
 
 
 def test_a_race_beyond_the_processors_there_are_is_found(tmp_path: Path) -> None:
@@ -225,6 +240,32 @@ int main(void) {
     (one,) = found.findings
     assert "iteration 0" in one.message.lower()
     assert "iteration 4999" in one.message.lower()
+
+
+@pytest.mark.parametrize("index", [777, 90_001])
+def test_neighbours_race_in_a_loop_of_very_many_iterations(tmp_path: Path, index: int) -> None:
+    """A thread has many of them one behind the other, and each is held against the next all the same."""
+    text = """int a[200000];
+int main(void) {
+#pragma omp parallel for
+    for (int i = 0; i < 200000; i++) a[i == INDEX ? i + 1 : i] = i;
+}
+"""
+    (one,) = run(tmp_path, text.replace("INDEX", str(index))).findings
+    assert {f"iteration {index}", f"iteration {index + 1}"} <= set(re.findall(r"iteration \d+", one.message.lower()))
+    assert run(tmp_path, text.replace("INDEX", "-1")).findings == ()
+
+
+def test_directives_of_a_header_are_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "sums.h").write_text(
+        "int sum;\nstatic void add(void) {\n#pragma omp parallel for\n"
+        "    for (int i = 0; i < 9; i++)\n        sum += i;\n}\n"
+    )
+    found = run(tmp_path, '#include "sums.h"\nint main(void) {\n    add();\n}\n')
+    (one,) = found.findings
+    assert {(Path(site.file).name, site.line) for site in one.sites} == {("sums.h", 5)}
+    (loop,) = found.looked.ran
+    assert (Path(loop.construct.file).name, loop.construct.line, loop.iterations) == ("sums.h", 3, 9)
 
 
 def test_of_several_assignments_on_a_line_the_one_that_races_is_named(tmp_path: Path) -> None:

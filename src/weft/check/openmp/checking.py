@@ -30,7 +30,7 @@ from weft.terms.words import plural
 from weft.trace.lines import addr2line
 
 LOOPS: Final = frozenset(("for", "do", "sections", "taskloop", "simd", "loop", "distribute"))
-OUTLINED: Final = re.compile(r"_?\._omp_fn\.\d+.*")
+OUTLINED: Final = re.compile(r"(?:_| \[clone )?\._omp_fn\.\d+.*")
 """What the compiler adds to the name of a function whose construct it makes a function of its own."""
 NOWHERE: Final = AccessPlace("", 0)
 
@@ -64,16 +64,17 @@ def judged(built: Built, request: Request, folder: Path, found: Path) -> Outcome
     ended = execute(built.path, request.arguments, told, request.grid, request.timeout)
     lines = read(told)
     places = placed(built.path, lines)
-    align(places, lines, request.sources)
+    sources = (*request.sources, *headers(lines, places, request.sources))
+    align(places, lines, sources)
     texts = Texts("fortran" if all(language(one) == "fortran" for one in request.sources) else "c")
-    looked(request.sources, lines, places, texts, found)
+    looked(sources, lines, places, texts, found)
     names = Names(built.path, lines.base)
     try:
-        findings = tuple(Reading(lines, places, names, private(request.sources)).findings())
+        findings = tuple(Reading(lines, places, names, private(sources)).findings())
     finally:
         names.close()
-    findings += tuple(misdeclared(request.sources, lines, places))
-    left = list(unseen(request.sources, lines, places))
+    findings += tuple(misdeclared(sources, lines, places))
+    left = list(unseen(sources, lines, places))
     kept = [(str(source), line) for source, line in built.kept]
     kept += [(str(source), line) for source in request.sources for line, one in constructs(source) if one.scans]
     if kept:
@@ -139,8 +140,17 @@ def placed(program: Path, lines: Lines) -> dict[int, AccessPlace]:
         file, line, function = next((one for one in frames if not in_system(one[0])), frames[0])
         pc = int(offset) + lines.base
         number = lines.lines.get(pc) or behind_atomic(file or "", line)
-        places[pc] = AccessPlace(file or "", number, 0, OUTLINED.sub("", function or ""))
+        places[pc] = AccessPlace(str(Path(file)) if file else "", number, 0, OUTLINED.sub("", function or ""))
     return places
+
+
+def headers(lines: Lines, places: Mapping[int, AccessPlace], sources: Sequence[Path]) -> list[Path]:
+    """Files that the sources include and whose directives ran."""
+    known = {str(source.absolute()) for source in sources}
+    files = {file for held in lines.ran if (file := places.get(held["pc"], NOWHERE).file)} - known
+    here = Path.cwd()
+    paths = [Path(file) for file in sorted(files) if not in_system(file) and Path(file).is_file()]
+    return [path.relative_to(here) if path.is_relative_to(here) else path for path in paths]
 
 
 def unseen(sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPlace]) -> Iterator[str]:
@@ -298,7 +308,7 @@ class Reading:
         count = sum(race.count for race in races)
         pairs = {(race.place.line, race.other.line): race.held for race in races}
         said = sentences.race(named, (one, two), held, first.other, first.fortran)
-        said += sentences.advice(named, pairs, first.place, first.fortran)
+        said += sentences.advice(named, pairs, first.place, first.fortran) or sentences.nowait(held)
         loop = self.place(held["strand"]["pc"])
         evidence: dict[str, Any] = {
             "case": "race", "count": count, "variable": named.name,

@@ -87,9 +87,20 @@ def advice(named: Named, pairs: Mapping[tuple[int, int], Mapping[str, Any]], pla
         return ""
     text = line_of(place)
     name = re.escape(named.name)
+    if re.search(rf"\bfor\s*\(\s*{name}\s*=|^\s*do\s+(?:\d+\s+)?{name}\s*=", text, re.I if fortran else 0):
+        return f"; `{named.name}` counts an inner loop, and belongs in private"
     again = re.search(rf"\b{name}\s*=(?!=)[^;]*\b{name}\b", text, re.I if fortran else 0)
     if again or re.search(rf"(?:\b{name}\s*(?:{_COMPOUND.pattern})|(?:\+\+|--)\s*{name}\b)", text):
         return f"; if all add to `{named.name}`, it belongs in a reduction"
     if all(held["write"] for held in pairs.values()):  # none reads another one's value: each writes first
         return f"; if each needs a value of its own, `{named.name}` belongs in private"
     return ""
+
+
+def nowait(held: Mapping[str, Any]) -> str:
+    """What would order the same iteration of two loops, one of which has no barrier at its end."""
+    one, two = held["strand"], held["other"]
+    loops = one["what"] == two["what"] == "iteration" and one["pc"] != two["pc"]
+    if not loops or one["index"] != two["index"]:
+        return ""
+    return "; only with schedule(static) on both loops, which are as long, is one thread sure to run both"

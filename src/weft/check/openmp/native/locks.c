@@ -30,7 +30,8 @@ void locks_again(void) {
         struct node *n = node(s), *p = node(me->plain);
         n->loop = p->loop, n->index = p->index, n->place = p->place;
     }
-    me->current = now.current = s;
+    me->current = s;
+    current_is(s);
 }
 
 void lock_number_take(int n) {
@@ -82,6 +83,7 @@ static void handed_over(struct held *h, bool wrote) {
     if (!wrote && history >= now.base) comes_before(segment(), history, now.next - 1);
     h->history = history_new(history, me->plain);
     me->released = me->plain;
+    current_is(me->current);
 }
 
 void locks_watch(uintptr_t a, bool write) {
@@ -89,6 +91,7 @@ void locks_watch(uintptr_t a, bool write) {
     if (write) me->wrote |= me->held;
     strand_t left = me->released;
     me->released = 0;
+    current_is(me->current);
     if (left && left == me->plain) segment();
 }
 

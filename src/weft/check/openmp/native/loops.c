@@ -3,6 +3,10 @@
 
 #include <string.h>
 
+/* Iterations that a thread takes one behind the other, where it has very many: memory is read as it lies. */
+#define PART 256 /* a power of two */
+#define VERY_MANY (16 * PART)
+
 #define LANES 1000000u /* num_threads of a simd loop, and its safelen (weft.check.openmp.directives) */
 
 static struct work *work_met(bool *first) {
@@ -78,6 +82,8 @@ static struct work *loop_begin(uint64_t start, uint64_t end, uint64_t step, bool
         w->count = (up ? (int64_t)end > (int64_t)start : (int64_t)start > (int64_t)end) ? (span + by - 1) / by : 0;
         w->loop = (instances += 2) | said.is_static;
         w->is_static = said.is_static, w->ordered = said.is_ordered;
+        bool many = w->count / (uint64_t)me->team->size >= VERY_MANY && !said.is_ordered && !me->team->number_asked;
+        w->part = many ? PART : 1;
         w->begun = true;
         w->place = place_of(said.place);
         told_line(w->place, (uint32_t)said.line);
@@ -117,7 +123,7 @@ static void iterate(struct work *w, int64_t k, bool again) {
     strand_t parent = sharing();
     bool row = now.row_end == now.next && now.row >= now.base && node(now.row)->loop == w->loop;
     strand_t s = strand_new(parent, w->lanes ? LANE : ITERATION, 0);
-    if (!row) now.row = s;
+    if (!row) now.row = s, now.row_mark = now.mark;
     now.row_end = w->lanes ? 0 : now.next;
     struct node *n = node(s);
     n->loop = w->loop, n->place = w->place;
@@ -136,15 +142,24 @@ static void leave(void) {
     me->iteration = -1;
 }
 
-/* Rows of as many iterations as there are threads; each row begins with another one, so that no distance between two
- * iterations is always one thread's. */
+/* Rows of as many parts as there are threads, of one iteration each where there are not very many; each row begins with
+ * another thread, so that no distance between two iterations is always one thread's. */
+static int64_t next_of_mine(const struct work *w) {
+    int64_t threads = me->team->size, shift = w->is_static ? 0 : 1, part = w->part;
+    for (;;) {
+        int64_t share = me->next_row++;
+        if (share & (part - 1)) return me->iteration + 1;
+        int64_t row = share / part, first = row * threads;
+        int64_t k = (first + ((me->number - row - shift) % threads + threads) % threads) * part;
+        if (k < (int64_t)w->count || first * part >= (int64_t)w->count) return k;
+        me->next_row += part - 1;
+    }
+}
+
 static bool take(uint64_t *low, uint64_t *high) {
     struct work *w = me->work;
-    int64_t threads = me->team->size, row = me->next_row++;
-    int64_t shift = w->is_static ? 0 : 1;
-    int64_t k = row * threads + ((me->number - row - shift) % threads + threads) % threads;
-    if (k >= (int64_t)w->count || w->cancelled) {
-        if (row * threads < (int64_t)w->count && !w->cancelled) return take(low, high);
+    int64_t k = w->cancelled ? (int64_t)w->count : next_of_mine(w);
+    if (k >= (int64_t)w->count) {
         leave();
         return false;
     }
@@ -234,9 +249,9 @@ static void combined(void (*fn)(void *), void *data, unsigned n, long s, long e,
     struct combined c = {fn, data, s, e, i, said, n >= LANES, n >= LANES ? (int)(n - LANES) : 0, 0};
     bool on = now.on;
     if (c.lanes && !on) strands_forget();
-    if (c.lanes) now.on = true;
+    if (c.lanes) checks(true);
     region(begin_combined, &c, c.lanes ? 1 : n, said.place, frame, false, 0);
-    now.on = on;
+    checks(on);
     if (c.lanes && !on) strands_forget();
 }
 
@@ -374,6 +389,7 @@ void GOMP_ordered_end(void) {
 
 static bool doacross_begin(unsigned n, const long *counts, struct said said, long *a, long *b) {
     struct work *w = loop_begin(0, (uint64_t)counts[0], 1, true, said);
+    w->part = 1;
     if (!w->posted) {
         uint64_t all = 1;
         w->dimensions = n;

@@ -5,16 +5,18 @@
  * strands; each iteration of a worksharing loop, each section and each task is a strand of its own, whichever thread
  * happens to run it. Two accesses of one place are a race where no path of strands orders them.
  *
- * Shadow: for each granule three words of 8 bytes, in three planes, so that what is only written costs one of them:
+ * Shadow: for each granule a word of 4 bytes in each of three planes, so that what is only written costs one of them: the
+ * last write, and two reads that no path orders. A word is a mark: the number of who accessed and where.
  *
- *     +----------------------+----------------------+
- *     | strand (4 bytes)     | place (4 bytes)      |   planes: last write; two reads that no path orders
- *     +----------------------+----------------------+
+ *     +---------------------+       +----------------------+----------------------+
+ *     | mark (4 bytes)      |  ---> | strand (4 bytes)     | place (4 bytes)      |   marks, at their number
+ *     +---------------------+       +----------------------+----------------------+
  *
- * place: return address of the hook less the program's start, its top bit set for an atomic access. A granule has 8 bytes;
- * where smaller parts are accessed, the strand of its write is SPLIT and the planes of 4-byte or 1-byte granules hold.
- * Strands rise with time, and all below `weft_omp.base` come before everything that runs now: nothing is ever cleared.
- * Example: base 100; the word says strand 103, place 0x11a9: a strand of this region did it, to be ordered with ours.
+ * place: return address of the hook less the program's start, its top bit set for an atomic access, and so is its mark's. A
+ * granule has 8 bytes; where smaller parts are accessed, its write is SPLIT and the planes of 4-byte or 1-byte granules hold.
+ * Strands and marks rise with time, and all below `weft_omp.base` and `old` come before everything that runs now: nothing is
+ * ever cleared. Marks that rise tell at once who it was: those from `mine` on are the running strand's.
+ * Example: old 100, mine 140; the word says 120: another strand of this region, to be ordered with ours: marks[120] has it.
  */
 #ifndef WEFT_OPENMP_H
 #define WEFT_OPENMP_H
@@ -28,12 +30,16 @@
 
 typedef uint32_t strand_t;
 
+typedef uint32_t mark_t;
+
 #define SPLIT 0xFFFFFFFFu   /* look into the finer planes */
 #define IGNORED 0xFFFFFFFEu /* the runtime's own, a thread each: never a race */
 #define SPECIAL 0xFFFFFF00u
 #define ATOMIC 0x80000000u
+#define PLAIN_END 0x7FF00000u /* marks of accesses that are not atomic are below */
+#define ROW 1u                /* of an iteration of the row of its time */
 
-struct word {
+struct mark {
     strand_t strand;
     uint32_t place;
 };
@@ -65,6 +71,7 @@ struct work {
     bool begun, is_static;
     int safelen; /* of lanes; 0: none */
     uint64_t start, step, count; /* iteration k: start + k * step */
+    int64_t part;   /* iterations that a thread takes one behind the other */
     uint64_t taken; /* sections */
     bool ordered, lanes;
     int64_t turn; /* ordered: the iteration whose turn it is */
@@ -168,11 +175,20 @@ struct thread {
     uint32_t wait_place;
 };
 
+#define PAST 4
+
 struct clock {
     strand_t current, base, next;
     strand_t row, row_end; /* iterations of one loop that were made one after another: nothing orders two of them */
+    mark_t old, mark, old_atomic, atomic; /* marks: those that are over are below, and the next ones */
+    mark_t mine, room; /* from here on, so many, the running strand's */
+    mark_t past[PAST]; /* some that are known to come before what runs */
+    mark_t row_mark;   /* those with ROW from here on are of the last row */
     bool on, touched; /* touched: memory was accessed since an iteration began */
+    bool in_row; /* the running strand, and no path orders it otherwise than by the tree */
+    bool apart; /* accesses are looked at one by one: nothing is checked, or locks are held or were just left */
     uintptr_t start; /* of the program's text */
+    size_t text;     /* its bytes */
 };
 
 extern struct clock weft_omp;
@@ -186,15 +202,27 @@ extern struct thread *weft_me; /* which of them runs: one at a time */
 static inline uint32_t place_of(uintptr_t address) { return (uint32_t)(address - now.start) & ~ATOMIC; }
 
 /* --- strands.c */
-struct node *node(strand_t s);
+extern struct node *weft_nodes; /* from `weft_first` on */
+extern strand_t weft_first;
+static inline struct node *node(strand_t s) { return &weft_nodes[s - weft_first]; }
+void current_is(strand_t s); /* which strand accesses memory */
+void checks(bool on);
 strand_t strand_new(strand_t parent, enum kind kind, uint64_t locks);
 bool ordered(strand_t earlier, strand_t later);
 bool same_thread(strand_t earlier, strand_t later);
 void comes_before(strand_t s, strand_t node, strand_t last);
 bool strands_crowd(void);                                    /* so many that iterations must share them */
 strand_t history_new(strand_t earlier, strand_t released); /* what was done under a lock, up to now */
-strand_t bare(strand_t s);  /* without locks */
-strand_t trunk(strand_t s); /* without locks and segments: the strand whose beginning it is */
+/* Without locks. */
+static inline strand_t bare(strand_t s) {
+    while (s >= weft_first && node(s)->kind == LOCKED) s = node(s)->parent;
+    return s;
+}
+/* Without locks and segments: the strand whose beginning it is. */
+static inline strand_t trunk(strand_t s) {
+    while (s >= weft_first && (node(s)->kind == LOCKED || node(s)->kind == SEGMENT)) s = node(s)->parent;
+    return s;
+}
 void strands_forget(void); /* everything that ran comes before what follows */
 void strands_past(strand_t base);
 void run_as(strand_t s);
@@ -206,6 +234,10 @@ void shadow_access(uintptr_t a, size_t size, bool write, uint32_t place);
 void shadow_clear(uintptr_t low, uintptr_t high);
 void shadow_ignore(uintptr_t low, uintptr_t high);
 void shadow_restart(void);
+bool shadow_full(void); /* marks are to begin anew */
+void shadow_turn(void); /* another strand runs, or the same one again */
+void shadow_forget(void); /* all marks are over */
+size_t shadow_places(void); /* at how many an access was looked at */
 
 /* --- threads.c */
 void threads_switch(void); /* let another thread run, if one is ready */
@@ -252,7 +284,6 @@ struct access {
     uint32_t place, other_place;
     strand_t strand, other;
 };
-extern uint8_t *told_places; /* by place: whether an access was looked at there */
 void told_open(void);
 void told_race(const struct access *a);
 void told_construct(uint32_t place, const char *kind, uint64_t iterations);

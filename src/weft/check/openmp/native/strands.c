@@ -4,14 +4,16 @@
 #include <string.h>
 #include <sys/mman.h>
 
-struct clock weft_omp = {.current = 1, .base = 1, .next = 2};
+struct clock weft_omp = {.current = 1, .base = 1, .next = 2, .apart = true};
 
 #define MOST ((size_t)0xF0000000) /* strands of one region */
-static struct node *nodes; /* from `first` on */
-static strand_t first = 1;
+struct node *weft_nodes;
+strand_t weft_first = 1;
+#define nodes weft_nodes
+#define first weft_first
 static uint32_t searches;
-
-struct node *node(strand_t s) { return &nodes[s - first]; }
+#define MANY (4u << 20) /* so many are given back when they are over; fewer are soon used again */
+static bool any_before, any_history;
 
 static void reserve(void) {
     nodes =
@@ -46,8 +48,6 @@ static void free_before(void) {
     }
 }
 
-static bool any_before, any_history;
-
 /* In the midst of a region: all but the threads' new strands is over. Pages of the old ones go back. */
 void strands_past(strand_t base) {
     const uintptr_t page = 4096;
@@ -55,14 +55,16 @@ void strands_past(strand_t base) {
               high = (uintptr_t)node(base) & ~(page - 1);
     if (!any_before && !any_history && high > low + 64 * page) madvise((void *)low, high - low, MADV_DONTNEED);
     now.base = base;
+    shadow_forget();
 }
 
 void strands_forget(void) {
     if (!nodes) reserve();
     if (any_before || any_history) free_before();
     any_before = any_history = false;
-    if (now.next - first > 1u << 16) madvise(nodes, (now.next - first) * sizeof *nodes, MADV_DONTNEED);
-    if (now.next > 0xF0000000u) shadow_restart(), now.next = 2;
+    if (now.next - first > MANY) madvise(nodes, (now.next - first) * sizeof *nodes, MADV_DONTNEED);
+    if (now.next > 0xF0000000u || shadow_full()) shadow_restart(), now.next = 2;
+    shadow_forget();
     first = now.base = now.next;
     now.row = now.row_end = 0;
     strand_t root = strand_new(0, ROOT, 0);
@@ -70,19 +72,21 @@ void strands_forget(void) {
     run_as(root);
 }
 
+void current_is(strand_t s) {
+    now.current = s;
+    shadow_turn();
+    now.in_row = s - now.row < now.row_end - now.row && !any_before;
+    now.apart = !now.on || !me || me->held || me->released;
+}
+
+void checks(bool on) {
+    now.on = on;
+    current_is(now.current);
+}
+
 void run_as(strand_t s) {
     if (me) me->current = me->plain = s;
-    now.current = s;
-}
-
-strand_t bare(strand_t s) {
-    while (s >= first && node(s)->kind == LOCKED) s = node(s)->parent;
-    return s;
-}
-
-strand_t trunk(strand_t s) {
-    while (s >= first && (node(s)->kind == LOCKED || node(s)->kind == SEGMENT)) s = node(s)->parent;
-    return s;
+    current_is(s);
 }
 
 static void add_before(strand_t s, strand_t earlier, strand_t last) {
@@ -96,6 +100,7 @@ void comes_before(strand_t s, strand_t earlier, strand_t last) {
     if (earlier < now.base) return;
     add_before(s, earlier, last);
     any_before = true;
+    now.in_row = false;
 }
 
 /* A list of releases: each is behind the earlier ones. Whose strand was the last already, goes on in it. */

@@ -159,8 +159,9 @@ static void run(void (*fn)(void *), void *data, strand_t s, bool included, bool 
     memcpy(me->privates, before.privates, sizeof me->privates);
     me->private_count = before.private_count;
     me->private_low = before.private_low, me->private_high = before.private_high;
-    me->plain = before.plain, me->current = now.current = before.current;
     me->lowest = lowest < before.lowest ? lowest : before.lowest;
+    me->plain = before.plain, me->current = before.current;
+    current_is(me->current);
 }
 
 static int64_t task_number;

@@ -59,12 +59,12 @@ static void go_to(struct thread *t) {
     struct thread *mine = me;
     if (t == mine) return;
     mine->parked_frame = FRAME;
-    now.current = t->current;
+    current_is(t->current);
     sem_post(&t->go);
     while (sem_wait(&mine->go)) {
     }
     weft_me = mine;
-    now.current = mine->current;
+    current_is(mine->current);
 }
 
 static struct thread *next_ready(void) {
@@ -142,7 +142,7 @@ static void new_phase(struct team *team) {
     }
     weft_me = mine;
     if (outermost(team)) strands_past(base);
-    now.current = me->current;
+    current_is(me->current);
 }
 
 /* A worksharing construct is met by all threads of its team, or by none. */
@@ -199,11 +199,11 @@ static void *work_on(void *data) {
         while (sem_wait(&mine->go)) {
         }
         weft_me = mine;
-        now.current = me->current;
+        current_is(me->current);
         implicit_task(me->team, me->number, FRAME);
         struct thread *t = next_ready();
         if (!t) stuck();
-        now.current = t->current;
+        current_is(t->current);
         sem_post(&t->go);
     }
     return NULL;
@@ -279,8 +279,8 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
         t->team = &team, t->number = i;
         t->plain = t->current = implicit(&team, i);
     }
-    now.on = now.on || count > 1;
-    now.current = me->current;
+    checks(now.on || count > 1);
+    current_is(me->current);
     implicit_task(&team, 0, frame);
     if (team.over < team.size) threads_wait(&team, team.place);
     me->state = READY;
@@ -293,9 +293,9 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
     *me = mine;
     me->go = go, me->fenced = fenced;
     if (lowest < me->lowest) me->lowest = lowest;
-    now.on = !first;
+    checks(!first);
     if (first) strands_forget();
-    else forget_own_stack(me), now.current = me->current;
+    else forget_own_stack(me), current_is(me->current);
 }
 
 void GOMP_parallel(void (*fn)(void *), void *data, unsigned n, unsigned flags) {
@@ -310,8 +310,8 @@ bool GOMP_barrier_cancel(void) {
 }
 
 __attribute__((constructor(101))) static void start(void) {
-    extern char __executable_start;
-    now.start = (uintptr_t)&__executable_start;
+    extern char __executable_start, etext;
+    now.start = (uintptr_t)&__executable_start, now.text = (size_t)(&etext - &__executable_start);
     me = thread_made();
     stack_of_main(me);
     dl_iterate_phdr(own_tls, me);

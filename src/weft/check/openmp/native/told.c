@@ -160,14 +160,9 @@ void told_construct(uint32_t place, const char *kind, uint64_t iterations) {
     }
 }
 
-uint8_t *told_places;
-
 static void put_places(void) {
-    extern char etext;
-    size_t count = 0;
-    for (size_t i = 0, all = (size_t)((uintptr_t)&etext - now.start); i < all; i++) count += told_places[i];
     struct line l = {0};
-    put(&l, "{\"places\":%zu}", count);
+    put(&l, "{\"places\":%zu}", shadow_places());
     send(&l);
 }
 
@@ -216,9 +211,6 @@ static int module(struct dl_phdr_info *info, size_t size, void *data) {
 }
 
 void told_open(void) {
-    told_places =
-        mmap(NULL, (size_t)1 << 31, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (told_places == MAP_FAILED) abort();
     const char *path = getenv("WEFT_CHECK_FINDINGS");
     if (!path || !*path) return;
     file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
