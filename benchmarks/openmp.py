@@ -3,13 +3,15 @@
     python benchmarks/openmp.py [--repeat 3]
 
 Jacobi, a product of matrices, quicksort with tasks and a product with a sparse matrix, plain (-O2, one thread), checked
-(compilation apart) and under gcc's thread sanitizer (one thread, -O2).
+(compilation apart), under gcc's thread sanitizer and, where clang and libarcher are there, under Archer (one thread).
+Ratios are those of runs in turn, their median; memory is the most that any run held.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -23,23 +25,49 @@ PROGRAMS = Path(__file__).parent / "programs" / "openmp"
 CASES = {
     "jacobi": ("2000", "20"), "product": ("700",), "quicksort": ("3000000",), "csr": ("300000", "40"),
 }  # fmt: skip
-ONE = {"OMP_NUM_THREADS": "1", "TSAN_OPTIONS": "report_bugs=0"}
+ONE = {"OMP_NUM_THREADS": "1", "WEFT_CHECK_FINDINGS": os.devnull, "TSAN_OPTIONS": "report_bugs=0"}
+QUIET = "report_bugs=0:ignore_noninstrumented_modules=1"
 
 
-def compiled(source: Path, folder: Path, *flags: str) -> Path:
+def compiled(source: Path, folder: Path, compiler: str, *flags: str) -> Path:
     """A program as its user compiles it."""
-    made = folder / f"{source.stem}-{len(flags)}"
-    subprocess.run(["gcc", "-O2", "-g", "-fopenmp", *flags, str(source), "-o", str(made)], check=True)
+    made = folder / f"{source.stem}-{Path(compiler).name}-{len(flags)}"
+    subprocess.run([compiler, "-O2", "-g", "-fopenmp", *flags, str(source), "-o", str(made)], check=True)
     return made
 
 
-def times(program: Path, words: tuple[str, ...], repeat: int) -> Measured:
-    """The median of several runs."""
-    runs = [run([str(program), *words], ONE | {"WEFT_CHECK_FINDINGS": os.devnull}) for _ in range(repeat)]
-    return Measured(
-        statistics.median(one.wall for one in runs), statistics.median(one.cpu for one in runs),
-        max(one.memory for one in runs),
-    )  # fmt: skip
+def archer() -> tuple[str, str] | None:
+    """The clang and the libarcher of one LLVM."""
+    for llvm in sorted(Path("/usr/lib").glob("llvm-*")):
+        clang = shutil.which(llvm.name.replace("llvm", "clang"))
+        if clang and (llvm / "lib/libarcher.so").exists() and any(llvm.glob("lib/clang/*/lib/linux/libclang_rt.tsan-*")):
+            return clang, str(llvm / "lib/libarcher.so")
+    return None
+
+
+def programs(stem: str, folder: Path) -> dict[str, tuple[Path, dict[str, str]]]:
+    """The ways in which a program runs, plain first, with their environments."""
+    source = PROGRAMS / f"{stem}.c"
+    ways = {
+        "plain": (compiled(source, folder, "gcc"), ONE),
+        "checked": (build(Request((source,)), folder).path, ONE),
+        "TSan": (compiled(source, folder, "gcc", "-fsanitize=thread"), ONE),
+    }
+    if found := archer():
+        clang, library = found
+        environment = ONE | {"OMP_TOOL_LIBRARIES": library, "TSAN_OPTIONS": QUIET}
+        ways["Archer"] = (compiled(source, folder, clang, "-fsanitize=thread"), environment)
+    return ways
+
+
+def measured(stem: str, repeat: int, folder: Path) -> dict[str, list[Measured]]:
+    """The runs of each way, one way after the other, again and again."""
+    ways = programs(stem, folder)
+    runs: dict[str, list[Measured]] = {way: [] for way in ways}
+    for _ in range(repeat):
+        for way, (program, environment) in ways.items():
+            runs[way].append(run([str(program), *CASES[stem]], environment))
+    return runs
 
 
 def main() -> None:
@@ -47,19 +75,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3)
     repeat = parser.parse_args().repeat
-    print(f"{'program':<10} {'plain, s':>9} {'checked':>9} {'times':>6} {'memory':>7} {'TSan':>6} {'memory':>7}")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for stem, words in CASES.items():
-            source = PROGRAMS / f"{stem}.c"
-            plain = times(compiled(source, folder), words, repeat)
-            sanitized = times(compiled(source, folder, "-fsanitize=thread"), words, repeat)
-            checked = times(build(Request((source,)), folder).path, words, repeat)
-            print(
-                f"{stem:<10} {plain.cpu:>9.2f} {checked.cpu:>9.2f} {checked.cpu / plain.cpu:>6.1f} "
-                f"{checked.memory / plain.memory:>7.1f} {sanitized.cpu / plain.cpu:>6.1f} "
-                f"{sanitized.memory / plain.memory:>7.1f}"
-            )
+    for stem in CASES:
+        with tempfile.TemporaryDirectory() as name:
+            runs = measured(stem, repeat, Path(name))
+        plain = runs.pop("plain")
+        memory = max(one.memory for one in plain)
+        told = [f"{stem:<10} plain {statistics.median(one.cpu for one in plain):.2f} s"]
+        for way, those in runs.items():
+            times = statistics.median(one.cpu / other.cpu for one, other in zip(those, plain, strict=True))
+            told.append(f"{way} {times:.1f} times, memory {max(one.memory for one in those) / memory:.1f}")
+        print("   ".join(told), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from weft.check.front_end import COMPILED, FrontEnd, Outcome, Request
 from weft.check.openmp.sources import DIRECTIVE, SUFFIXES
+
+INCLUDE: Final = re.compile(r'^\s*#?\s*include\s*["\']([^"\'\n]+)["\']', re.M | re.I)
 
 
 class OpenMP(FrontEnd):
@@ -19,10 +22,8 @@ class OpenMP(FrontEnd):
     remedy = "name the sources that hold `#pragma omp` or `!$omp` directives, and let the program reach them"
 
     def claims(self, sources: Sequence[Path]) -> bool:
-        """Whether any of them holds a directive."""
-        return any(
-            DIRECTIVE.search(path.read_text(encoding="utf-8", errors="replace")) for path in sources if path.is_file()
-        )
+        """Whether any of them holds a directive, or a file beside it that it includes."""
+        return any(DIRECTIVE.search(text) for text in _texts(sources, set()))
 
     def run(self, request: Request, folder: Path, found: Path) -> Outcome:
         """Compile with hooks, and run once."""
@@ -30,6 +31,16 @@ class OpenMP(FrontEnd):
         from weft.check.openmp import checking
 
         return checking.run(request, folder, found)
+
+
+def _texts(paths: Iterable[Path], seen: set[Path]) -> Iterator[str]:
+    """Files and what they include from their own folders, each once."""
+    for path in paths:
+        if path in seen or not path.is_file():
+            continue
+        seen.add(path)
+        yield (text := path.read_text(encoding="utf-8", errors="replace"))
+        yield from _texts((path.parent / name for name in INCLUDE.findall(text)), seen)
 
 
 FRONT_END: Final[FrontEnd] = OpenMP()
