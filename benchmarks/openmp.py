@@ -40,8 +40,9 @@ def archer() -> tuple[str, str] | None:
     """The clang and the libarcher of one LLVM."""
     for llvm in sorted(Path("/usr/lib").glob("llvm-*")):
         clang = shutil.which(llvm.name.replace("llvm", "clang"))
-        if clang and (llvm / "lib/libarcher.so").exists() and any(llvm.glob("lib/clang/*/lib/linux/libclang_rt.tsan-*")):
-            return clang, str(llvm / "lib/libarcher.so")
+        library, sanitizer = llvm / "lib/libarcher.so", "lib/clang/*/lib/linux/libclang_rt.tsan-*"
+        if clang and library.exists() and any(llvm.glob(sanitizer)):
+            return clang, str(library)
     return None
 
 
