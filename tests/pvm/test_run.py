@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import signal
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +12,7 @@ import pytest
 
 import weft
 from pvm.conftest import Recorded
+from pvm.kills import kill
 from tests_support import WEFT, execute
 from weft.order import Order
 from weft.report import Report, examine
@@ -158,40 +155,6 @@ def test_an_option_of_mpi_alone_is_refused(programs: Path, tmp_path: Path, optio
 # Nothing is left behind
 
 
-def relatives(*named: Path) -> list[int]:
-    """Processes that have to do with a run or its virtual machine: their environment or what they map names it."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            known = (process / "environ").read_bytes() + (process / "maps").read_bytes()
-            if any(str(one).encode() in known for one in named):
-                found.append(int(process.name))
-    return [pid for pid in found if pid != os.getpid()]
-
-
-def machine_of(run: Path) -> Path:
-    """Where the virtual machine of a run keeps its files."""
-    return Path((run / "pvm/folder.txt").read_text())
-
-
-def victim(run: Path, folder: Path, who: str, weft_run: int) -> int:
-    """The process that is to be killed."""
-    if who == "weft run":
-        return weft_run
-    lines = {
-        pid: (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ") for pid in relatives(run, folder)
-    }
-    patterns = {
-        "machine": rb"launch\.pvm\.machine",
-        "daemon": rb"pvmd",
-        "server": rb"pvmgs",
-        "master": rb"^\S*busy $",
-        "child": rb"^\S*busy $",
-    }
-    fitting = sorted(pid for pid, line in lines.items() if re.search(patterns[who], line))
-    return fitting[0] if who != "child" else fitting[-1]
-
-
 @pytest.mark.parametrize(
     ("who", "number"),
     [("weft run", signal.SIGINT), ("weft run", signal.SIGKILL), ("daemon", signal.SIGKILL), ("child", signal.SIGKILL),
@@ -200,31 +163,8 @@ def victim(run: Path, folder: Path, who: str, weft_run: int) -> int:
 )  # fmt: skip
 def test_nothing_outlives_a_run_whoever_is_killed(programs: Path, tmp_path: Path, who: str, number: int) -> None:
     run = tmp_path / "run"
-    process = subprocess.Popen(
-        [*WEFT, "run", "--out", str(run), "--", str(programs / "busy")], stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, ()),  # noqa: PLW1509 - one thread
-    )  # fmt: skip
-    try:
-        wait_until(lambda: len(list((run / "ranks").glob("*.weft"))) == 4 if run.exists() else False)
-        folder = machine_of(run)
-        assert folder.is_dir()
-        assert folder.parent == Path(tempfile.gettempdir())
-        time.sleep(0.3)
-        os.kill(victim(run, folder, who, process.pid), number)
-        process.wait(60)
-        wait_until(lambda: not relatives(run, folder) and not folder.exists())
-    finally:
-        process.kill()
-        process.wait()
+    killed = kill(programs / "busy", run, who, number, after=0.3)
+    assert killed.folder.parent == Path(tempfile.gettempdir())
     trace = weft.open(run)
     assert len(trace.ranks) == 4
     assert all(len(rank) for rank in trace.ranks)
-
-
-def wait_until(holds: Callable[[], bool], limit: float = 60.0) -> None:
-    """Wait for something to hold."""
-    end = time.monotonic() + limit
-    while not holds():
-        assert time.monotonic() < end, "it does not come to that"
-        time.sleep(0.05)

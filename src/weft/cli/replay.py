@@ -4,6 +4,7 @@ weft replay RUN                                the whole run, held against its r
 weft replay RUN --until 2:57                   only what must happen before event 57 of rank 2; each rank stops there
 weft replay RUN --until solver.py:40#3         by place and visit; also FUNCTION, t=SECONDS, finding:N; repeatable
 weft replay RUN --break solver.py:40           one rank stops there, the others as far as they get without it
+weft replay RUN --until 2:57 --sequential      one rank at a time, others only as far as it needs them
 weft replay RUN --force 0:12=3                 event 12 of rank 0 takes the message of rank 3 instead; then run freely
 weft replay RUN --debug                        at a prompt, like `weft debug RUN`
 weft replay RUN -n 4 -- ./prog-openmpi         with another build of the program (another MPI), same arguments
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from weft.launch.plan import Plan
     from weft.launch.rundir import RunDirectory
     from weft.mpi.ready import Shim
-    from weft.replay import Cut, RankPlan, Replay
+    from weft.replay import Conductor, Cut, RankPlan, Replay
     from weft.replay.points import EventId
     from weft.trace import Trace
 
@@ -45,7 +46,8 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "replay", help="run a recorded program again, the same way", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft replay [RUN] [--until WHERE]... [--break WHERE]... [--force R:E=S] [-n N] [-- PROGRAM ARGS]",
+        usage="weft replay [RUN] [--until WHERE]... [--break WHERE]... [--sequential] [--force R:E=S] [-n N] "
+              "[-- PROGRAM ARGS]",
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
     parser.add_argument("--until", action="append", default=[], metavar="WHERE", help="stop before this; repeatable")
@@ -55,6 +57,10 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--break", dest="breaks", action="append", default=[], metavar="WHERE", help="stop all ranks there"
     )
+    parser.add_argument(
+        "--sequential", action="store_true",
+        help="let one rank run at a time, and others as far as it needs them: calls are always made in the same order",
+    )  # fmt: skip
     parser.add_argument(
         "--force",
         metavar="RANK:EVENT=SOURCE",
@@ -77,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
     command = args.rest
     if args.force and (args.until or args.breaks):
         raise UsageError("--force runs on freely: it does not go with --until or --break")
+    if args.sequential and (args.force or args.debug):
+        raise UsageError("--sequential follows the record to the end: it does not go with --force or --debug")
     if args.debug and (args.probes or args.hash_messages):
         raise UsageError("--debug records nothing: it does not go with --probes or --hash-messages")
     if args.stdin is not None and not args.debug:
@@ -122,6 +130,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     if trace.problems:
         say("the replay follows what is left of the record, then the program runs on freely")
     steps, cut = lay_plan(trace, args)
+    conductor = conduct(trace, steps, cut) if args.sequential else None
     if args.driven:
         cut = Cut({(r, t): goal for r, t, goal in json.loads((args.driven / "goals.json").read_text())})
     folder = folder_of(trace, other)
@@ -131,7 +140,9 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
         rundir.refuse(out)
         shim = recorder.build(start)
     directory = rundir.create(out, ["replay-of-" + trace.path.name], command, "trace")
-    session = Replay(steps, cut, hold=args.hold, timeout=args.timeout, driven=args.driven)
+    session = Replay(
+        steps, cut, hold=args.hold, timeout=args.timeout, driven=args.driven, conductor=conductor
+    )  # fmt: skip
     try:
         directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder)}
         directory.facts["hashes"] = args.hash_messages
@@ -144,6 +155,19 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
         directory.discard()
         raise
     return conclude(trace, session, job, args)
+
+
+def conduct(trace: Trace, plans: list[RankPlan], cut: Cut) -> Conductor:
+    """Who lets one rank at a time go on. UsageError where the record does not tell how."""
+    from weft.match import match
+    from weft.order import order
+    from weft.replay import Conductor, Cuts, steps
+    from weft.trace import Level
+
+    if trace.level is Level.OUTCOMES:
+        raise UsageError("--sequential needs a run of level trace: this one has no calls to take one by one; replay it "
+                         "once whole, and the replay's record is of level trace")  # fmt: skip
+    return Conductor(steps(Cuts(trace, order(trace, match(trace)), plans), plans, cut), cut)
 
 
 def folder_of(trace: Trace, other: list[str]) -> Path:
@@ -176,7 +200,8 @@ def started(trace: Trace, session: Replay, start: Plan, made: tuple[Shim, RunDir
 
     shim, directory = made
     laid_out = directory.path / "replay"
-    session.lay_out(laid_out, FunctionTable(json.loads(Path(shim.functions_json_path).read_text())))
+    table = FunctionTable(json.loads(Path(shim.functions_json_path).read_text()))
+    session.lay_out(laid_out, table, bounded=session.conductor is not None)
     if trace.system.grows:
         from weft.pvm import tasks
 
@@ -188,8 +213,12 @@ def started(trace: Trace, session: Replay, start: Plan, made: tuple[Shim, RunDir
         from weft.tasks.runtime import for_ranks
 
         variables |= for_ranks(start.line.programs)  # a runtime makes threads in an order of its own
-    with inside(Path(str(directory.facts["cwd"]))):
-        return run_job(start, directory, variables, observer=session.observe)
+    try:
+        with inside(Path(str(directory.facts["cwd"]))):
+            return run_job(start, directory, variables, observer=session.observe)
+    finally:
+        if session.conductor is not None:
+            session.conductor.end()
 
 
 def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[list[str], int | None]:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from weft.match import NONE, Match, Post
 from weft.mpi import meaning
-from weft.mpi.meaning import Act, Leaves, Trait
+from weft.mpi.meaning import Act, Leaves, Trait, pvm
 from weft.plain import dataclass
 from weft.trace import Flag, Rank, Trace
 from weft.trace.births import NOT_RECORDED, births
@@ -165,6 +165,19 @@ def _spawn_edges(trace: Trace, at: Processes) -> list[Part]:
     return found
 
 
+def _notice_edges(trace: Trace, at: Processes) -> list[Part]:
+    """A notice tells that a task has ended: it comes after all that the task did."""
+    found: list[Part] = []
+    tells = trace.functions.ids(*pvm.NOTICES)
+    for rank in trace.ranks if len(tells) else ():
+        for event in np.flatnonzero(np.isin(rank.events["function"], tells)).tolist():
+            about = int(rank.events["peer"][event])
+            last = len(trace.ranks[about]) - 1 if 0 <= about < len(trace.ranks) else -1
+            if last >= 0:
+                found.append((at.of(about, last), last, at.of(rank.index, event), event))
+    return found
+
+
 def _thread_edges(trace: Trace, match: Match, at: Processes) -> list[Part]:
     """Between threads only what must be so: MPI is initialised before other threads call it, a request is made
     before it completes."""
@@ -193,7 +206,7 @@ def _thread_edges(trace: Trace, match: Match, at: Processes) -> list[Part]:
 
 def generic_edges(trace: Trace, match: Match, at: Processes, more: list[Part]) -> Edges:
     """All edges that are neither a message's nor a collective's."""
-    across = [*_thread_edges(trace, match, at), *_spawn_edges(trace, at)]
+    across = [*_thread_edges(trace, match, at), *_spawn_edges(trace, at), *_notice_edges(trace, at)]
     parts = [_probe_edges(match, at), _synchronous_edges(match, at), *across, *more]
     process, event, target_process, target = _columns(parts)
     order = np.lexsort((event, process))

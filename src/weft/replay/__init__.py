@@ -9,5 +9,19 @@ from weft.replay.plan import RankPlan, ThreadPlan
 from weft.replay.planning import plans_of
 from weft.replay.points import demanded, resolve
 from weft.replay.running import Replay, Result
+from weft.replay.sequence import Conductor, steps
 
-__all__ = ["Cut", "Cuts", "Goals", "RankPlan", "Replay", "Result", "ThreadPlan", "demanded", "plans_of", "resolve"]
+__all__ = [
+    "Conductor",
+    "Cut",
+    "Cuts",
+    "Goals",
+    "RankPlan",
+    "Replay",
+    "Result",
+    "ThreadPlan",
+    "demanded",
+    "plans_of",
+    "resolve",
+    "steps",
+]

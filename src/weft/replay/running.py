@@ -16,6 +16,7 @@ from weft.replay.cuts import Cut, Thread
 from weft.replay.layout import CHANNEL, ControlState, Divergence, PlanFlag
 from weft.replay.pace import Quiet, tasks_of
 from weft.replay.plan import RankPlan
+from weft.replay.sequence import Conductor
 from weft.trace.functions import FunctionTable
 
 STALL = 6.0
@@ -58,6 +59,8 @@ class Replay:
     """Whether ranks that stand at their goals are left there."""
     timeout: float | None = None
     """Seconds after which it is ended wherever it is."""
+    conductor: Conductor | None = None
+    """Lets one rank at a time go on."""
     driven: Path | None = None
     """The folder of a debugger that sets the goals while the ranks run, and says when it is over."""
     result: Result = Result.FINISHED
@@ -84,6 +87,8 @@ class Replay:
             raise WeftError(f"cannot write the plan of the replay to {folder}: {error.strerror or error}") from error
         for (rank, thread), goal in self.cut.goals.items():
             self.controls[rank].set_goal(goal, thread, self.cut.polls.get((rank, thread), 0))
+        if self.conductor is not None:
+            self.conductor.begin(self.controls)
 
     def observe(self, watch: Watch) -> bool:
         """Look at the ranks; true when the replay is to be ended."""
@@ -97,7 +102,7 @@ class Replay:
         now = time.monotonic()
         quiet = self._quiet_for(watch, now)
         late = self.timeout is not None and now - self._began > self.timeout
-        if self.cut.goals and self.at_goals(watch, quiet):
+        if self.cut.goals and (self.conductor is None or self.conductor.over) and self.at_goals(watch, quiet):
             self.settled, self.result = True, Result.STOPPED
             return not self.hold or late
         if quiet > IDLE and self._cannot_go_on(watch, quiet):

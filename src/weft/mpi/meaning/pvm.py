@@ -21,7 +21,8 @@ NOTICES: Final = frozenset(
 )  # fmt: skip
 NOTHING: Final = frozenset(f"pvm_{name}.nothing" for name in ("nrecv", "trecv", "probe", *GROUPS))
 """Polls that found nothing."""
-DECIDED: Final = NOTICES | {"pvm_spawn", "pvm_kill"}
+KILL: Final = "pvm_kill"
+DECIDED: Final = NOTICES | {"pvm_spawn", KILL}
 """Calls beside messages that a replay makes in the same order."""
 
 _MESSAGES: Final = "messages"

@@ -162,9 +162,15 @@ static _Noreturn void diverge(struct weft_thread *thread, struct weft_event *eve
 
 static uint16_t plain_of(uint16_t function) { return function < header->functions ? canonical[function] : function; }
 
+static bool was_killed(void) {
+    const struct weft_task *own = recorded_task(weft_pvm_rank);
+    return own && own->state == WEFT_TASK_KILLED;
+}
+
 /* The entry that comes next, NULL behind the end of an open record. */
 static const struct weft_plan_entry *upcoming(struct weft_thread *thread, struct weft_event *event, bool poll) {
-    if (at >= mine->goal && !under_way && !(poll && at == mine->goal && polls < mine->goal_polls)) park();
+    const bool stops_elsewhere = under_way || (at >= entry_count && was_killed());
+    if (at >= mine->goal && !stops_elsewhere && !(poll && at == mine->goal && polls < mine->goal_polls)) park();
     if (at < entry_count) return &entries[at];
     if (poll && !(header->flags & WEFT_PLAN_OPEN)) return NULL; /* the last ones found nothing, and are not counted */
     if (!poll || !mine->behind) mine->behind++;
@@ -187,14 +193,10 @@ static void hold(struct weft_thread *thread, struct weft_event *event, const str
 #undef HOLD
 }
 
-static bool was_killed(void) {
-    const struct weft_task *own = recorded_task(weft_pvm_rank);
-    return own && own->state == WEFT_TASK_KILLED;
-}
-
 /* A task that was killed does no more than it did. */
 static void keep_to_its_end(void) {
     while (was_killed() && weft_pvm_me->calls >= recorded_task(weft_pvm_rank)->calls) {
+        mine->parked = 1;
         orphaned();
         weft_follow_nap();
     }

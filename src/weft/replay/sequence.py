@@ -1,0 +1,151 @@
+"""Sequential replay: one rank at a time is brought to its point, others only as far as it needs them (dbxR-II, 3.3.1).
+
+The steps are known before the replay starts, from the order of the record; a thread beside the replay gives the ranks
+their goals one by one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft.errors import UsageError
+from weft.mpi.meaning import pvm
+from weft.replay.control import Control
+from weft.replay.cuts import Cut, Cuts
+from weft.replay.layout import ControlState, EntryFlag, PlanFlag
+from weft.replay.plan import RankPlan
+
+LOOK = 0.0003
+"""Seconds between looks at the rank whose turn it is."""
+LEAVING = 0.02
+"""Seconds that a call has to return once it was begun, where others need no more than its beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One rank goes on until it has passed so many entries of its plan.
+
+    `inside`: it may not come out of the last of these calls before others go on, as in a collective.
+    """
+
+    rank: int
+    goal: int
+    inside: bool = False
+
+
+def steps(cuts: Cuts, plans: Sequence[RankPlan], cut: Cut) -> list[Step]:
+    """The steps that bring all ranks to a cut, or to their ends. UsageError for a run that cannot be taken apart so."""
+    if any(len(plan.threads) > 1 or plan.flags & PlanFlag.TURNS for plan in plans):
+        raise UsageError(
+            "--sequential is for ranks with one thread that calls MPI, and without locks of windows: others wait for "
+            "each other by what no record shows. Replay the run without it"
+        )
+    return _Walk(cuts, plans).all(cut)
+
+
+class _Walk:
+    """A walk along the record in an order that its calls could have been made in, one rank as long as may be."""
+
+    def __init__(self, cuts: Cuts, plans: Sequence[RankPlan]) -> None:
+        self.cuts = cuts
+        self.plans = plans
+        self.done = [0] * len(plans)
+        self.found: list[Step] = []
+
+    def all(self, cut: Cut) -> list[Step]:
+        """Bring each rank there, those that were asked for first."""
+        goals = [cut.goals.get((rank, 0), len(plan.threads[0].entries)) for rank, plan in enumerate(self.plans)]
+        first = [rank for rank, _ in cut.asked]
+        for rank in dict.fromkeys([*first, *range(len(goals))]):
+            self._bring(rank, goals[rank])
+        return self.found
+
+    def _bring(self, rank: int, goal: int) -> None:
+        """Bring a rank to a goal, and before each of its calls all others to what the call needs of them."""
+        waiting = [(rank, goal)]
+        while waiting:
+            rank, goal = waiting[-1]
+            if self.done[rank] >= goal:
+                waiting.pop()
+                continue
+            needed = self._needed(rank, self.done[rank])
+            lacking = [(other, its - (not firm)) for other, its, firm in needed if its - (not firm) > self.done[other]]
+            if lacking:
+                waiting += lacking
+                continue
+            for other, its, firm in needed:
+                if not firm and its > self.done[other]:
+                    self._emit(other, its, inside=True)
+            self._emit(rank, self.done[rank] + 1, inside=self._open(rank, self.done[rank]))
+
+    def _needed(self, rank: int, position: int) -> list[tuple[int, int, bool]]:
+        """What the end of a call needs of others: rank, entries, and whether it needs the end of the last of them."""
+        event = int(self.plans[rank].threads[0].entries["event"][position])
+        past = self.cuts.past([(rank, event)], ended=True)
+        call = self.cuts.trace.ranks[rank].event(event)
+        if call.function.name == pvm.KILL and 0 <= call.peer < len(self.plans):
+            past.goals[call.peer, 0] = len(self.plans[call.peer].threads[0].entries)  # it had done so much
+            past.firm.add((call.peer, 0))
+        return [
+            (other, its, (other, slot) in past.firm)
+            for (other, slot), its in past.goals.items()
+            if other != rank and its > self.done[other]
+        ]
+
+    def _open(self, rank: int, position: int) -> bool:
+        return bool(self.plans[rank].threads[0].entries["flags"][position] & EntryFlag.OPEN)
+
+    def _emit(self, rank: int, goal: int, *, inside: bool) -> None:
+        self.done[rank] = goal
+        if self.found and self.found[-1].rank == rank and not self.found[-1].inside:
+            self.found[-1] = Step(rank, goal, inside)
+        else:
+            self.found.append(Step(rank, goal, inside))
+
+
+class Conductor:
+    """Gives the ranks their goals, one after the other, while the replay runs."""
+
+    def __init__(self, sequence: Sequence[Step], cut: Cut) -> None:
+        self.steps = sequence
+        self.cut = cut
+        self.over = False
+        self._ended = threading.Event()
+
+    def begin(self, controls: Sequence[Control]) -> None:
+        """Hold all ranks before their first calls, and start."""
+        for control in controls:
+            control.set_goal(0)
+        threading.Thread(target=self._conduct, args=(controls,), name="weft sequence", daemon=True).start()
+
+    def end(self) -> None:
+        """No more steps."""
+        self._ended.set()
+
+    def _conduct(self, controls: Sequence[Control]) -> None:
+        for step in self.steps:
+            control = controls[step.rank]
+            control.set_goal(step.goal)
+            self._wait(control, step)
+            if self._ended.is_set():
+                return
+        for control in controls:
+            goal = self.cut.goals.get((control.rank, 0))
+            control.set_goal(goal, polls=self.cut.polls.get((control.rank, 0), 0))
+        self.over = True
+
+    def _wait(self, control: Control, step: Step) -> None:
+        """Until a rank stands at its goal."""
+        begun = 0.0
+        while not self._ended.is_set():
+            there = control.at() >= step.goal
+            if control.state is ControlState.ENDED or (there and control.parked()):
+                return
+            if there and step.inside:
+                begun = begun or time.monotonic()
+                if time.monotonic() - begun > LEAVING:
+                    return
+            time.sleep(LOOK)
