@@ -256,6 +256,71 @@ int main(void) {
     assert run(tmp_path, text.replace("INDEX", "-1")).findings == ()
 
 
+@pytest.mark.parametrize("directive", ["for order(concurrent)", "for simd order(concurrent)", "simd order(concurrent)"])
+def test_a_loop_whose_order_is_free_has_iterations_of_their_own(tmp_path: Path, directive: str) -> None:
+    text = f"""int a[50], b[50];
+int main(void) {{
+#pragma omp {"" if directive.startswith("simd") else "parallel "}{directive}
+    for (int i = 1; i < 50; i++) a[i] = b[i - 1];
+}}
+"""
+    assert run(tmp_path, text).findings == ()
+    (one,) = run(tmp_path, text.replace("b[i - 1]", "a[i - 1]")).findings
+    assert one.evidence["variable"] == "a"
+
+
+def test_only_a_reproducible_order_keeps_an_iteration_on_its_thread(tmp_path: Path) -> None:
+    text = """int a[50], b[50];
+int main(void) {
+#pragma omp parallel
+    {
+#pragma omp for schedule(static) order(ORDER: concurrent) nowait
+        for (int i = 0; i < 50; i++) a[i] = i;
+#pragma omp for schedule(static) order(ORDER: concurrent)
+        for (int i = 0; i < 50; i++) b[i] = a[i];
+    }
+}
+"""
+    assert run(tmp_path, text.replace("ORDER", "reproducible")).findings == ()
+    assert len(run(tmp_path, text.replace("ORDER", "unconstrained")).findings) == 1
+
+
+def test_what_is_flushed_before_a_flag_is_counted_up_comes_before_who_reads_it(tmp_path: Path) -> None:
+    """With a second thread that counts up, too: what each did before comes before the third."""
+    text = """#include <omp.h>
+int data, more, flag;
+static void wait_for(int count) {
+    for (int seen = 0; seen < count;)
+#pragma omp atomic read
+        seen = flag;
+#pragma omp flush
+}
+int main(void) {
+#pragma omp parallel num_threads(3)
+    {
+        int n = omp_get_thread_num();
+        if (n == 0) data = 1;
+        if (n == 1) more = 2;
+        if (n == 2) wait_for(2), data += more;
+        else {
+#pragma omp flush
+#pragma omp atomic update
+            flag++;
+        }
+    }
+}
+"""
+    assert run(tmp_path, text).findings == ()
+    late = run(tmp_path, text.replace("flag++;", "flag++;\n            if (n == 0) data = 3;"))
+    assert {one.evidence["variable"] for one in late.findings} == {"data"}
+
+
+def test_a_program_that_only_asks_the_library_runs(tmp_path: Path) -> None:
+    found = run(tmp_path, "#include <omp.h>\nint main(void) {\n    return omp_get_wtime() < 0;\n}\n")
+    assert found.looked.nothing
+    assert found.findings == ()
+
+
 def test_directives_of_a_header_are_looked_at(tmp_path: Path) -> None:
     (tmp_path / "sums.h").write_text(
         "int sum;\nstatic void add(void) {\n#pragma omp parallel for\n"

@@ -23,7 +23,7 @@ from weft.check.openmp.sources import rewritten_c, rewritten_fortran
         ("target teams distribute map(to: a)", "target parallel for map(to: a) schedule(dynamic, 7)"),
         (
             "for order(reproducible: concurrent) nowait",
-            "for order(reproducible: concurrent) nowait schedule(guided, 7)",
+            "for nowait schedule(guided, 7)",
         ),
         ("loop bind(parallel)", "for schedule(dynamic, 7)"),
         ("task depend(in: a[f(1)])", "task depend(in: a[f(1)])"),

@@ -10,6 +10,9 @@ from typing import Final
 from weft.check.front_end import COMPILED, FrontEnd, Outcome, Request
 from weft.check.openmp.sources import DIRECTIVE, SUFFIXES
 
+LIBRARY: Final = re.compile(
+    r"^\s*#\s*include\s*<omp\.h>|^\s*use\b(?:[^:\n]*::)?\s*omp_lib\b|^\s*include\s*['\"]omp_lib\.h", re.M | re.I
+)
 INCLUDE: Final = re.compile(r'^\s*#?\s*include\s*["\']([^"\'\n]+)["\']', re.M | re.I)
 
 
@@ -22,8 +25,8 @@ class OpenMP(FrontEnd):
     remedy = "name the sources that hold `#pragma omp` or `!$omp` directives, and let the program reach them"
 
     def claims(self, sources: Sequence[Path]) -> bool:
-        """Whether any of them holds a directive, or a file beside it that it includes."""
-        return any(DIRECTIVE.search(text) for text in _texts(sources, set()))
+        """Whether any of them, or what it includes from its folder, holds a directive or asks for the library."""
+        return any(DIRECTIVE.search(text) or LIBRARY.search(text) for text in _texts(sources, set()))
 
     def run(self, request: Request, folder: Path, found: Path) -> Outcome:
         """Compile with hooks, and run once."""

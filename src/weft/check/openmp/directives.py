@@ -19,7 +19,7 @@ WORDS: Final = frozenset(
     "parallel for do simd sections section target teams distribute taskloop master masked loop ordered workshare "
     "single task critical barrier atomic end data enter exit update declare".split()
 )
-_OF_SIMD: Final = frozenset(("safelen", "simdlen", "aligned", "nontemporal"))
+_OF_SIMD: Final = frozenset(("safelen", "simdlen", "aligned", "nontemporal", "order"))
 _OF_TEAMS: Final = frozenset(("num_teams", "thread_limit", "dist_schedule"))
 _TOKEN: Final = re.compile(r"\s*,?\s*(?P<word>[A-Za-z_]\w*)\s*(?P<open>\()?")
 
@@ -168,7 +168,11 @@ def _scheduled(one: Directive, line: int) -> Directive:
     schedule = one.clause("schedule")
     kind = (schedule.inside or "").partition(",")[0].rpartition(":")[2].strip().lower() if schedule else ""
     order = one.clause("order")
-    if order and (order.inside or "").strip().startswith("reproducible") and not kind:
+    modifier = (order.inside or "").partition(":")[0].strip().lower() if order else ""
+    if modifier == "reproducible" and not kind:
         kind = "static"  # the same iteration of two such loops is the same thread's
+    elif modifier == "unconstrained":
+        kind = ""
     said = Clause("schedule", f"{'guided' if kind == 'static' else 'dynamic'}, {line}")
-    return one.without(frozenset(("schedule",))).adding(said)
+    # With an order the compiler deals the iterations out itself.
+    return one.without(frozenset(("schedule", "order"))).adding(said)

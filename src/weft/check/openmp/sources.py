@@ -113,15 +113,14 @@ def _fortran(lines: Sequence[str], fixed: bool) -> Iterator[tuple[int, int, str,
         if found is None:
             k += 1
             continue
-        first, words = k, found["text"]
-        words = words if fixed else words.partition("!")[0]
+        first, words = k, found["text"].partition("!")[0]
         k += 1
         while k < len(lines):
             more = _FIXED.match(lines[k]) if fixed else _SENTINEL.match(lines[k])
             if fixed:
                 if more is None or more["mark"] in " 0":
                     break
-                words += " " + more["text"]
+                words += " " + more["text"].partition("!")[0]
             else:
                 if not words.rstrip().endswith("&") or more is None:
                     break

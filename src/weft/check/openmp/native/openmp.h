@@ -213,6 +213,7 @@ bool same_thread(strand_t earlier, strand_t later);
 void comes_before(strand_t s, strand_t node, strand_t last);
 bool strands_crowd(void);                                    /* so many that iterations must share them */
 strand_t history_new(strand_t earlier, strand_t released); /* what was done under a lock, up to now */
+strand_t history_of_two(strand_t one, strand_t last, strand_t two);
 /* Without locks. */
 static inline strand_t bare(strand_t s) {
     while (s >= weft_first && node(s)->kind == LOCKED) s = node(s)->parent;

@@ -395,12 +395,15 @@ static struct release {
 
 static struct release *release_of(uintptr_t a) { return &releases[(a >> 2) * 2654435761u >> 22 & 1023]; }
 
+static bool releases_now(int order) {
+    return order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST || me->fenced;
+}
+
 static void released(uintptr_t a, int order) {
     if (!now.on) return;
-    bool releasing = order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST || me->fenced;
     struct release *r = release_of(a);
     *r = (struct release){0};
-    if (!releasing) return;
+    if (!releases_now(order)) return;
     *r = (struct release){a, me->plain, now.next - 1};
     segment();
 }
@@ -415,6 +418,18 @@ static void acquired(uintptr_t a, int order) {
     }
     strand_t from = r->node, last = r->last;
     if (trunk(from) != trunk(me->plain)) comes_before(segment(), from, last);
+}
+
+/* Read, and written with what comes of it: a release that stood there holds on. */
+static void updated(uintptr_t a, int order) {
+    if (!now.on) return;
+    struct release was = *release_of(a);
+    acquired(a, order);
+    if (!releases_now(order)) return;
+    released(a, order);
+    struct release *r = release_of(a);
+    bool another = was.address == a && was.node >= now.base && trunk(was.node) != trunk(r->node);
+    if (another && order == __ATOMIC_RELAXED) r->node = history_of_two(was.node, was.last, r->node);
 }
 
 static void fence(void) {
@@ -440,22 +455,22 @@ static void fence(void) {
     }                                                                                                                  \
     type __tsan_atomic##bits##_exchange(volatile type *a, type v, int order) {                                         \
         WRITES(a, sizeof(type));                                                                                       \
-        if (order != __ATOMIC_RELAXED) acquired((uintptr_t)a, order), released((uintptr_t)a, order);                   \
+        updated((uintptr_t)a, order);                                                                                  \
         return __atomic_exchange_n(a, v, __ATOMIC_SEQ_CST);                                                            \
     }                                                                                                                  \
     int __tsan_atomic##bits##_compare_exchange_strong(volatile type *a, type *c, type v, int order, int f) {           \
         (void)f, WRITES(a, sizeof(type)), spins();                                                                     \
-        if (order != __ATOMIC_RELAXED) acquired((uintptr_t)a, order), released((uintptr_t)a, order);                   \
+        updated((uintptr_t)a, order);                                                                                  \
         return __atomic_compare_exchange_n(a, c, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                            \
     }                                                                                                                  \
     int __tsan_atomic##bits##_compare_exchange_weak(volatile type *a, type *c, type v, int order, int f) {             \
         (void)f, WRITES(a, sizeof(type)), spins();                                                                     \
-        if (order != __ATOMIC_RELAXED) acquired((uintptr_t)a, order), released((uintptr_t)a, order);                   \
+        updated((uintptr_t)a, order);                                                                                  \
         return __atomic_compare_exchange_n(a, c, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                            \
     }                                                                                                                  \
     type __tsan_atomic##bits##_compare_exchange_val(volatile type *a, type c, type v, int order, int f) {              \
         (void)f, WRITES(a, sizeof(type)), spins();                                                                     \
-        if (order != __ATOMIC_RELAXED) acquired((uintptr_t)a, order), released((uintptr_t)a, order);                   \
+        updated((uintptr_t)a, order);                                                                                  \
         __atomic_compare_exchange_n(a, &c, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                                  \
         return c;                                                                                                      \
     }                                                                                                                  \
@@ -464,7 +479,7 @@ static void fence(void) {
 #define FETCH(bits, type, what)                                                                                        \
     type __tsan_atomic##bits##_fetch_##what(volatile type *a, type v, int order) {                                     \
         WRITES(a, sizeof(type));                                                                                       \
-        if (order != __ATOMIC_RELAXED) acquired((uintptr_t)a, order), released((uintptr_t)a, order);                   \
+        updated((uintptr_t)a, order);                                                                                  \
         return __atomic_fetch_##what(a, v, __ATOMIC_SEQ_CST);                                                          \
     }
 ATOMICS(8, uint8_t)

@@ -119,6 +119,15 @@ strand_t history_new(strand_t earlier, strand_t released) {
     return s;
 }
 
+/* Two releases, each of which comes before who acquires. */
+strand_t history_of_two(strand_t one, strand_t last, strand_t two) {
+    strand_t s = strand_new(0, HISTORY, 0);
+    any_history = true;
+    add_before(s, one, last);
+    add_before(s, two, now.next - 1);
+    return s;
+}
+
 strand_t segment(void) {
     strand_t was = bare(me->plain), root = trunk(was);
     strand_t s = strand_new(root, SEGMENT, 0);
