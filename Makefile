@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-attach test-stops test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-values mutants trials prange-tests debian kernel cilk5 clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-attach test-values test-stops test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-values mutants trials prange-tests debian kernel cilk5 clean
 .DELETE_ON_ERROR:
 
 help:
@@ -107,6 +107,10 @@ test-slurm: debian recorders
 # weft attach on both MPIs and in all languages, also killed at 60 moments.
 test-attach: debian recorders
 	$(PYTEST) tests/attach --timeout 600
+
+# Probes and weft compare, every planted fault on every grid and number of ranks: about a quarter of an hour.
+test-values: debian recorders
+	$(PYTEST) tests/compare tests/values --timeout 600
 
 # A stop before every event of programs that poll, probe and thread, on both MPIs: about half an hour.
 test-stops: setup recorders

@@ -110,7 +110,7 @@ def on_each_grid() -> Iterator[Any]:
     """Each pair on the first of its grids; the others are for who has time."""
     for name, right, wrong, what, mark, grids in PAIRS:
         for n, (grid, place) in enumerate(grids.items()):
-            marks = [pytest.mark.slow] if n else []
+            marks = [pytest.mark.matrix] if n else []
             yield pytest.param(name, grid, right, wrong, what, mark, place, marks=marks, id=f"{name}-{what}-{grid}")
 
 
@@ -125,7 +125,7 @@ def test_a_planted_fault_is_the_first_difference(
 
 
 @pytest.mark.parametrize("name", sorted({name for name, *_ in PAIRS}))
-@pytest.mark.parametrize("grid", ["1", "2x3", *(pytest.param(g, marks=pytest.mark.slow) for g in ("2", "2x2", "4"))])
+@pytest.mark.parametrize("grid", ["1", "2x3", *(pytest.param(g, marks=pytest.mark.matrix) for g in ("2", "2x2", "4"))])
 def test_the_twins_without_a_fault_are_alike(name: str, grid: str, traced: Any) -> None:
     made = compare_values(*traced(name, grid), {"": {}})
     assert made.alike, list(lines(made))
@@ -151,7 +151,7 @@ def on_threads() -> Iterator[Any]:
     """Each pair of Numba; compiling takes seconds."""
     for k, (kernel, right, wrong, what, mark, grids) in enumerate(NUMBA):
         for n, (grid, place) in enumerate(grids.items()):
-            marks = [pytest.mark.slow] if n or k else []
+            marks = [pytest.mark.matrix] if n or k else []
             yield pytest.param(kernel, grid, right, wrong, what, mark, place, marks=marks, id=f"{kernel}-{grid}")
 
 
@@ -168,9 +168,9 @@ def test_a_race_of_a_prange_loop_is_the_first_difference(
 
 
 @pytest.mark.parametrize(
-    "kernel", ["stencil", *(pytest.param(k, marks=pytest.mark.slow) for k in ("matrices", "bodies", "sort"))]
+    "kernel", ["stencil", *(pytest.param(k, marks=pytest.mark.matrix) for k in ("matrices", "bodies", "sort"))]
 )
-@pytest.mark.parametrize("grid", ["4", *(pytest.param(g, marks=pytest.mark.slow) for g in ("1", "2", "6"))])
+@pytest.mark.parametrize("grid", ["4", *(pytest.param(g, marks=pytest.mark.matrix) for g in ("1", "2", "6"))])
 def test_the_twins_of_prange_loops_are_alike(kernel: str, grid: str, traced: Any) -> None:
     pytest.importorskip("numba")
     made = compare_values(*traced("kernels_numba.py", grid, "", "", kernel), {"": {}})
