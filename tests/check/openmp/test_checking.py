@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from weft.check import Checked, Request, check
+from weft.check.openmp.program import runtime
 from weft.errors import UsageError
 
 
@@ -319,6 +321,18 @@ def test_a_program_that_only_asks_the_library_runs(tmp_path: Path) -> None:
     found = run(tmp_path, "#include <omp.h>\nint main(void) {\n    return omp_get_wtime() < 0;\n}\n")
     assert found.looked.nothing
     assert found.findings == ()
+
+
+def test_the_library_has_every_function_that_gccs_has() -> None:
+    def functions(path: str, *words: str) -> set[str]:
+        told = subprocess.run(["nm", "--defined-only", *words, path], capture_output=True, text=True, check=True).stdout
+        return {line.split()[-1].partition("@")[0] for line in told.splitlines() if " T omp_" in line}
+
+    asked = ["gcc", "-print-file-name=libgomp.so"]
+    library = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    wanted = functions(library, "--dynamic")
+    assert "omp_get_wtime" in wanted
+    assert wanted - functions(str(runtime())) == set()
 
 
 def test_directives_of_a_header_are_looked_at(tmp_path: Path) -> None:
