@@ -111,7 +111,7 @@ def main() -> int:
             who = ("master", "child", "daemon")[attempt % 3]
             run = Path(temporary) / f"run-{attempt}"
             try:
-                killed = kill(program, run, who, signal.SIGKILL, chance.uniform(0, 0.5))
+                killed = kill(program, run, who, signal.SIGKILL, chance.uniform(0, 0.15))
                 ranks = weft.open(run).ranks
                 assert len(ranks) == killed.records == 4, f"{len(ranks)} of {killed.records} records are read"
                 calls += sum(map(len, ranks))
