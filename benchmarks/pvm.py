@@ -2,7 +2,7 @@
 
     python benchmarks/pvm.py [--repeat 9] [--rings 10] [--program "PATH ARGS"]...
 
-Without and with the recorder a program runs on a virtual machine of its own (`weft.launch.pvm.machine`), in turn; the
+Without and with the recorder a program runs on a virtual machine of its own (`weft.launch.pvm`), in turn; the
 processor time is that of the daemon and of all tasks together.
 """
 
@@ -29,8 +29,8 @@ PROGRAMS = Path(__file__).parent / "programs" / "pvm"
 LEVELS = ("outcomes", "trace")
 TASKS = (2, 4, 6)
 ROUNDS = 50
-POOL = ("2", "4000", "100000")
-"""Workers, tasks, steps of one: half a millisecond."""
+POOL = ("2", "1000", "200000")
+"""Workers, tasks, steps of one: about a millisecond."""
 
 
 def run(command: list[str], folder: Path, level: str) -> tuple[str, float]:
@@ -40,7 +40,7 @@ def run(command: list[str], folder: Path, level: str) -> tuple[str, float]:
     more = {"WEFT_LEVEL": level, machine.PRELOAD: str(recorder.build().path)} if level else {}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [sys.executable, "-m", machine.__name__, *command], env=os.environ | {"WEFT_RUN": str(folder)} | more,
+        [sys.executable, "-m", "weft.launch.pvm", *command], env=os.environ | {"WEFT_RUN": str(folder)} | more,
         capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

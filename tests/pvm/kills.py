@@ -50,7 +50,7 @@ def victim(run: Path, folder: Path, who: str, weft_run: int) -> int:
         pid: (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ") for pid in relatives(run, folder)
     }
     patterns = {
-        "machine": rb"launch\.pvm\.machine",
+        "machine": rb"launch\.pvm",
         "daemon": rb"pvmd",
         "server": rb"pvmgs",
         "master": rb"^\S*busy $",

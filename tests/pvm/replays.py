@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import weft
-from weft.launch.pvm import machine
 from weft.match import communicates
 from weft.trace import Rank
 
@@ -79,7 +78,7 @@ def plain(program: Path, words: list[str], folder: Path) -> str:
     shutil.rmtree(run, ignore_errors=True)
     run.mkdir()
     done = subprocess.run(
-        [sys.executable, "-m", machine.__name__, str(program), *words], capture_output=True, text=True, timeout=LIMIT,
+        [sys.executable, "-m", "weft.launch.pvm", str(program), *words], capture_output=True, text=True, timeout=LIMIT,
         env=os.environ | {"WEFT_RUN": str(run)}, stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
     return done.stdout

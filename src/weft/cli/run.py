@@ -98,6 +98,9 @@ def register(subparsers: Any) -> None:
         "--debug", action="store_true",
         help="with --against: open the debugger at the first value that differs, on a replay of the run",
     )  # fmt: skip
+    parser.add_argument(
+        "--pvm-join", action="store_true", help="for a program of PVM: on your own running virtual machine"
+    )
     parser.add_argument("--tasks", action="store_true", help="also record which OpenMP or asyncio task made each call")
     parser.add_argument(
         "--no-sources", action="store_true",
@@ -163,6 +166,8 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     plan = plans.decide(command, args.n)
     if plan.pvm is not None:
         refuse_of_mpi(args)
+    if args.pvm_join:
+        join_machine(plan)
     step = _joined.step_of(plan, args)
     if step is not None:
         return _joined.record(step, plan, command, args, conclude)
@@ -205,6 +210,13 @@ def observed(against: Against | None, witness: Witness | None) -> Callable[[Watc
     if against is None and witness is None:
         return None
     return lambda _: (against is not None and against.look()) or (witness is not None and witness.over_limit)
+
+
+def join_machine(plan: Plan) -> None:
+    """Let the run take part in the user's own virtual machine. UsageError for a program that is not one of PVM."""
+    if plan.pvm is None:
+        raise UsageError("--pvm-join is for programs of PVM, and this one is not linked with its shared library")
+    plan.environment["WEFT_PVM_JOIN"] = "1"
 
 
 def refuse_of_mpi(args: argparse.Namespace) -> None:

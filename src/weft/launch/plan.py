@@ -67,7 +67,7 @@ def of_pvm(line: Line, uses: Uses) -> Plan:
         )
     if daemon() is None:
         raise WeftError("the program uses PVM, and there is no pvmd on this machine (Debian: apt install pvm)")
-    machine = (sys.executable, "-P", "-m", "weft.launch.pvm.machine")
+    machine = (sys.executable, "-P", "-m", "weft.launch.pvm")
     environment = dict(os.environ) | ({"WEFT_PVM_GROUPS": "1"} if uses.groups else {})
     started = Line(None, Family.OTHER, (Context(machine, line.programs[0]),))
     return Plan(started, Library(uses.library), None, environment, True, pvm=uses)

@@ -1,4 +1,4 @@
-"""A virtual machine of its own for one run: `python -m weft.launch.pvm.machine PROGRAM ARGS`, started by `weft run`.
+"""A virtual machine of its own for one run: `python -m weft.launch.pvm PROGRAM ARGS`, started by `weft run`.
 
 It starts a daemon that no other program knows of, the group server where the program uses groups, and the program;
 shows what spawned tasks print, each line with its task's name; waits until all tasks are done; ends the daemon, and
@@ -32,6 +32,8 @@ PRELOAD: Final = "WEFT_PVM_PRELOAD"
 """The recorder, for what is started here: this process is not recorded itself."""
 GROUPS: Final = "WEFT_PVM_GROUPS"
 """Set where the program uses groups."""
+JOIN: Final = "WEFT_PVM_JOIN"
+"""Set where the user's own virtual machine is to be joined."""
 LOOK: Final = 0.03
 """Seconds between looks at the tasks and what they print."""
 BURY: Final = 0.2
@@ -83,6 +85,9 @@ class Machine:
         self._lost_at: float | None = None
         registry.create(run, 2 if self.groups else 1)
         self.tasks = registry.Tasks(run)
+
+    no_server = "did not start"
+    """What is said of a group server that cannot be used."""
 
     def start(self, program: str) -> None:
         """Start the daemon, and the group server. MachineError where that fails."""
@@ -170,7 +175,7 @@ class Machine:
         limit = time.monotonic() + STARTING
         while self.tasks.all()[1].state != registry.SERVING:
             if self._server.poll() is not None or time.monotonic() > limit:
-                raise MachineError(f"the program uses groups, and PVM's group server ({command}) did not start")
+                raise MachineError(f"the program uses groups, and PVM's group server ({command}) {self.no_server}")
             time.sleep(0.005)
 
     # While it runs
@@ -356,12 +361,22 @@ class Attendant:
             time.sleep(LOOK)
 
 
+def of_run(run: Path, environment: dict[str, str]) -> Machine:
+    """The machine of a run: its own, or that of the user where that was asked for."""
+    if environment.pop(JOIN, ""):
+        # It stands on this module.
+        from weft.launch.pvm.joined import Joined
+
+        return Joined(run, environment)
+    return Machine(run, environment)
+
+
 def main(command: list[str]) -> int:
     """Run a program on a virtual machine of its own; return its wait status."""
     signal.pthread_sigmask(signal.SIG_BLOCK, processes.PASSED | {signal.SIGCHLD})
     parent = os.getppid()
     die_with_parent()
-    machine = Machine(Path(os.environ["WEFT_RUN"]), os.environ)
+    machine = of_run(Path(os.environ["WEFT_RUN"]), dict(os.environ))
     try:
         machine.start(command[0])
         process = Process(processes.spawn(command, machine.recorded(0), set()))
@@ -386,9 +401,10 @@ def end_like(status: int) -> None:
     os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else FAILED)
 
 
-if __name__ == "__main__":
+def run(command: list[str]) -> None:
+    """Run a program, and end as it ended."""
     try:
-        ended = main(sys.argv[1:])
+        ended = main(command)
     except (MachineError, OSError) as error:
         print(f"weft: {error}", file=sys.stderr)
         sys.exit(FAILED)

@@ -1,0 +1,9 @@
+"""`python -m weft.launch.pvm PROGRAM ARGS`: see machine.py."""
+
+from __future__ import annotations
+
+import sys
+
+from weft.launch.pvm.machine import run
+
+run(sys.argv[1:])
