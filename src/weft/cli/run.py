@@ -409,7 +409,8 @@ def nothing_recorded(plan: Plan, job: Job) -> str:
         if program and shutil.which(program[0]) is None:
             return f"nothing was recorded: there is no program {program[0]!r}"
     if job.process.shell_status != 0:
-        return f"nothing was recorded: the program ended ({status_text(job)}) before it initialised MPI"
+        first = "called PVM" if plan.pvm is not None else "initialised MPI"
+        return f"nothing was recorded: the program ended ({status_text(job)}) before it {first}"
     other = other_mpi(job.run.path)
     if other:
         return (
