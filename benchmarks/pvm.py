@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import resource
 import shutil
 import statistics
@@ -33,16 +34,21 @@ POOL = ("2", "1000", "200000")
 """Workers, tasks, steps of one: about a millisecond."""
 
 
-def run(command: list[str], folder: Path, level: str) -> tuple[str, float]:
-    """What a program prints and the processor seconds that it takes, recorded at a level ("": not)."""
+def start(command: list[str], folder: Path, level: str) -> subprocess.CompletedProcess[str]:
+    """Run a program on a virtual machine of its own, recorded at a level ("": not)."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "ranks").mkdir(parents=True)
     more = {"WEFT_LEVEL": level, machine.PRELOAD: str(recorder.build().path)} if level else {}
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "weft.launch.pvm", *command], env=os.environ | {"WEFT_RUN": str(folder)} | more,
         capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
+
+
+def run(command: list[str], folder: Path, level: str) -> tuple[str, float]:
+    """What a program prints, and the processor seconds that it takes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = start(command, folder, level)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -98,6 +104,32 @@ def costs(commands: list[list[str]], folder: Path, repeat: int) -> Iterator[str]
         yield row([name, f"{plain:.2f}", *(f"{more:+.1f} %" for more in added), f"{bytes_:.2f}"])
 
 
+def instructions(pool: Path, folder: Path) -> Iterator[str]:
+    """Instructions of the master of a pool for one task, by callgrind: those of many tasks less those of few."""
+    few, many = 100, 600
+    counted = {}
+    for level in ("", *LEVELS):
+        totals = []
+        for tasks in (few, many):
+            words = [
+                "valgrind",
+                "--tool=callgrind",
+                "--callgrind-out-file=/dev/null",
+                str(pool),
+                "2",
+                str(tasks),
+                "1000",
+            ]
+            done = start(words, folder / "run", level)
+            total = re.search(r"Collected : (\d+)", done.stderr)
+            if total is None:
+                raise SystemExit(f"callgrind failed: {done.stderr}")
+            totals.append(int(total[1]))
+        counted[level] = (totals[1] - totals[0]) / (many - few)
+    more = [f"+{counted[level] - counted['']:,.0f}" for level in LEVELS]
+    yield row(["instructions of the master for a task", f"{counted['']:,.0f}", *more, ""])
+
+
 def bytes_a_receive(folder: Path) -> float:
     """Bytes of the log, by the messages that were taken or seen without a name, or by a poll."""
     nibbles = messages = 0
@@ -127,6 +159,8 @@ def main() -> None:
             print(line, flush=True)
         commands = [[str(folder / "pool"), *POOL], *(program.split() for program in args.program)]
         for line in costs(commands, folder, args.repeat) if args.repeat else ():
+            print(line, flush=True)
+        for line in instructions(folder / "pool", folder) if args.repeat and shutil.which("valgrind") else ():
             print(line, flush=True)
 
 
