@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +76,38 @@ def enter(rank: int, folder: Path, system: str = "mpiexec") -> joint.Joint:
     return joint.enter(of, folder, {}, RunDirectory.write)
 
 
-def made_by(rank: int, folder: Path) -> bool:
-    return enter(rank, folder).run.made
+TASK = """
+import sys, time
+from pathlib import Path
+from weft.launch import joint
+from weft.launch.rundir import RunDirectory
+from weft.launch.step import Step
+go = Path(sys.argv[2]).parent / "go"
+print("ready", flush=True)
+while not go.exists():
+    time.sleep(0.001)
+entered = joint.enter(Step("mpiexec", "a:4", int(sys.argv[1]), 8, False), Path(sys.argv[2]), {}, RunDirectory.write)
+print(entered.run.made, entered.watches())
+"""
+
+
+def tasks(ranks: range, folder: Path) -> list[tuple[bool, bool]]:
+    """Tasks that enter at the same time: whether each has made the run, and whether it watches."""
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(
+                subprocess.Popen([sys.executable, "-c", TASK, str(rank), folder], stdout=subprocess.PIPE, text=True)
+            )
+            for rank in ranks
+        ]
+        assert [one.stdout and one.stdout.readline() for one in started] == ["ready\n"] * len(ranks)
+        (folder.parent / "go").touch()
+        said = [one.communicate(timeout=60)[0].split() for one in started]
+    return [(made == "True", watches == "True") for made, watches in said]
 
 
 def test_one_of_many_tasks_makes_the_run(tmp_path: Path) -> None:
-    with multiprocessing.get_context("fork").Pool(8) as pool:
-        made = pool.starmap(made_by, [(rank, tmp_path / "run") for rank in range(8)])
+    made = [made for made, _ in tasks(range(8), tmp_path / "run")]
     assert sorted(made) == [False] * 7 + [True]
 
 
@@ -95,12 +122,7 @@ def test_one_task_at_a_time_watches(tmp_path: Path) -> None:
     first = enter(0, tmp_path / "run")
     assert first.watches()
     assert first.watches()
-    with multiprocessing.get_context("fork").Pool(1) as pool:  # locks are a process's
-        assert not pool.apply(watched_by, (tmp_path / "run",))
-
-
-def watched_by(folder: Path) -> bool:
-    return enter(1, folder).watches()
+    assert tasks(range(1, 2), tmp_path / "run") == [(False, False)]  # locks are a process's
 
 
 def compiled(of: Installed, folder: Path) -> Path:
