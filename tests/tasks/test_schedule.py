@@ -102,7 +102,7 @@ def test_a_task_of_a_replay_is_followed_as_in_any_run(tmp_path: Path, ordered: d
             s.do("follow child")
             stops = [s.do("next") for _ in range(6)]
             seen.append([(stop["why"], stop["at"]["line"], s.do("print n")["value"]) for stop in stops])
-            assert {row["wait"]["kind"] for row in s.do("waits")["waits"]} <= {"taskwait", "barrier"}
+            assert {row["wait"]["kind"] for row in s.do("waits")["waits"]} <= {"taskwait", "barrier", "lock"}
     assert seen[0] == seen[1]
     assert len(seen[0]) == 6
 
