@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from pvm.conftest import Recorded
 from pvm.replays import PROGRAMS, outcomes, printed
 from replay.test_sequence import interleaving
 from tests_support import WEFT, execute
+from weft.trace.births import births
 from weft.trace.layout import LogKind
 
 Record = Callable[..., Recorded]
@@ -55,6 +57,16 @@ def test_outcomes_alone_suffice_for_a_replay(recorded: Record, tmp_path: Path, w
     assert done.returncode == 0, done.stderr
     assert "as recorded" in done.stderr
     assert printed(done.stdout, done.stderr) == printed(out, err)
+
+
+@pytest.mark.parametrize("told", [[[[]]], [["a"]], [[-1]], [[1.0]], [[99]], {"0": [1]}, 3])
+def test_children_that_a_run_cannot_have_are_no_children(recorded: Record, tmp_path: Path, told: object) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(recorded("races", "pool", level="outcomes")[0], run)
+    facts = json.loads((run / "run.json").read_text())
+    assert births(weft.open(run))
+    (run / "run.json").write_text(json.dumps({**facts, "children": told}))
+    assert births(weft.open(run)) == []
 
 
 def test_the_log_of_outcomes_takes_less_than_a_byte_a_receive(recorded: Record) -> None:

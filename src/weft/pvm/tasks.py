@@ -111,10 +111,11 @@ def labels(run: Path) -> list[str]:
 def children(run: Path) -> list[list[int]]:
     """The ranks that each rank spawned, in order."""
     tasks = read(run)
-    return [
-        [child.rank for child in sorted(tasks, key=lambda task: task.ordinal) if child.parent == task.rank]
-        for task in tasks
-    ]
+    found: list[list[int]] = [[] for _ in tasks]
+    for child in sorted(tasks, key=lambda task: task.ordinal):
+        if 0 <= child.parent < len(tasks):
+            found[child.parent].append(child.rank)
+    return found
 
 
 def label_of(tasks: Sequence[Task], rank: int) -> str:

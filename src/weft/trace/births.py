@@ -36,9 +36,13 @@ def _told(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
     told = trace.run.get("children")
     found = []
     for rank, children in zip(trace.ranks, told if isinstance(told, list) else [], strict=False):
-        if children and isinstance(children, list) and set(children) <= set(range(len(trace.ranks))):
+        if isinstance(children, list) and children and all(_is_rank(child, trace) for child in children):
             found.append((rank.index, NOT_RECORDED, tuple(children)))
     return found
+
+
+def _is_rank(told: object, trace: Trace) -> bool:
+    return type(told) is int and 0 <= told < len(trace.ranks)
 
 
 def _within(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
