@@ -78,6 +78,7 @@ class _Shared:
         self.match, self.rank = match, trace.ranks[0]
         self.events: Ints = collectives.event[mine][chosen].astype(np.int64)
         self.holder, self.row, self.event = (np.full(len(chosen), -1, np.int64) for _ in range(3))
+        self.hash, self.bytes = (np.zeros(len(chosen), np.uint64) for _ in range(2))
         for rank in reversed(trace.ranks):  # rank 0 has all but what another one is the root of
             part = collectives.of_rank(rank.index)
             rows = np.flatnonzero(counted[part] & (place[collectives.instance[part]] >= 0))
@@ -97,17 +98,14 @@ class _Shared:
         there = (end > first) & (end - first <= 2) & (given | (hashes["side"][last] == HashSide.RECEIVED))
         self.holder[places[there]], self.row[places[there]] = rank.index, last[there]
         self.event[places[there]] = events[there]
-
-    def hashed_as(self, at: int) -> tuple[int, int]:
-        """The hash of a result, and of how many bytes."""
-        one = self.match.trace.ranks[int(self.holder[at])].hashes[int(self.row[at])]
-        return int(one["hash"]), int(one["bytes"])
+        self.hash[places[there]] = hashes["hash"][last[there]]
+        self.bytes[places[there]] = hashes["bytes"][last[there]]
 
     def numbers(self, at: int) -> Numbers | None:
         """The elements of a result, None where not all of them were kept or their type is not known."""
         rank = self.match.trace.ranks[int(self.holder[at])]
         kept = rank.hashed.kept(int(self.row[at]))
-        whole = kept is not None and len(kept) == self.hashed_as(at)[1]
+        whole = kept is not None and len(kept) == self.bytes[at]
         return numbers(rank.event(int(self.event[at])), kept) if whole else None
 
     def id(self, at: int) -> EventId:
@@ -126,27 +124,35 @@ def compare_results(before: Match, after: Match, tolerance: Tolerance) -> Result
     one, two = _Shared(before), _Shared(after)
     stretches = list(aligned(*(shape(side.rank, side.events, names, placed=False) for side in (one, two))))
     found = Results()
-    pairs = [(s.before + k, s.after + k) for s in stretches for k in range(s.count)]
-    for i, j in pairs:
-        if one.row[i] >= 0 and two.row[j] >= 0:
-            _hold(found, (one, i), (two, j), tolerance)
-    found.alone = len(one.events) - len(pairs), len(two.events) - len(pairs)
+    i, j = (
+        np.concatenate([np.arange(begin, begin + count) for begin, count in side])
+        for side in ([(s.before, s.count) for s in stretches], [(s.after, s.count) for s in stretches])
+    )
+    found.alone = len(one.events) - len(i), len(two.events) - len(j)
+    both = (one.row[i] >= 0) & (two.row[j] >= 0)
+    i, j = i[both], j[both]
+    found.compared = len(i)
+    known = len(i)
+    for k in np.flatnonzero((one.hash[i] != two.hash[j]) | (one.bytes[i] != two.bytes[j])).tolist():
+        if not _hold(found, (one, int(i[k])), (two, int(j[k])), tolerance):
+            known = min(known, k)
+    if known:
+        found.known = two.id(int(j[known - 1]))
     return found
 
 
-def _hold(found: Results, one: tuple[_Shared, int], two: tuple[_Shared, int], tolerance: Tolerance) -> None:
-    found.compared += 1
-    before, after = (side.hashed_as(at) for side, at in (one, two))
-    judged = Judged() if before == after else _judged(one[0].numbers(one[1]), two[0].numbers(two[1]), tolerance)
-    ids = [side.id(at) for side, at in (one, two)]
+def _hold(found: Results, one: tuple[_Shared, int], two: tuple[_Shared, int], tolerance: Tolerance) -> bool:
+    """Count a result with another hash; whether only rounding, or less, keeps it apart."""
+    judged = _judged(one[0].numbers(one[1]), two[0].numbers(two[1]), tolerance)
     if judged is None or judged.differing:
+        ids, sizes = ([side.id(at) for side, at in (one, two)], [int(side.bytes[at]) for side, at in (one, two)])
         found.differing += 1
-        found.first = found.first or Result(ids[0], ids[1], before[1], after[1], judged)
-    elif judged.rounded:
+        found.first = found.first or Result(ids[0], ids[1], sizes[0], sizes[1], judged)
+        return False
+    if judged.rounded:
         found.rounded += 1
         found.ulps = max(found.ulps, judged.ulps)
-    if found.first is None:
-        found.known = ids[1]
+    return True
 
 
 def _judged(before: Numbers | None, after: Numbers | None, tolerance: Tolerance) -> Judged | None:

@@ -52,6 +52,11 @@ def _differing(contents: Contents, comparison: Comparison) -> Iterator[str]:
     yield f"in all, {contents.differing:,} of {all_of_them} differ ({rank_words(contents.ranks)})"
 
 
+def differ(count: int, elements: int) -> str:
+    """How many of some elements differ."""
+    return f"{count} of {plural(elements, 'element')} {'differs' if count == 1 else 'differ'}"
+
+
 def callers(event: Event) -> Iterator[str]:
     """Who called a call, in a line."""
     if some := event.site.callers[:CALLERS]:
@@ -112,8 +117,7 @@ def _numbers(one: Content, comparison: Comparison) -> Iterator[str]:
     at, floats = int(other[0]), before.dtype.kind == "f"
     most = float(ulps(before[other], after[other]).max()) if floats else 0.0
     units = f", at most {plural(int(most), 'unit')} in the last place apart" if 0 < most < FAR else ""
-    of = f"{len(other)} of {plural(len(before), 'element')} {'differs' if len(other) == 1 else 'differ'}{units}"
-    yield f"    element {at} is {after[at]}, in the reference {before[at]}; {of}"
+    yield f"    element {at} is {after[at]}, in the reference {before[at]}; {differ(len(other), len(before))}{units}"
     if not one.sent and floats and comparison.after.collective_of(one.after) is not None:
         yield f"    {_order(one, comparison, np.abs(before - after))}"
 

@@ -9,7 +9,7 @@ from weft.compare import told_contents
 from weft.compare.contents import Contents, compare_contents
 from weft.compare.differences import Comparison
 from weft.compare.results import Result, Results, compare_results, other_ranks
-from weft.compare.told_contents import called, callers
+from weft.compare.told_contents import called, callers, differ
 from weft.compare.values.grown import GROWN, tolerance
 from weft.compare.values.judged import Judged
 from weft.compare.values.told import rounding
@@ -86,9 +86,8 @@ def _first(results: Results, first: Result, comparison: Comparison) -> Iterator[
         yield f"    {size}: their numbers are not kept, so that rounding cannot be told from an error"
     else:
         at = judged.first[0] if judged.first else 0
-        some = plural(judged.compared, "element")
-        apart = f"; {judged.differing} of {some} {'differs' if judged.differing == 1 else 'differ'}"
-        yield f"    element {at} is {judged.two}, in the reference {judged.one}{apart}, at most {judged.most:.3g} apart"
+        some = f"{differ(judged.differing, judged.compared)}, at most {judged.most:.3g} apart"
+        yield f"    element {at} is {judged.two}, in the reference {judged.one}; {some}"
         if near := _grown(results, judged):
             yield f"    it may be rounding that grew: other results are apart by that alone ({near} lets it through)"
     yield from callers(event)
