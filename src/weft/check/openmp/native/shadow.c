@@ -56,7 +56,7 @@ static void marks_restart(void) {
 
 void shadow_open(void) {
     reserved((void *)SPACE, ALL);
-    plain_marks = reserved(NULL, MARKS * sizeof *plain_marks),
+    plain_marks = reserved(NULL, MARKS * sizeof *plain_marks);
     atomic_marks = reserved(NULL, MARKS * sizeof *atomic_marks);
     last_marks = reserved(NULL, PLACES * sizeof *last_marks);
     marks_restart();

@@ -9,35 +9,33 @@ struct clock weft_omp = {.current = 1, .base = 1, .next = 2, .apart = true};
 #define MOST ((size_t)0xF0000000) /* strands of one region */
 struct node *weft_nodes;
 strand_t weft_first = 1;
-#define nodes weft_nodes
-#define first weft_first
 static uint32_t searches;
 #define MANY (4u << 20) /* so many are given back when they are over; fewer are soon used again */
 static bool any_before, any_history;
 
 static void reserve(void) {
-    nodes =
-        mmap(NULL, MOST * sizeof *nodes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (nodes == MAP_FAILED) abort();
+    weft_nodes = mmap(NULL, MOST * sizeof *weft_nodes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (weft_nodes == MAP_FAILED) abort();
 }
 
 strand_t strand_new(strand_t parent, enum kind kind, uint64_t locks) {
-    if (!nodes) reserve();
+    if (!weft_nodes) reserve();
     strand_t s = now.next++;
-    if (s - first >= MOST) { /* more strands at once than there is room for: the last ones are one */
+    if (s - weft_first >= MOST) { /* more strands at once than there is room for: the last ones are one */
         now.next--;
         return s - 1;
     }
     struct node *n = node(s);
     *n = (struct node){.parent = parent, .kind = kind, .locks = locks};
-    n->depth = parent >= first ? node(parent)->depth + 1 : 0;
+    n->depth = parent >= weft_first ? node(parent)->depth + 1 : 0;
     return s;
 }
 
 bool strands_crowd(void) { return now.next - now.base > (strand_t)24 << 20; }
 
 static void free_before(void) {
-    for (strand_t s = first; s < now.next; s++) {
+    for (strand_t s = weft_first; s < now.next; s++) {
         struct before *b = node(s)->before;
         while (b) {
             struct before *next = b->next;
@@ -59,13 +57,13 @@ void strands_past(strand_t base) {
 }
 
 void strands_forget(void) {
-    if (!nodes) reserve();
+    if (!weft_nodes) reserve();
     if (any_before || any_history) free_before();
     any_before = any_history = false;
-    if (now.next - first > MANY) madvise(nodes, (now.next - first) * sizeof *nodes, MADV_DONTNEED);
+    if (now.next - weft_first > MANY) madvise(weft_nodes, (now.next - weft_first) * sizeof *weft_nodes, MADV_DONTNEED);
     if (now.next > 0xF0000000u || shadow_full()) shadow_restart(), now.next = 2;
     shadow_forget();
-    first = now.base = now.next;
+    weft_first = now.base = now.next;
     now.row = now.row_end = 0;
     strand_t root = strand_new(0, ROOT, 0);
     node(root)->depth = 0;
@@ -151,7 +149,7 @@ static bool is_share(const struct node *n) {
 static bool by_tree(strand_t a, strand_t b) {
     bool fine = true, share = false;
     while (a != b) {
-        if (a < first || b < first) return true;
+        if (a < weft_first || b < weft_first) return true;
         const struct node *na = node(a), *nb = node(b);
         if (na->depth < nb->depth) {
             share = is_share(nb);
@@ -169,7 +167,7 @@ static bool by_tree(strand_t a, strand_t b) {
 /* Iterations of two loops with schedule(static) over the same indices: the same number is the same thread. */
 static bool same_static(strand_t a, strand_t b) {
     a = trunk(a), b = trunk(b);
-    if (a < first || b < first) return false;
+    if (a < weft_first || b < weft_first) return false;
     const struct node *na = node(a), *nb = node(b);
     return na->kind == ITERATION && nb->kind == ITERATION && na->index == nb->index && na->loop != nb->loop &&
            (na->loop & nb->loop & 1) && na->parent == nb->parent;
@@ -185,12 +183,12 @@ static bool by_paths(strand_t a, strand_t b) {
     stack[count++] = b;
     while (count) {
         strand_t s = stack[--count];
-        for (; s >= first; s = node(s)->parent) {
+        for (; s >= weft_first; s = node(s)->parent) {
             struct node *n = node(s);
             if (n->seen == search) break;
             n->seen = search;
             for (const struct before *e = n->before; e; e = e->next) {
-                if (a > e->last || e->node < first) continue;
+                if (a > e->last || e->node < weft_first) continue;
                 if (node(e->node)->kind != HISTORY && (trunk(e->node) == trunk(a) || by_tree(a, e->node))) return true;
                 if (count + 1 >= room) {
                     strand_t *more = realloc(stack, 2 * room * sizeof *stack);
@@ -236,7 +234,7 @@ bool ordered(strand_t earlier, strand_t later) {
 /* Whether one thread ran both, in its implicit task: then what is that thread's own is no matter of two. */
 bool same_thread(strand_t a, strand_t b) {
     while (a != b) {
-        if (a < first || b < first) return false;
+        if (a < weft_first || b < weft_first) return false;
         if (node(a)->depth >= node(b)->depth) {
             if (node(a)->kind == TASK) return false;
             a = node(a)->parent;
@@ -245,7 +243,7 @@ bool same_thread(strand_t a, strand_t b) {
             b = node(b)->parent;
         }
     }
-    for (; a >= first; a = node(a)->parent)
+    for (; a >= weft_first; a = node(a)->parent)
         if (node(a)->kind == IMPLICIT || node(a)->kind == TASK) return true;
     return false;
 }
