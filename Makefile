@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-attach test-values test-stops test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-values mutants trials prange-tests debian kernel cilk5 clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-attach test-values test-halo test-stops test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 clean
 .DELETE_ON_ERROR:
 
 help:
@@ -109,6 +109,9 @@ test-attach: debian recorders
 	$(PYTEST) tests/attach --timeout 600
 
 # Probes and weft compare, every planted fault on every grid and number of ranks: about a quarter of an hour.
+test-halo: debian recorders
+	$(PYTEST) tests/halo -m "matrix or not matrix" --timeout 600
+
 test-values: debian recorders
 	$(PYTEST) tests/compare tests/values --timeout 600
 
@@ -255,6 +258,9 @@ bench-openmp: setup
 	$(BIN)/python benchmarks/openmp.py $(BENCH)
 
 # What probes and hashes of messages cost, how fast both hash, what it takes to compare 10^8 values; limits included.
+bench-halo: setup
+	$(BIN)/python benchmarks/halo.py $(BIN)/mpiexec
+
 bench-values: setup
 	$(BIN)/python benchmarks/values.py $(BENCH)
 	$(BIN)/python benchmarks/messages.py

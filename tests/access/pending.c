@@ -183,7 +183,7 @@ static void reduced(void)
     MPI_Iallreduce(out, in, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &r);
     sum += out[0];
     if (wrong)
-        sum += in[5]; /* BUG buffer-reuse */
+        sum += in[5]; /* BUG early-reduction-use */
     MPI_Wait(&r, MPI_STATUS_IGNORE);
     sum += in[5];
 }

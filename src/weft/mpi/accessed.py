@@ -111,7 +111,7 @@ def _of_request(f: Function, names: set[str]) -> Iterator[str]:
     found = _REQUESTS.fullmatch(f.name)
     if not found:
         return
-    base = (found["now"] or found["later"] or "").lower()
+    base = (found["now"] or found["later"] or "").lower().removesuffix("_c")
     if base in _COLLECTIVES:
         yield from _of_collective(base, names)
     elif base in ("", "sendrecv", "sendrecv_replace"):

@@ -66,6 +66,11 @@ class Ground:
         return any(rank.file is not None and rank.file.numbers(StreamKind.ACCESSES) for rank in self.trace.ranks)
 
     @property
+    def halos(self) -> bool:
+        """Whether the run holds what its program did to arrays with ghost cells."""
+        return (self.trace.path / "halo").is_dir()
+
+    @property
     def contents(self) -> bool:
         """Whether the run holds what ranks brought to reductions."""
         return any(rank.file is not None and rank.file.numbers(StreamKind.CONTENTS) for rank in self.trace.ranks)

@@ -119,6 +119,12 @@ def _of_windows(ground: Ground) -> Iterable[Finding]:
     return find(ground.trace, ground.order)
 
 
+def _ghosts(ground: Ground) -> Iterable[Finding]:
+    from weft.halo.judge import find
+
+    return find(ground.trace, ground.order)
+
+
 def _races(ground: Ground) -> Iterable[Finding]:
     from weft.races import find
 
@@ -157,6 +163,10 @@ def _touched(ground: Ground) -> bool:
     return ground.touched
 
 
+def _halos(ground: Ground) -> bool:
+    return ground.halos
+
+
 def _contents(ground: Ground) -> bool:
     return ground.contents
 
@@ -182,6 +192,7 @@ ANALYSES: Final = (
     Analysis("memory behind buffers", MATCH, _memory),
     Analysis("accesses of buffers", NONE, _pending, _touched),
     Analysis("accesses of windows", ORDER, _of_windows, _touched),
+    Analysis("ghost cells", ORDER, _ghosts, _halos),
     Analysis("message races", ORDER, _races, _receives),
     Analysis("resources", NONE, _resources, _mpi),
     Analysis("waits", MATCH, _waits),

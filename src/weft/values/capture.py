@@ -105,6 +105,8 @@ class Capture:
 
 def _array(value: object) -> tuple[Array, NDArray[Any]]:
     """A value as C takes it, and what keeps it alive."""
+    shared = value.weft_shared() if hasattr(value, "weft_shared") else None
+    value = Part(*shared) if shared else value
     of, lower, whole = (value.of, value.lower, value.whole) if isinstance(value, Part) else (None, 0, None)
     given = _numbers(value.values if isinstance(value, Part) else value)
     if given.ndim > VALUES_DIMS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -54,22 +55,48 @@ def probe(name: str, value: object, *, terms: object = None) -> None:
 
 
 def part(
-    values: object,
+    values: Any,
     *,
-    of: str,
+    of: str | None = None,
     lower: Sequence[int] | int | None = None,
     whole: Sequence[int] | int | None = None,
     comm: Any = None,
-) -> Part:
+    halo: int | Sequence[int | tuple[int, int]] | None = None,
+    periodic: bool | Sequence[bool] | None = None,
+    lag: int = 0,
+) -> Any:
     """Elements of the array `of` that all ranks share: `lower` is the index there of the first of them, from 0 on.
 
     In place of `lower`, `comm` (an MPI Cartesian communicator, or any one for an array cut along its first dimension)
     and `whole` (the shape of the global array) say that it is cut into blocks, of which the first ones are larger by
     one where they cannot be equal.
+
+    With `halo`, the width of its ghost cells (a number, one for each dimension, or pairs of below and above), `values`
+    is an array that has them around what this rank owns, and the result is to be used in its place: under `weft run`
+    what the program does to it is written down, else it is `values`. Then `comm` alone will do. `periodic`: where the
+    communicator does not say it. `lag`: by how many changes a ghost cell may be older than its owner's by design.
     """
+    if halo is not None:
+        if lower is None and comm is not None and whole is not None:
+            lower = _Blocks(values, comm, whole).first()
+        said = {"of": of, "lower": lower, "whole": whole, "comm": comm, "periodic": periodic, "lag": lag}
+        return _watched(values, halo, said)
     if lower is None and comm is not None and whole is not None:
         lower = _Blocks(values, comm, whole).lower()
-    return Part(values, of, 0 if lower is None else lower, whole)
+    return Part(values, "" if of is None else of, 0 if lower is None else lower, whole)
+
+
+def _watched(values: Any, halo: Any, said: dict[str, Any]) -> Any:
+    """The array whose accesses are written down; `values` without `weft run`."""
+    if _capture() is None or not os.environ.get("WEFT_VALUES"):
+        return values
+    # It needs numpy, which a program without `weft run` does not wait for.
+    from weft.halo.watched import declared
+
+    frame = sys._getframe(2)
+    at = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname
+    run = Path(os.environ["WEFT_VALUES"]).parent
+    return declared(run, values, halo, at, said)
 
 
 class _Blocks:
@@ -84,11 +111,18 @@ class _Blocks:
 
     def lower(self) -> list[int]:
         """The index of the block's first element; [-1] where the block has another shape than the rule says."""
-        rule = [block(n, p, k) for n, p, k in zip(self.shape, self.parts, self.at, strict=False)]
-        rule += [(0, n) for n in self.shape[len(rule) :]]
+        rule = self._rule()
         if [last - first for first, last in rule] != list(self.own):
             return [-1]
         return [first for first, _ in rule]
+
+    def first(self) -> list[int]:
+        """The same, whatever the shape."""
+        return [first for first, _ in self._rule()]
+
+    def _rule(self) -> list[tuple[int, int]]:
+        rule = [block(n, p, k) for n, p, k in zip(self.shape, self.parts, self.at, strict=False)]
+        return rule + [(0, n) for n in self.shape[len(rule) :]]
 
 
 def block(elements: int, parts: int, number: int) -> tuple[int, int]:

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "process.h"
 
 volatile int weft_accessing;
 
@@ -29,7 +30,8 @@ static pthread_mutex_t hold_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct weft_client *clients;
 static struct hold *holds;         /* HOLDS of them; readers go by `sequence` */
 static volatile uint32_t hold_top; /* those in use lie below */
-static uint32_t hold_free, held;   /* number 0 is not used */
+static uint32_t hold_free; /* number 0 is not used */
+__attribute__((visibility("default"))) uint32_t weft_array_held; /* how many; arrays of Python look there first */
 static volatile uint64_t sequence; /* odd: `holds` is being changed */
 
 /* A table of what is held, by pieces of 1 << `shift` bytes: how often, and what hooks need to know of that. */
@@ -94,9 +96,9 @@ static void range_grow(uintptr_t low, uintptr_t high) {
 /* Of few holds what is left is found again; else it only grows until there are none. */
 static void range_shrink(uintptr_t low, uintptr_t high) {
     enum { FEW_HOLDS = 256 };
-    if (held && ((low > range_low && high < range_high) || hold_top > FEW_HOLDS)) return;
+    if (weft_array_held && ((low > range_low && high < range_high) || hold_top > FEW_HOLDS)) return;
     range_low = range_high = 0;
-    for (uint32_t i = 1; held && i < hold_top; i++) {
+    for (uint32_t i = 1; weft_array_held && i < hold_top; i++) {
         if (!holds[i].high) continue;
         if (!range_high || holds[i].low < range_low) range_low = holds[i].low;
         if (holds[i].high > range_high) range_high = holds[i].high;
@@ -116,7 +118,7 @@ static uint32_t hold_add(uintptr_t low, uintptr_t high, bool reads) {
         if (number == hold_top) hold_top++;
         count_pieces(&holds[number], 1);
         __atomic_add_fetch(&sequence, 1, __ATOMIC_SEQ_CST);
-        held++;
+        weft_array_held++;
         range_grow(low, high);
     }
     pthread_mutex_unlock(&hold_lock);
@@ -131,7 +133,7 @@ static void hold_end(uint32_t number) {
     const struct hold ended = holds[number];
     holds[number] = (struct hold){.next = hold_free};
     hold_free = number;
-    if (!--held) {
+    if (!--weft_array_held) {
         hold_top = 1;
         hold_free = 0;
     }
@@ -141,6 +143,7 @@ static void hold_end(uint32_t number) {
 }
 
 /* ---- rows ---- */
+enum { WEFT_SITE_PLACES = 1 << 16 }; /* no code lies there: a place below is the id of a site */
 enum { ENTRIES = 1 << 12, ROWS_AT_ONCE = 256, ROWS_OF_A_PLACE = 1 << 13, MOST_ROWS = 1 << 19 };
 struct line_entry { /* the newest row of a place in the program */
     uintptr_t place;
@@ -347,7 +350,7 @@ static __attribute__((noinline)) void touched_now(struct toucher *t, struct line
     row->size = (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX);
     row->count = 1;
     row->kind = (uint8_t)kind;
-    row->site = weft_site_at(place);
+    row->site = place < WEFT_SITE_PLACES ? (uint32_t)place : weft_site_at(place);
     row_publish(t);
     e->row = row;
     e->rows++;
@@ -394,7 +397,7 @@ void weft_access_join(struct weft_client *client) {
     client->touched = touched;
     client->next = clients;
     clients = client;
-    for (size_t i = 0; held && i < WEFT_PAGES; i++)
+    for (size_t i = 0; weft_array_held && i < WEFT_PAGES; i++)
         if (page_bits[i]) client->pages[i] = page_bits[i];
     tell_clients();
     pthread_mutex_unlock(&hold_lock);
@@ -419,9 +422,8 @@ void weft_access_leave(struct weft_client *client) {
     pthread_mutex_unlock(&hold_lock);
 }
 
-void weft_access_begin(bool threads) {
-    weft_access_tell_strangers();
-    if (!clients || weft_accessing) return;
+static void begin(bool threads) {
+    if (weft_accessing) return;
     weft_access_threads = threads;
     first_thread = weft_self;
     holds =
@@ -431,6 +433,42 @@ void weft_access_begin(bool threads) {
     pthread_key_create(&toucher_end, toucher_ended);
     weft_parts_wanted();
     weft_accessing = 1;
+}
+
+void weft_access_begin(bool threads) {
+    weft_access_tell_strangers();
+    if (clients) begin(threads);
+}
+
+/* ---- arrays of Python that tell of their own accesses (halo/shim.py) ---- */
+#define FROM_PYTHON __attribute__((visibility("default")))
+
+/* Whether accesses are written down from here on. Events of other threads than this one are not counted. */
+FROM_PYTHON int weft_array_watch(void);
+int weft_array_watch(void) {
+    if (!weft_recording || !weft_self || weft_replay_path[0] || weft_level != WEFT_LEVEL_TRACE) return 0;
+    begin(false);
+    return weft_accessing;
+}
+
+/* The events of this thread so far; WEFT_TOUCH_NO_EVENTS where it has none. */
+FROM_PYTHON uint64_t weft_array_moment(void);
+uint64_t weft_array_moment(void) { return weft_recording ? events_so_far() : WEFT_TOUCH_NO_EVENTS; }
+
+/* An access by the Python code under way of `bytes` at each place of a grid; strides are in bytes. */
+FROM_PYTHON void weft_array_accessed(uintptr_t low, size_t bytes, int dims, const int64_t *shape,
+                                     const int64_t *strides, unsigned kind);
+void weft_array_accessed(uintptr_t low, size_t bytes, int dims, const int64_t *shape, const int64_t *strides,
+                         unsigned kind) {
+    if (!weft_array_held || !weft_recording || !weft_self) return;
+    for (int64_t k = 0; dims && k < shape[0]; k++)
+        weft_array_accessed(low + (uintptr_t)(k * strides[0]), bytes, dims - 1, shape + 1, strides + 1, kind);
+    if (dims) return;
+    uint8_t counts = kind & WEFT_TOUCH_WRITE ? WEFT_PAGE_READS | WEFT_PAGE_WRITES : WEFT_PAGE_READS;
+    uint8_t here = page_bits[(low >> WEFT_PAGE_SHIFT) % WEFT_PAGES] |
+                   page_bits[((low + bytes - 1) >> WEFT_PAGE_SHIFT) % WEFT_PAGES];
+    uint32_t site = here & counts ? weft_site(weft_self, __builtin_return_address(0)) : 0;
+    if (site && site < WEFT_SITE_PLACES) touched(low, bytes, kind, site);
 }
 
 void weft_parts_wanted(void) {

@@ -74,7 +74,7 @@ struct code {
     uintptr_t object, file, name, lines; /* identity: an address alone may be another object by now */
     int first_line;
     uint32_t id;
-    bool hidden; /* not the user's: mpi4py's own Python, the import system */
+    bool hidden; /* not the user's: mpi4py's own Python, watched arrays, the import system */
 };
 enum { CODES = 8192 };
 static struct code codes[CODES];
@@ -135,7 +135,7 @@ static WEFT_COLD struct code *code_learn(uintptr_t object, struct code *entry) {
     entry->first_line = AT(int, object, layout->code_first_line);
     const char *library = strstr(file, "/lib/python3.");
     bool standard = library && !strstr(library, "/site-packages/") && !strstr(library, "/dist-packages/");
-    entry->hidden = strstr(file, "/mpi4py/") != NULL || standard || !strncmp(file, "<frozen ", 8) ||
+    entry->hidden = strstr(file, "/mpi4py/") || strstr(file, "/weft/halo/") || standard || !strncmp(file, "<frozen ", 8) ||
                     !strcmp(file, "<shim>"); /* 3.12 enters the interpreter from C through a code object of that name */
     size_t size = file_length + name_length + lines_length + 64;
     uint8_t *payload = malloc(size);

@@ -1,0 +1,42 @@
+"""Which elements of an array with ghost cells a view is, which it owns, and which its neighbours copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Cells = tuple[int, tuple[int, ...], tuple[int, ...]]
+"""Elements of a part: bytes behind its first, shape and strides."""
+
+
+def numbers(cells: Cells, shape: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:
+    """The numbers of some elements in an array of this shape and these strides; all of them must lie in it."""
+    offset, form, steps = cells
+    at = np.full(form, offset, np.int64)
+    for axis, step in enumerate(steps):
+        at += (np.arange(form[axis], dtype=np.int64) * step).reshape([-1 if k == axis else 1 for k in range(len(form))])
+    number = np.zeros(form, np.int64)
+    sized = [int(np.prod(shape[k + 1 :], dtype=np.int64)) for k in range(len(shape))]
+    for axis in sorted(range(len(shape)), key=lambda k: -abs(strides[k])):
+        if shape[axis] > 1:
+            index, at = np.divmod(at, strides[axis])
+            number += index * sized[axis]
+    return number
+
+
+def inside(shape: Sequence[int], halo: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """By dimension the first element that is owned, and the end."""
+    return [(low, n - high) for n, (low, high) in zip(shape, halo, strict=True)]
+
+
+def edges(shape: Sequence[int], halo: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
+    """Which elements are owned and near enough to an edge that a neighbour has a copy."""
+    made = np.zeros(shape, bool)
+    whole = [slice(*one) for one in inside(shape, halo)]
+    for axis, (low, high) in enumerate(halo):
+        first, last = whole[axis].start, whole[axis].stop
+        for part in (slice(first, min(first + high, last)), slice(max(last - low, first), last)):
+            made[tuple(part if k == axis else one for k, one in enumerate(whole))] = True
+    return made

@@ -1,0 +1,204 @@
+"""Whose each ghost cell is: the parts that ranks declared, put together to global arrays."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft.halo.extents import edges, inside
+from weft.plain import dataclass
+from weft.terms.columns import Ints
+
+NOBODY: Final = -1
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A part as a rank declared it."""
+
+    rank: int
+    number: int
+    name: str
+    at: tuple[str, int, str]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    halo: tuple[tuple[int, int], ...]
+    lower: tuple[int, ...] | None
+    whole: tuple[int, ...] | None
+    periodic: tuple[bool, ...] | None
+    lag: int
+    dims: tuple[int, ...]
+    coordinates: tuple[int, ...]
+    periods: tuple[bool, ...]
+    copy: bool
+    """Made of another part by the program."""
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """How many elements of each dimension are owned."""
+        return tuple(last - first for first, last in inside(self.shape, self.halo))
+
+
+def declared(rank: int, fields: Mapping[str, Any]) -> Declared:
+    """The part of a record PART."""
+
+    def numbers(given: Any) -> tuple[int, ...] | None:
+        return None if given is None else tuple(given)
+
+    grid = fields["grid"]
+    periodic = fields["periodic"]
+    return Declared(
+        rank=rank, number=fields["id"], name=fields["of"], at=tuple(fields["at"]), shape=tuple(fields["shape"]),
+        strides=tuple(fields["strides"]), halo=tuple((low, high) for low, high in fields["halo"]),
+        lower=numbers(fields["lower"]), whole=numbers(fields["whole"]),
+        periodic=None if periodic is None else tuple(bool(one) for one in periodic), lag=fields["lag"],
+        dims=tuple(grid["dims"]), coordinates=tuple(grid["coordinates"]), periods=tuple(grid["periods"]),
+        copy="like" in fields,
+    )  # fmt: skip
+
+
+class Placed:
+    """A part with its place in the global array.
+
+    `owner` and `cell` are by ghost: the rank whose it is, and its number among the owner's edge cells; NOBODY at
+    physical boundaries, and where it is the rank's own.
+    """
+
+    def __init__(self, of: Declared, lower: Sequence[int]) -> None:
+        self.of, self.lower = of, tuple(lower)
+        owned = np.zeros(of.shape, bool)
+        owned[tuple(slice(*one) for one in inside(of.shape, of.halo))] = True
+        self.owned = owned.ravel()
+        self.ghosts: Ints = np.flatnonzero(~self.owned)
+        self.edge: Ints = np.flatnonzero(edges(of.shape, of.halo))
+        self.ghost_of = _inverse(self.ghosts, self.owned.size)
+        self.edge_of = _inverse(self.edge, self.owned.size)
+        self.owner: Ints = np.full(len(self.ghosts), NOBODY, np.int64)
+        self.cell: Ints = np.full(len(self.ghosts), NOBODY, np.int64)
+        self.everywhere: Ints = self.globally(np.arange(self.owned.size))
+
+    def globally(self, places: Ints) -> Ints:
+        """Indices in the global array, a row for each place in the part."""
+        local = np.stack(np.unravel_index(places, self.of.shape), axis=-1).astype(np.int64)
+        shift = np.array([low - h for low, (h, _) in zip(self.lower, self.of.halo, strict=True)], np.int64)
+        return np.asarray(local + shift)
+
+    def locally(self, indices: Ints) -> Ints:
+        """Places in the part of global indices of what it owns, NOBODY for others."""
+        first = np.array(self.lower)
+        own = indices - first
+        there = ((own >= 0) & (own < np.array(self.of.size))).all(axis=1)
+        own = own + np.array([h for h, _ in self.of.halo])
+        places = np.full(len(indices), NOBODY, np.int64)
+        if there.any():
+            places[there] = np.ravel_multi_index(tuple(own[there].T), self.of.shape)
+        return places
+
+    def index(self, ghost: int) -> list[int]:
+        """The local index of a ghost."""
+        return [int(one) for one in np.unravel_index(int(self.ghosts[ghost]), self.of.shape)]
+
+
+class Field:
+    """A global array: the part of each rank."""
+
+    def __init__(self, parts: Sequence[Declared]) -> None:
+        self.parts: dict[int, Placed] = {}
+        lowers = _lowers(parts)
+        if lowers is None:
+            return
+        self.whole, self.periodic = lowers[1], _periodic(parts)
+        self.parts = {part.rank: Placed(part, lower) for part, lower in zip(parts, lowers[0], strict=True)}
+        if self._overlap():
+            self.parts = {}
+        for one in self.parts.values():
+            self._owners(one)
+
+    def _overlap(self) -> bool:
+        cells = sum(int(np.prod(one.of.size)) for one in self.parts.values())
+        return cells > int(np.prod(self.whole))
+
+    def _owners(self, one: Placed) -> None:
+        where = self.wrapped(one.globally(one.ghosts))
+        for rank, other in self.parts.items():
+            if rank == one.of.rank:
+                continue
+            places = other.locally(where)
+            cells = np.where(places >= 0, other.edge_of[places], NOBODY)
+            one.owner[cells >= 0] = rank
+            one.cell[cells >= 0] = cells[cells >= 0]
+
+    def wrapped(self, indices: Ints) -> Ints:
+        """Global indices, of periodic dimensions within the array."""
+        whole = np.array(self.whole)
+        return np.where(np.array(self.periodic), indices % whole, indices)
+
+
+def fields(parts: Iterable[Declared]) -> list[Field]:
+    """The global arrays, of parts that ranks declared with one name, at one line if it has none, in the same order."""
+    groups: dict[Key, list[Declared]] = defaultdict(list)
+    counts: dict[Key, int] = defaultdict(int)
+    for part in parts:
+        key = (part.name, None if part.name else part.at[:2], part.copy)
+        ordinal = counts[part.rank, key]
+        counts[part.rank, key] += 1
+        groups[*key, ordinal].append(part)
+    return [Field(group) for group in groups.values()]
+
+
+def _inverse(places: Ints, size: int) -> Ints:
+    made = np.full(size, NOBODY, np.int64)
+    made[places] = np.arange(len(places))
+    return made
+
+
+def _lowers(parts: Sequence[Declared]) -> tuple[list[tuple[int, ...]], tuple[int, ...]] | None:
+    """Where each part begins, and the shape of the whole; None where that is not known."""
+    dimensions = {len(part.shape) for part in parts}
+    if len(dimensions) != 1:
+        return None
+    said = [part.lower for part in parts if part.lower is not None]
+    lowers = said if len(said) == len(parts) else _by_grid(parts)
+    if lowers is None:
+        return None
+    ends = np.array([np.add(lower, part.size) for lower, part in zip(lowers, parts, strict=True)])
+    whole = next((part.whole for part in parts if part.whole is not None), None)
+    return lowers, whole if whole is not None and said else tuple(int(one) for one in ends.max(axis=0))
+
+
+def axes(part: Declared) -> list[int]:
+    """The dimensions of the array that those of the communicator cut."""
+    cut = [axis for axis, width in enumerate(part.halo) if width != (0, 0)] or list(range(len(part.shape)))
+    return cut[: len(part.dims)]
+
+
+def _by_grid(parts: Sequence[Declared]) -> list[tuple[int, ...]] | None:
+    sizes: dict[tuple[int, int], int] = {}
+    for part in parts:
+        for axis, at in zip(axes(part), part.coordinates, strict=False):
+            if sizes.setdefault((axis, at), part.size[axis]) != part.size[axis]:
+                return None
+    lowers = []
+    for part in parts:
+        lower = [0] * len(part.shape)
+        for axis, at in zip(axes(part), part.coordinates, strict=False):
+            before = [sizes.get((axis, k)) for k in range(at)]
+            if None in before:
+                return None
+            lower[axis] = sum(one for one in before if one is not None)
+        lowers.append(tuple(lower))
+    return lowers if all(part.dims for part in parts) else None
+
+
+def _periodic(parts: Sequence[Declared]) -> tuple[bool, ...]:
+    part = parts[0]
+    if part.periodic is not None:
+        return part.periodic
+    made = [False] * len(part.shape)
+    for axis, period in zip(axes(part), part.periods, strict=False):
+        made[axis] = period
+    return tuple(made)

@@ -1,0 +1,83 @@
+"""What a rank wrote down of its shared arrays: RUN/halo, a file a process.
+
+    "WEFTHALO" | record | record | ...
+
+A record is a head (kind, bytes behind it, moment) and a payload. Its moment is the number of calls of MPI that the rank
+had made. PART and USE are JSON; a RUN is one more time that a USE came, as numbers; OWNED and GHOSTS are the values at
+the cells that a part's neighbours have copies of, and at its own copies, as float32, written where they have changed.
+END is missing where the process was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+MAGIC: Final = b"WEFTHALO"
+FOLDER: Final = "halo"
+SUFFIX: Final = ".halo"
+HEAD: Final = struct.Struct("<BxxxIQ")
+NUMBER: Final = struct.Struct("<II")
+"""The head of RUN (use, reads), OWNED and GHOSTS (part, 0)."""
+READ: Final = struct.Struct("<QII")
+"""One read of a RUN: its moment, how many GHOSTS of its part, and how many RUNs, there were."""
+
+
+class Kind(IntEnum):
+    """What a record is."""
+
+    PART = 1
+    USE = 2
+    RUN = 3
+    OWNED = 4
+    GHOSTS = 5
+    UNSEEN = 6
+    """The values at the cells that neighbours copy had changed, and no store of the program was seen."""
+    GAVE_UP = 7
+    END = 8
+
+
+class Record(NamedTuple):
+    """A record as it stands in the file."""
+
+    kind: Kind
+    moment: int
+    payload: bytes
+
+    def json(self) -> dict[str, Any]:
+        """The payload of a PART or USE."""
+        made: dict[str, Any] = json.loads(self.payload)
+        return made
+
+    def number(self) -> int:
+        """Of a RUN the use, of values the part."""
+        return int(NUMBER.unpack_from(self.payload)[0])
+
+    def values(self) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """The values of OWNED and GHOSTS."""
+        return np.frombuffer(self.payload, np.float32, offset=NUMBER.size)
+
+    def reads(self) -> list[tuple[int, int, int]]:
+        """Of a RUN each of its reads."""
+        return [(moment, ghosts, runs) for moment, ghosts, runs in READ.iter_unpack(self.payload[NUMBER.size :])]
+
+
+def read(path: Path) -> Iterator[Record]:
+    """The records of a file, as far as they are whole."""
+    data = path.read_bytes()
+    at = len(MAGIC)
+    if data[:at] != MAGIC:
+        return
+    while at + HEAD.size <= len(data):
+        kind, size, moment = HEAD.unpack_from(data, at)
+        at += HEAD.size
+        if at + size > len(data) or kind not in Kind.__members__.values():
+            return
+        yield Record(Kind(kind), moment, data[at : at + size])
+        at += size

@@ -1,0 +1,77 @@
+"""What is said of ghost cells, for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from weft.findings import EventId, Finding, Site
+from weft.halo.grid import Placed
+from weft.halo.story import Line, Use
+from weft.halo.wrong import Case
+from weft.kinds import KINDS
+
+
+def stale(case: Case, store: Use | None, moment: int, *, ever: bool) -> Finding:
+    """The ghost is older than its owner's value."""
+    wrong = case.wrong
+    line = f" at {_at(store.at)}" if store else ""
+    never = "" if ever else ", and nothing ever brings it here"
+    kind = "stale-halo-read" if ever else "remote-access"
+    sites = [Site(wrong.owner, "store", *_file(store.at))] if store else []
+    words = f"it is older than what rank {wrong.owner} stored{line}{never}"
+    return _made(kind, case, words, sites, {"changed": [wrong.owner, moment]})
+
+
+def never(case: Case) -> Finding:
+    """The ghost was never renewed."""
+    return _made("remote-access", case, "no message ever brings it here", [], {})
+
+
+def written(case: Case, use: Use, *, redundant: bool) -> Finding:
+    """The ghost was written here: by a line that its owner computes it by, from what was too old, or by another."""
+    rank, owner = case.wrong.rank, case.wrong.owner
+    words = f"rank {rank} itself {'computed' if redundant else 'wrote'} the copy at {_at(use.at)}"
+    words += f", not as rank {owner} did" if redundant else ""
+    kind = "stale-halo-read" if redundant else "halo-write"
+    return _made(kind, case, words, [Site(rank, "store", *_file(use.at))], {})
+
+
+def elsewhere(case: Case, rank: int, where: list[int]) -> Finding:
+    """The ghost holds another element."""
+    words = f"the copy holds what rank {rank} has at {_name(case.source)}{where}"
+    return _made("remote-access", case, words, [], {"from": [rank, where]})
+
+
+def _made(kind: str, case: Case, why: str, others: list[Site], more: dict[str, Any]) -> Finding:
+    wrong, source = case.wrong, case.source
+    read, ghost = wrong.read, int(wrong.ghosts[case.k])
+    cell = case.field.wrapped(source.globally(source.ghosts[[ghost]]))[0].tolist()
+    name, local = _name(source), source.index(ghost)
+    held, should = float(wrong.held[case.k]), float(wrong.should[case.k])
+    many = f", and {len(wrong.ghosts) - 1:,} more of rank {wrong.owner}" if len(wrong.ghosts) > 1 else ""
+    message = (
+        f"rank {wrong.rank} uses {name}{cell} of rank {wrong.owner}, its ghost cell {local}{many}, at {_at(read.at)}: "
+        f"{why} ({held:.6g} in place of {should:.6g})"
+    )
+    events: list[EventId] = [(wrong.rank, wrong.moment - 1)] if wrong.moment else []
+    evidence = {
+        "array": name, "cell": cell, "ghost": local, "owner": wrong.owner, "value": held, "owned": should,
+        "moment": [wrong.rank, wrong.moment], "cells": len(wrong.ghosts), **more,
+    }  # fmt: skip
+    sites = (Site(wrong.rank, "load", *_file(read.at)), *others)
+    cause = "; ".join(f"{site.call} {site.file}:{site.line}" for site in sites)
+    ranks = tuple(sorted({wrong.rank, wrong.owner}))
+    return Finding(kind, KINDS[kind].severity, "certain", message, ranks, sites, tuple(events), evidence, cause)
+
+
+def _name(source: Placed) -> str:
+    return source.of.name or "the array"
+
+
+def _at(line: Line) -> str:
+    return f"{Path(line[0]).name}:{line[1]}"
+
+
+def _file(line: Line) -> tuple[str, int, str]:
+    return line[0], line[1], "" if line[2] == "<module>" else line[2]
