@@ -135,7 +135,8 @@ static WEFT_COLD struct code *code_learn(uintptr_t object, struct code *entry) {
     entry->first_line = AT(int, object, layout->code_first_line);
     const char *library = strstr(file, "/lib/python3.");
     bool standard = library && !strstr(library, "/site-packages/") && !strstr(library, "/dist-packages/");
-    entry->hidden = strstr(file, "/mpi4py/") || strstr(file, "/weft/halo/") || standard || !strncmp(file, "<frozen ", 8) ||
+    entry->hidden = strstr(file, "/mpi4py/") || strstr(file, "/weft/halo/") || standard ||
+                    !strncmp(file, "<frozen ", 8) ||
                     !strcmp(file, "<shim>"); /* 3.12 enters the interpreter from C through a code object of that name */
     size_t size = file_length + name_length + lines_length + 64;
     uint8_t *payload = malloc(size);
