@@ -69,6 +69,20 @@ def test_random_loops_are_found_out_alike_with_rows_and_with_hooks(
     assert found == expected
 
 
+@needs_gcc
+def test_code_without_a_loop_is_found_out_alike_with_a_copy_and_with_hooks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = SOURCE.with_name("straight.cdv")
+    taken, found = checked(tmp_path / "rows", source)
+    monkeypatch.setattr(rows, "find", lambda lines, sites: iter(()))
+    none, expected = checked(tmp_path / "hooks", source)
+    assert int(taken) > 60
+    assert none == "0"
+    assert found == expected
+    assert {one.kind: one.evidence["count"] for one in found} == {"remote-access": 40 * 16, "uninitialised-read": 20}
+
+
 # What a branch asks, and how often a row begins at most, in 30 rows of 30 iterations.
 BRANCHES = [
     ("j > 10", 60),

@@ -24,7 +24,6 @@ static inline bool passes(const struct site *s, uintptr_t a, uintptr_t place) {
     return s->key == place && a - *s->home - s->low <= s->reach;
 }
 
-/* Not the ordinary case of a parallel construct. */
 /* A read of what is shared, at an open site: it is noted. */
 static inline __attribute__((always_inline)) bool noted(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
     if (!s->track || s->size != size || !passes(s, a, place) || now.off) return false;
@@ -34,19 +33,23 @@ static inline __attribute__((always_inline)) bool noted(uintptr_t a, size_t size
     return true;
 }
 
+/* A read that is wrong just as the last one was: it is counted. */
+static inline __attribute__((always_inline)) bool counted(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
+    if (!wrong_again(s, a, size, place) || now.off) return false;
+    const struct cell *c = cell_for(a, size);
+    if (!c || (c->written > now.base && c->written != now.cur)) return false;
+    ++*s->wrong;
+    return true;
+}
+
+/* Not the ordinary case of a parallel construct. */
 static __attribute__((noinline)) void other_read(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
     if (now.off) return;
     if (weft_traced) {
         turns_access(a, size, false, place);
         return;
     }
-    if (wrong_again(s, a, size, place)) {
-        const struct cell *c = cell_for(a, size);
-        if (c && (c->written <= now.base || c->written == now.cur)) {
-            ++*s->wrong;
-            return;
-        }
-    } else if (!now.looked) {
+    if (!now.looked && !wrong_again(s, a, size, place)) {
         stamp_t w = cell8(a)->written;
         if (LIKELY(w <= now.cur) || (size == 4 && w == SPLIT && LIKELY(cell4(a)->written <= now.cur))) return;
     }
@@ -89,7 +92,7 @@ static inline __attribute__((always_inline)) void reads(uintptr_t a, size_t size
         stamp_t w = c->written;
         if (LIKELY(w - s->least <= s->limit) || w == now.cur) return;
     }
-    if (!noted(a, size, place, s)) other_read(a, size, place, s);
+    if (!noted(a, size, place, s) && !counted(a, size, place, s)) other_read(a, size, place, s);
 }
 
 static inline __attribute__((always_inline)) void writes(uintptr_t a, size_t size, uintptr_t place) {
@@ -107,7 +110,7 @@ static inline __attribute__((always_inline)) void writes(uintptr_t a, size_t siz
 /* What rewritten assembly calls where its own few instructions did not let the access pass. */
 #define SLOW(n)                                                                                                        \
     void weft_check_slow_read##n(uintptr_t a, struct site *s) {                                                        \
-        if (!noted(a, n, PLACE, s)) other_read(a, n, PLACE, s);                                                        \
+        if (!noted(a, n, PLACE, s) && !counted(a, n, s->place, s)) other_read(a, n, PLACE, s);                         \
     }                                                                                                                  \
     void weft_check_slow_write##n(uintptr_t a, struct site *s) { other_write(a, n, PLACE, s); }
 SLOW(4)
@@ -164,21 +167,21 @@ void __tsan_vptr_read(void **p) { (void)p; }
 void __tsan_init(void) {}
 
 static uintptr_t frames[4096];
-static unsigned depth;
+unsigned weft_depth;
 
 void __tsan_func_entry(void *caller) {
     (void)caller;
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-    while (depth && frames[depth - 1] <= frame) /* longjmp left these */
-        depth--;
-    if (depth < sizeof frames / sizeof *frames) frames[depth++] = frame;
+    while (weft_depth && frames[weft_depth - 1] <= frame) /* longjmp left these */
+        weft_depth--;
+    if (weft_depth < sizeof frames / sizeof *frames) frames[weft_depth++] = frame;
 }
 
 void __tsan_func_exit(void) {
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-    while (depth && frames[depth - 1] < frame) depth--;
-    if (depth) depth--;
-    uintptr_t caller = depth ? frames[depth - 1] : 0;
+    while (weft_depth && frames[weft_depth - 1] < frame) weft_depth--;
+    if (weft_depth) weft_depth--;
+    uintptr_t caller = weft_depth ? frames[weft_depth - 1] : 0;
     if (caller && weft_lowest_stack < caller) objects_leave(caller);
 }
 

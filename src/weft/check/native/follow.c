@@ -9,6 +9,10 @@ __extension__ typedef __int128 wide_t; /* sums and differences of any two values
 static void extend(struct line *sum, const struct row_term *t, struct line in, int64_t n) {
     bool sign = (t->kind & ~STEP_IS_FORM) == SIGNED;
     int64_t from = sign ? (int64_t)(int32_t)in.at : (int64_t)(uint32_t)in.at;
+    if ((int32_t)in.step == 0 && !in.turns) {
+        sum->at += (uint64_t)from * (uint64_t)t->factor;
+        return;
+    }
     int64_t rise = (int32_t)in.step, to = from + rise * n;
     sum->turns |= in.turns || (sign ? to != (int32_t)to : to != (int64_t)(uint32_t)to);
     sum->at += (uint64_t)from * (uint64_t)t->factor, sum->step += (uint64_t)rise * (uint64_t)t->factor;
@@ -24,6 +28,10 @@ static uint64_t held(int64_t address, int kind) {
 static void add_term(const struct row *r, struct line *sum, const struct row_term *t, const struct line forms[],
                      const uint64_t saved[], int64_t n) {
     const char *frame = (const char *)saved[0];
+    if (t->kind == SIGNED || t->kind == ZEROED) {
+        extend(sum, t, form_of(r, forms, t->which), n);
+        return;
+    }
     uint64_t at = 1, step = t->kind & STEP_IS_FORM ? form_of(r, forms, (int)t->step).at : (uint64_t)t->step;
     switch (t->kind & ~STEP_IS_FORM) {
     case NUMBER: break;
@@ -131,6 +139,19 @@ int64_t row_ways(const struct row *r, const struct line forms[], int64_t n, bool
         if (fall >= 0) blocks[fall] = blocks[jump] = PERHAPS;
         farthest = fall > farthest ? fall : farthest;
         farthest = jump > farthest ? jump : farthest;
+    }
+    return n;
+}
+
+/* How many of n iterations come before the loop is left, with the one that leaves it behind all its places. */
+int64_t row_ending(const struct row *r, const struct line forms[], int64_t n, const uint8_t blocks[]) {
+    for (const struct row_end *e = r->ends; e < r->ends + r->end_count && n > 0; e++) {
+        struct line one = form_of(r, forms, e->guard.left), two = form_of(r, forms, e->guard.right);
+        if (blocks[e->block] != ALWAYS || one.turns || two.turns) continue;
+        bool taken;
+        int64_t alike = holds(&e->guard, one, two, n, &taken);
+        if (taken != (e->fall != 0)) alike = 0; /* it leaves at once */
+        if (alike < n) n = alike + (e->last != 0);
     }
     return n;
 }

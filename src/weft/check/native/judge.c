@@ -168,6 +168,13 @@ static void judge_write(struct site *s, struct cell *c, struct detail d) {
     c->written = now.cur;
 }
 
+/* From here on accesses of the site's place that are wrong in the same way are counted only. */
+static void counts(struct site *s) {
+    uint64_t *count = s->known ? access.count : NULL;
+    if (count && !s->wrong) s->changed = ++weft_sites_changed;
+    s->wrong = count;
+}
+
 static void judge_cell(struct site *s, struct cell *c, struct detail d, const struct detail *verdict) {
     stamp_t w = c->written;
     const char *early = weft_parts_under_way ? under_way_wrong(d.address, d.write) : NULL;
@@ -194,7 +201,7 @@ static void judge_cell(struct site *s, struct cell *c, struct detail d, const st
         if (newer(w) && here.started && strcmp(verdict->kind, "out-of-bounds") != 0 && here.what == LOOP)
             complain(d, "loop-dependence", d.write ? "output" : "flow");
         else if (!d.write && w >= NO_VALUE) without_value(c, d);
-        else complain(d, verdict->kind, verdict->why), s->wrong = s->known ? access.count : NULL;
+        else complain(d, verdict->kind, verdict->why), counts(s);
         if (d.write) c->written = now.cur;
         return;
     }
@@ -205,12 +212,6 @@ static void judge_cell(struct site *s, struct cell *c, struct detail d, const st
     if (s->closed || s->since) stale_copy(s, w, d);
     if (d.write) judge_write(s, c, d);
     else judge_read(s, c, d);
-}
-
-/* Whether an access is wrong just as the one was that opened its site. */
-bool wrong_again(const struct site *s, uintptr_t a, size_t size, uintptr_t place) {
-    return s->wrong && s->place == place && s->known == weft_sites_forgotten && s->size == size &&
-           a - *s->wrong_home - s->wrong_low < s->length && a - *s->wrong_home - s->wrong_low + size <= s->length;
 }
 
 /* Whether an access of a part of a cell may leave another state in it than in the rest. */

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct construct weft_construct;
+struct aspect weft_aspects[MAX_ASPECTS];
+struct construct weft_construct = {.aspects = weft_aspects, .homes = weft_homes, .aspect_room = MAX_ASPECTS};
 uintptr_t weft_homes[MAX_ASPECTS] __attribute__((aligned(16)));
 int64_t weft_moves[MAX_ASPECTS] __attribute__((aligned(16)));
 struct step weft_step = {.expected = NO_STEP};
@@ -70,7 +71,7 @@ static void in_block(const struct object *root, int d, int64_t t, int64_t move) 
 }
 
 /* With a grid: the blocks of this iteration, that of the ON array and those of all arrays seen so far. */
-static void find_blocks(void) {
+void find_blocks(void) {
     here.room = INT64_MAX, here.blocks = 0;
     if (!gridded()) return;
     int last = here.rank - 1;
@@ -113,19 +114,15 @@ static void derive_step(struct aspect *s) {
             s->step += s->own[k].coefficient / s->divisor[k] * s->object->stride[k];
     }
     place_home(s);
+    if (here.what == OWNED) return; /* moved from one time to the next (owned.c) */
     weft_moves[s - here.aspects] = s->exact ? s->step * here.inner_step : 0;
     if (here.quick >= 0) here.quick = s->exact ? (int)(s - here.aspects) + 1 : -1;
     publish();
 }
 
-/* How an array lies to this construct's iterations; NULL: any iteration may use it. */
-struct aspect *aspect_of(struct object *o) {
-    for (int i = 0; i < here.aspect_count; i++)
-        if (here.aspects[i].object == o && !here.aspects[i].remote) return &here.aspects[i];
-    if (!here.on || !o->root || here.aspect_count == MAX_ASPECTS) return NULL;
-    struct aspect *s = &here.aspects[here.aspect_count];
-    memset(s, 0, sizeof *s);
-    s->object = o, s->home = &weft_homes[here.aspect_count];
+/* Where the own element is from the construct's indices, by how the array and the ON array lie to each other. */
+void aspect_lay(struct aspect *s) {
+    const struct object *o = s->object;
     for (int k = 0; k < o->rank; k++) s->free[k] = true, s->divisor[k] = 1;
     for (int d = 0; d < o->root->rank; d++) {
         const struct term *m = &o->map[d];
@@ -140,19 +137,35 @@ struct aspect *aspect_of(struct object *o) {
         s->divisor[k] = m->coefficient;
         if (m->coefficient == -1) s->own[k].coefficient *= -1, s->own[k].offset *= -1, s->divisor[k] = 1;
     }
+}
+
+/* How an array lies to this construct's iterations; NULL: any iteration may use it. */
+struct aspect *aspect_of(struct object *o) {
+    for (int i = 0; i < here.aspect_count; i++)
+        if (here.aspects[i].object == o && !here.aspects[i].remote) {
+            if (here.what == OWNED) aspect_lay(&here.aspects[i]); /* the element is another one each time */
+            return &here.aspects[i];
+        }
+    if (here.what == OWNED && here.aspect_count == here.aspect_room) owned_forget();
+    if (!here.on || !o->root || here.aspect_count == here.aspect_room) return NULL;
+    struct aspect *s = &here.aspects[here.aspect_count];
+    memset(s, 0, sizeof *s);
+    s->object = o, s->home = &here.homes[here.aspect_count];
+    aspect_lay(s);
     for (int i = 0; i < here.across_count; i++)
         if (here.across[i].object == o) s->across = true, s->over = here.across[i].widths;
     derive_step(s);
     here.aspect_count++;
+    if (here.what == OWNED) owned_more(s);
     find_blocks();
     return s;
 }
 
 static void tied_aspects(void) {
-    for (int i = 0; i < here.tie_count && here.aspect_count < MAX_ASPECTS; i++) {
+    for (int i = 0; i < here.tie_count && here.aspect_count < here.aspect_room; i++) {
         struct aspect *s = &here.aspects[here.aspect_count++];
         memset(s, 0, sizeof *s);
-        s->object = here.ties[i].object, s->home = &weft_homes[s - here.aspects];
+        s->object = here.ties[i].object, s->home = &here.homes[s - here.aspects];
         for (int k = 0; k < s->object->rank; k++) {
             s->divisor[k] = 1;
             s->own[k] = here.ties[i].terms[k];
@@ -166,10 +179,10 @@ static void tied_aspects(void) {
 
 void construct_remotes(void) {
     tied_aspects();
-    for (int i = 0; i < here.remote_count && here.aspect_count < MAX_ASPECTS; i++) {
+    for (int i = 0; i < here.remote_count && here.aspect_count < here.aspect_room; i++) {
         struct aspect *s = &here.aspects[here.aspect_count++];
         memset(s, 0, sizeof *s);
-        s->home = &weft_homes[s - here.aspects];
+        s->home = &here.homes[s - here.aspects];
         s->object = here.remotes[i].object, s->remote = true, s->filled = here.remotes[i].filled;
         for (int k = 0; k < s->object->rank; k++) {
             s->divisor[k] = 1;
@@ -446,9 +459,11 @@ int weft_check_skips3(int64_t i, int64_t j, int64_t k) { return weft_check_skips
 
 /* Whether the iterations of this row go on evenly: how long the row before was (0: unknown), how many are over. */
 bool row_ordinary(int rank, int64_t *before, int64_t *done) {
-    if (!here.started || here.what != LOOP || !run_count || !now.looked || weft_task.in_task || weft_traced)
-        return false;
-    if (rank == 0) /* a loop within an iteration */
+    if (!now.looked || weft_task.in_task || weft_traced) return false;
+    bool sequential = !here.started && (here.what == SEQUENTIAL || here.what == OWNED);
+    if (rank <= 0 && sequential) return true;
+    if (!here.started || here.what != LOOP || !run_count) return false;
+    if (rank <= 0) /* within an iteration */
         return true;
     loop_index();
     if (nested || here.rank != rank || (here.quick < 0 && !second)) return false;

@@ -27,15 +27,17 @@ static struct plan *new_plan(const struct row *r) {
     p->sorted = calloc(2 * places, sizeof *p->sorted);
     p->sames = calloc(places, sizeof *p->sames);
     p->memories = calloc((size_t)r->memory_count + 1, sizeof *p->memories);
+    p->wrong = calloc(places, sizeof *p->wrong);
     p->writers = calloc(groups, sizeof *p->writers);
     p->trackers = calloc(groups, sizeof *p->trackers);
     p->order = calloc(groups, sizeof *p->order);
     p->ends = calloc(groups, sizeof *p->ends);
     p->written = calloc(groups, sizeof *p->written);
     if (!p->groups || !p->group_of || !p->kin || !p->clusters || !p->ranges || !p->demands || !p->unsorted ||
-        !p->sorted || !p->sames || !p->memories || !p->writers || !p->trackers || !p->order || !p->ends || !p->written)
+        !p->sorted || !p->sames || !p->memories || !p->wrong || !p->writers || !p->trackers || !p->order || !p->ends ||
+        !p->written)
         abort();
-    p->one = r->rank == 0;
+    p->one = r->rank <= 0;
     return p;
 }
 
@@ -95,19 +97,19 @@ static int group_of(struct plan *p, const struct row *r, const struct line forms
 }
 
 /* Where a site's interval lets the group's kin be: as all of its intervals with the same home do. */
-static void add_range(struct plan *p, int group, const struct site *s) {
+static void add_range(struct plan *p, int group, const uintptr_t *home, uintptr_t from, uintptr_t reach) {
     struct kin *k = &p->kin[p->groups[group].kin];
-    int64_t low = (int64_t)s->low - p->groups[group].shift, high = INT64_MAX;
-    if (s->reach > INTPTR_MAX) high = low - 1;
-    else if (low <= INT64_MAX - (int64_t)s->reach) high = low + (int64_t)s->reach;
+    int64_t low = (int64_t)from - p->groups[group].shift, high = INT64_MAX;
+    if (reach > INTPTR_MAX) high = low - 1;
+    else if (low <= INT64_MAX - (int64_t)reach) high = low + (int64_t)reach;
     for (int i = k->ranges; i >= 0; i = p->ranges[i].next) {
         struct range *one = &p->ranges[i];
-        if (one->home != s->home) continue;
+        if (one->home != home) continue;
         one->low = low > one->low ? low : one->low;
         one->high = high < one->high ? high : one->high;
         return;
     }
-    p->ranges[p->range_count] = (struct range){s->home, low, high, p->groups[group].kin, k->ranges};
+    p->ranges[p->range_count] = (struct range){home, low, high, p->groups[group].kin, k->ranges};
     k->ranges = p->range_count++;
 }
 
@@ -126,6 +128,22 @@ static void add_demand(struct plan *p, int group, bool read, stamp_t least, stam
     }
     p->demands[p->demand_count] = (struct demand){least, limit, read, group, g->demands, 1, 1, p->demand_count};
     g->demands = p->demand_count++;
+}
+
+/* What a plan's demands hang on: in sequential parts they ask for no stamp of this construct. */
+static stamp_t row_base(void) { return here.started ? now.base : 1; }
+
+/* Whether a place's reads are only to be counted, as the hooks do (access.c). */
+static bool known_wrong(const struct row_place *place) {
+    const struct site *s = place->site;
+    return s->wrong && !place->write && s->known == weft_sites_forgotten && s->context == weft_context &&
+           s->size == place->size;
+}
+
+static void may_count(struct plan *p, int group, const struct row_place *place, int number) {
+    if (p->groups[group].first_write == INT_MAX) add_demand(p, group, false, 0, here.started ? now.base : SPLIT - 1);
+    p->wrong[p->wrong_count++] = (struct counted){place->site->wrong, number};
+    p->last = number;
 }
 
 static bool may_read(struct plan *p, int group, const struct row_place *place, int number, bool always) {
@@ -307,11 +325,12 @@ static void gather(struct plan *p) {
 
 /* Whether what a plan was made of is as it was: none of its places' sites was opened or moved since. */
 static bool stands(const struct row *r, struct plan *p) {
-    if (p->base != now.base) return false;
+    if (p->base != row_base()) return false;
     if (p->sites == weft_sites_changed) return true;
     for (int i = 0; i < r->place_count; i++) {
         const struct site *s = r->places[i].site;
-        if (p->blocks[r->places[i].block] != NEVER && (!s->key || s->changed > p->sites)) return false;
+        if (p->blocks[r->places[i].block] == NEVER) continue;
+        if ((!s->key && !known_wrong(&r->places[i])) || s->changed > p->sites) return false;
     }
     p->sites = weft_sites_changed;
     return true;
@@ -344,7 +363,7 @@ bool row_planned(struct row *r, const uint8_t blocks[]) {
 /* Forget what was asked of the groups, and, where they are not the last time's again, the groups. */
 static void empty(struct plan *p, bool again) {
     if (!again) p->group_count = p->kin_count = p->same_count = p->memory_count = 0;
-    p->range_count = p->demand_count = p->writer_count = p->tracker_count = 0;
+    p->range_count = p->demand_count = p->writer_count = p->tracker_count = p->wrong_count = 0;
     p->grouped = again;
     p->base = 0; /* not made yet */
     p->last = -1;
@@ -383,12 +402,18 @@ enum verdict row_plan(struct row *r, const struct line forms[], const uint8_t bl
         const struct site *s = one->site;
         bool always = blocks[one->block] == ALWAYS;
         if (blocks[one->block] == NEVER) continue;
-        if (!s->key) return always && !s->closed ? UNOPENED : REFUSED;
+        bool wrong = known_wrong(one);
+        if (!s->key && !(wrong && always)) return always && !s->closed ? UNOPENED : REFUSED;
         int g = again ? p->group_of[i] : group_of(p, r, forms, one->address, (unsigned)one->size);
         if (g < 0) return REFUSED;
         p->group_of[i] = g;
         if (!p->groups[g].object) p->groups[g].object = s->object;
-        add_range(p, g, s);
+        if (wrong) {
+            add_range(p, g, s->wrong_home, s->wrong_low, s->length - s->size);
+            may_count(p, g, one, i);
+            continue;
+        }
+        add_range(p, g, s->home, s->low, s->reach);
         if (!(one->write ? may_write(p, g, one, i, always) : may_read(p, g, one, i, always))) return REFUSED;
     }
     p->alike = true;
@@ -405,6 +430,6 @@ enum verdict row_plan(struct row *r, const struct line forms[], const uint8_t bl
     tiles(p, p->writers, p->writer_count);
     tiles(p, p->trackers, p->tracker_count);
     memcpy(p->blocks, blocks, (size_t)r->block_count);
-    p->sites = weft_sites_changed, p->base = now.base, p->grouped = true;
+    p->sites = weft_sites_changed, p->base = row_base(), p->grouped = true;
     return PASSED;
 }

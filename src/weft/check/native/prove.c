@@ -207,6 +207,8 @@ void row_stamp(const struct plan *p, stamp_t first, int64_t full, int places) {
     if (p->last < places) /* the whole of one more */
         full++, places = 0;
     stamp_t last = first + (p->one ? 0 : (stamp_t)full);
+    for (const struct counted *w = p->wrong; w < p->wrong + p->wrong_count; w++)
+        *w->count += (uint64_t)full + (w->number < places);
     for (int i = 0, tile; i < p->tracker_count; i += tile) {
         tile = p->trackers[i].tile;
         stamp_reads(p, &p->groups[p->trackers[i].group], 0, first, full, tile);

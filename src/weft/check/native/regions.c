@@ -203,42 +203,6 @@ void weft_check_sequential(int on) {
     look();
 }
 
-static int inner_owned; /* statements within one of them, of an array without distribution, or that the system does */
-
-void weft_check_own_begin(int construct, int data, const void *base, int rank, const int64_t index[]) {
-    if (now.off || here.started || here.what != SEQUENTIAL || inner_owned) {
-        inner_owned += here.what == OWNED || inner_owned;
-        return;
-    }
-    struct object *o = weft_io ? NULL : object_of(data, base);
-    if (!o || !o->root) {
-        inner_owned++;
-        return;
-    }
-    ran(construct);
-    here.what = OWNED, here.id = construct, here.rank = 0, here.aspect_count = 0;
-    here.private_count = here.index_count = here.reduction_count = here.across_count = here.computed_count =
-        here.tie_count = 0;
-    int axis[WEFT_MAX_RANK];
-    int64_t zero[WEFT_MAX_RANK] = {0};
-    for (int d = 0; d < WEFT_MAX_RANK; d++) axis[d] = WEFT_CONSTANT;
-    construct_on(data, base, rank, axis, zero, index);
-    tick();
-    construct_remotes();
-    look();
-}
-
-void weft_check_own_end(int construct) {
-    (void)construct;
-    if (now.off || here.what != OWNED || inner_owned) {
-        inner_owned -= inner_owned > 0;
-        return;
-    }
-    here.what = SEQUENTIAL, here.on = NULL, here.aspect_count = 0;
-    tick();
-    look();
-}
-
 void weft_check_io_begin(void) {
     weft_io++;
     forget_sites();

@@ -9,6 +9,7 @@
 #define FEWEST_ITERATIONS 4
 #define FEWEST_ACCESSES 40
 #define MOST_LOOKS 4
+#define BEGINS (-1) /* a row's run: it is asked for next where the loop begins anew */
 #define FEWEST_WITHIN 100 /* in a loop within an iteration, whose copy is entered with all registers saved */
 
 static struct {
@@ -31,7 +32,13 @@ static bool expected(const struct row *r, const struct line forms[]) {
 
 /* Whether a row pays for its proof. */
 bool row_worth(const struct row *r, int64_t n) {
+    if (r->rank < 0) return n > 0;
     return n >= FEWEST_ITERATIONS && n * r->place_count >= (r->rank ? FEWEST_ACCESSES : FEWEST_WITHIN);
+}
+
+/* For how many of n iterations the loop goes on and its forms keep to their limits. */
+static int64_t ending(const struct row *r, const struct line forms[], int64_t n, const uint8_t blocks[]) {
+    return row_limited(r, forms, row_ending(r, forms, n, blocks), blocks);
 }
 
 /* For how many of n iterations all accesses pass; 0: none is known of, and *wait may say until when. */
@@ -41,10 +48,10 @@ static int64_t proved(struct row *r, const uint64_t saved[], int64_t n, int64_t 
     if (r->own_count > MOST_FORMS) return 0;
     row_follow(r, saved, n + 1, forms);
     if (!expected(r, forms)) return 0;
-    if (r->rank && n > row_room()) n = row_room();
+    if (r->rank > 0 && n > row_room()) n = row_room();
     bool loose = r->strict == 0;
     r->strict -= !loose;
-    int64_t alike = row_ways(r, forms, n, &loose, blocks), sure = row_limited(r, forms, alike, blocks);
+    int64_t alike = row_ways(r, forms, n, &loose, blocks), sure = ending(r, forms, alike, blocks);
     if (loose) {
         enum verdict v = row_worth(r, sure) ? row_passes(r, forms, blocks, &sure) : UNOPENED;
         if (v == PASSED) {
@@ -53,10 +60,12 @@ static int64_t proved(struct row *r, const uint64_t saved[], int64_t n, int64_t 
         }
         if (v == REFUSED) r->strict = 4 << (r->doubts < 8 ? r->doubts++ : 8);
         loose = false;
-        alike = row_ways(r, forms, n, &loose, blocks), sure = row_limited(r, forms, alike, blocks);
+        alike = row_ways(r, forms, n, &loose, blocks), sure = ending(r, forms, alike, blocks);
     }
     if (!row_worth(r, sure)) {
-        *wait = alike;
+        if (r->rank > 0) *wait = alike;
+        else if (sure > 0 && sure < alike && r->run != BEGINS) *wait = sure, r->run = BEGINS;
+        else r->run = 0;
         return 0;
     }
     enum verdict v = row_passes(r, forms, blocks, &sure);
@@ -76,8 +85,11 @@ static void give_up(struct row *r) {
 static int64_t to_try(struct row *r) {
     int64_t before, done, n;
     if (!row_ordinary(r->rank, &before, &done)) return 0;
-    if (r->rank == 0) {
+    if (r->rank < 0) {
+        n = 1;
+    } else if (r->rank == 0) {
         n = r->length > r->run ? r->length - r->run : r->fails % 2 ? 16 : 64;
+        if (r->end_count && n < 64) n = 64; /* its end is seen beforehand */
     } else {
         if (before > 0) r->length = before;
         n = r->length > done ? r->length - done : 32;
@@ -102,7 +114,7 @@ int weft_check_row(struct row *r, const uint64_t saved[]) {
         return 1;
     }
     if (wait > 0) r->wait = (int32_t)wait;
-    else if (row_worth(r, n) || r->rank == 0) give_up(r);
+    else if (row_worth(r, n) || r->rank <= 0) give_up(r);
     else if (n > 0) r->wait = (int32_t)n;
     return 0;
 }
@@ -125,12 +137,14 @@ void weft_check_row_exit(struct row *r, int places) {
     else give_up(r);
     row_stamp(r->plan, pending.first, full, places);
     pending.row = NULL;
-    if (r->rank) {
+    if (r->rank > 0) {
         row_advance(full);
+    } else if (r->rank < 0) {
+        return;
     } else if (places < 0) {
-        r->run += full;
+        r->run = (r->run == BEGINS ? 0 : r->run) + full;
     } else {
-        r->length = r->run + full + 1;
+        r->length = (r->run == BEGINS ? 0 : r->run) + full + 1;
         r->run = 0;
     }
 }

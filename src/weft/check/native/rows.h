@@ -41,6 +41,11 @@ struct row_guard { /* the jump is taken where the test holds of two values of `s
     int32_t left, right, size, test;
 };
 
+struct row_end { /* a branch that leaves the copy: where the guard's jump is taken, or (fall) where it is not */
+    struct row_guard guard;
+    int32_t block, fall, last; /* last: no place comes behind it */
+};
+
 struct row_memory { /* the guard's values hold as long as the row does not write this */
     uintptr_t address;
     int32_t size, guard;
@@ -60,6 +65,8 @@ struct row {
     const struct row_block *blocks;
     const struct row_guard *guards;
     const struct row_memory *memories;
+    int64_t end_count;
+    const struct row_end *ends;
     int32_t arguments[4]; /* forms of the next iteration's index */
     int64_t length; /* of the last row */
     int64_t run; /* of this row so far, where the runtime is not told of iterations */
@@ -68,7 +75,7 @@ struct row {
     int32_t doubts; /* how often that was in vain */
 };
 
-_Static_assert(sizeof(struct row) == 152 && offsetof(struct row, left) == 8, "weft.check.rows knows these");
+_Static_assert(sizeof(struct row) == 168 && offsetof(struct row, left) == 8, "weft.check.rows knows these");
 
 #define MOST_FORMS 2048
 #define MOST_BLOCKS 512
@@ -93,6 +100,7 @@ static inline struct line form_of(const struct row *r, const struct line own[], 
 /* --- follow.c --- */
 void row_follow(const struct row *r, const uint64_t saved[], int64_t n, struct line own[]);
 int64_t row_ways(const struct row *r, const struct line forms[], int64_t n, bool *loose, uint8_t blocks[]);
+int64_t row_ending(const struct row *r, const struct line forms[], int64_t n, const uint8_t blocks[]);
 int64_t row_limited(const struct row *r, const struct line forms[], int64_t n, const uint8_t blocks[]);
 
 #define MOST_GROUPS 512
@@ -147,6 +155,11 @@ struct touched { /* a group, and how many from it on are neighbours; 0: it is on
     int group, tile;
 };
 
+struct counted { /* a place whose reads are wrong, all in the same way: they are counted */
+    uint64_t *count;
+    int number; /* of the place */
+};
+
 struct same { /* another form has the group's addresses */
     int form, group;
 };
@@ -169,6 +182,8 @@ struct plan { /* which groups there are, and what is to be asked of them */
     int sorted_count;
     struct same *sames;
     const struct row_memory **memories; /* what must not be written */
+    struct counted *wrong;
+    int wrong_count;
     struct touched *writers, *trackers; /* groups that write; whose reads are tracked */
     int *order, ordered; /* all groups by their low ends; so many the last time */
     uintptr_t *ends, *written; /* of all groups up to one in that order; of those that write */

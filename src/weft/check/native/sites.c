@@ -26,6 +26,9 @@ static void interval(struct site *s, uintptr_t low, uintptr_t high) {
 
 static void mode(struct site *s, enum mode m, stamp_t limit) {
     stamp_t base = now.base;
+    /* A statement of a sequential part comes behind all that was written: nothing is newer. */
+    bool behind = m == HOST || (m == OWN && here.what == OWNED);
+    if (behind) limit = SPLIT - 1;
     s->fresh = limit;
     if (weft_task.in_task) { /* what other tasks wrote is judged */
         base = weft_task.base;
@@ -37,7 +40,7 @@ static void mode(struct site *s, enum mode m, stamp_t limit) {
     if (s->track) /* only what this iteration wrote itself passes the hooks */
         s->least = 1, s->limit = 0, s->floor = 0, s->span = UINT32_MAX;
     if (m == FREE) s->limit = SPLIT - 1, s->floor = SPLIT, s->span = 1;
-    if (m == PRIVATE || m == HOST) s->floor = SPLIT, s->span = REDZONE + 1 - SPLIT;
+    if (m == PRIVATE || behind) s->floor = SPLIT, s->span = REDZONE + 1 - SPLIT;
 }
 
 /* The part of an array around `a` that lies alike to every iteration: free dimensions that are contiguous. */
@@ -211,7 +214,8 @@ static bool on_processor(const struct object *o, const int64_t at[]) {
 static bool fixed_somewhere(const struct object *o) {
     for (int d = 0; d < o->root->rank; d++) {
         int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : paired(o->root, d, here.on);
-        if (e >= 0 && o->map[d].axis == WEFT_CONSTANT && here.at[e].axis >= 0) return true;
+        bool moves = e >= 0 && here.at[e].axis != WEFT_ALL && (here.at[e].axis >= 0 || here.what == OWNED);
+        if (moves && o->map[d].axis == WEFT_CONSTANT) return true;
     }
     return false;
 }
@@ -529,7 +533,8 @@ void site_open(struct site *s, struct detail *verdict, uintptr_t a, size_t size,
     struct site *next = s->next;
     weft_sites_changed += s->key != 0;
     block_site_aside(s);
-    *s = (struct site){.write = write, .size = (unsigned char)size, .place = place, .next = next};
+    *s = (struct site){
+        .write = write, .size = (unsigned char)size, .place = place, .next = next, .context = weft_context};
     s->object = object_at(a);
     if (!s->object && !on_stack(a)) s->object = block_object(a, size);
     else if (s->object && !s->object->array && s->object->data == 0) /* a long block without a name */
@@ -553,5 +558,6 @@ void site_open(struct site *s, struct detail *verdict, uintptr_t a, size_t size,
         s->key = place;
         s->changed = ++weft_sites_changed;
         open_site(s);
+        if (here.what == OWNED && s->mode != HOST) owned_opened(s);
     }
 }

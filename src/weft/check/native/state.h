@@ -140,6 +140,7 @@ struct site {
     unsigned char track, mode, write, size;
     bool closed;           /* every access is judged */
     unsigned char follows; /* dimension, from 1: by whole steps of it the interval may lie from `lowest` to `highest` */
+    uint16_t context; /* what is wrong in the one may be right in another (owned.c) */
     stamp_t known; /* the limit of a site that is tracked */
     stamp_t since; /* what is older is judged: there are two copies */
     stamp_t fresh; /* shadow edges and remote buffers: when they were filled */
@@ -213,8 +214,9 @@ struct construct {
     int index_count;
     struct reduction reductions[MAX_CLAUSES];
     int reduction_count;
-    struct aspect aspects[MAX_ASPECTS];
-    int aspect_count;
+    struct aspect *aspects; /* of a loop: weft_aspects */
+    uintptr_t *homes; /* theirs, of a loop: weft_homes */
+    int aspect_count, aspect_room;
     struct {
         struct object *object;
         struct widths widths;
@@ -250,7 +252,8 @@ struct construct {
     bool started;
 };
 
-/* The homes of the aspects, and what an iteration of the innermost loop adds to them. */
+/* A loop's aspects, their homes, and what an iteration of the innermost loop adds to these. */
+extern struct aspect weft_aspects[MAX_ASPECTS];
 extern uintptr_t weft_homes[MAX_ASPECTS];
 extern int64_t weft_moves[MAX_ASPECTS];
 
@@ -312,6 +315,8 @@ int64_t block_high(const struct object *root, int dimension, int64_t t);
 
 /* --- loops.c --- */
 struct aspect *aspect_of(struct object *o);
+void aspect_lay(struct aspect *s);
+void find_blocks(void);
 void home_of(const struct aspect *s, const int64_t index[], int64_t own[]);
 int iteration_of(stamp_t s, int64_t index[]);
 stamp_t tick(void);
@@ -382,7 +387,14 @@ const char *under_way_wrong(uintptr_t a, bool write);
 void under_way_forget(uintptr_t low, uintptr_t high);
 void under_way_end(void);
 
+/* --- owned.c --- */
+extern uint16_t weft_context; /* which statement with an owner is being run; 0: none */
+void owned_more(struct aspect *s);
+void owned_forget(void);
+void owned_opened(struct site *s);
+
 /* --- access.c --- */
+extern unsigned weft_depth; /* of the functions that are being run */
 void access_range(uintptr_t a, size_t size, bool write, uintptr_t place);
 
 /* --- put_out.c --- */
@@ -391,7 +403,6 @@ void put_out_whole(uintptr_t low, size_t n, uintptr_t place);
 /* --- judge.c --- */
 void judge_reductions(void);
 void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s);
-bool wrong_again(const struct site *s, uintptr_t a, size_t size, uintptr_t place);
 
 /* --- reductions.c --- */
 void reductions_fork(void);
@@ -458,6 +469,13 @@ void turns_renewed(struct object *o);
 void turns_end(void);
 
 /* --- sites.c --- */
+/* Whether an access is wrong just as the one was that opened its site. */
+static inline bool wrong_again(const struct site *s, uintptr_t a, size_t size, uintptr_t place) {
+    if (!s->wrong || s->known != weft_sites_forgotten || s->context != weft_context || s->place != place) return false;
+    uintptr_t from = a - *s->wrong_home - s->wrong_low;
+    return s->size == size && from < s->length && from + size <= s->length;
+}
+
 bool among(const struct private *list, int n, uintptr_t a, struct private **which);
 bool site_again(struct site *s, uintptr_t a, size_t size);
 void site_open(struct site *s, struct detail *verdict, uintptr_t a, size_t size, bool write, uintptr_t place);

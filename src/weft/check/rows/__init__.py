@@ -6,6 +6,8 @@ access would pass, lets the second copy run them, and stamps what they wrote. Bo
 stack at every place, so that control may change between them: into the copy behind the iteration call, out of it before
 the next one, or by any jump that leaves the loop.
 
+Code without a loop that has many hooks gets a copy, too: a row of one iteration.
+
 Where ways part, the runtime knows beforehand which is gone if the branch compares linear forms, or what memory holds
 that the row does not write (a guard): it says of each block whether a row's iterations come to it.
 

@@ -210,12 +210,17 @@ def _memories(form: Iterable[tuple[Atom, int]]) -> Iterator[Atom]:
 def write(row: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, str]:
     """What stands before and after lines of the text, the copy's code, and its data."""
     codes, n, ways = row.codes, row.number, row.ways
+    marked = ways.rank > 0
     turn = {node: k for k, node in enumerate(ways.order)}
     first = ways.order[0]
     place = codes[ways.mark].line
     asking = f"\tdecl\t.Lweftr{n}(%rip)\n\tjle\t.Lweftr{n}_t\n.Lweftr{n}_i:"
-    before: dict[int, str] = {place: f".Lweftr{n}_m:\n" if ways.rank else f".Lweftr{n}_m:\n{asking}\n"}
-    behind = {place: "\n" + asking} if ways.rank else {}
+    before: dict[int, str] = {place: f".Lweftr{n}_m:\n" if marked else f"{asking}\n"}
+    if ways.rank < 0:
+        before[codes[ways.last].line] = f".Lweftr{n}_m:\n"
+    elif not marked:
+        before[place] = f".Lweftr{n}_m:\n" + before[place]
+    behind = {place: "\n" + asking} if marked else {}
     places = sorted(row.places, key=lambda node: turn[node])
     exits: dict[tuple[int, int], int] = {}
 
@@ -225,12 +230,12 @@ def write(row: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, str]:
         done = sum(turn[place] < turn[node] for place in places)
         return f".Lweftr{n}_x{exits.setdefault((done, there), len(exits))}"
 
-    code = [(_ENTRY if ways.rank else _BEGIN).format(n=n, first=first)]
+    code = [(_ENTRY if marked else _BEGIN).format(n=n, first=first)]
     chain = sorted(ways.order)
     for k, node in enumerate(chain):
         code.append(f".Lweftr{n}_{node}:\n")
         if node == ways.last:
-            code.append((_DONE if ways.rank else _AGAIN).format(n=n, first=first))
+            code.append((_DONE if marked else _AGAIN).format(n=n, first=first))
             continue
         one, onward = codes[node], ways.next(node)
         if one.word == "jmp":
@@ -253,6 +258,16 @@ def write(row: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, str]:
                 before[line] = before.get(line, "") + f"{target}:\n"
         code.append(_EXIT.format(n=n, exit=number, done=done, target=target))
     return before, behind, "".join(code), _data(row, places)
+
+
+def _leaving(row: CopiedLoop, forms: _Forms, within: dict[int, int]) -> Iterator[str]:
+    """The branches that leave the copy (`struct row_end`)."""
+    turn = {node: k for k, node in enumerate(row.ways.order)}
+    for node, one in row.ends.items():
+        left, right = (forms.add(form, one.size == 4) for form in (one.left, one.right))
+        fall = row.ways.next(node)[0] not in row.ways.nodes
+        last = all(turn[place] < turn[node] for place in row.places)
+        yield f"\t.long\t{left}, {right}, {one.size}, {one.test}\n\t.long\t{within[node]}, {int(fall)}, {int(last)}\n"
 
 
 def _data(row: CopiedLoop, places: list[int]) -> str:
@@ -284,6 +299,7 @@ def _data(row: CopiedLoop, places: list[int]) -> str:
         for k, one in enumerate(asked)
         for atom in dict.fromkeys([*_memories(one.left.items()), *_memories(one.right.items())])
     ]
+    leaving = list(_leaving(row, forms, within))
     ends = []
     for block in blocks:
         onward = (*block.next, *block.next[-1:] * 2, -1, -1)[:2]
@@ -298,9 +314,11 @@ def _data(row: CopiedLoop, places: list[int]) -> str:
         f"\t.long\t{row.ways.rank}, {len(places)}, {len(forms.made + forms.shifted)}, {len(limits)}\n"
         f"\t.long\t{len(blocks)}, {len(guards)}, {len(memories)}, {len(forms.made)}\n"
         f"\t.quad\t.Lweftr{n}_p, .Lweftr{n}_f, .Lweftr{n}_s, .Lweftr{n}_l, .Lweftr{n}_b, .Lweftr{n}_g, .Lweftr{n}_y\n"
+        f"\t.quad\t{len(leaving)}, .Lweftr{n}_e\n"
         f"\t.long\t{', '.join(arguments)}\n\t.quad\t0, 0, 0, 0\n"
         f".Lweftr{n}_p:\n{''.join(held)}.Lweftr{n}_f:\n{''.join(terms)}"
         f".Lweftr{n}_l:\n{''.join(limits)}.Lweftr{n}_y:\n{''.join(memories)}"
+        f".Lweftr{n}_e:\n{''.join(leaving)}"
         f".Lweftr{n}_s:\n\t.long\t{', '.join(map(str, starts))}\n"
         f".Lweftr{n}_b:\n{''.join(ends)}.Lweftr{n}_g:\n{''.join(guards)}"
     )

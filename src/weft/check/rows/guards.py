@@ -37,9 +37,12 @@ class Guard:
 
 def guard(ways: Ways, effects: Effects, block: Block, states: dict[int, State]) -> Guard | None:
     """What the branch at the end of a block asks; None where there is none, or nothing is known of it."""
-    codes, n = ways.codes, block.nodes[-1]
-    if len(block.next) != 2:
-        return None
+    return comparison(ways, effects, block.nodes[-1], states) if len(block.next) == 2 else None
+
+
+def comparison(ways: Ways, effects: Effects, n: int, states: dict[int, State]) -> Guard | None:
+    """What a branch asks; None where nothing is known of it."""
+    codes = ways.codes
     test = _TESTS.get(codes[n].word[1:])
     compare = n - 1
     # Branches leave the flags as they are, and so do moves.

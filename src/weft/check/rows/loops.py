@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from weft.check.rows.code import HOOK, NUMBER, PARTS, Code, Graph, codes_of, functions
+from weft.check.rows.code import BRANCH, HOOK, NUMBER, PARTS, Code, Graph, codes_of, functions
 from weft.check.rows.forms import ONE, Atom, Form, added, low, slot
-from weft.check.rows.guards import Guard, guard
+from weft.check.rows.guards import Guard, comparison, guard
+from weft.check.rows.straight import Straight, settled, straights
 from weft.check.rows.values import ARGUMENTS, KEPT, LOST, Effects, State, Unfit
 from weft.check.rows.ways import Ways, flags_read
 
@@ -31,7 +32,7 @@ class CopiedLoop:
     """A loop with a second copy."""
 
     number: int
-    ways: Ways
+    ways: Ways | Straight
     codes: list[Code]
     places: dict[int, Hook]
     proven: dict[int, tuple[Form, int]]
@@ -40,9 +41,12 @@ class CopiedLoop:
     guards: dict[int, Guard]
     """Branches between blocks whose outcome the runtime knows beforehand."""
 
+    ends: dict[int, Guard]
+    """Branches that leave the copy, and what they ask."""
+
     dead: set[int]
-    steps: dict[Atom, Form | None]
-    narrow: dict[Atom, Form]
+    steps: Mapping[Atom, Form | None]
+    narrow: Mapping[Atom, Form]
     arguments: list[Form]
 
 
@@ -56,6 +60,7 @@ def find(lines: list[str], sites: Mapping[int, int]) -> Iterator[CopiedLoop]:
         if any(re.search(r"%[yz]mm", one.text) for one in codes):
             continue
         graph = Graph(codes, sites)
+        copied: set[int] = set()
         for mark, rank in graph.loops():
             try:
                 made = row(graph, mark, rank, count + 1)
@@ -63,11 +68,46 @@ def find(lines: list[str], sites: Mapping[int, int]) -> Iterator[CopiedLoop]:
                 continue
             yield made
             count += 1
+            copied |= made.ways.nodes
+        for ways in straights(graph, copied):
+            count += 1
+            yield straight(ways, count)
 
 
 def row(graph: Graph, mark: int, rank: int, number: int) -> CopiedLoop:
     """A loop's copy."""
     return _Loop(Ways(graph, mark, rank)).row(number)
+
+
+class _Still(dict[Atom, Form]):
+    """What happens once does not rise."""
+
+    def __missing__(self, atom: Atom) -> Form:
+        return {}
+
+
+def straight(ways: Straight, number: int) -> CopiedLoop:
+    """The copy of code without a loop."""
+    effects, state = Effects(ways.graph), State()
+    places, compared = {}, {}
+    for n in ways.order[:-1]:
+        if ways.graph.is_hook(n):
+            places[n] = _hook(ways.graph, n, state)
+        elif ways.codes[n].word == "cmpq":
+            compared[n] = state.copy()
+        effects.run(ways.codes[n], n, state)
+    proven, still = _proven(ways, compared, settled), _Still()
+    return CopiedLoop(number, ways, ways.codes, places, proven, {}, {}, _dead(ways, proven), still, still, [])
+
+
+def _hook(graph: Graph, n: int, state: State) -> Hook:
+    """The hook at a node. Unfit where nothing is known of its address."""
+    found = HOOK.match(graph.codes[n].target)
+    assert found
+    form = state.registers.get("rdi")
+    if form is None:
+        raise Unfit
+    return Hook(graph.sites[graph.codes[n].line], found[1] == "write", int(found[2]), form)
 
 
 class _Loop:
@@ -98,8 +138,8 @@ class _Loop:
         for place in places.values():
             if not self._linear(place.address, steps, narrow):
                 raise Unfit
-        proven = self._proven(states, steps, narrow)
-        dead = self._dead(proven)
+        proven = _proven(self.ways, states, lambda form: self._linear(form, steps, narrow))
+        dead = _dead(self.ways, proven)
         guards = {}
         for block in self.ways.blocks:
             made = guard(self.ways, self.effects, block, states)
@@ -108,7 +148,23 @@ class _Loop:
                 for form in (made.left, made.right)
             ):
                 guards[block.nodes[-1]] = made
-        return CopiedLoop(number, self.ways, self.codes, places, proven, guards, dead, steps, narrow, arguments)
+        ends = {
+            n: made
+            for n in self._leaving(proven)
+            if (made := comparison(self.ways, self.effects, n, states))
+            and all(
+                self._linear(low(form) or {} if made.size == 4 else form, steps, narrow, made.size == 4)
+                for form in (made.left, made.right)
+            )
+        }
+        return CopiedLoop(number, self.ways, self.codes, places, proven, guards, ends, dead, steps, narrow, arguments)
+
+    def _leaving(self, proven: Mapping[int, object]) -> Iterator[int]:
+        """Branches with one way out of the copy, but for checks of bounds."""
+        for n in self.ways.order[:-1]:
+            one, onward = self.codes[n], self.ways.next(n)
+            if BRANCH.match(one.word) and len(onward) == 2 and len(self.ways.inside(n)) == 1 and n - 1 not in proven:
+                yield n
 
     # --- values ---
 
@@ -232,76 +288,78 @@ class _Loop:
         for n in self.ways.order[:-1]:
             if not self.graph.is_hook(n):
                 continue
-            found = HOOK.match(self.codes[n].target)
-            assert found
-            form = states[n].registers.get("rdi")
-            write = found[1] == "write"
-            if form is None:
-                raise Unfit
-            made[n] = Hook(self.graph.sites[self.codes[n].line], write, int(found[2]), form)
+            made[n] = _hook(self.graph, n, states[n])
         if len(made) > MOST_SITES:
             raise Unfit
         return made
 
-    # --- what the copy can do without ---
 
-    def _proven(
-        self, states: dict[int, State], steps: dict[Atom, Form | None], narrow: dict[Atom, Form]
-    ) -> dict[int, tuple[Form, int]]:
-        """Comparisons with a number before a jump out of the loop, unsigned above: checks of bounds."""
-        nodes, made = self.ways.nodes, {}
-        for n in self.ways.order[:-1]:
-            one = self.codes[n]
-            if one.word != "cmpq" or not NUMBER.match(one.operands[0][1:]) or not one.operands[0].startswith("$"):
-                continue
-            jump = self.codes[n + 1] if n + 1 in nodes else None
-            if jump is None or jump.word != "ja" or len(self.ways.next(n + 1)) != 2 or jump.labels:
-                continue
-            stay, leave = self.ways.next(n + 1)
-            limit = int(one.operands[0][1:], 0)
-            if leave in nodes or stay not in nodes or limit < 0 or flags_read(self.graph, stay):
-                continue
-            form = self.effects.value(one.operands[1], 8, states[n])
-            if form is not None and self._linear(form, steps, narrow):
-                made[n] = form, limit
-        return made
+# --- what the copy can do without ---
 
-    def _dead(self, proven: Mapping[int, object]) -> set[int]:
-        """Moves between registers that nothing reads any more when hooks and proven comparisons are gone."""
-        live: dict[int, set[str]] = {self.ways.last: {*KEPT, *(ARGUMENTS[: self.rank] if self.rank else LOST)}}
-        dead: set[int] = set()
-        for n in reversed(self.ways.order[:-1]):
-            one = self.codes[n]
-            after: set[str] = set()
-            for there in self.ways.next(n):
-                after |= live[there] if there in self.ways.nodes else {*KEPT, *LOST}
-            if self.graph.is_hook(n):
-                live[n] = after - set(LOST)
-            elif n in proven or n - 1 in proven:
-                live[n] = set().union(*(live[there] for there in self.ways.inside(n)))
-            elif one.word in ("movq", "movl", "leaq", "leal", "movslq", "cltq", "movabsq"):
-                target = one.operands[-1] if one.operands else "%rax"
-                if target.startswith("%") and target[1:] in PARTS:
-                    full = PARTS[target[1:]]
-                    if full not in after:
-                        dead.add(n)
-                        live[n] = after
-                        continue
-                    reads = {
-                        PARTS[k]
-                        for k in re.findall(r"%(\w+)", one.operands[0] if one.operands else "%eax")
-                        if k in PARTS
-                    }
-                    live[n] = (after - {full}) | reads
-                else:
-                    live[n] = after | one.registers()
+
+def _proven(
+    ways: Ways | Straight, states: Mapping[int, State], fits: Callable[[Form], bool]
+) -> dict[int, tuple[Form, int]]:
+    """Comparisons with a number before a jump out of the copy, unsigned above: checks of bounds."""
+    effects, nodes, made = Effects(ways.graph), ways.nodes, {}
+    for n in ways.order[:-1]:
+        one = ways.codes[n]
+        if one.word != "cmpq" or not NUMBER.match(one.operands[0][1:]) or not one.operands[0].startswith("$"):
+            continue
+        jump = ways.codes[n + 1] if n + 1 in nodes else None
+        if jump is None or jump.word != "ja" or len(ways.next(n + 1)) != 2 or jump.labels:
+            continue
+        stay, leave = ways.next(n + 1)
+        limit = int(one.operands[0][1:], 0)
+        if leave in nodes or stay not in nodes or limit < 0 or flags_read(ways.graph, stay):
+            continue
+        form = effects.value(one.operands[1], 8, states[n])
+        if form is not None and fits(form):
+            made[n] = form, limit
+    return made
+
+
+def _dead(ways: Ways | Straight, proven: Mapping[int, object]) -> set[int]:
+    """Moves between registers that nothing reads any more when hooks and proven comparisons are gone."""
+    live: dict[int, set[str]] = {ways.last: {*KEPT, *_needed(ways.rank)}}
+    dead: set[int] = set()
+    for n in reversed(ways.order[:-1]):
+        one = ways.codes[n]
+        after: set[str] = set()
+        for there in ways.next(n):
+            after |= live[there] if there in ways.nodes else {*KEPT, *LOST}
+        if ways.graph.is_hook(n):
+            live[n] = after - set(LOST)
+        elif n in proven or n - 1 in proven:
+            live[n] = set().union(*(live[there] for there in ways.inside(n)))
+        elif one.word in ("movq", "movl", "leaq", "leal", "movslq", "cltq", "movabsq"):
+            target = one.operands[-1] if one.operands else "%rax"
+            if target.startswith("%") and target[1:] in PARTS:
+                full = PARTS[target[1:]]
+                if full not in after:
+                    dead.add(n)
+                    live[n] = after
+                    continue
+                reads = {
+                    PARTS[k] for k in re.findall(r"%(\w+)", one.operands[0] if one.operands else "%eax") if k in PARTS
+                }
+                live[n] = (after - {full}) | reads
             else:
-                live[n] = after | one.registers() | self._hidden(one)
-        return dead
+                live[n] = after | one.registers()
+        else:
+            live[n] = after | one.registers() | _hidden(one)
+    return dead
 
-    @staticmethod
-    def _hidden(one: Code) -> set[str]:
-        """Registers that an instruction reads without naming them."""
-        if one.word in ("cqto", "cltd") or one.word.startswith(("idiv", "div", "mul", "imul")):
-            return {"rax", "rdx"}
-        return set()
+
+def _hidden(one: Code) -> set[str]:
+    """Registers that an instruction reads without naming them."""
+    if one.word in ("cqto", "cltd") or one.word.startswith(("idiv", "div", "mul", "imul")):
+        return {"rax", "rdx"}
+    return set()
+
+
+def _needed(rank: int) -> tuple[str, ...]:
+    """What is needed, of the registers that a call may change, where the copy ends: an iteration call's arguments."""
+    if rank == 0:
+        return LOST
+    return ARGUMENTS[:rank] if rank > 0 else ()
