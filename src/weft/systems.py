@@ -23,6 +23,10 @@ class System:
     any_tag: str
     last: str
     """The call with which a program leaves it."""
+    entered: str
+    """What a process has done that has begun with it: "it has ..."."""
+    send: str
+    """Its plain send, for examples."""
     ends_callers: bool = True
     """Whether it ends a process inside a call that goes wrong; else it returns an error."""
     grows: bool = False
@@ -39,6 +43,11 @@ class System:
     answers: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """Codes that are what was asked for, by function."""
 
+    @property
+    def prefix(self) -> str:
+        """How the names of its functions begin."""
+        return self.last.partition("_")[0] + "_"
+
     def error_name(self, error: int) -> str:
         """The name of an error, "" where it has none that is known."""
         return self.errors.get(error, "")
@@ -49,7 +58,7 @@ class System:
 
 
 MPI: Final = System(
-    "MPI", "ANY_SOURCE", "ANY_TAG", "MPI_Finalize",
+    "MPI", "ANY_SOURCE", "ANY_TAG", "MPI_Finalize", "initialised MPI", "MPI_Send",
     spawns=frozenset(("MPI_Comm_spawn", "MPI_Comm_spawn_multiple")), begins=frozenset(("MPI_Init", "MPI_Init_thread")),
 )  # fmt: skip
 
@@ -64,7 +73,8 @@ _PVM_ERRORS: Final = {
 _NO_SUCH: Final = frozenset((2, 19, 20, 21, 31, 32))
 
 PVM: Final = System(
-    "PVM", "any", "any", "pvm_exit", ends_callers=False, grows=True, spawns=frozenset(("pvm_spawn",)),
+    "PVM", "any", "any", "pvm_exit", "made a call of PVM", "pvm_send", ends_callers=False, grows=True,
+    spawns=frozenset(("pvm_spawn",)),
     servers=frozenset(("pvmgs",)),
     binding="pvmf",
     errors=_PVM_ERRORS,

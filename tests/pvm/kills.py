@@ -37,6 +37,15 @@ def relatives(*named: Path) -> list[int]:
     return [pid for pid in found if pid != os.getpid()]
 
 
+def lines_of(*named: Path) -> dict[int, bytes]:
+    """The command lines of those processes."""
+    found = {}
+    for pid in relatives(*named):
+        with contextlib.suppress(OSError):
+            found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+    return found
+
+
 def machine_of(run: Path) -> Path:
     """Where the virtual machine of a run keeps its files."""
     return Path((run / "pvm/folder.txt").read_text())
@@ -46,9 +55,7 @@ def victim(run: Path, folder: Path, who: str, weft_run: int) -> int:
     """The process that is to be killed."""
     if who == "weft run":
         return weft_run
-    lines = {
-        pid: (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ") for pid in relatives(run, folder)
-    }
+    lines = lines_of(run, folder)
     patterns = {
         "machine": rb"launch\.pvm",
         "daemon": rb"pvmd",
@@ -78,24 +85,33 @@ def kill(program: Path, run: Path, who: str, number: int, after: float) -> Kille
         preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, ()),  # noqa: PLW1509 - one thread
     )  # fmt: skip
     try:
-        wait_until(lambda: len(list((run / "ranks").glob("*.weft"))) == 4 if run.exists() else False)
+        wait_until("four tasks have a record", lambda: started(process, run))
         folder = machine_of(run)
         assert folder.is_dir()
         time.sleep(after)
         os.kill(victim(run, folder, who, process.pid), number)
-        process.wait(60)
-        wait_until(lambda: not relatives(run, folder) and not folder.exists())
+        wait_until("weft run has ended", lambda: process.poll() is not None, lambda: lines_of(run, folder))
+        wait_until("nothing is left running", lambda: not relatives(run, folder), lambda: lines_of(run, folder))
+        wait_until("its folder is gone", lambda: not folder.exists(), lambda: sorted(folder.rglob("*")))
     finally:
         process.kill()
         process.wait()
     return Killed(folder, len(list((run / "ranks").glob("*.weft"))))
 
 
-def wait_until(holds: Callable[[], bool], limit: float = 60.0) -> None:
-    """Wait for something to hold."""
+def started(process: subprocess.Popen[bytes], run: Path) -> bool:
+    """Whether all tasks have begun. AssertionError where the run has ended before."""
+    assert process.poll() is None, f"weft run ended with status {process.returncode} before anybody was killed"
+    return len(list((run / "ranks").glob("*.weft"))) == 4
+
+
+def wait_until(
+    what: str, holds: Callable[[], bool], instead: Callable[[], object] = lambda: "", limit: float = 60.0
+) -> None:
+    """Wait for something to hold. AssertionError with what is there `instead` where it does not come."""
     end = time.monotonic() + limit
     while not holds():
-        assert time.monotonic() < end, "it does not come to that"
+        assert time.monotonic() < end, f"after {limit:g} seconds it does not hold that {what}: {instead()}"
         time.sleep(0.05)
 
 

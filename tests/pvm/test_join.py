@@ -30,7 +30,7 @@ def machine(programs: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        wait_until(lambda: any(path.stat().st_size for path in files.glob("pvmd.*")))
+        wait_until("the daemon is there", lambda: any(path.stat().st_size for path in files.glob("pvmd.*")))
         yield environment
         assert process.poll() is None, "the user's daemon was ended"
     finally:

@@ -111,6 +111,32 @@ def test_a_demand_point_behind_a_notice_needs_the_end_of_that_task(recorded: Rec
     assert "stopped as asked" in done.stderr
 
 
+def test_a_demand_point_behind_the_last_message_stops_before_the_task_leaves(recorded: Record, tmp_path: Path) -> None:
+    run = recorded("races", "notices")[0]
+    last = len(weft.open(run).ranks[0]) - 1
+    for event in (last, last - 1):
+        done = execute([*WEFT, "replay", run, "--out", tmp_path / f"{event}", "--until", f"0:{event}"])
+        assert done.returncode == 0, done.stderr
+        assert "stopped as asked: " in done.stderr
+        assert f"rank 0 before event {last}: pvm_exit at races.c" in done.stderr
+        assert "MPI" not in done.stderr
+    assert f"event {last - 1} of rank 0, pvm_upkint at races.c" in done.stderr
+
+
+def test_a_demand_point_that_nothing_can_stop_before_is_told_the_same_each_time(
+    recorded: Record, tmp_path: Path
+) -> None:
+    run = recorded("races", "quits")[0]
+    [unpack] = weft.open(run).select("fn:pvm_upkint rank:0")
+    for attempt in range(3):
+        out = tmp_path / f"{attempt}"
+        done = execute([*WEFT, "replay", run, "--out", out, "--until", f"0:{unpack.index}"])
+        assert done.returncode == 0, done.stderr
+        assert "there was nothing to stop before: 3 of 3 calls were run again" in done.stderr
+        assert "ranks 0 and 2 at the end\n" in done.stderr
+        assert "lies behind the last call that the rank can stop before" in done.stderr
+
+
 def test_a_demand_point_at_a_multicast_needs_no_worker(recorded: Record, tmp_path: Path) -> None:
     run = recorded("races", "pool")[0]
     first = next(weft.open(run).select("fn:pvm_recv rank:2"))
@@ -146,6 +172,13 @@ def test_the_other_outcome_of_a_race_is_run(recorded: Record, tmp_path: Path) ->
     assert "other outcome" in done.stderr, done.stderr
     first = next(e for e in weft.open(tmp_path / "other").select("fn:pvm_nrecv rank:0") if e.flag and not e.polls)
     assert first.peer == other
+
+
+def test_a_debugger_breaks_at_calls_of_pvm_by_their_name(recorded: Record) -> None:
+    run = recorded("farm", "3", "12")[0]
+    done = execute([*WEFT, "debug", run], stdin="break pvm_send tag:4 peer:2\ncontinue\nquit\n", timeout=120)
+    assert re.search(r"rank 0 +before event \d+: pvm_send\(tid=2, msgtag=4", done.stdout), done.stdout
+    assert "MPI" not in done.stdout
 
 
 def test_a_debugger_stops_in_spawned_tasks_and_goes_back(recorded: Record) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import tempfile
@@ -17,6 +18,7 @@ from tests_support import WEFT, execute
 from weft.order import Order
 from weft.report import Report, examine
 from weft.report.ground import Ground
+from weft.view.picture import Picture
 
 Record = Callable[..., Recorded]
 
@@ -78,6 +80,16 @@ def test_dump_and_report_speak_pvms_words(recorded: Record) -> None:
     told = execute([*WEFT, "report", run]).stdout
     assert "rank 0, pvm_nrecv in master" in told
     assert "MPI_" not in told
+
+
+def test_the_view_names_tasks_and_errors_as_pvm_does(recorded: Record) -> None:
+    picture = Picture(weft.open(recorded("group", "4")[0]))
+    facts = picture.facts()
+    assert facts["system"] == "PVM"
+    assert sorted(facts["names"]) == ["group 0", "group 0.1", "group 0.2", "group 0.3", "group server"]
+    assert picture.event("time", 0, 0)["error_text"] == "PvmNoParent"
+    dumped = execute([*WEFT, "dump", recorded("group", "4")[0], "--rank", "0", "--limit", "1"]).stdout
+    assert "pvm_parent(result -23) -> PvmNoParent" in dumped
 
 
 def test_a_group_is_recorded_and_its_calls_stand_where_the_program_makes_them(recorded: Record) -> None:
@@ -168,3 +180,12 @@ def test_nothing_outlives_a_run_whoever_is_killed(programs: Path, tmp_path: Path
     trace = weft.open(run)
     assert len(trace.ranks) == 4
     assert all(len(rank) for rank in trace.ranks)
+
+
+def test_a_task_that_works_on_when_it_has_left_pvm_is_waited_for(programs: Path, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    command = [*WEFT, "run", "--out", tmp_path / "run", "--", programs / "races", "lingers"]
+    done = execute(command, env=os.environ | {"LINGERS": str(made)}, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert made.exists()
+    assert [rank.state for rank in weft.open(tmp_path / "run").ranks] == ["finalized"] * 3

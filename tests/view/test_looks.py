@@ -5,6 +5,7 @@ Pictures of the page are kept in WEFT_SCREENSHOTS where that is set, to be looke
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from importlib.resources import files
@@ -436,3 +437,26 @@ def test_edges_are_moved_with_keys_and_kept(page: Show, hung: Path) -> None:
     grip.send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
     assert shown.js("return document.querySelector('#details').offsetWidth") == width + 48
     shown.js("localStorage.clear(); document.documentElement.style.removeProperty('--details')")
+
+
+def test_tasks_with_names_are_shown_by_them(page: Show, folder: Path) -> None:
+    for named in (True, False):
+        b = Builder(ranks=2, path=folder / f"named-{named}")
+        b.ranks[0].send(1, 3)
+        b.ranks[1].recv(0, 3)
+        run = b.write()
+        facts = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps(facts | ({"names": ["master 0", "worker 0.1"]} if named else {})))
+        shown = page(run)
+        one, two = ("rank 0 (master 0)", "rank 1 (worker 0.1)") if named else ("rank 0", "rank 1")
+        shown.ask("await page.select([1, 0]); done()")
+        assert shown.text("#details").splitlines()[2] == f"{two}, event 0 of 0 to 0"
+        assert f"receives from {one} " in shown.text("#details")
+        shown.tab("profile")
+        assert f"{two}\t1\t" in shown.text("#tables")
+        painted = shown.ask(
+            "const { context } = page.graph; const words = [];"
+            "context.fillText = (text) => words.push(text); page.graph.paint(); delete context.fillText; done(words);"
+        )
+        assert ("worker 0.1" in painted) == named
+        assert "rank 1" in painted

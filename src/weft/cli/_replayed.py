@@ -32,7 +32,7 @@ def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
         return job.process.shell_status
     tell_values(keep_values(job, args.probes))
     if not ending.ranks:
-        lines, status = _nothing(session, job, args)
+        lines, status = _nothing(trace, session, job, args)
         job.run.discard()
     else:
         job.run.facts["replayed"] = came(session)
@@ -51,13 +51,14 @@ def came(session: Replay) -> dict[str, Any]:
     return {"result": session.result.value, "held": session.held, "polls": polls}
 
 
-def _nothing(session: Replay, job: Job, args: argparse.Namespace) -> Told:
-    """Of a replay in which no rank came to MPI."""
+def _nothing(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> Told:
+    """Of a replay in which no rank was recorded."""
+    entered = trace.system.entered
     if session.result is Result.TIMED_OUT:
-        text = f"the replay was ended after {args.timeout:g} seconds, as --timeout says: no rank had initialised MPI"
+        text = f"the replay was ended after {args.timeout:g} seconds, as --timeout says: no rank had {entered}"
         return [text], LEFT_STATUS
     status = job.process.shell_status
-    return [f"nothing was replayed: the program ended with status {status} before it initialised MPI"], (
+    return [f"nothing was replayed: the program ended with status {status} before it had {entered}"], (
         status or LEFT_STATUS
     )
 
@@ -66,7 +67,7 @@ def _outcome(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
     place = shown_path(job.run.path)
     what = "the other outcome" if args.force else "the replay"
     up_to_there = f"{what} up to there is recorded in {place}"
-    if session.result is Result.STOPPED:
+    if session.result is Result.STOPPED or (session.to_its_goals and job.ended is None):
         return stopped(trace, session), 0
     if job.ended == "deadlock":
         return [*_deadlock(trace, job, args), f"it is recorded in {place}"], DEADLOCK_STATUS

@@ -26,6 +26,7 @@ from weft.cli._said import say, shown_path, tell
 from weft.cli._values import FAILED_STATUS
 from weft.errors import UsageError, WeftError
 from weft.levels import LEVELS, level_named
+from weft.terms.words import whose
 
 if TYPE_CHECKING:
     from weft.compare.values.live import Against
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from weft.report.document import Subject
     from weft.values.folder import Recorded
 
-MOST_NAMED = 8
-"""Tasks whose names are told at the end of a run."""
 DEADLOCK_STATUS = 3
 LEFT_STATUS = 5
 
@@ -347,15 +346,8 @@ def what_happened(ending: Ending, job: Job, against: Against | None = None) -> l
             f"the launcher gave status {job.process.shell_status} though every rank had left MPI in order: MPICH's "
             "launcher sometimes kills ranks that are still on their way out. It is not the program's fault"
         )
-    return [*lines, f"recorded {count} in {place}{whose(job.run.facts.get('names'))}"]
-
-
-def whose(tasks: object) -> str:
-    """Which rank is which task, where tasks have names of their own."""
-    if not isinstance(tasks, list) or len(tasks) < 2:
-        return ""
-    shown = [f"{rank} is {label}" for rank, label in enumerate(tasks[:MOST_NAMED])]
-    return f" ({', '.join(shown)}{', ...' if len(tasks) > MOST_NAMED else ''})"
+    names = whose(job.run.facts.get("names") or [])
+    return [*lines, f"recorded {count} in {place}{f' ({names})' if names else ''}"]
 
 
 def interruption(job: Job) -> str:

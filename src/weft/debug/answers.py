@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from weft.systems import system
 from weft.terms.words import plural, rank_words
 
 Answer = dict[str, Any]
@@ -40,7 +41,7 @@ def stands(row: Answer) -> str:
 def _stands(row: Answer) -> str:
     state = row["state"]
     if state == "ended":
-        return "at the end, in MPI_Finalize or past it"
+        return f"at the end, in {system(row['system']).last} or past it"
     if state == "unborn":
         return "not spawned yet"
     if state == "gone":
@@ -64,7 +65,7 @@ def _stands(row: Answer) -> str:
         )
         return f"polls in vain: {expected}"
     if state == "outside":
-        return "outside of MPI" + (
+        return f"outside of {row['system']}" + (
             f", next is event {row['next']['event'][1]}: {row['next']['call']}" if row["next"] else ""
         )
     return f"waiting in event {row['call']['event'][1]}: {row['call']['call']}"

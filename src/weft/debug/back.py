@@ -144,8 +144,8 @@ class Back:
         self.standing.settle(self._without)
         if hand.stopped is None:
             raise WeftError(
-                f"rank {self.rank} did not come to that line again: what it does between two calls of MPI is not the "
-                "same in each replay (threads, time, addresses?)"
+                f"rank {self.rank} did not come to that line again: what it does between two calls of "
+                f"{self.standing.record.trace.system.name} is not the same in each replay (threads, time, addresses?)"
             )
         hand.counted()
 
@@ -184,7 +184,8 @@ def reverse_line(standing: Standing, how: str, rank: int) -> None:
         raise NoLines(f"no lines are known of {place['function']}: compile with -g, or use `prev event`")
     search = Back(standing, rank, Marks(place, lines="next" if native else how))
     if not search.last():
-        raise NothingBehind(f"no line of rank {rank} lies behind that is after its first call of MPI")
+        system = standing.record.trace.system.name
+        raise NothingBehind(f"no line of rank {rank} lies behind that is after its first call of {system}")
     if native and how == "step":
         _into(search)
 

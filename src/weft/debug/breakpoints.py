@@ -14,6 +14,7 @@ from weft.debug.record import Position, Record
 from weft.errors import UsageError
 from weft.replay import resolve
 from weft.replay.points import EventId, SourcePoint, parse_place, visits
+from weft.systems import System
 from weft.trace.filter import Filter
 
 
@@ -65,6 +66,10 @@ class Breakpoints:
         self._ids = itertools.count(1)
 
     @property
+    def _system(self) -> System:
+        return self.record.trace.system
+
+    @property
     def of_source(self) -> bool:
         """Whether one of them has to be set in the ranks."""
         return any(b.point is not None for b in self.all)
@@ -86,7 +91,8 @@ class Breakpoints:
             return found
         if found.point is not None:
             raise UsageError(
-                f"{terms!r} filters calls of MPI, and {place} makes none: give a condition, `{place} if ...`"
+                f"{terms!r} filters calls of {self._system.name}, and {place} makes none: give a condition, "
+                f"`{place} if ...`"
             )
         fits = Filter(terms)
         masks = {rank.index: fits.mask(rank) for rank in fits.ranks(self.record.trace)}
@@ -101,10 +107,10 @@ class Breakpoints:
         """A place in the source, where an expression of its language is true."""
         if scope is not None:
             raise UsageError("a condition goes with a breakpoint of ranks, not of a task")
-        if re.fullmatch(r"\d+:\d+|\d+:from=.*|finding:\d+|t=.*|(\d+:)?P?MPI_\w+(#\d+)?", place):
+        if re.fullmatch(rf"\d+:\d+|\d+:from=.*|finding:\d+|t=.*|(\d+:)?(PMPI_|{self._system.prefix})\w+(#\d+)?", place):
             raise UsageError(
                 f"{place} is a call of the record, where no expression is computed: give FILE:LINE if ..., or filter "
-                "calls: break MPI_Send tag:5 peer:1"
+                f"calls: break {self._system.send} tag:5 peer:1"
             )
         wanted = parse_place(place)
         self._has_code(wanted)
@@ -141,9 +147,9 @@ class Breakpoints:
         wanted = parse_place(text)
         if wanted.rank is not None and wanted.rank >= self.record.size:
             raise UsageError(f"{text}: the run has no rank {wanted.rank}, only 0 to {self.record.size - 1}")
-        of_mpi = wanted.name is not None and wanted.name.startswith("MPI_")
-        calls = () if wanted.name and not of_mpi else tuple(self._calls_at(wanted))
-        if of_mpi and not calls:
+        is_call = wanted.name is not None and wanted.name.startswith(self._system.prefix)
+        calls = () if wanted.name and not is_call else tuple(self._calls_at(wanted))
+        if is_call and not calls:
             raise UsageError(f"{text}: the record has no such call that communicates")
         if not calls:
             self._has_code(wanted)

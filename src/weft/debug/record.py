@@ -116,9 +116,9 @@ class Record:
         return pair in (("MPI_Mprobe", "MPI_Mrecv"), ("MPI_Improbe", "MPI_Mrecv")) and _line(one) == _line(before)
 
     def leaves(self, rank: int, position: int) -> bool:
-        """Whether an entry is the rank's MPI_Finalize."""
+        """Whether with an entry the rank leaves MPI, or PVM."""
         one = self.entry(rank, position)
-        return one is not None and one.function.base == "MPI_Finalize"
+        return one is not None and one.function.base == self.trace.system.last
 
     def closing(self, rank: int, position: int) -> bool:
         """Whether an entry is the MPI_Finalize that Python makes when its interpreter is gone."""

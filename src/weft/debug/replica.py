@@ -85,7 +85,7 @@ class Replica:
             look()
             time.sleep(TICK)
         if self.process.poll() is None:
-            raise WeftError(f"the ranks did not reach MPI_Init within {BEGIN:.0f} seconds")
+            raise WeftError(f"the ranks had not {self.record.trace.system.entered} after {BEGIN:.0f} seconds")
         if not (self.controls and any(control.pid for control in self.controls)):
             words = self.output().strip().removeprefix("weft: ") or f"status {self.process.returncode}"
             raise WeftError(f"the replay did not start: {words}")

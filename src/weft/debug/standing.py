@@ -210,7 +210,8 @@ class Standing:
         replica, control = self.replica, self.replica.controls[rank]
         at = control.at(slot)
         coming, last = self.record.entry(rank, at, slot), self.record.entry(rank, at - 1, slot)
-        row: Answer = {"rank": rank, "thread": slot, "passed": at, "of": self.record.entries(rank, slot)}
+        row: Answer = {"rank": rank, "thread": slot, "passed": at, "of": self.record.entries(rank, slot),
+                       "system": self.record.trace.system.name}  # fmt: skip
         hand = self.hands.get(rank)
         if control.state in (ControlState.DIVERGED, ControlState.REFUSED):
             return row | {"state": "diverged", "next": call_facts(coming) if coming else None}

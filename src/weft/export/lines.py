@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.export.in_time import CallRows, Part
-from weft.export.programs import Programs, RankNames, Words
+from weft.export.programs import Programs, RankNames, TextTable, Words
 from weft.native.bridge import U8, addresses
 from weft.native.headers.rows import RowRank, RowsInput, kernel
 from weft.terms.columns import distinct, numbered
-from weft.terms.shown import HEADS, call_cells, event_json, site_json, task_json, task_text
+from weft.terms.shown import ERRORS, HEADS, call_cells, error_text, event_json, site_json, task_json, task_text
 from weft.terms.words import escaped
 from weft.trace import Event, LogicalTask, Rank, Trace
 from weft.trace.conditions import comm_ids
@@ -64,6 +64,7 @@ class Writer:
         self._kept: dict[int, object] = {}
         self._texts = {"sites": Words(), "tasks": Words(), "comms": Words()}
         self._numbers: dict[tuple[str, int, int], int] = {}
+        self._errors = TextTable([error_text(trace.system, error) for error in range(ERRORS)])
         self._buffer = np.empty(_ROOM, np.uint8)
 
     def lines(self, rows: CallRows) -> Iterator[bytes]:
@@ -170,5 +171,6 @@ class Writer:
         return RowsInput(
             ranks=self._ranks, function_of=programs.function_of, functions=programs.functions,
             step_codes=programs.step_codes, parts=programs.parts, words=self._words.structure,
-            json=self._json, with_tasks=self._trace.has_tasks, threaded=table is not None and table.threaded, **given,
+            errors=self._errors.structure, json=self._json, with_tasks=self._trace.has_tasks,
+            threaded=table is not None and table.threaded, **given,
         )  # fmt: skip

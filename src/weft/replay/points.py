@@ -87,7 +87,7 @@ def events_at(trace: Trace, place: SourcePoint) -> list[EventId]:
             found.append((int(rank.enter_ns(slice(row, row + 1))[0]), (rank.index, row)))
     if not found:
         where = f"rank {place.rank}" if place.rank is not None else "any rank"
-        times = f"only {most} call{'s' * (most > 1)}" if most else "no MPI call"
+        times = f"only {most} call{'s' * (most > 1)}" if most else f"no {trace.system.name} call"
         raise UsageError(f"{place.text}: the record has {times} from there on {where}{_nearby(trace, place)}")
     return [event for _, event in sorted(found)]
 

@@ -166,6 +166,8 @@ class Replay:
             return True
         if goal is not None:
             more_to_come = goal < recorded and (thread == 0 or control.tid(thread) != 0)
+            if not more_to_come and not thread and not self.plans[rank].flags & PlanFlag.OPEN:
+                return quiet > IDLE  # it comes to its end, unless it computes for long
             if not more_to_come or ((rank, thread) not in self.cut.firm and self._still(watch, rank, thread)):
                 return True
         if quiet < JOINED or not self._joins(watch, rank, thread):
@@ -222,6 +224,13 @@ class Replay:
     def free(self) -> list[int]:
         """Ranks of spawned worlds that took no plan up, as it is not known which of the record's they are."""
         return [c.rank for c in self.controls if self.plans[c.rank].spawned and not c.pid]
+
+    @property
+    def to_its_goals(self) -> bool:
+        """Whether a replay that was to stop came to its end, as no rank had a stop to come to."""
+        return self.result is Result.FINISHED and bool(self.cut.goals) and all(
+            self.controls[rank].at(thread) >= goal for (rank, thread), goal in self.cut.goals.items()
+        )  # fmt: skip
 
     def diverged(self) -> list[tuple[int, Divergence, dict[str, int]]]:
         """The ranks that left their record: rank, why, and the numbers."""

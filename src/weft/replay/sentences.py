@@ -52,14 +52,15 @@ def stands(trace: Trace, session: Replay, control: Control, slot: int) -> str:
     """Where a thread stands, in words without its rank."""
     at = control.at(slot)
     if control.state is ControlState.ENDED:
-        return "at the end, past MPI_Finalize"
+        return "at the end" + (f", past {trace.system.last}" if trace.ranks[control.rank].state == "finalized" else "")
     if session.plans[control.rank].spawned and not control.pid:
         return "not spawned yet"
     last = event_of(trace, session, control.rank, slot, at - 1)
     if (control.rank, slot) in session.outside:
         event = coming(trace, session, control, slot)
-        more = f"outside of MPI, next is event {event.index}: {said(event)}" if event is not None else ""
-        return more or "at the end of its record"
+        if event is None:
+            return "at the end of its record"
+        return f"outside of {trace.system.name}, next is event {event.index}: {said(event)}"
     if control.parked(slot) or last is None:
         event = coming(trace, session, control, slot)
         return f"before event {event.index}: {said(event)}" if event is not None else "at the end of its record"
@@ -76,9 +77,12 @@ def stopped(trace: Trace, session: Replay) -> list[str]:
             total += len(thread.entries)
             name = f"thread {slot} " if len(session.plans[control.rank].threads) > 1 else ""
             where.setdefault(name + stands(trace, session, control, slot), []).append(control.rank)
-    lines = [f"stopped as asked: {passed} of {total} calls were run again"]
+    asked = session.cut.asked
+    ran_on = bool(asked) and all(_behind_all_stops(trace, session, *event) for event in asked)
+    how = "there was nothing to stop before" if ran_on else "stopped as asked"
+    lines = [f"{how}: {passed} of {total} calls were run again"]
     lines += [f"  {rank_words(ranks)} {text}" for text, ranks in sorted(where.items(), key=lambda kv: kv[1])]
-    return lines + [f"  {text}" for event in session.cut.asked if (text := _elsewhere(trace, session, *event))]
+    return lines + [f"  {text}" for event in asked if (text := _elsewhere(trace, session, *event))]
 
 
 def _elsewhere(trace: Trace, session: Replay, rank: int, index: int) -> str | None:
@@ -91,6 +95,8 @@ def _elsewhere(trace: Trace, session: Replay, rank: int, index: int) -> str | No
     control, position = session.controls[rank], threads[mine].position(event.position)
     if control.at(mine) < position:
         return f"event {index} of rank {rank}, {said(event)}, lies behind another stop"
+    if _behind_all_stops(trace, session, rank, index):
+        return f"event {index} of rank {rank}, {said(event)}, lies behind the last call that the rank can stop before"
     here = coming(trace, session, control, mine)
     no_stop = f"event {index} of rank {rank}, {said(event)}, is not one that ranks stop at"
     if control.at(mine) == position and here is not None and here.index > index:
@@ -99,6 +105,13 @@ def _elsewhere(trace: Trace, session: Replay, rank: int, index: int) -> str | No
         if (rank, mine) in session.outside:
             return f"{no_stop}: its thread is on the way to the next one that is, and waits for another thread"
     return None
+
+
+def _behind_all_stops(trace: Trace, session: Replay, rank: int, index: int) -> bool:
+    """Whether an event comes behind the last call of its thread that ranks stop at, so that nothing stops there."""
+    event = trace.event(rank, index)
+    thread = next((thread for thread in session.plans[rank].threads if thread.slot == event.thread.slot), None)
+    return thread is not None and thread.position(event.position) == len(thread.entries)
 
 
 def diverged(trace: Trace, session: Replay, replayed: Path) -> list[str]:
@@ -119,7 +132,7 @@ def diverged(trace: Trace, session: Replay, replayed: Path) -> list[str]:
         elif why is Divergence.END:
             lines.append("  recorded: nothing more, its record ends here")
         elif why is Divergence.THREAD:
-            lines.append(f"  recorded: {fields['expected']} threads that call MPI; another one came")
+            lines.append(f"  recorded: {fields['expected']} threads that call {trace.system.name}; another one came")
         else:
             lines.append(f"  recorded: an outcome of another kind, the {at + 1}th of this rank")
         if came is not None:
@@ -136,8 +149,8 @@ def likely(trace: Trace) -> str:
     if changed:
         return f"likely cause: {', '.join(changed[:3])} changed since the run was recorded"
     return (
-        "likely cause: another input or environment than recorded, or a source of chance that is not a call of MPI "
-        "(a random seed, the time, an address, a thread)"
+        "likely cause: another input or environment than recorded, or a source of chance that is not a call of "
+        f"{trace.system.name} (a random seed, the time, an address, a thread)"
     )
 
 
@@ -203,7 +216,8 @@ def _waits(trace: Trace, session: Replay) -> list[str]:
             elif control.polling(slot):
                 event = event_of(trace, session, control.rank, slot, control.at(slot))
                 expected = said(event) if event is not None else "the end"
-                text = f"polls where its record goes on with {expected}: it awaits something outside of MPI"
+                awaited = f"something outside of {trace.system.name}"
+                text = f"polls where its record goes on with {expected}: it awaits {awaited}"
             lines.append(f"  rank {control.rank} {text}")
     return lines
 

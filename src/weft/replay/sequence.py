@@ -40,8 +40,8 @@ def steps(cuts: Cuts, plans: Sequence[RankPlan], cut: Cut) -> list[Step]:
     """The steps that bring all ranks to a cut, or to their ends. UsageError for a run that cannot be taken apart so."""
     if any(len(plan.threads) > 1 or plan.flags & PlanFlag.TURNS for plan in plans):
         raise UsageError(
-            "--sequential is for ranks with one thread that calls MPI, and without locks of windows: others wait for "
-            "each other by what no record shows. Replay the run without it"
+            "--sequential is for ranks with one thread that communicates, and without locks of windows: others wait "
+            "for each other by what no record shows. Replay the run without it"
         )
     return _Walk(cuts, plans).all(cut)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
+from weft.systems import System
 from weft.terms.words import duration, escaped, time_text
 from weft.trace import Event, Flag, LogicalTask, Parameter, Rank, Status, TaskKind
 from weft.trace.sites import CallSite
@@ -13,13 +14,15 @@ HEADS: Final = ("time", "rank", "event", "took", "where", "task", "call")
 """The columns of a table of calls; `task` where the run has tasks."""
 
 OPEN: Final = "still in this call"
+ERRORS: Final = 256
+"""How many numbers an error has in a slot; the last one stands for all that have none of their own."""
 
 
 def call_text(event: Event) -> str:
     """`MPI_Recv(count 4, source any, tag 7, world) -> from 2, 16 bytes`."""
     results = []
     if event.error:
-        results.append(_error_text(event))
+        results.append(error_text(event.rank.trace.system, event.error))
     if event.polls > 1:
         results.append(f"no, {event.polls} times")
     elif not event.open and "flag" in event.function.slot:
@@ -38,9 +41,9 @@ def call_text(event: Event) -> str:
     return f"{event.function.name}({', '.join(parts)})" + (f" -> {'; '.join(results)}" if results else "")
 
 
-def _error_text(event: Event) -> str:
-    named = event.rank.trace.system.error_name(event.error)
-    return named or (f"error class {event.error}" if event.error < 255 else "an error")
+def error_text(system: System, error: int) -> str:
+    """An error of a call, by the number in its slot."""
+    return system.error_name(error) or (f"error class {error}" if error < ERRORS - 1 else "an error")
 
 
 def call_cells(event: Event, threaded: bool) -> tuple[str, ...]:

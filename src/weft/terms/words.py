@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 _STEERING: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]")
+_MOST_NAMED: Final = 8
+"""Tasks whose names are told in a line."""
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -37,6 +39,12 @@ def rank_words(ranks: Iterable[int]) -> str:
     """`rank 3` or `ranks 0-2 and 5`."""
     found = set(ranks)
     return ("rank " if len(found) == 1 else "ranks ") + rank_set(found)
+
+
+def whose(names: Sequence[str]) -> str:
+    """`0 is master 0, 1 is worker 0.1`: which rank is which task; "" where ranks have numbers only."""
+    shown = [f"{rank} is {printable(str(name))}" for rank, name in enumerate(names[:_MOST_NAMED])] if names[1:] else []
+    return ", ".join([*shown, *(["..."] if len(names) > _MOST_NAMED else [])])
 
 
 def listed(parts: Sequence[str], last: str = "and") -> str:

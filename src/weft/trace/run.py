@@ -190,6 +190,12 @@ class Trace:
         """The message-passing system whose calls were recorded."""
         return self.functions.system
 
+    @cached_property
+    def names(self) -> list[str]:
+        """What tasks are called, by rank: `worker 0.2`; [] where ranks have numbers only."""
+        told = self.run.get("names")
+        return [str(name) for name in told[: len(self.ranks)]] if isinstance(told, list) else []
+
     @property
     def level(self) -> Level:
         """What was recorded: Level.TRACE or Level.OUTCOMES."""

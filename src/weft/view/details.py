@@ -12,7 +12,7 @@ from weft import sources
 from weft.findings import Finding
 from weft.match import NONE, Match
 from weft.terms.describe import in_task
-from weft.terms.shown import call_text, value_json, value_text
+from weft.terms.shown import call_text, error_text, value_json, value_text
 from weft.trace import CallSite, Event, Flag
 from weft.trace.communicators import members_text
 from weft.view.delivery import size
@@ -31,6 +31,7 @@ def details(event: Event, match: Match | None, findings: Sequence[Finding]) -> d
     facts: dict[str, Any] = {
         "rank": event.rank.index, "event": event.index, "thread": event.thread.slot,
         "function": event.function.name, "text": call_text(event), "open": event.open, "error": event.error,
+        "error_text": error_text(event.rank.trace.system, event.error),
         "enter_ns": event.enter_ns, "exit_ns": exit_ns,
         "duration_ns": None if exit_ns is None else exit_ns - event.enter_ns,
         "args": _arguments(event), "polls": event.polls, "state": event.rank.state,

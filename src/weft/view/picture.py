@@ -117,6 +117,7 @@ class Picture:
             "events": trace.event_count, "last_ns": self.measured, "classes": [c.word for c in CLASSES],
             "functions": {f.id: [f.name, int(table[f.id])] for f in trace.functions},
             "rows": [[row.label, row.rank.index, row.thread, row.rank.state] for row in self.rows],
+            "names": trace.names, "system": trace.system.name,
             "open": [[*event, self.rows.of_event(*event)[0]] for event in open_events(trace)],
             "groupings": remembered(trace, self.scale("time").timeline.last, "groupings", self.rows.groupings),
             "sources_note": sources.of(trace).note(),

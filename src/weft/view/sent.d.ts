@@ -25,6 +25,10 @@ export interface Run {
   classes: string[];
   functions: Record<string, [name: string, kind: number]>;
   rows: [label: string, rank: number, thread: number, state: string][];
+  /** What tasks are called, by rank; empty where ranks have numbers only. */
+  names: string[];
+  /** The system whose calls were recorded: MPI or PVM. */
+  system: string;
   open: [rank: number, event: number, row: number][];
   groupings: Record<string, [name: string, rows: number[]][]>;
   sources_note: string | null;
@@ -276,6 +280,7 @@ export interface CallFacts {
   text: string;
   open: boolean;
   error: number;
+  error_text: string;
   enter_ns: number;
   exit_ns: number | null;
   duration_ns: number | null;

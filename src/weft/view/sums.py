@@ -86,7 +86,7 @@ class Sums:
         found = [(cause, int(inside[rows.cause == cause].sum())) for cause in LATE]
         late = sum(ns for _, ns in found)
         causes: list[tuple[str, str, bool, int]] = [(c.slug, c.label, True, ns) for c, ns in found if ns]
-        causes.append(("else", "everything else in MPI", False, in_mpi - late))
+        causes.append(("else", f"everything else in {self.trace.system.name}", False, in_mpi - late))
         return {
             "base": {"ns": base.ns, "span_ns": base.span, "text": base.words}, "in_mpi_ns": in_mpi, "late_ns": late,
             "crowded": run.crowded, "open_calls": run.open_calls,

@@ -5,6 +5,8 @@
  *   team      tasks join a group in any order, and tell which number they got
  *   notices   a task that works is killed, and the daemon says so between the others' messages
  *   parents   two tasks spawn two tasks each, at once
+ *   lingers   does not vary: a task works on when it has left PVM, and the others have ended
+ *   quits     does not vary: its tasks end without pvm_exit, the master after it unpacked what it got
  */
 #include <pvm3.h>
 #include <stdio.h>
@@ -194,6 +196,34 @@ static void parents(void) {
     tell("parents");
 }
 
+static void lingers(int parent) {
+    const char *made = getenv("LINGERS");
+    FILE *file;
+    if (parent < 0) {
+        start("lingers", 1, tids);
+        pvm_recv(tids[0], DONE);
+        return;
+    }
+    give(parent, DONE, 1);
+    pvm_exit();
+    sleep(1);
+    if (made && (file = fopen(made, "w"))) fclose(file);
+    exit(0);
+}
+
+static void quits(int parent) {
+    int value = 1;
+    if (parent >= 0) give(parent, DONE, value);
+    else {
+        start("quits", 1, tids);
+        pvm_recv(tids[0], DONE);
+        pvm_upkint(&value, 1, 1);
+        printf("got %d\n", value);
+    }
+    fflush(stdout);
+    exit(0);
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "pool", *as = argc > 2 ? argv[2] : what;
     int up = pvm_parent();
@@ -209,6 +239,8 @@ int main(int argc, char **argv) {
     else if (!strcmp(as, "team")) team();
     else if (!strcmp(as, "notices")) notices();
     else if (!strcmp(as, "parents")) parents();
+    else if (!strcmp(as, "quits")) quits(up);
+    else if (!strcmp(as, "lingers")) lingers(up);
     else return 2;
     return pvm_exit();
 }

@@ -23,9 +23,11 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from weft.launch import process as processes
+from weft.launch import survivors
 from weft.launch.process import ENDING, Process
 from weft.launch.pvm import records
 from weft.launch.pvm.place import PREFIX, clean, daemon, note_of, root
+from weft.launch.survivors import maps_file
 from weft.pvm import tasks as registry
 
 PRELOAD: Final = "WEFT_PVM_PRELOAD"
@@ -41,6 +43,8 @@ BURY: Final = 0.2
 LAST_LOOKS: Final = 4
 STARTING: Final = 20.0
 """Seconds that the daemon has to start, and a spawned task to make its first call once its parent is gone."""
+PATIENCE: Final = 5.0
+"""Seconds behind the program's end after which a person is told whom we wait for."""
 GRACE: Final = 2.0
 LOST: Final = 3.0
 """Seconds that a program has to end by itself when the daemon is gone."""
@@ -85,6 +89,7 @@ class Machine:
         self._lost_at: float | None = None
         registry.create(run, 2 if self.groups else 1)
         self.tasks = registry.Tasks(run)
+        self._file = registry.file_of(run)
 
     no_server = "did not start"
     """What is said of a group server that cannot be used."""
@@ -215,20 +220,24 @@ class Machine:
         rank = next((task.rank for task in reversed(tasks) if task.tid == tid), None)
         if rank is None or text.strip() in (b"EOF", b"BEGIN"):
             return None
-        return f"[rank {rank}, {registry.label_of(tasks, rank)}] ".encode() + text
+        return f"[{self.label(rank)}] ".encode() + text
 
-    def busy(self) -> bool:
-        """Whether a task but the group server is still there."""
+    def busy(self) -> int | None:
+        """A task but the group server that is still there, by its rank; it may have something to do behind pvm_exit."""
         now = time.monotonic()
         self._waiting_since = self._waiting_since or now
         for task in self.tasks.all():
-            if task.serves or task.state == registry.LEFT or not task.tid:
+            if task.serves or not task.tid:
                 continue
             if task.pid == 0 and now - self._waiting_since < STARTING and self._alive(task.tid):
-                return True
-            if task.pid and not gone(task.pid):
-                return True
-        return False
+                return task.rank
+            if task.pid and not gone(task.pid) and maps_file(task.pid, self._file) is not False:
+                return task.rank
+        return None
+
+    def label(self, rank: int) -> str:
+        """A task as it is called."""
+        return f"rank {rank}, {registry.label_of(self.tasks.all(), rank)}"
 
     def _alive(self, tid: int) -> bool:
         """Whether a spawned task has not made its first call: it may yet, or it is no program of PVM and has ended."""
@@ -261,7 +270,8 @@ class Machine:
                 process.wait(max(limit - time.monotonic(), 0.01))
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(GRACE)  # else the kernel keeps it: nothing can be done here, and nobody waits for it
         self._end_tasks()
         self.show()
         registry.trim(self.run)
@@ -272,8 +282,7 @@ class Machine:
         for number in (signal.SIGTERM, signal.SIGKILL):
             left = self._living()
             for pid in left:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, number)
+                survivors.kill(pid, self._file, number)
             limit = time.monotonic() + GRACE
             while left and time.monotonic() < limit:
                 time.sleep(0.02)
@@ -283,13 +292,7 @@ class Machine:
 
     def _living(self) -> list[int]:
         """Processes that surely are tasks of this run: a pid alone proves nothing, but they map its file of tasks."""
-        own = str(registry.file_of(self.run)).encode()
-        found = []
-        for task in self.tasks.all():
-            with contextlib.suppress(OSError):
-                if task.pid and own in Path(f"/proc/{task.pid}/maps").read_bytes():
-                    found.append(task.pid)
-        return found
+        return [task.pid for task in self.tasks.all() if task.pid and maps_file(task.pid, self._file)]
 
 
 def gone(pid: int) -> bool:
@@ -351,8 +354,16 @@ class Attendant:
         """After the program's end: until all tasks have left, or somebody asks for the end."""
         if self._ended_at is not None or any(number in ENDING for number in self.process.signals):
             return
-        while self.machine.busy() and not self.orphaned and not self.machine.lost_for(time.monotonic()):
-            self._look(time.monotonic())
+        tell_at = time.monotonic() + PATIENCE
+        while (rank := self.machine.busy()) is not None and not self.orphaned:
+            now = time.monotonic()
+            if self.machine.lost_for(now):
+                break
+            self._look(now)
+            if now > tell_at:
+                tell_at = float("inf")
+                told = f"weft: the program has ended; {self.machine.label(rank)}, still runs: Ctrl-C ends it"
+                print(told, file=sys.stderr, flush=True)
             if signal.sigtimedwait(ENDING, LOOK) is not None:
                 return
         still = 0

@@ -22,8 +22,8 @@ NOTICES: Final = frozenset(
 NOTHING: Final = frozenset(f"pvm_{name}.nothing" for name in ("nrecv", "trecv", "probe", *GROUPS))
 """Polls that found nothing."""
 KILL: Final = "pvm_kill"
-DECIDED: Final = NOTICES | {"pvm_spawn", KILL}
-"""Calls beside messages that a replay makes in the same order."""
+DECIDED: Final = NOTICES | {"pvm_spawn", KILL, "pvm_exit"}
+"""Calls beside messages that a replay makes in the same order, and can stop before."""
 
 _MESSAGES: Final = "messages"
 _TASKS: Final = "tasks"

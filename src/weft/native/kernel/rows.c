@@ -352,15 +352,12 @@ static void result(struct out *o, bool *first) {
     *first = false;
 }
 
-static void put_results(struct out *o, const struct weft_row_function *f, const struct weft_event *e,
-                        const struct tail_view *t) {
+static void put_results(struct out *o, const struct weft_rows_input *in, const struct weft_row_function *f,
+                        const struct weft_event *e, const struct tail_view *t) {
     bool first = true, open = !(e->flags & WEFT_FLAG_CLOSED);
     if (e->error) {
         result(o, &first);
-        if (e->error < 255) {
-            LITERAL(o, "error class ");
-            put_u(o, e->error);
-        } else LITERAL(o, "an error");
+        put_text(o, &in->errors, e->error);
     }
     if (f->bits & FUNCTION_POLL && !open && !(e->flags & WEFT_FLAG_TRUE) && e->count > 1) {
         result(o, &first);
@@ -430,7 +427,7 @@ static void put_line(struct out *o, const struct weft_rows_input *in, uint64_t r
     LITERAL(o, "(");
     put_parts(o, in, f, rank->names, e, t);
     LITERAL(o, ")");
-    put_results(o, f, e, t);
+    put_results(o, in, f, e, t);
     LITERAL(o, "\n");
 }
 

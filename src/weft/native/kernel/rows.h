@@ -70,7 +70,7 @@ struct weft_rows_input {
     const struct weft_row_function *functions;
     const uint8_t *step_codes;
     const struct weft_part *parts;
-    struct weft_texts words, sites, tasks, comms;
+    struct weft_texts words, sites, tasks, comms, errors; /* of errors one for each number in a slot */
     /* one each of the rows */
     const int32_t *rank;
     const int64_t *index, *enter, *leave;

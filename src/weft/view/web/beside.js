@@ -4,6 +4,7 @@ import { besideOf, remote } from "weft/api.js";
 import { drawDiffer, drawSpread } from "weft/differ.js";
 import { byId, el, messageOf, replace } from "weft/dom.js";
 import { Graph } from "weft/graph.js";
+import { rankName, takeNames } from "weft/names.js";
 import { State } from "weft/state.js";
 import { startTheme, switchTheme } from "weft/theme.js";
 
@@ -86,6 +87,7 @@ export class BesidePage {
     this.buttons();
     replace(byId("findings"), el("p", { class: "quiet" }, "Weft holds the runs against each other …"));
     const runs = await Promise.all(this.apis.map((api) => api.run()));
+    takeNames(runs[0]);
     this.graphs = runs.map((run, i) => {
       const state = new Half();
       Object.assign(state, { axis: this.axis, grouping: "" });
@@ -160,7 +162,7 @@ export class BesidePage {
     return el(
       "button",
       { type: "button", class: one.first ? "error" : "warning", onclick: () => this.go(i) },
-      el("span", { class: "kind" }, `rank ${one.rank}`),
+      el("span", { class: "kind" }, rankName(one.rank)),
       el("span", { class: "sure" }, ` ${WORDS[one.what] ?? (one.first ? "differs first" : "follows")}`),
       one.sides.map(({ text, event }) => el("div", { class: "mono small" }, event ? `${event[1]}: ${text}` : text)),
     );
@@ -338,7 +340,7 @@ export class BesidePage {
     if (i < 0 || hit.kind !== "lane" || !hit.item || !data?.event) return;
     const rank = graph.run.rows[hit.item.rows[0]][1];
     const told = await graph.api.tip(rank, data.event[i]);
-    byId("pointed").textContent = `rank ${rank}, event ${data.event[i]}: ${told.text ?? ""} ${told.site}`;
+    byId("pointed").textContent = `${rankName(rank)}, event ${data.event[i]}: ${told.text ?? ""} ${told.site}`;
   }
 }
 

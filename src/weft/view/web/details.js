@@ -1,6 +1,7 @@
 // Everything about the selected call.
 
 import { announce, byId, el, replace, say } from "weft/dom.js";
+import { rankName, systemName } from "weft/names.js";
 import { sourceLines } from "weft/source.js";
 import { tagged } from "weft/tips.js";
 import { bytes, count, duration, exact, plural } from "weft/units.js";
@@ -36,7 +37,7 @@ export class Details {
       el(
         "div",
         { class: "quiet wraps" },
-        `rank ${call.rank}${call.thread ? `, thread ${call.thread}` : ""}, event ${call.event} of 0 to ${call.count - 1}${call.task ? `, ${call.task}` : ""}`,
+        `${rankName(call.rank)}${call.thread ? `, thread ${call.thread}` : ""}, event ${call.event} of 0 to ${call.count - 1}${call.task ? `, ${call.task}` : ""}`,
       ),
       call.open
         ? el(
@@ -47,7 +48,7 @@ export class Details {
               : `This call never returned; the process is ${call.state}.`,
           )
         : null,
-      call.error ? el("p", { class: "alarm" }, `It returned error class ${call.error}.`) : null,
+      call.error ? el("p", { class: "alarm" }, `It returned ${call.error_text}.`) : null,
       call.buffer_changed ? el("p", { class: "alarm" }, "The send buffer was changed while it was pending.") : null,
       call.damage ? el("p", { class: "alarm" }, `Arguments are damaged: ${call.damage}.`) : null,
       this.findings(call, findings),
@@ -67,7 +68,9 @@ export class Details {
       this.datatype(call),
       this.replay(call),
     );
-    announce(`${call.function} of rank ${call.rank}, ${call.open ? "never returned" : duration(call.duration_ns)}`);
+    announce(
+      `${call.function} of ${rankName(call.rank)}, ${call.open ? "never returned" : duration(call.duration_ns)}`,
+    );
   }
 
   /**
@@ -119,7 +122,7 @@ export class Details {
               ? el(
                   "button",
                   { type: "button", onclick: () => this.actions.jump(event) },
-                  `${what} rank ${event[0]} `,
+                  `${what} ${rankName(event[0])} `,
                   el("span", { class: "quiet" }, site),
                 )
               : el("span", { class: "alarm" }, `${what} nobody: it has no partner in this run`),
@@ -171,7 +174,7 @@ export class Details {
     const { send, post, receive } = facts;
     const [from, to] = [send?.event[0] ?? facts.peer, post?.event[0] ?? facts.peer];
     /** @param {number} n */
-    const rank = (n) => (n < 0 ? "any rank" : `rank ${n}`);
+    const rank = (n) => (n < 0 ? "any rank" : rankName(n));
     replace(
       this.panel,
       el("header", {}, el("h2", {}, "Message"), this.close()),
@@ -226,7 +229,7 @@ export class Details {
     return el(
       "button",
       { type: "button", "data-end": how, onclick: () => this.actions.jump(call.event) },
-      `${how} ${call.function} of rank ${call.event[0]} `,
+      `${how} ${call.function} of ${rankName(call.event[0])} `,
       el("span", { class: "quiet" }, call.site),
       el("span", { class: "quiet small" }, times),
     );
@@ -272,7 +275,7 @@ export class Details {
       el("h3", {}, "Communicator"),
       table([
         ["name", comm.label ? `${comm.label} (${comm.name})` : comm.name],
-        ["made by", comm.made_by ?? "MPI"],
+        ["made by", comm.made_by ?? systemName()],
         ["my rank", `${comm.my_rank} of ${count(comm.size)}`, "comm-rank"],
         ["members", comm.members, "comm-members"],
         comm.remote_members ? ["remote", comm.remote_members] : null,

@@ -1,6 +1,7 @@
 // The list of findings, worst first: the page opens on it.
 
 import { byId, el, replace } from "weft/dom.js";
+import { systemName } from "weft/names.js";
 import { plural } from "weft/units.js";
 
 /** @import { Finding, Findings as Answer } from "weft/sent" */
@@ -44,7 +45,7 @@ export class Findings {
         : answer.failures.length
           ? null
           : answer.ends?.length
-            ? el("p", { class: "quiet" }, "No misuse of MPI found.")
+            ? el("p", { class: "quiet" }, `No misuse of ${systemName()} found.`)
             : el("p", { class: "clean" }, "✓ Nothing found in this run."),
       answer.ends?.length
         ? [

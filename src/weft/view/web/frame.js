@@ -1,6 +1,7 @@
 // What stands around and behind the calls: ruler, labels of rows, folds, marks.
 
 import { drawing } from "weft/dom.js";
+import { taskName } from "weft/names.js";
 import { endMark, note } from "weft/shapes.js";
 import { thin } from "weft/theme.js";
 import { duration, plural, tickLabel, ticks } from "weft/units.js";
@@ -277,12 +278,16 @@ export class Frame {
     }
     context.font = `${trouble ? "700 " : ""}${item.stressed ? 12 : 11}px system-ui, 'DejaVu Sans', sans-serif`;
     context.fillStyle = state || trouble ? colour : palette.ink;
-    context.fillText(
-      item.group ? item.label : `${item.rows.length > 1 ? "ranks" : "rank"} ${item.label}${state ? ` ${state}` : ""}`,
-      10,
-      y + 0.5,
-      GUTTER - 16,
-    );
+    const name = item.rows.length > 1 || item.group ? "" : taskName(this.run.rows[item.rows[0]][1]);
+    const words = `${item.rows.length > 1 ? "ranks" : "rank"} ${item.label}${state ? ` ${state}` : ""}`;
+    const twice = name !== "" && item.height >= 2 * LABEL;
+    const first = item.group
+      ? item.label
+      : name && !twice
+        ? this.shortened(`${item.label} ${name}`, GUTTER - 16)
+        : words;
+    context.fillText(first, 10, y + 0.5 - (twice ? LABEL / 2 : 0), GUTTER - 16);
+    if (twice) context.fillText(this.shortened(name, GUTTER), 10, y + 0.5 + LABEL / 2, GUTTER - 16);
   }
 
   /**

@@ -8,6 +8,7 @@ import { Findings } from "weft/findings.js";
 import { Graph } from "weft/graph.js";
 import { startKeys } from "weft/keys.js";
 import { Minimap } from "weft/minimap.js";
+import { takeNames } from "weft/names.js";
 import { Panes } from "weft/panes.js";
 import { listen } from "weft/pointer.js";
 import { Replay } from "weft/replay.js";
@@ -41,6 +42,7 @@ export class Page extends Calls {
     startTheme(() => this.repaint());
     this.api = await connect();
     this.run = await this.api.run();
+    takeNames(this.run);
     if (this.api.exported) byId("search").hidden = true;
     this.state = new State();
     const placed = this.state.read();

@@ -1,6 +1,7 @@
 // Who sent how much to whom, as a picture with axes and a scale.
 
 import { drawing, el } from "weft/dom.js";
+import { rankName } from "weft/names.js";
 import { colours, thin } from "weft/theme.js";
 import { bytes, count, plural } from "weft/units.js";
 
@@ -63,6 +64,8 @@ export function matrixPicture({ messages, bytes: sizes }, name, go) {
     Math.floor((event.offsetY - TOP) / shown.cell),
     Math.floor((event.offsetX - LEFT) / shown.cell),
   ];
+  /** @param {number} i */
+  const full = (i) => (/^\d+$/.test(name(i)) ? rankName(Number(name(i))) : `ranks ${name(i)}`);
   /** @param {[i: number, j: number]} at */
   const sent = ([i, j]) => i >= 0 && j >= 0 && messages[i]?.[j];
   canvas.addEventListener("click", (event) => {
@@ -72,7 +75,7 @@ export function matrixPicture({ messages, bytes: sizes }, name, go) {
     const [i, j] = cell(event);
     canvas.style.cursor = sent([i, j]) ? "pointer" : "default";
     canvas.title = sent([i, j])
-      ? `rank ${name(i)} to rank ${name(j)}: ${plural(messages[i][j], "message")}, ${bytes(sizes[i][j])}`
+      ? `${full(i)} to ${full(j)}: ${plural(messages[i][j], "message")}, ${bytes(sizes[i][j])}`
       : "";
   });
   return canvas;

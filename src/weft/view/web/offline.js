@@ -200,6 +200,7 @@ class File extends Held {
       text: name,
       open,
       error: 0,
+      error_text: "",
       enter_ns: data.start[i],
       exit_ns: open ? null : data.end[i],
       duration_ns: open ? null : data.end[i] - data.start[i],

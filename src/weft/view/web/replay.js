@@ -2,6 +2,7 @@
 
 import { crossedAt } from "weft/cut.js";
 import { byId, el, messageOf, replace, say } from "weft/dom.js";
+import { rankName } from "weft/names.js";
 
 /** @import { Api, Id, Move, Replay as Told, Stands, Written } from "weft/sent" */
 /** @import { Page } from "weft/main.js" */
@@ -223,7 +224,7 @@ export class Replay {
       el(
         "span",
         { id: "replay-said", class: "wraps", role: "status" },
-        told.said || (stopped ? `rank ${this.rank} ${this.standing()}` : state),
+        told.said || (stopped ? `${rankName(this.rank)} ${this.standing()}` : state),
       ),
     );
   }
@@ -260,7 +261,7 @@ export class Replay {
       this.show();
       if (row.event) this.actions.jump(row.event);
     };
-    const words = `rank ${row.rank}${row.thread ? `, thread ${row.thread}` : ""}`;
+    const words = `${rankName(row.rank)}${row.thread ? `, thread ${row.thread}` : ""}`;
     return el("button", { type: "button", class: "row-go", onclick: go }, words);
   }
 
@@ -274,7 +275,7 @@ export class Replay {
         el(
           "span",
           { class: kind === "stderr" || kind === "important" ? "alarm" : "" },
-          rank === null ? "" : el("i", {}, `rank ${rank} `),
+          rank === null ? "" : el("i", {}, `${rankName(rank)} `),
           text,
         ),
       ),

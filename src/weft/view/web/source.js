@@ -1,6 +1,7 @@
 // The source around the chosen call: its lines marked, coloured, as wide as the graph.
 
 import { el } from "weft/dom.js";
+import { rankName } from "weft/names.js";
 
 /** @import { Call, Source } from "weft/sent" */
 
@@ -68,7 +69,7 @@ export function sourcePanel(call) {
     ];
   const { site, source } = call;
   return [
-    el("h3", {}, `${call.function} of rank ${call.rank}`),
+    el("h3", {}, `${call.function} of ${rankName(call.rank)}`),
     el(
       "p",
       { class: "mono" },

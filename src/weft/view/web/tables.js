@@ -3,6 +3,7 @@
 import { byId, el, messageOf, replace, sortedTable } from "weft/dom.js";
 import { legendPanel } from "weft/legend.js";
 import { matrixPicture } from "weft/matrix.js";
+import { rankName, systemName } from "weft/names.js";
 import { sourcePanel } from "weft/source.js";
 import { bytes, count, duration, exact, plural } from "weft/units.js";
 
@@ -223,7 +224,7 @@ export class Tables {
     }
     if (!this.ofWindow) return;
     const names = new Set(
-      call ? [call.function, `rank ${call.rank}`, `${call.function} at ${call.site.text.split(" ")[0]}`] : [],
+      call ? [call.function, rankName(call.rank), `${call.function} at ${call.site.text.split(" ")[0]}`] : [],
     );
     const peers = call?.partners?.flatMap((p) => (p.event ? [p.event[0]] : [])) ?? [];
     const pairs = new Set(peers.flatMap((peer) => [`${call?.rank} ${peer}`, `${peer} ${call?.rank}`]));
@@ -264,7 +265,7 @@ export class Tables {
         const heads = [
           [title, false],
           ["calls", true],
-          ["time in MPI", true],
+          [`time in ${systemName()}`, true],
           ["of all", true],
           ["waiting", true],
         ];
@@ -277,7 +278,7 @@ export class Tables {
             heads,
             rows.slice(0, 200).map((row) => ({
               cells: [
-                row.name,
+                key === "rank" ? rankName(Number(row.name.replace("rank ", ""))) : row.name,
                 count(row.calls),
                 duration(row.ns),
                 `${((row.ns / total) * 100).toFixed(1)} %`,
@@ -387,15 +388,15 @@ export class Tables {
       el(
         "section",
         {},
-        el("h3", {}, "Time in MPI by cause"),
+        el("h3", {}, `Time in ${systemName()} by cause`),
         sortedTable(
-          "Time in MPI by cause",
+          `Time in ${systemName()} by cause`,
           [
             ["cause", false],
             ["time", true],
             ["of all", true],
           ],
-          [...causes.map((one) => cause(one.name, one.ns)), cause("in MPI", inside)],
+          [...causes.map((one) => cause(one.name, one.ns)), cause(`in ${systemName()}`, inside)],
         ),
       ),
       el(
@@ -408,7 +409,7 @@ export class Tables {
               heads,
               rows.slice(0, 500).map((row) => ({
                 cells: [
-                  `rank ${row.rank}`,
+                  rankName(row.rank),
                   row.name,
                   duration(row.ns),
                   share(row.ns),

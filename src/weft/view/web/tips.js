@@ -2,6 +2,7 @@
 
 import { byId, shown } from "weft/dom.js";
 import { sideOf } from "weft/messages.js";
+import { taskName } from "weft/names.js";
 import { bytes, count, duration } from "weft/units.js";
 
 /** @import { Hit, Lane } from "weft/drawn" */
@@ -65,6 +66,8 @@ const dotted = (...parts) => parts.filter((part) => part !== null && part !== un
 /** @param {number | null | undefined} size */
 const sized = (size) =>
   size === null || size === undefined ? null : size < 1000 ? `${count(size)} bytes` : bytes(size);
+/** @param {number} rank */
+const named = (rank) => taskName(rank) && ` (${taskName(rank)})`;
 /** @param {number} tag */
 export const tagged = (tag) => (tag === -1 ? "any tag" : `tag ${tag}`);
 
@@ -76,12 +79,12 @@ export const tagged = (tag) => (tag === -1 ? "any tag" : `tag ${tag}`);
 function ofMessage(graph, message) {
   const key = `message ${sideOf(message)} ${message.row}`;
   /** @param {number} row */
-  const name = (row) => graph.run.rows[row][0];
+  const name = (row) => `rank ${graph.run.rows[row][0]}${named(graph.run.rows[row][1])}`;
   const from = message.to
-    ? `Message from rank ${name(message.from[0])} to rank ${name(message.to[0])}`
+    ? `Message from ${name(message.from[0])} to ${name(message.to[0])}`
     : message.kind === "unmatched-send"
-      ? `Message of rank ${name(message.from[0])} that nobody receives`
-      : `Receive of rank ${name(message.from[0])} to which nobody sends`;
+      ? `Message of ${name(message.from[0])} that nobody receives`
+      : `Receive of ${name(message.from[0])} to which nobody sends`;
   return {
     key,
     lines: [from, tagged(message.tag)],
@@ -127,7 +130,9 @@ function ofPlace(graph, hit) {
  * @param {Lane} item
  */
 const whose = (graph, item) =>
-  item.rows.length > 1 ? `ranks ${graph.lanes.label(item.rows, "")}` : `rank ${item.label}`;
+  item.rows.length > 1
+    ? `ranks ${graph.lanes.label(item.rows, "")}`
+    : `rank ${item.label}${named(graph.run.rows[item.rows[0]][1])}`;
 
 /**
  * @param {Graph} graph
@@ -159,7 +164,7 @@ function ofBox(graph, data, i, lane) {
       : duration(graph.realTime(data.end[i]) - graph.realTime(data.start[i]));
   return {
     key: `call ${rank} ${event}`,
-    lines: [dotted(name, long), `rank ${lane.label}, call ${event}`],
+    lines: [dotted(name, long), `rank ${lane.label}${named(rank)}, call ${event}`],
     ask: async () => {
       const facts = await graph.api.tip(rank, event);
       return [
