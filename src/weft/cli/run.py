@@ -26,7 +26,7 @@ from weft.cli._said import say, shown_path, tell
 from weft.cli._values import FAILED_STATUS
 from weft.errors import UsageError, WeftError
 from weft.levels import LEVELS, level_named
-from weft.terms.words import whose
+from weft.terms.words import rank_names
 
 if TYPE_CHECKING:
     from weft.compare.values.live import Against
@@ -346,7 +346,7 @@ def what_happened(ending: Ending, job: Job, against: Against | None = None) -> l
             f"the launcher gave status {job.process.shell_status} though every rank had left MPI in order: MPICH's "
             "launcher sometimes kills ranks that are still on their way out. It is not the program's fault"
         )
-    names = whose(job.run.facts.get("names") or [])
+    names = rank_names(job.run.facts.get("names") or [])
     return [*lines, f"recorded {count} in {place}{f' ({names})' if names else ''}"]
 
 

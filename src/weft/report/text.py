@@ -16,7 +16,7 @@ from weft.report.ground import Ground
 from weft.report.pictures import pictures
 from weft.report.quotes import Quotes
 from weft.report.terminal import INDENT, PICTURE, Block, print_blocks
-from weft.terms.words import plural, rank_set, visible, whose
+from weft.terms.words import plural, rank_names, rank_set, visible
 from weft.terms.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.trace import Trace
 from weft.trace.run import CUT_OFF, ENDED
@@ -102,7 +102,7 @@ def heading(trace: Trace, findings: Sequence[Finding]) -> str:
     words = {**ENDED, "interrupted": "interrupted", "running": CUT_OFF}
     ended = words.get(str(trace.run.get("ended")), "")
     facts = [plural(len(trace.ranks), "rank"), f"{trace.event_count:,} calls", *([ended] if ended else [])]
-    tasks = f"; {names}" if (names := whose(trace.names)) else ""
+    tasks = f"; {names}" if (names := rank_names(trace.names)) else ""
     return f"{said} in {printable(str(trace.path))} ({', '.join(facts)}{tasks})"
 
 

@@ -41,7 +41,7 @@ def rank_words(ranks: Iterable[int]) -> str:
     return ("rank " if len(found) == 1 else "ranks ") + rank_set(found)
 
 
-def whose(names: Sequence[str]) -> str:
+def rank_names(names: Sequence[str]) -> str:
     """`0 is master 0, 1 is worker 0.1`: which rank is which task; "" where ranks have numbers only."""
     shown = [f"{rank} is {printable(str(name))}" for rank, name in enumerate(names[:_MOST_NAMED])] if names[1:] else []
     return ", ".join([*shown, *(["..."] if len(names) > _MOST_NAMED else [])])
