@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from debug.commands_table import LANGUAGES, Bench, line
 from tests_support import Installed
+from weft.debug import back
+from weft.debug.debugger import Debugger
+from weft.debug.hands import Tally
+from weft.tasks.ranks import TaskPrompt
 
 pytestmark = pytest.mark.usefixtures("gdb")
 
@@ -72,3 +76,37 @@ def test_where_nothing_lies_behind_the_rank_stays_where_it_stood(session: Callab
     assert "between rank 0's first call that communicates and here no breakpoint is met" in said
     assert "  rank 0  1\n" in said
     assert "goes back by one line on one rank" in said
+
+
+@pytest.fixture
+def third_visit(mpich: Installed, tmp_path: Path) -> Iterator[TaskPrompt]:
+    """A debugger in which rank 0 of squares.py stands at the third visit of the loop's body."""
+    bench = Bench(Path(mpich.mpicc).parents[1], tmp_path)
+    assert bench.build("Python")
+    debugger = Debugger(tmp_path / "run-Python", lambda _: ())
+    prompt = TaskPrompt(debugger, as_json=True)
+    for command in ("restart", f"break 0:squares.py:{line('squares.py')}", *["continue"] * 3):
+        prompt.answer(command)
+    yield prompt
+    debugger.close()
+
+
+@pytest.mark.parametrize("short", [1, back.TRIES])
+def test_a_replay_that_did_not_come_past_the_place_proves_nothing(
+    short: int, third_visit: TaskPrompt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many replays count nothing; what is told is the visit before, or that the rank did not come there again."""
+    whole, cut = back.Back._count_from, [0] * short
+
+    def counted(self: back.Back, base: int) -> Tally:
+        tally = whole(self, base)
+        return Tally(cut.pop(), 0, ()) if cut else tally
+
+    monkeypatch.setattr(back.Back, "_count_from", counted)
+    if short == back.TRIES:
+        with pytest.raises(back.NotAgain, match="did not come to that line again"):
+            third_visit.answer("reverse-continue")
+    else:
+        third_visit.answer("reverse-continue")
+        assert third_visit.answer("print k @0")["values"][0]["value"] == "2"
+    assert not cut

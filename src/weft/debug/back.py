@@ -25,8 +25,22 @@ STEPS = 5_000
 """Lines of called functions that a step back into one goes through."""
 
 
+TRIES = 3
+"""Replays that count, until one has come past where the rank stood."""
+
+
 class NothingBehind(UsageError):
     """No line lies behind where the rank stands."""
+
+
+class NotAgain(WeftError):
+    """Another replay did not come to where the rank stood."""
+
+    def __init__(self, rank: int, system: str) -> None:
+        super().__init__(
+            f"rank {rank} did not come to that line again: what it does between two calls of {system} is not the "
+            "same in each replay (threads, time, addresses?)"
+        )
 
 
 def _key(marks: Marks) -> str:
@@ -49,6 +63,8 @@ class Back:
         state = standing.stands(rank)["state"]
         self.at_line, self.inside = state == "line", state == "in"
         self.behind = self.own = self.visits = 0
+        self.passes = False
+        """Whether each replay visits the place where the rank stands."""
         self.reached = 0, 0
         """The call that the tick was counted from, and its number."""
 
@@ -60,7 +76,7 @@ class Back:
             return True
         self._count_behind()
         for base in self._bases(known.base if known is not None else self.now[self.rank, 0]):
-            tally = self._count_from(base)
+            tally = self._count_past(base)
             tick = tally.ticks - self.behind - self.own
             if tick > 0:
                 self._reach(base, tick, tally)
@@ -104,6 +120,7 @@ class Back:
         if not self.at_line or getattr(hand, "why", "").startswith("SIG"):  # from a crash it goes nowhere
             return
         self.own = hand.count(self.marks)
+        self.passes = hand.stopped is not None and hand.stopped.level == 0  # else it stands in what that line calls
         self.run_on()
         tally = hand.counted()
         self.behind, self.visits = tally.ticks, tally.visits
@@ -135,6 +152,20 @@ class Back:
         self.run_on()
         return hand.counted(LOG if self.marks.lines else 1)
 
+    def _count_past(self, base: int) -> Tally:
+        """The same, of a replay in which the rank came past where it stood. NotAgain where none does.
+
+        One that did not (it was disturbed, or the program goes another way) proves nothing of what lies behind.
+        """
+        for _ in range(TRIES if self.passes else 1):
+            tally = self._count_from(base)
+            if not self.passes or (tally.visits > self.visits and tally.ticks >= self.behind + self.own):
+                return tally
+        raise self._not_again()
+
+    def _not_again(self) -> NotAgain:
+        return NotAgain(self.rank, self.standing.record.trace.system.name)
+
     def go_to(self, base: int, *, tick: int = 0, visit: int = 0) -> None:
         """Another replay, in which the rank stops at a tick from a call on, or at a visit of the place."""
         self._begin(base)
@@ -143,10 +174,7 @@ class Back:
         self.standing.run(self.now, self.polls)
         self.standing.settle(self._without)
         if hand.stopped is None:
-            raise WeftError(
-                f"rank {self.rank} did not come to that line again: what it does between two calls of "
-                f"{self.standing.record.trace.system.name} is not the same in each replay (threads, time, addresses?)"
-            )
+            raise self._not_again()
         hand.counted()
 
     def _restore(self) -> None:
@@ -155,7 +183,7 @@ class Back:
             self.standing.begin(self.now)
             return
         base = max(self.now[self.rank, 0] - 1, 0)
-        self.go_to(base, visit=self._count_from(base).visits - self.visits)
+        self.go_to(base, visit=self._count_past(base).visits - self.visits)
 
 
 def watched(standing: Standing, rank: int, expression: str, level: int) -> Watched:
