@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 from debug.commands_table import LANGUAGES, Bench, line
 from tests_support import Installed
 from weft.debug.debugger import Debugger
+from weft.replay.control import Control
 from weft.tasks.ranks import TaskPrompt
 
 PATIENCE = 120
@@ -105,3 +109,30 @@ def test_where_a_rank_writes_to_a_file_no_replay_waits_beside_it(
     prompt.answer("reverse-next")
     assert prompt.debugger.stands(0)["at"]["line"] == 7
     assert prompt.debugger.spares.kept == []
+
+
+@pytest.mark.parametrize("moment", ["its replay begins", "its replay stands"])
+def test_a_debugger_that_is_killed_leaves_no_replay_behind(moment: str, bench: Bench, tmp_path: Path) -> None:
+    assert bench.build("C")
+    command = [sys.executable, "-m", "weft.cli.main", "debug", str(bench.folder / "run-C")]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as debugger:  # fmt: skip
+        until = time.monotonic() + PATIENCE
+        while not of(tmp_path) and time.monotonic() < until:
+            time.sleep(0.002)
+        while moment == "its replay stands" and not parked(tmp_path) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert of(tmp_path)
+        debugger.kill()
+    until = time.monotonic() + PATIENCE
+    while (of(tmp_path) or list(tmp_path.glob("weft-debug-*"))) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not of(tmp_path)
+    assert not list(tmp_path.glob("weft-debug-*"))
+
+
+def parked(folder: Path) -> bool:
+    """Whether the ranks of a replay in a debugger's folder have begun."""
+    return any(Control(page.parent, 0, made=True).parked() for page in folder.glob("*/*/run/replay/control-000000.bin"))

@@ -28,7 +28,8 @@ Told = tuple[list[str], int]
 def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> int:
     """Put the new record in order and tell what came of it."""
     ending = finish.finish(job)
-    if args.driven:
+    if session.driver is not None:
+        session.driver.clear()
         return job.process.shell_status
     tell_values(keep_values(job, args.probes))
     if not ending.ranks:

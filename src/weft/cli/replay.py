@@ -119,7 +119,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     from weft.cli._replayed import conclude
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
-    from weft.replay import Cut, Replay
+    from weft.replay import Cut, Driver, Replay
     from weft.values import recording
 
     recording.check(args.probes)
@@ -131,8 +131,9 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
         say("the replay follows what is left of the record, then the program runs on freely")
     steps, cut = lay_plan(trace, args)
     conductor = conduct(trace, steps, cut) if args.sequential else None
-    if args.driven:
-        cut = Cut({(r, t): goal for r, t, goal in json.loads((args.driven / "goals.json").read_text())})
+    driver = Driver.of(args.driven) if args.driven else None
+    if driver is not None:
+        cut = Cut(driver.goals)
     folder = folder_of(trace, other)
     out = args.out.absolute() if args.out else None
     with inside(folder):
@@ -141,7 +142,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
         shim = recorder.build(start)
     directory = rundir.create(out, ["replay-of-" + trace.path.name], command, "trace")
     session = Replay(
-        steps, cut, hold=args.hold, timeout=args.timeout, driven=args.driven, conductor=conductor
+        steps, cut, hold=args.hold, timeout=args.timeout, driver=driver, conductor=conductor
     )  # fmt: skip
     try:
         directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder)}
@@ -207,9 +208,9 @@ def started(trace: Trace, session: Replay, start: Plan, made: tuple[Shim, RunDir
 
         tasks.hand_on(trace.path, laid_out)
     variables = recorder.variables(shim, directory, "trace") | more | {"WEFT_REPLAY": str(laid_out)}
-    if session.driven:
-        variables["WEFT_AGENT"] = str(session.driven)
-    if session.driven or trace.run.get("tasks"):
+    if session.driver is not None:
+        variables["WEFT_AGENT"] = str(session.driver.folder)
+    if session.driver is not None or trace.run.get("tasks"):
         from weft.tasks.runtime import for_ranks
 
         variables |= for_ranks(start.line.programs)  # a runtime makes threads in an order of its own

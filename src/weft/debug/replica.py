@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -18,6 +17,7 @@ from weft.errors import WeftError
 from weft.launch.watch import Watch, inside
 from weft.replay import Goals
 from weft.replay.control import Control
+from weft.replay.driver import leave_goals
 from weft.replay.layout import CONTROL_SIZE, ControlState
 from weft.replay.pace import Quiet, tasks_of
 from weft.replay.running import IDLE, SETTLE, begun
@@ -46,7 +46,7 @@ class Replica:
         for file in AGENT:
             shutil.copy(file, folder / file.name)
         prepare(folder)
-        (folder / "goals.json").write_text(json.dumps([[r, t, goal] for (r, t), goal in goals.items()]))
+        leave_goals(folder, goals)
         self._output = folder / "output.txt"
         self.kept_waiting: frozenset[Position] = frozenset()
         """Threads that are known not to return from the last call before their goals."""

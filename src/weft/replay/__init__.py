@@ -5,6 +5,7 @@ inside the ranks. `Cuts` turns points of the record into goals, `Replay` stands 
 """
 
 from weft.replay.cuts import Cut, Cuts, Goals
+from weft.replay.driver import Driver
 from weft.replay.plan import RankPlan, ThreadPlan
 from weft.replay.planning import plans_of
 from weft.replay.points import demanded, resolve
@@ -15,6 +16,7 @@ __all__ = [
     "Conductor",
     "Cut",
     "Cuts",
+    "Driver",
     "Goals",
     "RankPlan",
     "Replay",

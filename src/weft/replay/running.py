@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from weft.errors import WeftError
 from weft.launch.watch import Watch, inside
 from weft.replay.control import Control, plan_file
 from weft.replay.cuts import Cut, Thread
+from weft.replay.driver import Driver
 from weft.replay.layout import CHANNEL, ControlState, Divergence, PlanFlag
 from weft.replay.pace import Quiet, tasks_of
 from weft.replay.plan import RankPlan
@@ -61,8 +61,8 @@ class Replay:
     """Seconds after which it is ended wherever it is."""
     conductor: Conductor | None = None
     """Lets one rank at a time go on."""
-    driven: Path | None = None
-    """The folder of a debugger that sets the goals while the ranks run, and says when it is over."""
+    driver: Driver | None = None
+    """The debugger that sets the goals while the ranks run."""
     result: Result = Result.FINISHED
     settled: bool = False
     outside: set[Thread] = field(default_factory=set)
@@ -70,7 +70,6 @@ class Replay:
     controls: list[Control] = field(default_factory=list)
     _quiet: Quiet | None = None
     _began: float = field(default_factory=time.monotonic)
-    _parent: int = field(default_factory=os.getppid)
 
     def lay_out(self, folder: Path, functions: FunctionTable, *, bounded: bool = False) -> None:
         """Write what the ranks read. WeftError where the folder cannot be written."""
@@ -92,9 +91,9 @@ class Replay:
 
     def observe(self, watch: Watch) -> bool:
         """Look at the ranks; true when the replay is to be ended."""
-        if self.driven is not None:
+        if self.driver is not None:
             watch.still_for = 0.0  # a rank that stands in a deadlock is there to be looked at, not to be ended
-            return (self.driven / "end").exists() or os.getppid() != self._parent
+            return self.driver.over
         states = [control.state for control in self.controls]
         if ControlState.DIVERGED in states or ControlState.REFUSED in states:
             self.result = Result.DIVERGED if ControlState.DIVERGED in states else Result.REFUSED
