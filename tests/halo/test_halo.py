@@ -95,12 +95,18 @@ def check_cell(finding: dict[str, Any], ranks: int, dimensions: int, width: int)
     return [owner, reader]
 
 
+def check_certainty(findings: list[dict[str, Any]]) -> None:
+    """Only that a ghost is too old may be no more than possible: where no message told its rank of the newer value."""
+    assert all(f["certainty"] == "certain" or "changed" in f["evidence"] for f in findings)
+    assert {f["certainty"] for f in findings} <= {"certain", "possible"}
+
+
 def fault_is_found(mpi: Installed, folder: Path, dimensions: int, ranks: int, fault: str) -> None:
     kinds, _ = FAULTS[fault]
     findings = found(mpi, folder, ranks, "faces.py", str(dimensions), fault)
     assert findings
     assert {finding["kind"] for finding in findings} <= kinds
-    assert {finding["certainty"] for finding in findings} == {"certain"}
+    check_certainty(findings)
     at = lines("faces.py", "the box" if fault == "corner" else "the star")
     assert {finding["sites"][0]["line"] for finding in findings} == at
     for finding in findings:
@@ -179,7 +185,7 @@ def mistake_is_found(mpi: Installed, folder: Path, way: str) -> None:
     told = {(finding["sites"][0]["line"], finding["kind"]) for finding in findings}
     assert expected and expected <= told
     assert {line for line, _ in told} == {line for line, _ in expected}
-    assert {finding["certainty"] for finding in findings} == {"certain"}
+    check_certainty(findings)
 
 
 @pytest.mark.parametrize("way", "early changed neighbours colours wavefront every-second lag reduced".split())

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.halo.extents import edges, inside
 from weft.plain import dataclass
@@ -43,24 +44,6 @@ class Declared:
         return tuple(last - first for first, last in inside(self.shape, self.halo))
 
 
-def declared(rank: int, fields: Mapping[str, Any]) -> Declared:
-    """The part of a record PART."""
-
-    def numbers(given: Any) -> tuple[int, ...] | None:
-        return None if given is None else tuple(given)
-
-    grid = fields["grid"]
-    periodic = fields["periodic"]
-    return Declared(
-        rank=rank, number=fields["id"], name=fields["of"], at=tuple(fields["at"]), shape=tuple(fields["shape"]),
-        strides=tuple(fields["strides"]), halo=tuple((low, high) for low, high in fields["halo"]),
-        lower=numbers(fields["lower"]), whole=numbers(fields["whole"]),
-        periodic=None if periodic is None else tuple(bool(one) for one in periodic), lag=fields["lag"],
-        dims=tuple(grid["dims"]), coordinates=tuple(grid["coordinates"]), periods=tuple(grid["periods"]),
-        copy="like" in fields,
-    )  # fmt: skip
-
-
 class Placed:
     """A part with its place in the global array.
 
@@ -79,7 +62,6 @@ class Placed:
         self.edge_of = _inverse(self.edge, self.owned.size)
         self.owner: Ints = np.full(len(self.ghosts), NOBODY, np.int64)
         self.cell: Ints = np.full(len(self.ghosts), NOBODY, np.int64)
-        self.everywhere: Ints = self.globally(np.arange(self.owned.size))
 
     def globally(self, places: Ints) -> Ints:
         """Indices in the global array, a row for each place in the part."""
@@ -150,8 +132,8 @@ def fields(parts: Iterable[Declared]) -> list[Field]:
     return [Field(group) for group in groups.values()]
 
 
-def _inverse(places: Ints, size: int) -> Ints:
-    made = np.full(size, NOBODY, np.int64)
+def _inverse(places: Ints, size: int) -> NDArray[np.int32]:
+    made = np.full(size, NOBODY, np.int32)  # parts have fewer than 2**31 cells
     made[places] = np.arange(len(places))
     return made
 

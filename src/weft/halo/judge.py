@@ -80,6 +80,7 @@ class _OfRank:
         self.cached: dict[tuple[int, int], Ghosts] = {}
         self.paces: dict[tuple[int, int, int], list[tuple[Ints, Pace]]] = {}
         self.told: set[tuple[object, ...]] = set()
+        self._reached: dict[tuple[int, int], bool] = {}
         self.stores: dict[int, list[tuple[Use, int]]] = defaultdict(list)
         """By part the stores that reach ghosts, each with how many looks at ghosts there were behind it."""
 
@@ -131,7 +132,8 @@ class _OfRank:
                 if bad.any():
                     should = history[version].values[cells[bad]]
                     held = values[some[bad]]
-                    yield Wrong(self.rank, use, read, done, moment, owner, some[bad], held, should, version)
+                    told = version == known
+                    yield Wrong(self.rank, use, read, done, moment, owner, some[bad], held, should, version, told)
 
     def _later(self, moment: int, owner: int, changed: int) -> bool:
         """Whether a change of the owner comes behind a read."""
@@ -252,7 +254,7 @@ class _OfRank:
                 for one in self.judge.stories[rank].owned[other.of.number] if rank != self.rank else ():
                     at = np.flatnonzero(one.values == value)
                     if len(at):
-                        where = other.everywhere[other.edge[int(at[0])]].tolist()
+                        where = other.globally(other.edge[at[:1]])[0].tolist()
                         return sentences.elsewhere(self._case(wrong, k), rank, where)
         return None
 
@@ -268,22 +270,16 @@ class _OfRank:
         source, *_ = self._source(wrong)
         place = int(source.ghosts[ghost])
         for use, number in reversed(self.stores[wrong.read.part]):
-            if place in self._places(use):
+            if self._reaches(use, place):
                 return use, number
         return None
 
-    def _places(self, use: Use) -> set[int]:
-        part = self.story.parts[use.part]
-        key = id(use)
-        known = self._covered.get(key)
-        if known is None:
-            known = self._covered[key] = set(stored(use, part).ravel().tolist())
-        return known
-
-    @property
-    def _covered(self) -> dict[int, set[int]]:
-        made: dict[int, set[int]] = self.__dict__.setdefault("covered", {})
-        return made
+    def _reaches(self, use: Use, place: int) -> bool:
+        """Whether a use stores a place of its part."""
+        key = (id(use), place)
+        if key not in self._reached:
+            self._reached[key] = bool((stored(use, self.story.parts[use.part]) == place).any())
+        return self._reached[key]
 
     def _source(self, wrong: Wrong) -> tuple[Placed, list[Look], int, Ints]:
         source = self.judge.placed(self.rank, wrong.read.part)

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
 from enum import IntEnum
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,6 +20,8 @@ import numpy as np
 MAGIC: Final = b"WEFTHALO"
 FOLDER: Final = "halo"
 SUFFIX: Final = ".halo"
+MOST: Final = 1 << 29
+"""Bytes that a process writes down."""
 HEAD: Final = struct.Struct("<BxxxIQ")
 NUMBER: Final = struct.Struct("<II")
 """The head of RUN (use, reads), OWNED and GHOSTS (part, 0)."""
@@ -66,18 +66,3 @@ class Record(NamedTuple):
     def reads(self) -> list[tuple[int, int, int]]:
         """Of a RUN each of its reads."""
         return [(moment, ghosts, runs) for moment, ghosts, runs in READ.iter_unpack(self.payload[NUMBER.size :])]
-
-
-def read(path: Path) -> Iterator[Record]:
-    """The records of a file, as far as they are whole."""
-    data = path.read_bytes()
-    at = len(MAGIC)
-    if data[:at] != MAGIC:
-        return
-    while at + HEAD.size <= len(data):
-        kind, size, moment = HEAD.unpack_from(data, at)
-        at += HEAD.size
-        if at + size > len(data) or kind not in Kind.__members__.values():
-            return
-        yield Record(Kind(kind), moment, data[at : at + size])
-        at += size

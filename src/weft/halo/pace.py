@@ -12,11 +12,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from weft.errors import WeftError
 from weft.halo.grid import Placed
 from weft.halo.story import Story, stored
 from weft.terms.columns import Ints
 
 NOT_YET = -1
+MOST = 1 << 28
+"""Bytes of one table of stores by cells."""
 
 
 class Covering:
@@ -25,6 +28,10 @@ class Covering:
     def __init__(self, story: Story, part: Placed) -> None:
         self.part = part
         self.uses = [n for n, use in story.uses.items() if use.what == "store" and use.part == part.of.number]
+        if len(self.uses) * len(part.edge) > MOST:
+            raise WeftError(
+                f"rank {part.of.rank} stores its border in too many ways to hold it against its neighbours'"
+            )
         self.table = np.zeros((len(self.uses), len(part.edge) + 1), bool)  # the last column is of no such cell
         for row, number in enumerate(self.uses):
             cells = part.edge_of[stored(story.uses[number], part.of).ravel()]

@@ -9,7 +9,7 @@ from weft.findings import EventId, Finding, Site
 from weft.halo.grid import Placed
 from weft.halo.story import Line, Use
 from weft.halo.wrong import Case
-from weft.kinds import KINDS
+from weft.kinds import KINDS, Certainty
 
 
 def stale(case: Case, store: Use | None, moment: int, *, ever: bool) -> Finding:
@@ -20,7 +20,7 @@ def stale(case: Case, store: Use | None, moment: int, *, ever: bool) -> Finding:
     kind = "stale-halo-read" if ever else "remote-access"
     sites = [Site(wrong.owner, "store", *_file(store.at))] if store else []
     words = f"it is older than what rank {wrong.owner} stored{line}{never}"
-    return _made(kind, case, words, sites, {"changed": [wrong.owner, moment]})
+    return _made(kind, case, words, sites, {"changed": [wrong.owner, moment]}, sure=wrong.told)
 
 
 def never(case: Case) -> Finding:
@@ -43,7 +43,8 @@ def elsewhere(case: Case, rank: int, where: list[int]) -> Finding:
     return _made("remote-access", case, words, [], {"from": [rank, where]})
 
 
-def _made(kind: str, case: Case, why: str, others: list[Site], more: dict[str, Any]) -> Finding:
+def _made(kind: str, case: Case, why: str, others: list[Site], more: dict[str, Any], *, sure: bool = True) -> Finding:
+    """`sure`: whether it is proven that the reader should have had what the owner has."""
     wrong, source = case.wrong, case.source
     read, ghost = wrong.read, int(wrong.ghosts[case.k])
     cell = case.field.wrapped(source.globally(source.ghosts[[ghost]]))[0].tolist()
@@ -62,7 +63,8 @@ def _made(kind: str, case: Case, why: str, others: list[Site], more: dict[str, A
     sites = (Site(wrong.rank, "load", *_file(read.at)), *others)
     cause = "; ".join(f"{site.call} {site.file}:{site.line}" for site in sites)
     ranks = tuple(sorted({wrong.rank, wrong.owner}))
-    return Finding(kind, KINDS[kind].severity, "certain", message, ranks, sites, tuple(events), evidence, cause)
+    certainty: Certainty = "certain" if sure else "possible"
+    return Finding(kind, KINDS[kind].severity, certainty, message, ranks, sites, tuple(events), evidence, cause)
 
 
 def _name(source: Placed) -> str:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.halo import log
+from weft.halo import log, reading
 from weft.halo.extents import Cells, numbers
-from weft.halo.grid import NOBODY, Declared, Placed, declared
+from weft.halo.grid import NOBODY, Declared, Placed
 from weft.halo.log import Kind
 from weft.plain import dataclass
 from weft.terms.columns import Ints
 from weft.trace import Rank, Trace
+from weft.trace.errors import RunError
+
+MOST_OF_RUN = 4 * log.MOST
+"""Bytes of all logs of a run that are read."""
 
 Line = tuple[str, int, str]
 """File, line and function."""
@@ -66,10 +71,10 @@ class Look:
 
 
 class Story:
-    """A rank's log. `whole`: the rank came to its end with it."""
+    """A rank's log. `whole`: the rank came to its end with it; `problem`: from where on it is not one, or empty."""
 
-    def __init__(self, rank: Rank, path: Path) -> None:
-        self.rank = rank
+    def __init__(self, rank: Rank, name: str, data: bytes) -> None:
+        self.rank, self._calls = rank, len(rank)
         self.parts: dict[int, Declared] = {}
         self.uses: dict[int, Use] = {}
         self.done: list[Done] = []
@@ -77,29 +82,49 @@ class Story:
         self.ghosts: dict[int, list[Look]] = defaultdict(list)
         self._times: dict[frozenset[int], list[int]] = {}
         self.whole = False
-        self.gave_up = ""
-        for record in log.read(path):
-            self._take(record)
+        self.gave_up = self.problem = ""
+        try:
+            reading.each(name, data, self._take)
+        except reading.Damaged as error:
+            self.problem, self.whole = str(error), False
         self._moments = {part: [look.moment for look in looks] for part, looks in self.owned.items()}
 
     def _take(self, record: log.Record) -> None:
-        kind = record.kind
+        kind, moment = record.kind, min(record.moment, self._calls)
         if kind is Kind.RUN:
-            self.done.append(Done(record.number(), record.moment, tuple(record.reads())))
+            use, reads = self.uses[record.number()], record.reads()
+            if len(reads) != len(use.reads):
+                raise ValueError("a use has other reads each time")
+            reads = [(min(at, self._calls), ghosts, runs) for at, ghosts, runs in reads]
+            self.done.append(Done(record.number(), moment, tuple(reads)))
         elif kind in (Kind.OWNED, Kind.UNSEEN, Kind.GHOSTS):
-            looks = self.ghosts if kind is Kind.GHOSTS else self.owned
-            look = Look(record.moment, len(self.done), kind is Kind.UNSEEN, record.values())
-            looks[record.number()].append(look)
+            looks, values = self.ghosts if kind is Kind.GHOSTS else self.owned, record.values()
+            if len(values) != reading.values_of(kind, self.parts[record.number()]):
+                raise ValueError("a part has other cells each time")
+            looks[record.number()].append(Look(moment, len(self.done), kind is Kind.UNSEEN, values))
         elif kind is Kind.USE:
             fields = record.json()
-            self.uses[fields["id"]] = _use(fields)
+            self.uses[reading.whole(fields["id"])] = self._use(fields)
         elif kind is Kind.PART:
-            part = declared(self.rank.index, record.json())
+            part = reading.declared(self.rank.index, record.json())
             self.parts[part.number] = part
         elif kind is Kind.GAVE_UP:
-            self.gave_up = record.payload.decode(errors="replace")
+            self.gave_up = record.payload.decode(errors="replace")[:200]
         else:
             self.whole = True
+
+    def _use(self, fields: dict[str, Any]) -> Use:
+        part, cells = self.parts[fields["part"]], fields.get("cells")
+        places = reading.places_of(cells["places"], part) if isinstance(cells, dict) else None
+        return Use(
+            part=part.number, what=str(fields["what"]), at=reading.line(fields["at"]),
+            cells=None if places is not None or cells is None else reading.cells_of(cells, part), places=places,
+            computed=bool(fields.get("computed")), reads=tuple(self._read(one) for one in fields["reads"]),
+        )  # fmt: skip
+
+    def _read(self, fields: dict[str, Any]) -> Read:
+        part = self.parts[fields["part"]]
+        return Read(part.number, reading.cells_of(fields["cells"], part), reading.line(fields["at"]))
 
     def known(self, part: int, started: int) -> int:
         """The last look at what a rank owns that another knows of, who knows that so many of its calls began."""
@@ -129,21 +154,6 @@ class Story:
         return None
 
 
-def _use(fields: dict[str, Any]) -> Use:
-    cells = fields.get("cells")
-    places = tuple(cells["places"]) if isinstance(cells, dict) else None
-    return Use(
-        part=fields["part"], what=fields["what"], at=tuple(fields["at"]),
-        cells=None if places is not None or cells is None else _cells(cells), places=places,
-        computed=bool(fields.get("computed")),
-        reads=tuple(Read(one["part"], _cells(one["cells"]), tuple(one["at"])) for one in fields["reads"]),
-    )  # fmt: skip
-
-
-def _cells(given: list[Any]) -> Cells:
-    return int(given[0]), tuple(given[1]), tuple(given[2])
-
-
 def stored(use: Use, part: Declared) -> Ints:
     """The places in the part that a use stores."""
     if use.places is not None:
@@ -152,16 +162,59 @@ def stored(use: Use, part: Declared) -> Ints:
 
 
 def stories(trace: Trace) -> dict[int, Story]:
-    """The logs of the run, by rank: of those that call MPI from one thread, as moments count the calls of one."""
-    folder = trace.path / log.FOLDER
-    files = {path.stem: path for path in sorted(folder.glob(f"*{log.SUFFIX}"))} if folder.is_dir() else {}
-    found = {}
-    for rank in trace.ranks:
-        header = rank.file.header if rank.file is not None else None
-        path = files.get(f"{header.host}-{header.pid}") if header and len(rank.threads) == 1 else None
-        if path is not None:
-            found[rank.index] = Story(rank, path)
+    """The logs of the run, by rank: of those that call MPI from one thread, as moments count the calls of one.
+
+    What cannot be read, or is more than Weft looks at, becomes a problem of the trace.
+    """
+    found: dict[int, Story] = {}
+    room, cells = MOST_OF_RUN, reading.MOST_CELLS
+    for rank, path in _files(trace):
+        try:
+            data = reading.content(path, trace.path)
+            if len(data) > room:
+                raise reading.Damaged(f"{log.FOLDER} holds more than {MOST_OF_RUN >> 30} GB")
+            story = Story(rank, path.name, data)
+        except (reading.Damaged, RunError) as error:
+            trace.add_problem(f"{error}: ghost cells of rank {rank.index} are not looked at")
+            continue
+        room -= len(data)
+        cells -= sum(prod(part.shape) for part in story.parts.values())
+        if cells < 0:
+            trace.add_problem(
+                f"the arrays with ghost cells have more than {reading.MOST_CELLS:,} elements in all: those of rank "
+                f"{rank.index} and of higher ones are not looked at"
+            )
+            break
+        if story.problem:
+            trace.add_problem(story.problem)
+        if story.gave_up:
+            _note(rank, story.gave_up)
+        found[rank.index] = story
     return found
+
+
+def _files(trace: Trace) -> Iterator[tuple[Rank, Path]]:
+    """The ranks that have a log, and call MPI from one thread."""
+    folder = trace.path / log.FOLDER
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for rank in trace.ranks:
+        header = rank.header
+        path = folder / f"{Path(header.host).name}-{header.pid}{log.SUFFIX}" if header is not None else None
+        if path is None or not path.exists():
+            continue
+        if len(rank.threads) == 1:
+            yield rank, path
+        else:
+            _note(rank, "several of its threads call MPI")
+
+
+def _note(rank: Rank, why: str) -> None:
+    """Say, with what else the recorder did not see, that the uses of ghost cells were not all seen."""
+    note = f"uses of ghost cells: {why}"
+    if note not in rank.definitions.notes:
+        rank.definitions.notes.append(note)
+        rank.trace.add_problem(f"rank {rank.index}: {note}")
 
 
 @dataclass(frozen=True)
@@ -189,12 +242,12 @@ def ghosts_of(use: Use, read: Read, source: Placed, target: Placed | None) -> Gh
         except ValueError:
             return Ghosts(np.zeros(0, np.int64), np.zeros(0, np.int64))
     places, aims = places.ravel(), aims.ravel()
-    ghost = source.ghost_of[places]
+    ghost = source.ghost_of[places].astype(np.int64)
     chosen = ghost >= 0
     chosen[chosen] &= source.owner[ghost[chosen]] >= 0
     if use.what == "store" and target is not None:
         chosen &= target.owned[aims]
-        moved = source.everywhere[places[chosen]] != target.everywhere[aims[chosen]]
+        moved = source.globally(places[chosen]) != target.globally(aims[chosen])
         chosen[chosen] = moved.any(axis=1)
     ghost, first = np.unique(ghost[chosen], return_index=True)
     return Ghosts(ghost, aims[chosen][first])

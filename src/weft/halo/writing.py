@@ -20,14 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.halo.extents import Cells, edges, inside, numbers
-from weft.halo.log import FOLDER, HEAD, MAGIC, NUMBER, READ, SUFFIX, Kind
+from weft.halo.log import FOLDER, HEAD, MAGIC, MOST, NUMBER, READ, SUFFIX, Kind
 
 Array = NDArray[Any]
 Place = tuple[CodeType, int]
 """The code and the line of an access."""
 
-MOST: Final = 1 << 29
-"""Bytes that a process writes down."""
 MOST_COPIES: Final = 4
 """Arrays that one line makes of a part."""
 _NO_EVENTS: Final = 2**64 - 1

@@ -28,6 +28,8 @@ class Wrong:
     should: Values
     known: int
     """The look at the owner's cells that the reader needs."""
+    told: bool
+    """Whether messages told the reader of it; else both ranks' stores at their border say that it is needed."""
 
 
 @dataclass(frozen=True)
