@@ -50,7 +50,7 @@ class Conversation:
         self._next = 0
         self._pending: list[dict[str, Any]] = []
         self._text = bytearray()
-        self._looked = 0
+        self._looked = self._seen = 0
         self._over: Stop | None = None
         self._line: socket.socket
 
@@ -129,7 +129,12 @@ class Conversation:
             return Stop("stuck", text=hung.only_held([row for row in rows if row.id in idle["held"]]))
         return Stop("stuck", text=hung.message(self._ask("hung"), rows))
 
+    def _going(self, how: How, task: int | None, *, child: bool) -> dict[str, Any]:
+        """What lets the program go on; not where it has stopped behind the last stop that we know of."""
+        return {"do": "go", "how": how, "task": task, "child": child, "seen": self._seen}
+
     def _stopped(self, stop: dict[str, Any]) -> Stop:
+        self._seen = stop.get("number", self._seen)
         at = site_of(stop["at"])
         made = Stop(stop["why"], stop["task"], at, stop.get("worker"), stop.get("breakpoint"), stop.get("text", ""),
                     stop.get("code"), stop.get("name", ""))  # fmt: skip
@@ -151,7 +156,7 @@ class Conversation:
             return self._over
         self._pending = [message for message in self._pending if "stop" in message]
         if not self._pending:
-            self._send({"do": "go", "how": how, "task": task, "child": child})
+            self._send(self._going(how, task, child=child))
         return self._stop(None)
 
     def frames(self, task: int | None, *, every: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
@@ -241,7 +246,7 @@ class RankConversation(Conversation):
 
     def let(self, how: How, task: int | None, *, child: bool = False) -> None:
         """Let the rank go on, and do not wait."""
-        self._send({"do": "go", "how": how, "task": task, "child": child})
+        self._send(self._going(how, task, child=child))
 
     def come(self) -> Stop:
         """Wait until the task has come on that was let go."""

@@ -59,6 +59,9 @@ class Agent:
         self._frame: FrameType | None = None
         self._task: Task | None = None
         self._standing = self._leaving = False
+        self._moving = _thread.allocate_lock()
+        """Whether the program stands does not change while one has it."""
+        self._stops = 0
         self._thread = 0
         self._ticks = self._patience = 0
         self._quiet = False
@@ -133,10 +136,17 @@ class Agent:
         *whole, self._lines = self._lines.split(b"\n")
         for text in whole:
             request = json.loads(text)
-            if self._standing and not self._leaving:
-                self._leaving = request["do"] == "go"  # what comes after it finds a program that runs
-                self._inbox.put(request)
-            else:
+            going = request["do"] == "go"
+            with self._moving:
+                standing = self._standing and not self._leaving
+                if going and standing and request.get("seen", self._stops) < self._stops:
+                    continue  # it stopped while the debugger let it go on, and the debugger hears of that now
+                if standing:
+                    self._leaving = going  # what comes after it finds a program that runs
+                    self._inbox.put(request)
+                elif going:
+                    self._do(request)
+            if not standing and not going:
                 self._do(request)
         return bool(more)
 
@@ -148,12 +158,15 @@ class Agent:
         if os.getpid() != self._pid or self._line is None:
             return
         with self._turn:
-            self._frame, self._task, self._leaving, self._standing = frame, task, False, True
+            with self._moving:
+                self._frame, self._task, self._leaving, self._standing = frame, task, False, True
+                self._stops += 1
             self._thread = _thread.get_ident()
             last = innermost(frames_of(task)[::-1]) if frame is None and task is not None else None
             at = site(frame or last)
             self.tell({"stop": {
-                "why": why, "text": text, "task": birth(task).id if task is not None else None, "at": at,
+                "number": self._stops, "why": why, "text": text, "at": at,
+                "task": birth(task).id if task is not None else None,
                 "breakpoint": self.tracer.points.last if why == "breakpoint" else None,
                 "worker": _thread.get_native_id(), "name": names([task]).get(0, "") if task is not None else "",
             }})  # fmt: skip
