@@ -17,6 +17,8 @@ from weft.errors import UsageError, WeftError
 SCHEMA = "weft-stacks/1"
 NAME = re.compile(r"(\d+(?:_\d+)?)(?:\.(\d+))?")
 SECONDS = 120.0
+TRIES = 3
+"""Looks are repeated where srun ends well without a word: it has been seen to lose what its tasks print."""
 
 
 def is_job(text: str) -> bool:
@@ -57,18 +59,24 @@ def ask(text: str, interval: float) -> Job:
     ]  # fmt: skip
     # What another srun has set for its own tasks would be taken as options of this one.
     environment = {name: value for name, value in os.environ.items() if not re.match(r"SLURM_(?!CONF)|SRUN_", name)}
+    for _ in range(TRIES):
+        done = _asked(command, environment)
+        if told := list(answers(done.stdout)):
+            return together(told, count, interval)
+        if done.returncode or done.stderr.strip():
+            break
+    why = done.stderr.strip().splitlines()[-1:] or [f"srun ended with status {done.returncode} and gave no answer"]
+    raise WeftError(f"nothing was seen of job {text}: {why[0]}")
+
+
+def _asked(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             command, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL,
             env=environment,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WeftError(f"srun --overlap does not answer: {error}") from error
-    told = list(answers(done.stdout))
-    if not told:
-        why = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
-        raise WeftError(f"nothing was seen of job {text}: {why[0]}")
-    return together(told, count, interval)
 
 
 def answers(text: str) -> Iterable[dict[str, Any]]:
