@@ -17,7 +17,7 @@ from weft.access.words import at, lies, site_of
 from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic, behind
 from weft.findings import Finding
-from weft.mpi.meaning import Form, Share
+from weft.mpi.meaning import Form, Share, base
 from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.blocks import blocks
@@ -132,7 +132,8 @@ class _Pending:
         other = " (in another thread)" if touches.slot[met.touch] != rank.locate(start.index)[0].slot else ""
         until = f"{said(completed)} completes it" if completed else "nothing completes it"
         until = "it has not returned" if end == start.index else until
-        early = bool(holds.written[met.hold]) and not kind & TouchKind.WRITE and _reduces(maker)
+        early = bool(holds.written[met.hold]) and not kind & TouchKind.WRITE
+        early &= base(maker.function.name) in _REDUCTIONS
         made = finding(
             "early-reduction-use" if early else "buffer-reuse",
             f"rank {rank.index} {verb} {lies(met.low, met.high, int(holds.address[met.hold]))} of a buffer"
@@ -166,10 +167,6 @@ def _bottom(holds: Holds, hold: int) -> int:
 def _slack(holds: Holds, hold: int) -> int:
     """A datatype may begin before the address that is given, or behind it."""
     return int(holds.bytes[hold])
-
-
-def _reduces(maker: Event) -> bool:
-    return maker.function.name.removeprefix("MPI_").removesuffix("_c") in _REDUCTIONS
 
 
 def _maker(rank: Rank, start: Event, of_request: int) -> Event:

@@ -62,10 +62,10 @@ def whole(value: Any, low: int = 0, high: int = _FAR) -> int:
 
 
 def wholes(values: Any, length: int | None = None, low: int = 0, high: int = _FAR) -> tuple[int, ...]:
-    """So many whole numbers in a range. ValueError for anything else."""
+    """So many whole numbers in a range, without `length` any number up to an array's dimensions. ValueError else."""
     found = tuple(whole(one, low, high) for one in values)
-    if len(found) > MOST_DIMENSIONS or len(found) != (len(found) if length is None else length):
-        raise ValueError(f"{len(found)} numbers in place of {length}")
+    if len(found) > MOST_DIMENSIONS or length not in (None, len(found)):
+        raise ValueError(f"{len(found)} numbers are too few or too many")
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -75,6 +75,17 @@ def blocks(datatype: Datatype | None, count: int) -> list[Block] | None:
         return _joined((offset + k * datatype.extent, n) for k in range(count) for offset, n in one)
     except _TooMany:
         return None
+
+
+def meet(one: Sequence[Block], other: Sequence[Block]) -> bool:
+    """Whether some of one buffer's blocks and some of another's have a byte in common; both in the order of memory."""
+    left, right = [*reversed(one)], [*reversed(other)]
+    while left and right:
+        (a, n), (b, m) = left[-1], right[-1]
+        if a < b + m and b < a + n:
+            return True
+        (left if a + n <= b else right).pop()
+    return False
 
 
 def _of(datatype: Datatype, depth: int) -> list[Block] | None:

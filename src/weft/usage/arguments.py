@@ -17,7 +17,7 @@ from weft.findings import Finding
 from weft.kinds import Severity
 from weft.mpi.meaning import Form, InPlace, base
 from weft.terms import calls, describe
-from weft.terms.blocks import blocks
+from weft.terms.blocks import blocks, meet
 from weft.terms.calls import catalogue, masks, words
 from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said
 from weft.terms.columns import Ints, Ragged, columns, distinct, ints
@@ -80,6 +80,8 @@ class _Arguments:
         self.functions = catalogue(rank).function
         self.suspects = suspects(rank, _SORTS)
         self.masks = masks(rank.trace.functions)
+        self._met: dict[tuple[int, ...], bool] = {}
+        """By datatypes and counts of two buffers at one address whether they have a byte in common."""
         self.told: set[int] = set()
         self.sites: dict[tuple[int, str], int] = {}
 
@@ -326,20 +328,24 @@ class _Arguments:
                 continue
             same = target == self.events["buffer"][events].astype(np.int64)
             same &= self._both_count(events)
-            same[same] = [self._share(event) for event in events[same].tolist()]
+            same[same] = [self._meets(event) for event in events[same].tolist()]
             yield from self._tell(events[same], "recvbuf", lambda e: "one buffer to send from and to receive into")
 
-    def _share(self, index: int) -> bool:
+    def _meets(self, index: int) -> bool:
         """Whether a call with buffers of one address sends and receives the same bytes: types may choose others."""
         given = self.rank.event(index).args
         names = ("sendtype", "sendcount", "recvtype", "recvcount")
-        kind, count, other, others = (given[name] if isinstance(given.get(name), int) else -1 for name in names)
+        found = tuple(given[name] if isinstance(given.get(name), int) else -1 for name in names)
+        if found not in self._met:
+            self._met[found] = self._may_meet(*found)
+        return self._met[found]
+
+    def _may_meet(self, kind: int, count: int, other: int, others: int) -> bool:
+        """Whether so many elements of two datatypes at one address have a byte in common, for all that is known."""
         if kind == other or -1 in (kind, count, other, others):
             return True
         sent, received = blocks(self.rank.datatype(kind), count), blocks(self.rank.datatype(other), others)
-        if sent is None or received is None:
-            return True
-        return any(a < d + m and d < a + n for a, n in sent for d, m in received)
+        return sent is None or received is None or meet(sent, received)
 
     def _in_place(self) -> Iterator[Finding]:
         """MPI_IN_PLACE as what is sent to a root, which only that root itself may give (MPI-4.1, 6.5 and 6.9.1)."""
