@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+import halo_programs
+from halo_programs import PROGRAMS, check_certainty, check_place, grids, lines, mistakes
+
 from tests_support import WEFT, Installed, execute
 
-PROGRAMS = Path(__file__).parent / "programs"
-NOTES = {"late-sender", "late-receiver", "wait-at-collective", "imbalance", "resource-leak"}
 WAYS = (
     "jacobi ring overlap early changed persistent subarrays neighbours objects colours in-place wavefront every-second"
-    " lag measured reduced"
+    " lag measured reduced largest"
 ).split()
 WRONG_WAYS = [way for way in WAYS if way not in ("jacobi", "ring", "overlap")]
-N = 6
 
 FAULTS = {
     "corner": ({"remote-access", "stale-halo-read"}, "box"),
@@ -34,71 +34,11 @@ FAULTS = {
 }
 """By fault of faces.py the kinds that tell it, and its corrected twin."""
 SHORT = [(2, 4, "corner"), (2, 4, "late"), (2, 6, "written"), (1, 3, "swapped"), (3, 8, "left out"), (1, 2, "source")]
-ALL = [
-    (dimensions, ranks, fault)
-    for dimensions, sizes in ((1, (2, 3, 5)), (2, (2, 4, 6)), (3, (4, 8)))
-    for ranks, fault in itertools.product(sizes, FAULTS)
-    if not (fault == "corner" and (dimensions == 1 or ranks == 2))
-    and not (fault == "swapped" and (ranks == 2 or dimensions > 1))
-    and not (fault == "left out" and dimensions == 1)
-]
+ALL = grids(FAULTS)
 
 
 def found(mpi: Installed, folder: Path, ranks: int, program: str, *words: str) -> list[dict[str, Any]]:
-    """The findings of a run that are no notes on time."""
-    command = [*WEFT, "run", "--out", folder / "run", "--report", folder / "report.json", "--", *mpi.mpiexec]
-    line = [*command, "-n", str(ranks), mpi.python or "", PROGRAMS / program, *words]
-    done = execute(line, cwd=folder, env=mpi.environment, timeout=180)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "failed" not in done.stderr, done.stderr
-    assert list((folder / "run" / "halo").glob("*.halo")), "nothing was written down"
-    report = json.loads((folder / "report.json").read_text())
-    return [finding for finding in report["findings"] if finding["kind"] not in NOTES]
-
-
-def lines(program: str, words: str) -> set[int]:
-    """The lines whose comment has these words."""
-    text = (PROGRAMS / program).read_text().splitlines()
-    return {number for number, line in enumerate(text, 1) if re.search(f"# .*{words}", line)}
-
-
-def size(coordinate: int, axis: int) -> int:
-    """How many cells of one dimension a rank of faces.py owns."""
-    return N + (axis + 1) * (coordinate % 2)
-
-
-def whose(cell: list[int], dims: list[int]) -> list[int]:
-    """The coordinates of the rank that owns a cell of faces.py."""
-    owner = []
-    for axis, (at, parts) in enumerate(zip(cell, dims, strict=True)):
-        ends = itertools.accumulate(size(k, axis) for k in range(parts))
-        owner.append(next(k for k, end in enumerate(ends) if at < end))
-    return owner
-
-
-def dims_of(ranks: int, dimensions: int) -> list[int]:
-    """MPI_Dims_create of the sizes used here."""
-    known = {(2, 2): [2, 1], (4, 2): [2, 2], (6, 2): [3, 2], (4, 3): [2, 2, 1], (8, 3): [2, 2, 2]}
-    return [ranks] if dimensions == 1 else known[ranks, dimensions]
-
-
-def check_cell(finding: dict[str, Any], ranks: int, dimensions: int, width: int) -> list[list[int]]:
-    """Hold cell, ghost and owner of a finding against each other; the coordinates of owner and reader."""
-    evidence, dims = finding["evidence"], dims_of(ranks, dimensions)
-    coordinates = [list(one) for one in itertools.product(*map(range, dims))]
-    owner, reader = coordinates[evidence["owner"]], coordinates[evidence["moment"][0]]
-    assert whose(evidence["cell"], dims) == owner
-    for axis, at in enumerate(reader):
-        lower = sum(size(k, axis) for k in range(at))
-        assert evidence["cell"][axis] == lower + evidence["ghost"][axis] - width
-    assert finding["sites"][0]["rank"] == evidence["moment"][0]
-    return [owner, reader]
-
-
-def check_certainty(findings: list[dict[str, Any]]) -> None:
-    """Only that a ghost is too old may be no more than possible: where no message told its rank of the newer value."""
-    assert all(f["certainty"] == "certain" or "changed" in f["evidence"] for f in findings)
-    assert {f["certainty"] for f in findings} <= {"certain", "possible"}
+    return halo_programs.found(mpi, folder, ranks, [mpi.python or "", PROGRAMS / program, *words])
 
 
 def fault_is_found(mpi: Installed, folder: Path, dimensions: int, ranks: int, fault: str) -> None:
@@ -110,13 +50,7 @@ def fault_is_found(mpi: Installed, folder: Path, dimensions: int, ranks: int, fa
     at = lines("faces.py", "the box" if fault == "corner" else "the star")
     assert {finding["sites"][0]["line"] for finding in findings} == at
     for finding in findings:
-        owner, reader = check_cell(finding, ranks, dimensions, 2 if fault == "width" else 1)
-        apart = sum(a != b for a, b in zip(owner, reader, strict=True))
-        assert apart >= 2 if fault == "corner" else apart == 1
-        if fault == "swapped":
-            assert finding["evidence"]["moment"][0] == 1
-        if fault == "left out":
-            assert owner[0] != reader[0]
+        check_place(finding, ranks, dimensions, fault)
 
 
 @pytest.mark.parametrize(("dimensions", "ranks", "fault"), SHORT)
@@ -176,19 +110,14 @@ def test_a_part_with_ghosts_is_compared_without_them(mpich: Installed, tmp_path:
 
 def mistake_is_found(mpi: Installed, folder: Path, way: str) -> None:
     findings = found(mpi, folder, 3, "ways.py", way, "wrong")
-    text = (PROGRAMS / "ways.py").read_text().splitlines()
-    expected = {
-        (number, match[1])
-        for number, line in enumerate(text, 1)
-        if (match := re.search(rf"# BUG {way} ([\w-]+)", line))
-    }
+    expected = mistakes("ways.py", way)
     told = {(finding["sites"][0]["line"], finding["kind"]) for finding in findings}
     assert expected and expected <= told
     assert {line for line, _ in told} == {line for line, _ in expected}
     check_certainty(findings)
 
 
-@pytest.mark.parametrize("way", "early changed neighbours colours wavefront every-second lag reduced".split())
+@pytest.mark.parametrize("way", "early changed neighbours colours wavefront every-second lag reduced largest".split())
 def test_a_mistake_in_the_exchange_is_found_at_its_line(mpich: Installed, tmp_path: Path, way: str) -> None:
     mistake_is_found(mpich, tmp_path, way)
 

@@ -11,6 +11,7 @@ import pytest
 
 from weft.halo import reading
 from weft.halo.log import HEAD, MAGIC, NUMBER, READ, Kind
+from weft.trace.sites import CallSite
 
 PART: dict[str, Any] = {
     "id": 0, "of": "u", "at": ["a.py", 3, "main"], "shape": [6, 5], "strides": [40, 8], "halo": [[1, 1], [1, 1]],
@@ -40,6 +41,9 @@ def taken(data: bytes) -> tuple[list[Kind], str]:
         def __len__(self) -> int:
             return 5
 
+        def site(self, number: int) -> CallSite:
+            return CallSite("a.c", number, "main")
+
     story = Story(Nobody(), "a.halo", data)  # type: ignore[arg-type]
     found = [Kind.PART] * len(story.parts) + [Kind.USE] * len(story.uses) + [Kind.RUN] * len(story.done)
     return found + [Kind.GHOSTS] * sum(map(len, story.ghosts.values())), story.problem
@@ -53,6 +57,12 @@ WHOLE = MAGIC + facts(Kind.PART, PART) + GHOSTS + facts(Kind.USE, USE) + RUN
 def test_a_whole_file_is_read() -> None:
     assert taken(WHOLE) == ([Kind.PART, Kind.USE, Kind.RUN, Kind.GHOSTS], "")
     assert taken(WHOLE + RUN[:-3])[1] == "", "the process was killed while it wrote"
+
+
+def test_a_use_of_a_native_program_has_pairs_and_the_numbers_of_sites() -> None:
+    native = {**USE, "at": 7, "cells": {"places": [6]}, "computed": None}
+    data = facts(Kind.USE, {**native, "reads": [{"part": 0, "at": 8, "pairs": [[1, 6], [5, 6]]}]})
+    assert taken(MAGIC + facts(Kind.PART, PART) + GHOSTS + data + RUN) == taken(WHOLE)
 
 
 @pytest.mark.parametrize("data", [b"", b"another file", b"WEFTHAL0"])
@@ -81,6 +91,8 @@ def test_a_part_that_cannot_be_is_told_with_its_place(change: dict[str, Any]) ->
         {"part": 7}, {"cells": [0, [7, 3], [40, 8]]}, {"cells": [-8, [1], [8]]}, {"cells": [0, [1 << 35], [0]]},
         {"cells": [0, [2, 2], [8]]}, {"cells": {"places": [30]}}, {"cells": {"places": [-1]}}, {"cells": {"places": 3}},
         {"reads": 5}, {"reads": [{}]}, {"reads": [{**READS[0], "cells": [1000, [1], [8]]}]}, {"at": []}, {"id": "x"},
+        {"reads": [{**READS[0], "pairs": [[30, 0]]}]}, {"reads": [{**READS[0], "pairs": [[0, -1]]}]},
+        {"reads": [{**READS[0], "pairs": [[1]]}]}, {"at": -1}, {"at": True},
     ],
 )  # fmt: skip
 def test_a_use_that_cannot_be_is_told_with_its_place(change: dict[str, Any]) -> None:

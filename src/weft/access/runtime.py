@@ -17,8 +17,9 @@ from weft import __version__
 from weft.errors import UsageError, WeftError
 from weft.mpi.ready import cache_folder
 
-WRAPPED: Final = ("memcpy", "memmove", "memset", "__memcpy_chk", "__memmove_chk", "__memset_chk")
-"""Functions of libc whose calls the linker leads to the object."""
+WRAPPED: Final = ("memcpy", "memmove", "memset", "__memcpy_chk", "__memmove_chk", "__memset_chk", "free", "realloc",
+                  "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm")  # fmt: skip
+"""Functions of libc, and C++'s delete, whose calls the linker leads to the object."""
 _FLAGS: Final = (
     "-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-builtin", "-fno-lto", "-I.",
     f'-DWEFT_VERSION="{__version__}"',

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -175,7 +176,8 @@ class _OfRank:
         key = (wrong.use.at, wrong.read, wrong.owner)
         if key in self.told:
             return
-        for explain in (self._stale, self._never, self._written, self._elsewhere):
+        guessed = partial(self._written, computed=None)
+        for explain in (self._stale, self._never, self._written, self._elsewhere, guessed):
             found = explain(wrong, look)
             if found is not None:
                 self.told.add(key)
@@ -218,8 +220,8 @@ class _OfRank:
                 return sentences.never(self._case(wrong, k))
         return None
 
-    def _written(self, wrong: Wrong, look: int) -> Finding | None:
-        """The ghost holds what this rank itself stored there."""
+    def _written(self, wrong: Wrong, look: int, computed: bool | None = True) -> Finding | None:
+        """The ghost holds what this rank itself stored there; `computed`: what is known of such a store."""
         looks = self.story.ghosts[wrong.read.part]
         for k, ghost in enumerate(wrong.ghosts.tolist()):
             found = self._stored(wrong, ghost)
@@ -229,7 +231,7 @@ class _OfRank:
             behind = [one for one in looks[:look] if one.done > number]
             before = [one for one in looks[:look] if one.done <= number]
             held = (behind or before[-1:])[:1]
-            if use.computed and held and close(held[0].values[ghost], wrong.held[k]):
+            if use.computed is computed and held and close(held[0].values[ghost], wrong.held[k]):
                 redundant = self._owner_stores(wrong, k, use)
                 return sentences.written(self._case(wrong, k), use, redundant=redundant)
         return None

@@ -129,6 +129,12 @@ def places_of(given: Any, part: Declared) -> tuple[int, ...]:
     return tuple(whole(one, 0, size) for one in given)
 
 
+def pairs_of(given: Any, part: Declared, into: Declared) -> tuple[tuple[int, int], ...]:
+    """Elements of one part, each with one of another. ValueError where there are no such."""
+    sizes = prod(part.shape), prod(into.shape)
+    return tuple((whole(one, 0, sizes[0]), whole(other, 0, sizes[1])) for one, other in given)
+
+
 def values_of(kind: Kind, part: Declared) -> int:
     """How many values a record OWNED, UNSEEN or GHOSTS of a part has."""
     if kind is Kind.GHOSTS:

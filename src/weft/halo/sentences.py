@@ -44,7 +44,10 @@ def elsewhere(case: Case, rank: int, where: list[int]) -> Finding:
 
 
 def _made(kind: str, case: Case, why: str, others: list[Site], more: dict[str, Any], *, sure: bool = True) -> Finding:
-    """`sure`: whether it is proven that the reader should have had what the owner has."""
+    """`sure`: whether it is proven that the reader should have had what the owner has.
+
+    Of compiled code it is not: that it loaded the ghost and then stored the cell leaves out a factor of 0.
+    """
     wrong, source = case.wrong, case.source
     read, ghost = wrong.read, int(wrong.ghosts[case.k])
     cell = case.field.wrapped(source.globally(source.ghosts[[ghost]]))[0].tolist()
@@ -63,7 +66,7 @@ def _made(kind: str, case: Case, why: str, others: list[Site], more: dict[str, A
     sites = (Site(wrong.rank, "load", *_file(read.at)), *others)
     cause = "; ".join(f"{site.call} {site.file}:{site.line}" for site in sites)
     ranks = tuple(sorted({wrong.rank, wrong.owner}))
-    certainty: Certainty = "certain" if sure else "possible"
+    certainty: Certainty = "certain" if sure and not read.pairs else "possible"
     return Finding(kind, KINDS[kind].severity, certainty, message, ranks, sites, tuple(events), evidence, cause)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from weft.halo import log, reading
 from weft.halo.extents import Cells, numbers
+from weft.halo.flow import used
 from weft.halo.grid import NOBODY, Declared, Placed
 from weft.halo.log import Kind
 from weft.plain import dataclass
@@ -33,8 +34,10 @@ class Read:
     """Elements that were read, of one part, by one line."""
 
     part: int
-    cells: Cells
+    cells: Cells | None
     at: Line
+    pairs: tuple[tuple[int, int], ...] = ()
+    """In place of cells: ghosts, each with the cell that was stored next."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ class Use:
     at: Line
     cells: Cells | None
     places: tuple[int, ...] | None
-    computed: bool
+    computed: bool | None
+    """Whether what is stored was computed; None: that is not known."""
     reads: tuple[Read, ...]
 
 
@@ -117,14 +121,24 @@ class Story:
         part, cells = self.parts[fields["part"]], fields.get("cells")
         places = reading.places_of(cells["places"], part) if isinstance(cells, dict) else None
         return Use(
-            part=part.number, what=str(fields["what"]), at=reading.line(fields["at"]),
+            part=part.number, what=str(fields["what"]), at=self._line(fields["at"]),
             cells=None if places is not None or cells is None else reading.cells_of(cells, part), places=places,
-            computed=bool(fields.get("computed")), reads=tuple(self._read(one) for one in fields["reads"]),
+            computed=None if "computed" in fields and fields["computed"] is None else bool(fields.get("computed")),
+            reads=tuple(self._read(one, part) for one in fields["reads"]),
         )  # fmt: skip
 
-    def _read(self, fields: dict[str, Any]) -> Read:
-        part = self.parts[fields["part"]]
-        return Read(part.number, reading.cells_of(fields["cells"], part), reading.line(fields["at"]))
+    def _read(self, fields: dict[str, Any], into: Declared) -> Read:
+        part, at = self.parts[fields["part"]], self._line(fields["at"])
+        if "pairs" in fields:
+            return Read(part.number, None, at, reading.pairs_of(fields["pairs"], part, into))
+        return Read(part.number, reading.cells_of(fields["cells"], part), at)
+
+    def _line(self, given: Any) -> Line:
+        """File, line and function, of a native program by the number of a site."""
+        if not isinstance(given, int):
+            return reading.line(given)
+        site = self.rank.site(reading.whole(given))
+        return site.file or Path(site.module or "?").name, site.line, site.function or ""
 
     def known(self, part: int, started: int) -> int:
         """The last look at what a rank owns that another knows of, who knows that so many of its calls began."""
@@ -230,18 +244,10 @@ class Ghosts:
 
 def ghosts_of(use: Use, read: Read, source: Placed, target: Placed | None) -> Ghosts:
     """The ghosts of others among what is read, but those that only go to where they came from."""
-    places = numbers(read.cells, source.of.shape, source.of.strides)
-    aims: Ints = np.full(places.shape, NOBODY, np.int64)
-    places = np.asarray(places)
-    if use.what == "store":
-        if use.cells is None or target is None:
-            return Ghosts(np.zeros(0, np.int64), np.zeros(0, np.int64))
-        aims = numbers(use.cells, target.of.shape, target.of.strides)
-        try:
-            places = np.broadcast_to(places, aims.shape)
-        except ValueError:
-            return Ghosts(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    places, aims = places.ravel(), aims.ravel()
+    found = _paired(use, read, source, target) if read.cells is None else _aimed(use, read.cells, source, target)
+    if found is None:
+        return Ghosts(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    places, aims = found
     ghost = source.ghost_of[places].astype(np.int64)
     chosen = ghost >= 0
     chosen[chosen] &= source.owner[ghost[chosen]] >= 0
@@ -251,3 +257,26 @@ def ghosts_of(use: Use, read: Read, source: Placed, target: Placed | None) -> Gh
         chosen[chosen] = moved.any(axis=1)
     ghost, first = np.unique(ghost[chosen], return_index=True)
     return Ghosts(ghost, aims[chosen][first])
+
+
+def _paired(use: Use, read: Read, source: Placed, target: Placed | None) -> tuple[Ints, Ints] | None:
+    """What was loaded before a store, and the cells that were stored, where one went into the other."""
+    if target is None or not read.pairs:
+        return None
+    pairs = np.array(read.pairs, np.int64)
+    pairs = pairs[used(read.at, use.at, source, target, pairs)]
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _aimed(use: Use, cells: Cells, source: Placed, target: Placed | None) -> tuple[Ints, Ints] | None:
+    """What was read, and the elements that each of it was stored at."""
+    places = numbers(cells, source.of.shape, source.of.strides)
+    if use.what != "store":
+        return places.ravel(), np.full(places.size, NOBODY, np.int64)
+    if use.cells is None or target is None:
+        return None
+    aims = numbers(use.cells, target.of.shape, target.of.strides)
+    try:
+        return np.broadcast_to(places, aims.shape).ravel(), aims.ravel()
+    except ValueError:
+        return None

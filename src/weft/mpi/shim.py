@@ -28,7 +28,7 @@ from weft.mpi.ready import Shim, cache_folder
 
 _SOURCES = ("process.c", "shim.c", "objects.c", "sites.c", "python.c", "outcomes.c", "replay.c", "threads.c",
             "windows.c", "turns.c", "ends.c", "buffers.c", "access.c", "memory.c", "endings.c", "crash.c", "leaving.c",
-            "cores.c", "shared.c", "seldom.c", "strangers.c", "hashes.c")  # fmt: skip
+            "cores.c", "shared.c", "seldom.c", "strangers.c", "hashes.c", "halo.c", "halo_log.c")  # fmt: skip
 _BY_HAND = (("o", ("outcomes.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
 _HEADERS = (
     "calls.h",
@@ -42,6 +42,7 @@ _HEADERS = (
     "endings.h",
     "seldom.h",
     "access.h",
+    "halo.h",
     "client.h",
     "xxhash.h",
 )
@@ -70,6 +71,8 @@ _EFFORT = {
     "shared.c": ["-O2"],
     "process.c": ["-O2"],
     "hashes.c": ["-O2"],
+    "halo.c": ["-O2"],
+    "halo_log.c": ["-O2"],
     "cold.c": ["-O0"],
     "lean.c": ["-O0", "-DWEFT_LEAN"],
 }

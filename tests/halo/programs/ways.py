@@ -3,6 +3,7 @@
 Lines that are wrong say so: `BUG WAY kind`.
 """
 
+import contextlib
 import sys
 
 import numpy as np
@@ -256,11 +257,21 @@ def reduced(u, v):
         request.Wait()
 
 
+def largest(u, v):
+    """The largest of all, at its own place, or where the call does not take that."""
+    total = weft.part(np.zeros(4), of="total", halo=0, comm=row)
+    row.Set_errhandler(MPI.ERRORS_RETURN)
+    for step in range(STEPS):
+        total[:] = u[1, 1:5] + step
+        with contextlib.suppress(MPI.Exception):
+            row.Allreduce(total if WRONG else MPI.IN_PLACE, total, MPI.MAX)  # BUG largest invalid-argument
+
+
 ways = {
     "jacobi": lambda u, v: jacobi(u, v, exchange), "ring": lambda u, v: jacobi(u, v, exchange), "overlap": overlap,
     "early": early, "changed": changed, "persistent": persistent, "subarrays": subarrays, "neighbours": neighbours,
     "objects": objects, "colours": colours, "in-place": in_place, "wavefront": wavefront,
-    "every-second": every_second, "lag": lagging, "measured": measured, "reduced": reduced,
+    "every-second": every_second, "lag": lagging, "measured": measured, "reduced": reduced, "largest": largest,
 }  # fmt: skip
 for way in sys.argv[1].split(","):
     row = world.Create_cart([world.size], [way in ("ring", "neighbours")])

@@ -184,3 +184,40 @@ void *__tsan_memset(void *to, int value, size_t n) {
 CHECKED(memcpy, const void *, 1)
 CHECKED(memmove, const void *, 1)
 CHECKED(memset, int, 0)
+
+/* ---- memory that the program gives back: what lies there later is something else ---- */
+extern size_t malloc_usable_size(void *p) __attribute__((weak));
+
+static inline void released(void *p, size_t n) {
+    uintptr_t a = (uintptr_t)p;
+    if (UNLIKELY(range_span) && a < range_low + range_span && a + n > range_low)
+        client.touched(a, n, WEFT_HOOK_FREE, 0);
+}
+
+static inline size_t block_size(void *p) {
+    return UNLIKELY(range_span) && malloc_usable_size ? malloc_usable_size(p) : 1;
+}
+
+void __real_free(void *p);
+void __wrap_free(void *p) {
+    released(p, block_size(p));
+    __real_free(p);
+}
+
+void *__real_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n) {
+    released(p, block_size(p));
+    return __real_realloc(p, n);
+}
+
+/* C++'s delete, of one and of many, with and without the size. In a program without it there is none. */
+#define DELETES(name, more, given, n)                                                                                  \
+    extern void __real_##name more __attribute__((weak));                                                              \
+    void __wrap_##name more {                                                                                          \
+        released(p, n);                                                                                                \
+        if (__real_##name) __real_##name given;                                                                        \
+    }
+DELETES(_ZdlPv, (void *p), (p), 1)
+DELETES(_ZdaPv, (void *p), (p), 1)
+DELETES(_ZdlPvm, (void *p, size_t n), (p, n), n)
+DELETES(_ZdaPvm, (void *p, size_t n), (p, n), n)

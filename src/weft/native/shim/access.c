@@ -77,6 +77,7 @@ static void count_pieces(const struct hold *h, int by) {
 
 /* What the hooks of copies look at first: the range that holds all. */
 static uintptr_t range_low, range_high;
+static uintptr_t watched_low, watched_high; /* of what is watched without a hold */
 
 static void tell_clients(void) {
     for (struct weft_client *c = clients; c; c = c->next) {
@@ -97,13 +98,29 @@ static void range_grow(uintptr_t low, uintptr_t high) {
 static void range_shrink(uintptr_t low, uintptr_t high) {
     enum { FEW_HOLDS = 256 };
     if (weft_array_held && ((low > range_low && high < range_high) || hold_top > FEW_HOLDS)) return;
-    range_low = range_high = 0;
+    range_low = watched_low;
+    range_high = watched_high;
     for (uint32_t i = 1; weft_array_held && i < hold_top; i++) {
         if (!holds[i].high) continue;
         if (!range_high || holds[i].low < range_low) range_low = holds[i].low;
         if (holds[i].high > range_high) range_high = holds[i].high;
     }
     tell_clients();
+}
+
+void weft_access_watch(uintptr_t low, uintptr_t high, int by) {
+    static int64_t watched;
+    pthread_mutex_lock(&hold_lock);
+    const struct hold one = {.low = low, .high = high, .reads = true};
+    count_pieces(&one, by);
+    watched += by;
+    if (by > 0) {
+        if (!watched_high || low < watched_low) watched_low = low;
+        if (high > watched_high) watched_high = high;
+    } else if (!watched) watched_low = watched_high = 0;
+    if (by > 0) range_grow(low, high);
+    else range_shrink(low, high);
+    pthread_mutex_unlock(&hold_lock);
 }
 
 static uint32_t hold_add(uintptr_t low, uintptr_t high, bool reads) {
@@ -361,6 +378,8 @@ static __attribute__((noinline)) void touched_now(struct toucher *t, struct line
 /* What the hooks call. Accesses inside of MPI's own calls (functions of reductions, attributes) are MPI's. */
 static void touched(uintptr_t a, size_t n, unsigned kind, uintptr_t place) {
     if (!weft_recording || weft_depth || toucher_busy) return;
+    if (UNLIKELY(weft_halo_on)) weft_halo_touched(a, n, kind, place);
+    if (!weft_array_held || kind & WEFT_HOOK_FREE) return;
     toucher_busy = true;
     struct toucher *t = toucher_here ? toucher_here : toucher_new();
     if (LIKELY(t && !t->stopped)) {
@@ -397,7 +416,7 @@ void weft_access_join(struct weft_client *client) {
     client->touched = touched;
     client->next = clients;
     clients = client;
-    for (size_t i = 0; weft_array_held && i < WEFT_PAGES; i++)
+    for (size_t i = 0; (weft_array_held || weft_halo_on) && i < WEFT_PAGES; i++)
         if (page_bits[i]) client->pages[i] = page_bits[i];
     tell_clients();
     pthread_mutex_unlock(&hold_lock);
@@ -481,6 +500,7 @@ void weft_parts_wanted(void) {
 
 void weft_access_fork(void) {
     weft_accessing = 0;
+    weft_halo_fork();
     for (struct weft_client *c = clients; c; c = c->next) forget(c);
 }
 
@@ -494,6 +514,7 @@ static __thread struct {
 } named;
 
 void weft_parts_begin(void) {
+    if (UNLIKELY(weft_halo_open)) weft_halo_settle();
     named.n = 0;
     named.keep = named.sent.known = false;
 }
@@ -590,6 +611,7 @@ struct weft_parts *weft_parts_take(uint32_t request, bool persistent) {
 }
 
 void weft_parts_hold(struct weft_parts *parts, uint32_t request) {
+    if (UNLIKELY(weft_halo_open)) weft_halo_settle();
     hold_all(parts, request);
     if (!weft_hashing) return;
     parts->at = weft_moment_now();

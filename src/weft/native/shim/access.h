@@ -75,6 +75,17 @@ WEFT_COLD void weft_access_window(MPI_Win window, uint32_t id, MPI_Comm comm, in
 WEFT_COLD void weft_access_attached(MPI_Win window, const void *base, int64_t size);
 WEFT_COLD void weft_access_window_gone(MPI_Win window, const void *base);
 
+/* Memory that the hooks are to ask about from here on (`by` 1) or no longer (-1), besides what MPI has. */
+WEFT_COLD void weft_access_watch(uintptr_t low, uintptr_t high, int by);
+
+/* ---- arrays with ghost cells (halo.c) ---- */
+extern WEFT_HIDDEN volatile int weft_halo_on;   /* there are such */
+extern WEFT_HIDDEN volatile int weft_halo_open; /* stores that are not written down yet */
+WEFT_COLD void weft_halo_touched(uintptr_t address, size_t bytes, unsigned kind, uintptr_t place);
+WEFT_COLD void weft_halo_settle(void); /* a call may take values away, or bring some */
+WEFT_COLD void weft_halo_end(void);
+WEFT_COLD void weft_halo_fork(void);
+
 /* ---- hashes of messages (hashes.c) ---- */
 extern WEFT_HIDDEN volatile int weft_hashing;
 struct weft_hash {

@@ -11,10 +11,11 @@
 
 /* Rises with every change of this struct and of what hooks do. `version` and `weft` stay where they are, so that a client of
  * any version can say which Weft built it; those of versions 1 and 2 cannot. */
-enum { WEFT_CLIENT_VERSION = 3, WEFT_CLIENT_NAMED = 3 };
+enum { WEFT_CLIENT_VERSION = 4, WEFT_CLIENT_NAMED = 3 };
 
-/* What an access is, as enum weft_touch_kind of format.h; an update of an atomic variable is READ | WRITE | ATOMIC. */
-enum { WEFT_HOOK_READ = 1, WEFT_HOOK_WRITE = 2, WEFT_HOOK_ATOMIC = 4, WEFT_HOOK_VOLATILE = 8 };
+/* What an access is, as enum weft_touch_kind of format.h; an update of an atomic variable is READ | WRITE | ATOMIC. FREE: the
+ * program gives the memory back that begins there. */
+enum { WEFT_HOOK_READ = 1, WEFT_HOOK_WRITE = 2, WEFT_HOOK_ATOMIC = 4, WEFT_HOOK_VOLATILE = 8, WEFT_HOOK_FREE = 128 };
 
 /* Which memory is of interest now: whether writes (bit 1), and reads too (bit 0), are, of each page that holds any, and in
  * that by small pieces for what is short and by large ones for what is long. Ranges are held against the addresses that

@@ -364,6 +364,7 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
 /* ---- the end ---- */
 WEFT_HIDDEN void weft_finalized(void);
 void weft_finalized(void) {
+    weft_halo_end();
     weft_the_record->header->state = WEFT_STATE_FINALIZED;
     if (sessions_used) return; /* a session may live on */
     weft_over = 1;
@@ -401,6 +402,7 @@ __attribute__((constructor)) static void loaded(void) {
 
 __attribute__((destructor)) static void unloaded(void) {
     if (!weft_the_record || !(weft_recording || weft_over) || getpid() != weft_pid) return;
+    weft_halo_end();
     weft_recording = weft_over = 0;
     uint32_t state = weft_the_record->header->state;
     weft_record_close(weft_the_record, state == WEFT_STATE_RUNNING ? WEFT_STATE_EXITED : (int)state);

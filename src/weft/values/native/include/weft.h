@@ -9,6 +9,8 @@
  *     }
  *     weft_end("sweep");
  *
+ *     weft_part(u, double, "u", 2, WEFT_LIST(rows + 2, n + 2), WEFT_LIST(1, 1), cart); // an array with ghost cells
+ *
  * Nothing is linked. Without `weft run` each line is a test of one variable. Compile with -DWEFT_OFF to leave even that out.
  */
 #ifndef WEFT_H
@@ -194,6 +196,44 @@ static inline void weft_probe_array(uint32_t place, const void *data, int type, 
         stride *= pitch[d];
     }
     weft_entries()->probe(place, &array);
+}
+
+/* An array with ghost cells, before it is filled: `shape` elements in `dims` dimensions, the last index fastest, of which the
+ * outermost are copies of what other ranks own: `halo` at both ends of each dimension. The communicator, best a Cartesian
+ * one, says whose they are; `of` is the array's name. What the program does to it is seen if `weft cc` compiled it. Memory
+ * that is given back by another way than free, realloc or delete: say weft_part_end before. */
+#define weft_part(pointer, type, of, dims, shape, halo, comm)                                                          \
+    weft_part_lagging(pointer, type, of, dims, shape, halo, comm, 0)
+
+/* The same, where a ghost may be older than its owner's cell by so many changes. */
+#define weft_part_lagging(pointer, type, of, dims, shape, halo, comm, lag)                                             \
+    do {                                                                                                               \
+        __typeof__(comm) weft_comm = (comm);                                                                           \
+        const char *const weft_at[2] = {__FILE__, __func__};                                                           \
+        weft_part_declare(pointer, WEFT_LETTER(type), sizeof(type), of, dims, shape, halo, &weft_comm, lag, weft_at,   \
+                          __LINE__);                                                                                   \
+    } while (0)
+
+#if defined(WEFT_OFF) || !defined(__GNUC__) || defined(WEFT_CAPTURE)
+static inline void *weft_recorder(const char *name) { return (void)name, (void *)0; }
+#else
+static inline void *weft_recorder(const char *name) { return dlsym ? dlsym(NULL, name) : NULL; }
+#endif
+
+static inline void weft_part_declare(const void *data, int letter, size_t size, const char *of, int dims,
+                                     const int64_t *shape, const int64_t *halo, const void *comm, int lag,
+                                     const char *const at[2], int line) {
+    void (*part)(const void *, int, size_t, const char *, int, const int64_t *, const int64_t *, const void *, int,
+                 const char *const *, int);
+    *(void **)(&part) = weft_recorder("weft_halo_part");
+    if (part) part(data, letter, size, of, dims, shape, halo, comm, lag, at, line);
+}
+
+/* The array ends here: what lies at its place later is another one. */
+static inline void weft_part_end(const void *data) {
+    void (*end)(const void *);
+    *(void **)(&end) = weft_recorder("weft_halo_part_end");
+    if (end) end(data);
 }
 
 #ifdef __cplusplus

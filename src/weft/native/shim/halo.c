@@ -1,0 +1,450 @@
+/* Ghost cells of programs that `weft cc` built: writes down what such a program does to the arrays that it declares
+ * (weft_part of weft.h), in the form of weft/halo/log.py, as weft/halo/writing.py does for arrays of Python.
+ *
+ * Of an array the hooks ask about its shell only: the ghosts, and the cells that neighbours copy. A group is what one line
+ * stored there between two calls of MPI, each cell once; it becomes one record of a use. With each of its cells come the
+ * ghosts that were loaded since the store before it. Whether a value went from them into the cell, and whether it was one
+ * that should not have, is for the analysis (weft.halo).
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "halo.h"
+#include "process.h"
+
+volatile int weft_halo_on, weft_halo_open;
+
+static bool on; /* it is written down */
+static struct weft_thread *owner;
+static struct part *parts[PARTS];
+static int parts_n;
+static uint32_t parts_made, epoch = 1;
+static uint64_t runs, window_n;
+static struct load window[WINDOW];
+static struct group groups[GROUPS];
+static const struct part *last_part;
+static uint32_t last_place;
+static struct group *last_group;
+
+static uint64_t moment_now(void) { return weft_self ? weft_moment_now().event : 0; }
+
+static void forget_groups(void) {
+    for (int k = 0; k < weft_halo_open; k++) groups[k].part->open = 0;
+    weft_halo_open = 0;
+    window_n = 0;
+    last_part = NULL;
+}
+
+static void stop(void) {
+    weft_halo_log_end();
+    on = false;
+    forget_groups();
+    weft_halo_on = 0;
+}
+
+/* What would be written down from here on would not be whole. */
+static void give_up(const char *why) {
+    if (!on) return;
+    weft_halo_record(GAVE_UP, moment_now(), NULL, 0, why, strlen(why));
+    stop();
+}
+
+/* ---- values ---- */
+static float value_at(const struct part *p, uint32_t place) {
+    const void *at = (const void *)(p->low + place * p->size);
+#define AS(c, n, type)                                                                                                 \
+    if (p->letter == c && p->size == (n)) return (float)*(const type *)at;
+    AS('f', 8, double)
+    AS('f', 4, float)
+    AS('f', sizeof(long double), long double)
+    AS('i', 4, int32_t)
+    AS('i', 8, int64_t)
+    AS('i', 2, int16_t)
+    AS('i', 1, int8_t)
+    AS('u', 4, uint32_t)
+    AS('u', 8, uint64_t)
+    AS('u', 2, uint16_t)
+    AS('u', 1, uint8_t)
+    AS('b', 1, uint8_t)
+#undef AS
+    const double *d = at;
+    const float *f = at;
+    if (p->letter == 'c' && p->size == 16) return (float)(d[0] + 0.618 * d[1]);
+    if (p->letter == 'c' && p->size == 8) return (float)(f[0] + 0.618 * f[1]);
+    return 0;
+}
+
+static bool type_known(int letter, size_t size) {
+    static const struct {
+        char letter;
+        uint8_t size;
+    } known[] = {{'f', 4}, {'f', 8}, {'f', sizeof(long double)},
+                 {'i', 1}, {'i', 2}, {'i', 4},
+                 {'i', 8}, {'u', 1}, {'u', 2},
+                 {'u', 4}, {'u', 8}, {'b', 1},
+                 {'c', 8}, {'c', 16}};
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        if (known[k].letter == letter && known[k].size == size) return true;
+    return false;
+}
+
+/* Whether a part's memory is still there: it may have gone back to the system without a word. */
+static bool there(const struct part *p) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), low = p->low & ~(page - 1);
+    static unsigned char *each;
+    static size_t space;
+    size_t n = (p->high - low + page - 1) / page;
+    if (n > space) {
+        free(each);
+        each = malloc(n);
+        space = each ? n : 0;
+    }
+    return each && mincore((void *)low, p->high - low, each) == 0;
+}
+
+/* Writes values down where they have changed. */
+static bool look(struct part *p, struct cells *c, int kind, uint64_t moment) {
+    if (!c->n) return false;
+    for (uint32_t k = 0; k < c->n; k++) c->now[k] = value_at(p, c->places[k]);
+    if (c->known && !memcmp(c->now, c->seen, c->n * sizeof *c->now)) return false;
+    float *now = c->now;
+    c->now = c->seen;
+    c->seen = now;
+    c->known = true;
+    const uint32_t head[2] = {p->number, 0};
+    weft_halo_record(kind, moment, head, sizeof head, now, c->n * sizeof *now);
+    return true;
+}
+
+static void part_end(struct part *p);
+
+/* Whether something else than the stores that were seen has changed what neighbours copy. */
+static void look_for_unseen(struct part *p, uint64_t moment) {
+    if (p->open || (p->checked_at == moment && p->checked_epoch == epoch)) return;
+    p->checked_at = moment;
+    p->checked_epoch = epoch;
+    look(p, &p->edge, UNSEEN, moment);
+}
+
+static bool look_at_ghosts(struct part *p, uint64_t moment) {
+    if (p->looks && p->looked_at == moment && p->looked_stores == p->stores) return true;
+    if (!there(p)) return false;
+    p->looked_at = moment;
+    p->looked_stores = p->stores;
+    look_for_unseen(p, moment);
+    if (look(p, &p->ghosts, GHOSTS, moment)) p->looks++;
+    return true;
+}
+
+/* ---- groups ---- */
+/* All that is open is written down, in the order in which it began, with the values that it left. */
+void weft_halo_settle(void) {
+    if (!on || !weft_halo_open) return;
+    int n = weft_halo_open;
+    for (int k = 0; k < n; k++) {
+        struct part *p = groups[k].part;
+        weft_halo_write_group(&groups[k]);
+        runs++;
+        if (!--p->open && there(p)) look(p, &p->edge, OWNED, groups[k].moment);
+    }
+    weft_halo_open = 0;
+    last_part = NULL;
+    if (++epoch == EPOCHS) give_up("too many stores");
+    else if (weft_halo_log_full()) give_up("more than 512 MB of accesses");
+}
+
+static bool grown(void **array, uint32_t n, uint32_t *space, size_t each) {
+    if (n < *space) return true;
+    uint32_t more = *space ? *space * 2 : FIRST;
+    void *found = realloc(*array, more * each);
+    if (!found) return false;
+    *array = found;
+    *space = more;
+    return true;
+}
+
+/* The line of a load among those of a group. */
+static uint32_t read_of(struct group *g, const struct load *l) {
+    for (uint32_t r = 0; r < g->reads; r++)
+        if (g->read[r].at == l->at && g->read[r].part == l->part) return r;
+    if (g->reads == READS) return READS;
+    g->read[g->reads] = *l;
+    uint64_t own = runs + (uint64_t)(g - groups); /* what this group stores comes behind what it loads */
+    if (l->runs > own) g->read[g->reads].runs = own;
+    g->hash = mixed(mixed(g->hash, l->at), l->part->number);
+    return g->reads++;
+}
+
+/* The ghosts loaded since the store before go with the cell that is stored now. */
+static void take_window(struct group *g, uint32_t target) {
+    uint64_t first = window_n > WINDOW ? window_n - WINDOW : 0;
+    for (uint64_t k = first; k < window_n; k++) {
+        const struct load *l = &window[k % WINDOW];
+        uint32_t r = read_of(g, l);
+        if (r == READS) continue;
+        if (g->pairs_n == MOST_PAIRS || !grown((void **)&g->pairs, g->pairs_n, &g->pairs_space, sizeof *g->pairs)) {
+            give_up("one line uses too many ghost cells");
+            return;
+        }
+        g->pairs[g->pairs_n++] = (struct pair){.read = r, .ghost = l->place, .target = target};
+        g->hash = mixed(g->hash, (uint64_t)l->place << 32 | target);
+    }
+    window_n = 0;
+}
+
+static struct group *group_of(struct part *p, uintptr_t at, bool copies, uint64_t moment) {
+    for (int k = 0; k < weft_halo_open; k++)
+        if (groups[k].at == at && groups[k].part == p && groups[k].copies == copies) return &groups[k];
+    if (weft_halo_open == GROUPS) weft_halo_settle();
+    if (!on) return NULL;
+    look_for_unseen(p, moment);
+    struct group *g = &groups[weft_halo_open++];
+    g->at = at;
+    g->part = p;
+    g->copies = copies;
+    g->of_ghosts = false;
+    g->hash = mixed(mixed(at, p->number), copies);
+    g->moment = moment;
+    g->places_n = g->pairs_n = g->reads = 0;
+    p->open++;
+    return g;
+}
+
+static void stored(struct part *p, uint32_t place, uintptr_t at, bool copies, uint64_t moment) {
+    bool ghost = (p->cells[place] & OF_CELL) == GHOST;
+    p->stores += ghost;
+    if (p == last_part && place == last_place) { /* v = 0; v += a; v += b: one store */
+        if (ghost) window_n = 0;
+        else take_window(last_group, place);
+        return;
+    }
+    if (p->cells[place] >> EPOCH_SHIFT == epoch) weft_halo_settle();
+    struct group *g = on ? group_of(p, at, copies, moment) : NULL;
+    if (!g) return;
+    if (!grown((void **)&g->places, g->places_n, &g->places_space, sizeof *g->places)) {
+        give_up("there is no memory");
+        return;
+    }
+    g->places[g->places_n++] = place;
+    g->hash = mixed(g->hash, place);
+    g->of_ghosts |= ghost;
+    p->cells[place] = (p->cells[place] & OF_CELL) | epoch << EPOCH_SHIFT;
+    if (ghost || copies) window_n = 0;
+    else take_window(g, place);
+    last_part = p;
+    last_place = place;
+    last_group = g;
+}
+
+static void loaded(struct part *p, uint32_t place, uintptr_t at, uint64_t moment) {
+    for (int k = 0; k < weft_halo_open; k++)
+        if (groups[k].of_ghosts && groups[k].part == p) {
+            weft_halo_settle();
+            break;
+        }
+    if (!on || !look_at_ghosts(p, moment)) return;
+    window[window_n++ % WINDOW] =
+        (struct load){.part = p, .place = place, .at = at, .looks = p->looks, .runs = runs + (uint64_t)weft_halo_open};
+}
+
+static inline uint64_t place_of(const struct part *p, uintptr_t a) {
+    return LIKELY(p->shift >= 0) ? (a - p->low) >> p->shift : (a - p->low) / p->size;
+}
+
+static inline struct part *part_at(uintptr_t a, size_t n) {
+    static int before;
+    if (before < parts_n && a < parts[before]->high && a + n > parts[before]->low) return parts[before];
+    for (int k = 0; k < parts_n; k++)
+        if (a < parts[k]->high && a + n > parts[k]->low) return parts[before = k];
+    return NULL;
+}
+
+/* What the hooks call, by way of access.c. */
+void weft_halo_touched(uintptr_t a, size_t n, unsigned kind, uintptr_t at) {
+    struct part *p = part_at(a, n);
+    if (kind & WEFT_HOOK_FREE && weft_self == owner)
+        for (; p; p = part_at(a, n)) part_end(p);
+    if (!p || kind & WEFT_HOOK_FREE) return;
+    uint64_t first = a > p->low ? place_of(p, a) : 0, last = place_of(p, a + n - 1);
+    if (LIKELY(first == last && !(p->cells[first] & OF_CELL))) return;
+    if (last >= p->count) last = p->count - 1;
+    bool copies = n > LONGEST_LOAD && n > p->size;
+    uint64_t moment = UINT64_MAX;
+    for (uint64_t place = first; place <= last; place++) {
+        uint32_t class = p->cells[place] & OF_CELL;
+        if (class == INNER) continue;
+        if (moment == UINT64_MAX) {
+            if (weft_self != owner) {
+                give_up("another thread than the one that declared the arrays uses them");
+                return;
+            }
+            static uint64_t before;
+            moment = moment_now();
+            if (moment != before) {
+                weft_halo_settle();
+                window_n = 0;
+            }
+            before = moment;
+        }
+        if (kind & WEFT_HOOK_READ && class == GHOST && !copies) loaded(p, (uint32_t)place, at, moment);
+        if (on && kind & WEFT_HOOK_WRITE) stored(p, (uint32_t)place, at, copies, moment);
+        if (!on) return;
+    }
+}
+
+/* ---- parts ---- */
+static int class_of(const struct part *p, uint64_t place) {
+    bool edge = false;
+    for (int d = p->dims - 1; d >= 0; d--) {
+        int64_t n = p->shape[d], width = p->halo[d], at = (int64_t)(place % (uint64_t)n);
+        place /= (uint64_t)n;
+        if (at < width || at >= n - width) return GHOST;
+        edge |= at < 2 * width || at >= n - 2 * width;
+    }
+    return edge ? EDGE : INNER;
+}
+
+/* Tells the hooks of each run of cells of the shell that lie one behind the other. */
+static void shell_watch(const struct part *p, int by) {
+    for (uint64_t k = 0; k < p->count;) {
+        uint64_t first = k;
+        while (k < p->count && (p->cells[k] & OF_CELL) != INNER) k++;
+        if (k > first) weft_access_watch(p->low + first * p->size, p->low + k * p->size, by);
+        while (k < p->count && (p->cells[k] & OF_CELL) == INNER) k++;
+    }
+}
+
+static void cells_free(struct cells *c) {
+    free(c->places);
+    free(c->seen);
+    free(c->now);
+}
+
+static void part_free(struct part *p) {
+    if (p->cells) munmap(p->cells, p->count * sizeof *p->cells);
+    cells_free(&p->edge);
+    cells_free(&p->ghosts);
+    free(p);
+}
+
+/* Its memory is something else from here on. */
+static void part_end(struct part *p) {
+    weft_halo_settle();
+    window_n = 0;
+    shell_watch(p, -1);
+    for (int k = 0; k < parts_n; k++)
+        if (parts[k] == p) {
+            parts[k] = parts[--parts_n];
+            break;
+        }
+    part_free(p);
+}
+
+static bool cells_make(struct cells *c, uint32_t n) {
+    c->places = malloc(n * sizeof *c->places + 1);
+    c->seen = malloc(n * sizeof *c->seen + 1);
+    c->now = malloc(n * sizeof *c->now + 1);
+    return c->places && c->seen && c->now;
+}
+
+static bool shell_make(struct part *p) {
+    uint32_t counts[3] = {0};
+    p->cells = mmap(NULL, p->count * sizeof *p->cells, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p->cells == MAP_FAILED) {
+        p->cells = NULL;
+        return false;
+    }
+    for (uint64_t k = 0; k < p->count; k++) {
+        int class = class_of(p, k);
+        counts[class]++;
+        if (class != INNER) p->cells[k] = (uint32_t)class;
+    }
+    if (!counts[GHOST] || !cells_make(&p->edge, counts[EDGE]) || !cells_make(&p->ghosts, counts[GHOST])) return false;
+    for (uint64_t k = 0; k < p->count; k++) {
+        struct cells *c = p->cells[k] == EDGE ? &p->edge : p->cells[k] == GHOST ? &p->ghosts : NULL;
+        if (c) c->places[c->n++] = (uint32_t)k;
+    }
+    return true;
+}
+
+static bool sizes_taken(struct part *p, const int64_t *shape, const int64_t *halo) {
+    p->count = 1;
+    for (int d = 0; d < p->dims; d++) {
+        if (halo[d] < 0 || shape[d] <= 2 * halo[d] || (uint64_t)shape[d] > INT32_MAX / p->count) return false;
+        p->shape[d] = shape[d];
+        p->halo[d] = halo[d];
+        p->count *= (uint64_t)shape[d];
+    }
+    p->high = p->low + p->count * p->size;
+    return p->low && there(p);
+}
+
+static void part_add(struct part *p, const struct said *said) {
+    for (int k = parts_n - 1; k >= 0; k--)
+        if (p->low < parts[k]->high && p->high > parts[k]->low) part_end(parts[k]);
+    p->number = parts_made++;
+    parts[parts_n++] = p;
+    uint64_t moment = moment_now();
+    weft_halo_write_part(p, said, moment);
+    look(p, &p->edge, OWNED, moment);
+    look_at_ghosts(p, moment);
+    shell_watch(p, 1);
+    weft_halo_on = 1;
+}
+
+/* An array whose outermost cells, `halo` of them at both ends of each dimension, are copies of what other ranks own. */
+__attribute__((visibility("default"))) void weft_halo_part(const void *data, int letter, size_t size, const char *of,
+                                                           int dims, const int64_t *shape, const int64_t *halo,
+                                                           const void *comm, int lag, const char *const at[2],
+                                                           int line);
+void weft_halo_part(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
+                    const int64_t *halo, const void *comm, int lag, const char *const at[2], int line) {
+    if (!weft_recording || !weft_self || weft_replay_path[0] || weft_level != WEFT_LEVEL_TRACE) return;
+    if (!weft_accessing) {
+        weft_access_note("uses of ghost cells: the program was not built with `weft cc`");
+        return;
+    }
+    if (!owner) {
+        owner = weft_self;
+        on = weft_halo_log_begin();
+    }
+    if (!on || weft_self != owner) return;
+    weft_halo_settle();
+    const struct said said = {
+        .of = of, .file = at[0], .function = at[1], .line = line, .lag = lag, .comm = *(const MPI_Comm *)comm};
+    struct part *p = calloc(1, sizeof *p);
+    if (!p) return;
+    *p = (struct part){.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
+    p->shift = size && !(size & (size - 1)) ? __builtin_ctzll(size) : -1;
+    bool fits = parts_n < PARTS && dims > 0 && dims <= DIMENSIONS && type_known(letter, size) && lag >= 0;
+    if (fits && sizes_taken(p, shape, halo) && shell_make(p)) part_add(p, &said);
+    else {
+        part_free(p);
+        weft_access_note("uses of ghost cells: an array was declared that cannot be one, or is one too many");
+    }
+}
+
+__attribute__((visibility("default"))) void weft_halo_part_end(const void *data);
+void weft_halo_part_end(const void *data) {
+    struct part *p = on && weft_self == owner ? part_at((uintptr_t)data, 1) : NULL;
+    if (p) part_end(p);
+}
+
+/* MPI is finalized, or the program ends without it: nobody gets anything any more. */
+void weft_halo_end(void) {
+    if (!on) return;
+    weft_halo_settle();
+    if (on) weft_halo_record(END, moment_now(), NULL, 0, NULL, 0);
+    stop();
+}
+
+/* A child of the process is not the rank. */
+void weft_halo_fork(void) {
+    weft_halo_log_fork();
+    on = false;
+    weft_halo_on = weft_halo_open = 0;
+}

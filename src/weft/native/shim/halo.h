@@ -1,0 +1,70 @@
+/* Arrays with ghost cells of native programs: what halo.c sees of them, and halo_log.c writes down. */
+#ifndef WEFT_HALO_H
+#define WEFT_HALO_H
+
+#include "access.h"
+
+enum { DIMENSIONS = 8, PARTS = 64, GROUPS = 16, READS = 32, WINDOW = 64, LONGEST_LOAD = 16 };
+enum { MOST_PAIRS = 1 << 20, FIRST = 1 << 8 }; /* FIRST: entries of what grows */
+enum weft_halo_kind { PART = 1, USE, RUN, OWNED, GHOSTS, UNSEEN, GAVE_UP, END }; /* Kind of log.py */
+enum { INNER, EDGE, GHOST, OF_CELL = 3, EPOCH_SHIFT = 2, EPOCHS = 1 << 30 };
+
+struct cells { /* some cells of a part, and their values as they were written down last */
+    uint32_t n, *places;
+    float *seen, *now;
+    bool known;
+};
+struct part {
+    uint32_t number, open; /* open: groups that store cells of it */
+    uintptr_t low, high;
+    int letter, dims, shift; /* size is 1 << shift, or shift -1 */
+    size_t size;
+    int64_t shape[DIMENSIONS], halo[DIMENSIONS];
+    uint64_t count;
+    uint32_t *cells; /* of each what it is, and in which epoch it was stored last */
+    struct cells edge, ghosts;
+    uint64_t looks, stores; /* at ghosts, and of ghosts */
+    uint64_t looked_at, looked_stores, checked_at, checked_epoch;
+};
+struct load { /* of a ghost */
+    struct part *part;
+    uint32_t place;
+    uintptr_t at;
+    uint64_t looks, runs;
+};
+struct pair {
+    uint32_t read, ghost, target;
+};
+struct group {
+    uintptr_t at;
+    struct part *part;
+    bool copies, of_ghosts;
+    uint64_t hash, moment;
+    uint32_t places_n, places_space, *places, pairs_n, pairs_space, reads;
+    struct pair *pairs;
+    struct load read[READS]; /* the first load of each line */
+};
+struct said { /* a part, as the program declared it */
+    const char *of, *file, *function;
+    int line, lag;
+    MPI_Comm comm;
+};
+
+WEFT_INLINE uint64_t mixed(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 29;
+}
+
+/* The file of this process; false where there is none. */
+WEFT_COLD bool weft_halo_log_begin(void);
+WEFT_COLD void weft_halo_log_end(void);
+WEFT_COLD void weft_halo_log_fork(void);
+WEFT_HIDDEN bool weft_halo_log_full(void);
+WEFT_HIDDEN void weft_halo_record(int kind, uint64_t moment, const void *head, size_t head_n, const void *payload,
+                                  size_t n);
+WEFT_COLD void weft_halo_write_part(const struct part *p, const struct said *said, uint64_t moment);
+
+/* One more time of the group's use, which is written down when it comes for the first time. */
+WEFT_HIDDEN void weft_halo_write_group(const struct group *g);
+
+#endif
