@@ -91,7 +91,7 @@ def _watched(values: Any, halo: Any, said: dict[str, Any]) -> Any:
     if _capture() is None or not os.environ.get("WEFT_VALUES"):
         return values
     # It needs numpy, which a program without `weft run` does not wait for.
-    from weft.halo.watched import declared
+    from weft.halo.declaring import declared
 
     frame = sys._getframe(2)
     at = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname

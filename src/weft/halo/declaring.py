@@ -1,0 +1,74 @@
+"""The line `weft.part(x, halo=1)` under `weft run`: what is declared, and the array to use from there on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.halo.watched import Watched
+from weft.halo.writing import Array, Log, Part, Recorder
+
+
+class _Known:
+    log: Log | None = None
+    asked = False
+
+
+def watch(run: Path, values: Array, facts: dict[str, Any], halo: Sequence[tuple[int, int]]) -> Array:
+    """The array to use in place of `values`: itself where nothing is recorded."""
+    if not _Known.asked:
+        try:
+            recorder = Recorder()
+        except (AttributeError, OSError, ValueError):
+            return values  # there is no recorder of MPI in this process
+        if not recorder.records:
+            return values  # not yet: MPI may be initialised later
+        _Known.asked = True
+        try:
+            _Known.log = Log(run, recorder)
+        except OSError:
+            return values
+    log = _Known.log
+    if log is None or not log.here():
+        return values
+    made = values.view(Watched)
+    made._part = Part(log, values, facts, halo)
+    return made
+
+
+def declared(run: Path, values: Any, halo: Any, at: tuple[str, int, str], said: Mapping[str, Any]) -> Any:
+    """What `weft.part(values, halo=...)` gives under `weft run`. ValueError where the widths cannot be right."""
+    if not isinstance(values, np.ndarray) or isinstance(values, Watched):
+        return values
+    width = widths(halo, values.shape)
+    if values.dtype.kind not in "iufcb" or any(step <= 0 for step in values.strides):
+        return values
+    comm = said["comm"]
+    grid = {
+        "dims": list(getattr(comm, "dims", None) or ([comm.size] if comm is not None else [])),
+        "coordinates": list(getattr(comm, "coords", None) or ([comm.rank] if comm is not None else [])),
+        "periods": [bool(one) for one in getattr(comm, "periods", None) or []],
+    }
+    listed = {name: _listed(said[name], values.ndim) for name in ("lower", "whole", "periodic")}
+    facts = {"of": said["of"] or "", **listed, "lag": said["lag"], "grid": grid, "at": at}
+    return watch(run, values, facts, width)
+
+
+def _listed(given: Any, dimensions: int) -> list[int] | None:
+    if given is None:
+        return None
+    return [int(given)] * dimensions if np.ndim(given) == 0 else [int(one) for one in given]
+
+
+def widths(halo: Any, shape: Sequence[int]) -> list[tuple[int, int]]:
+    """Ghost cells below and above, by dimension: a number for all, one for each, or pairs."""
+    listed: Iterable[Any] = [halo] * len(shape) if np.ndim(halo) == 0 else halo
+    found = [(int(one), int(one)) if np.ndim(one) == 0 else (int(one[0]), int(one[1])) for one in listed]
+    if len(found) != len(shape):
+        raise ValueError(f"halo has {len(found)} widths, and the array {len(shape)} dimensions")
+    if any(low < 0 or high < 0 or low + high >= n for n, (low, high) in zip(shape, found, strict=True)):
+        raise ValueError(f"halo {halo} leaves nothing of an array of shape {tuple(shape)}")
+    return found
