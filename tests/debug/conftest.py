@@ -84,6 +84,12 @@ def crash(record: Callable[..., Recorded], compiled: Callable[[str], Path]) -> R
 
 
 @pytest.fixture(scope="session")
+def rounds(record: Callable[..., Recorded], compiled: Callable[[str], Path]) -> Recorded:
+    """Two ranks of C that call one function three times between two calls of MPI."""
+    return record("rounds", "-n", "2", "--", compiled("rounds"))
+
+
+@pytest.fixture(scope="session")
 def collect(record: Callable[..., Recorded], mpich: Installed) -> Recorded:
     """Three ranks of mpi4py with a racing receive."""
     return record("collect", "-n", "3", "--", sys.executable, PROGRAMS / "collect.py")

@@ -110,3 +110,24 @@ def test_a_replay_that_did_not_come_past_the_place_proves_nothing(
         third_visit.answer("reverse-continue")
         assert third_visit.answer("print k @0")["values"][0]["value"] == "2"
     assert not cut
+
+
+@pytest.mark.parametrize("other", [1, back.TRIES])
+def test_a_replay_that_went_another_way_is_not_where_the_rank_was_to_go(
+    other: int, third_visit: TaskPrompt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many replays count the same number of ticks at other lines."""
+    whole, went = back.Back.go_to, [0] * other
+
+    def came(self: back.Back, base: int, **where: int) -> Tally:
+        tally = whole(self, base, **where)
+        return Tally(tally.ticks, tally.visits, ((1, 1, went.pop()),)) if went else tally
+
+    monkeypatch.setattr(back.Back, "go_to", came)
+    if other == back.TRIES:
+        with pytest.raises(back.NotAgain, match="did not come to that line again"):
+            third_visit.answer("reverse-continue")
+    else:
+        third_visit.answer("reverse-continue")
+        assert third_visit.answer("print k @0")["values"][0]["value"] == "2"
+    assert not went

@@ -245,6 +245,19 @@ def test_what_was_passed_is_met_again_backwards(cells: Recorded) -> None:
     assert "weft: between rank 0's first call that communicates and here no breakpoint is met" in out
 
 
+@pytest.mark.slow
+def test_changes_come_backwards_out_of_one_call_of_a_function_into_the_call_before(rounds: Recorded) -> None:
+    """Watched frames return on the way; the last of them begins with what the one before has left on the stack."""
+    out = rounds.debug(
+        "break 0:rounds.c:8 if n == 5 && k == 3", "continue", "watch total @0", "continue", *["reverse-continue"] * 4
+    )  # fmt: skip
+    parts = [part.splitlines()[0] for part in out.split("reverse-continue\n")[1:]]
+    assert parts[0].endswith("in add  total = total + k * k; /* here */"), out
+    assert [re.search(r"total: (\S+ -> \S+)", part)[1] for part in parts[1:]] == ["1 -> 5", "0 -> 1", "30 -> 0"], (
+        out
+    )  # on the stack
+
+
 def test_a_breakpoint_at_an_instruction_is_named_by_file_and_place(cells: Recorded) -> None:
     program = Path(json.loads((cells.run / "run.json").read_text())["command"][-1])
     symbols = execute(["nm", program]).stdout.splitlines()

@@ -10,7 +10,7 @@ search begins anew 2, 4, 8, ... calls earlier.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from weft.debug.breakpoints import Breakpoints
 from weft.debug.hands import Frame, Marks, NoLines, Place, Tally, Watched
@@ -71,26 +71,42 @@ class Back:
     def last(self) -> bool:
         """Bring the rank to the last tick before where it stands; false, and back where it stood, where none is."""
         known = self._known()
-        if known is not None and known.tick > 1:
-            self._reach(known.base, known.tick - 1, known.tally)
+        if known is not None and self._tick(known.base, lambda _: known.tally, known.tally.ticks - known.tick + 1):
             return True
         self._count_behind()
         for base in self._bases(known.base if known is not None else self.now[self.rank, 0]):
-            tally = self._count_past(base)
-            tick = tally.ticks - self.behind - self.own
-            if tick > 0:
-                self._reach(base, tick, tally)
+            if self._tick(base, self._count_past, self.behind + self.own):
                 return True
         self._restore()
         return False
 
-    def _reach(self, base: int, tick: int, tally: Tally) -> None:
-        """Bring the rank to a tick; of lines to the first of those that are one line."""
+    def _tick(self, base: int, counted: Callable[[int], Tally], after: int) -> bool:
+        """Bring the rank to the last tick but so many of those from a call on; false where there are not as many."""
+        for _ in range(TRIES):
+            tally = counted(base)
+            if tally.ticks <= after:
+                return False
+            if self._reach(base, tally.ticks - after, tally):
+                return True
+        raise self._not_again()
+
+    def _reach(self, base: int, tick: int, tally: Tally) -> bool:
+        """Bring the rank to a tick, of lines to the first of those that are one line; whether it went the same way.
+
+        What nobody has set yet is another value each time: that a watched variable gets its first one is no change now
+        and then.
+        """
         tick = tally.begin_of_line(tick) if self.marks.lines else tick
-        self.go_to(base, tick=tick)
+        try:
+            way = self.go_to(base, tick=tick).way(tick)
+        except NotAgain:
+            return False
+        if way != (tally.way(tick) or way):
+            return False
         self.reached = base, tick
         if self.marks.lines and (stop := self._stop()) is not None:
             self.standing.known = Known(stop, base, tick, tally, _key(self.marks))
+        return True
 
     def _known(self) -> Known | None:
         """What the last search counted, where the rank still stands where that has brought it."""
@@ -150,7 +166,7 @@ class Back:
         hand = self.standing.hand(self.rank)
         hand.count(self.marks)
         self.run_on()
-        return hand.counted(LOG if self.marks.lines else 1)
+        return hand.counted(LOG if self.marks.lines else min(LOG, 1 + self.behind + self.own))
 
     def _count_past(self, base: int) -> Tally:
         """The same, of a replay in which the rank came past where it stood. NotAgain where none does.
@@ -166,8 +182,8 @@ class Back:
     def _not_again(self) -> NotAgain:
         return NotAgain(self.rank, self.standing.record.trace.system.name)
 
-    def go_to(self, base: int, *, tick: int = 0, visit: int = 0) -> None:
-        """Another replay, in which the rank stops at a tick from a call on, or at a visit of the place."""
+    def go_to(self, base: int, *, tick: int = 0, visit: int = 0) -> Tally:
+        """Another replay, in which the rank stops at a tick from a call on, or at a visit of the place; its count."""
         self._begin(base)
         hand = self.standing.hand(self.rank)
         hand.count(self.marks, tick, visit)
@@ -175,7 +191,7 @@ class Back:
         self.standing.settle(self._without)
         if hand.stopped is None:
             raise self._not_again()
-        hand.counted()
+        return hand.counted()
 
     def _restore(self) -> None:
         """To where the rank stood."""

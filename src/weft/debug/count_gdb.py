@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from typing import Any
 
 import gdb
 
 LOG = 100_000
+gdb.execute("set backtrace past-main on")
+"""Depths are counted from the process's first frame. gdb ends a stack at the main program otherwise, whose name (one of
+Fortran has its own) it may not know yet when it is asked first: the same place would have two depths."""
 
 
 def depth_now() -> int:
@@ -39,6 +43,7 @@ class Visit(gdb.Breakpoint):  # type: ignore[misc]
     def __init__(self, count: Count, spec: str, kind: str, told: dict[str, Any]) -> None:
         super().__init__(spec)
         self.count, self.kind, self.told = count, kind, told
+        self.point = told["id"] if kind == "point" else 0
 
     def stop(self) -> bool:
         """Whether the rank is to stop: gdb asks at each visit."""
@@ -53,9 +58,10 @@ class Change(gdb.Breakpoint):  # type: ignore[misc]
         self.count, self.depth = count, depth
 
     def stop(self) -> bool:
-        """Whether the rank is to stop: gdb asks at each change, and where the frame has returned."""
+        """Whether the rank is to stop: gdb asks at each change, and where the frame has returned; only where the rank
+        then stops does gdb take the watchpoint away, and the hand lets it run on."""
         depth = depth_now()
-        return depth >= self.depth and self.count.tick(0, depth)
+        return depth < self.depth or self.count.tick(gdb.newest_frame().find_sal().line, depth)
 
 
 class Count:
@@ -63,8 +69,8 @@ class Count:
 
     def __init__(self, marks: dict[str, Any], stop_at: int, visit_at: int, news: str) -> None:
         self.stop_at, self.visit_at = stop_at, visit_at
-        self.ticks = self.visits = self.own = 0
-        self.log: list[tuple[int, int]] = []
+        self.ticks = self.visits = self.own = self.way = 0
+        self.log: list[tuple[int, int, int]] = []
         self.watched: dict[str, Change] = {}
         self.made: list[Any] = []
         self.place = marks["place"]
@@ -130,7 +136,8 @@ class Count:
     def tick(self, line: int, depth: int) -> bool:
         """Count; whether the rank is to stop."""
         self.ticks += 1
-        self.log.append((line, depth))
+        self.way = zlib.crc32(b"%d %d" % (line, depth), self.way)
+        self.log.append((line, depth, self.way))
         if len(self.log) > 2 * LOG:
             del self.log[:LOG]
         return self.ticks == self.stop_at
@@ -179,10 +186,10 @@ def frameless(text: str, level: int) -> None:
 
 
 def count(text: str, stop_at: int, visit_at: int, news: str) -> None:
-    """Count from here on; print the ticks of this place itself, and the numbers of what was set."""
+    """Count from here on; print the ticks of this place itself, and what was set: gdb's numbers and the points'."""
     global now  # noqa: PLW0603
     now = Count(json.loads(text), stop_at, visit_at, news)
-    print(json.dumps({"own": now.own, "numbers": [one.number for one in now.made]}))
+    print(json.dumps({"own": now.own, "numbers": [(one.number, one.point) for one in now.made]}))
 
 
 def counted(last: int) -> None:

@@ -7,6 +7,7 @@ counting began. The same call of MPI before it and the same marks give the same 
 from __future__ import annotations
 
 import sys
+import zlib
 from types import FrameType
 from typing import Any
 
@@ -64,8 +65,8 @@ class Count:
         self.lines: str = marks["lines"]
         self.place: dict[str, Any] = marks["place"]
         self.stop_at, self.visit_at = stop_at, visit_at
-        self.ticks = self.visits = 0
-        self.log: list[tuple[int, int]] = []
+        self.ticks = self.visits = self.way = 0
+        self.log: list[tuple[int, int, int]] = []
 
     def own(self) -> int:
         """Ticks of the place where the rank stands itself, which are not counted from there on."""
@@ -132,7 +133,8 @@ class Count:
     def tick(self, frame: FrameType, event: str, depth: int, news: dict[str, Any]) -> None:
         """Count, and stop where that was asked for."""
         self.ticks += 1
-        self.log.append((frame.f_lineno, depth))
+        self.way = zlib.crc32(b"%d %d" % (frame.f_lineno, depth), self.way)
+        self.log.append((frame.f_lineno, depth, self.way))
         if len(self.log) > 2 * LOG:
             del self.log[:LOG]
         if self.ticks == self.stop_at and self.agent.count is self:

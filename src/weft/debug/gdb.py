@@ -45,8 +45,8 @@ class NativeHand:
         self.news: dict[str, Any] = {}
         self._step = ""
         self._watched: dict[int, str] = {}
-        self._marks: set[int] = set()
-        """gdb's numbers of what is counted with."""
+        self._marks: dict[int, int] = {}
+        """gdb's numbers of what is counted with, and the breakpoint's that it stands for, or 0."""
         self._counts = False
         self._skipped: list[str] = []
         self._line = 0
@@ -121,6 +121,8 @@ class NativeHand:
             python = Path(module).name.startswith(("python", "libpython"))
             text, address = source_line(file, line), int(frame["addr"], 16)
             found.append(Frame(file, line, where, text, int(frame["level"]), python, address))
+            if name == "main":
+                break
         return found
 
     def stack(self) -> list[Frame]:
@@ -260,7 +262,7 @@ class NativeHand:
             changed = self.news.get("old") or self.news.get("new")  # neither: its frame has returned, which is no tick
             news = str(self.news.get("expression", "")) if changed else ""
             found = self._python(f"count(bytes.fromhex('{text}').decode(), {stop_at}, {visit_at}, {news!r})")
-            self._marks = set(found["numbers"])
+            self._marks = dict(found["numbers"])
         return int(found["own"])
 
     def counted(self, last: int = 1) -> Tally:
@@ -268,8 +270,8 @@ class NativeHand:
         with self.halted():
             found = self._python(f"counted({last})")
             self._python("away()")
-            self._marks = set()
-        return Tally(found["ticks"], found["visits"], tuple((line, depth) for line, depth in found["lines"]))
+            self._marks = {}
+        return Tally.of(found)
 
     def step(self, how: str) -> None:
         """Stop at the next line. A rank that is inside MPI first returns to the line that called it."""
@@ -357,16 +359,18 @@ class NativeHand:
 
     def _news_of(self, stop: dict[str, Any]) -> dict[str, object]:
         """What is to be told of a stop."""
-        if point := self.gdb.points.get(str(stop.get("bkptno"))):
+        number = str(stop.get("bkptno", 0))
+        if counted := self._marks.get(int(number)):
+            return {"point": counted}
+        if point := self.gdb.points.get(number):
             return {"point": point.id}
         if "wpnum" in stop:
             ended = self._watched.pop(int(stop["wpnum"]), "")
             return {"expression": ended, "old": "", "new": ""}
-        if wpt := next((v for k, v in stop.items() if k.endswith("wpt")), None):
-            values = _one(stop.get("value") or {})
-            wpt = _one(wpt)
+        if "wpt" in stop:
+            values = stop.get("value") or {}
             return {
-                "expression": str(wpt.get("exp", "")),
+                "expression": str(stop["wpt"].get("exp", "")),
                 "old": str(values.get("old", "")),
                 "new": str(values.get("new", "")),
             }
@@ -404,11 +408,6 @@ class NativeHand:
                 self.gdb.await_stop(2)
             self.gdb.ask("-target-detach", 2)
         self.gdb.exit()
-
-
-def _one(told: Any) -> dict[str, Any]:
-    """A value of MI; gdb says some twice, where the Python inside it looks at a watchpoint."""
-    return dict(told[-1] if isinstance(told, list) else told)
 
 
 def source_line(file: str, line: int) -> str:

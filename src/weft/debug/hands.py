@@ -138,18 +138,35 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Ticks so far, visits of the place, and line and depth of each of the last ticks, the last one last."""
+    """Ticks so far, visits of the place, and line, depth and way of each of the last ticks, the last one last.
+
+    The way of a tick is a check sum of the lines and depths of all up to it: of the same number in another replay it
+    is the same, unless the program went another way.
+    """
 
     ticks: int
     visits: int
-    lines: tuple[tuple[int, int], ...]
+    lines: tuple[tuple[int, int, int], ...]
+
+    @staticmethod
+    def of(told: dict[str, Any]) -> Tally:
+        """As what counts in a rank tells it."""
+        return Tally(told["ticks"], told["visits"], tuple((line, depth, way) for line, depth, way in told["lines"]))
+
+    @property
+    def first(self) -> int:
+        """The first tick of which the line is known."""
+        return self.ticks - len(self.lines) + 1
 
     def begin_of_line(self, tick: int) -> int:
         """The first tick of the run of equal lines that a tick is in."""
-        first = self.ticks - len(self.lines) + 1
-        while tick > first and self.lines[tick - first] == self.lines[tick - first - 1]:
+        while tick > self.first and self.lines[tick - self.first][:2] == self.lines[tick - self.first - 1][:2]:
             tick -= 1
         return tick
+
+    def way(self, tick: int) -> int | None:
+        """How the rank came to a tick, None where that is not known any more."""
+        return self.lines[tick - self.first][2] if self.first <= tick <= self.ticks else None
 
 
 class Hand(Protocol):
@@ -390,8 +407,7 @@ class PythonHand:
 
     def counted(self, last: int = 1) -> Tally:
         """What was counted."""
-        found = self._ask("counted", last=last)
-        return Tally(found["ticks"], found["visits"], tuple((line, depth) for line, depth in found["lines"]))
+        return Tally.of(self._ask("counted", last=last))
 
     def close(self) -> None:
         """Leave the rank."""

@@ -17,11 +17,21 @@ from weft.debug.hands import HandError, Point
 PATIENCE = 30.0
 """Seconds for gdb to answer, counted from when it last did something: the symbols of a large program take their time,
 and on a machine with other work more of it."""
+_OF_WATCHES = {"wpnum": "watchpoint-scope", "wpt": "watchpoint-trigger", "value": "watchpoint-trigger"}
+"""Fields of a stop that gdb says of watchpoints, and the reason that they belong to."""
 BUSY = 0.02
 """Seconds of the processor that gdb does not use while it only waits."""
 SETTINGS = ("set mi-async on", "set pagination off", "set confirm off", "set width 0", "set debuginfod enabled off",
             "set print elements 40", "set print repeats 12", "set breakpoint pending off", "set unwindonsignal on",
             "handle SIGUSR1 SIGUSR2 SIGPIPE SIGALRM SIGVTALRM SIGPROF SIGTERM SIGHUP nostop noprint pass")  # fmt: skip
+
+
+def _stop(told: dict[str, Any]) -> dict[str, Any]:
+    """A stop without what gdb says with it of those before, at which its Python let the rank go on."""
+    often = {name: told[name] for name in ("reason", *_OF_WATCHES) if name in told}
+    last = {name: value[-1] if isinstance(value, list) else value for name, value in often.items()}
+    reason = last.get("reason")
+    return {name: last.get(name, value) for name, value in told.items() if _OF_WATCHES.get(name, reason) == reason}
 
 
 def quoted(text: str) -> str:
@@ -62,7 +72,7 @@ class Mi:
         for message in found:
             if message["type"] == "notify" and message["message"] == "stopped":
                 self.running = False
-                self.stops.append(message["payload"] or {})
+                self.stops.append(_stop(message["payload"] or {}))
             elif message["type"] == "console":
                 self._console.append(str(message["payload"]))
             elif message["message"] == "running" and message["type"] in ("notify", "result"):
