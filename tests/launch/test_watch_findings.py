@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -129,3 +130,11 @@ def test_a_call_that_ended_later_waits_and_one_that_began_later_is_not_there() -
 def test_without_calls_there_is_nothing_to_watch(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--level", "outcomes", "--watch-findings", "--", "true"]) == 2
     assert "--watch-findings needs --level trace" in capsys.readouterr().err
+
+
+def test_looking_ends_where_nobody_is_there_to_be_told(tmp_path: Path) -> None:
+    """`weft run` was killed before its witness looked for its parent the first time."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    command = [sys.executable, "-P", "-m", "weft.report.live", tmp_path, "--of", str(gone.pid), "--findings"]
+    assert subprocess.run(command, timeout=60, check=False).returncode == 0

@@ -172,8 +172,9 @@ class Debugger(Standing):
             self.back_to(call, now)
         self.stops.watch_again(kept)
         if not in_source and call is None:
-            raise UsageError(f"between rank {rank}'s first call that communicates and here no breakpoint is met and "
-                             "nothing watched changes, and no call that a breakpoint names lies behind: `restart` and "
+            changes = " and nothing watched changes" if watches else ""
+            raise UsageError(f"between rank {rank}'s first call that communicates and here no breakpoint is met"
+                             f"{changes}, and no call that a breakpoint names lies behind: `restart` and "
                              "`until WHERE` go further back")  # fmt: skip
         return self.arrived()
 

@@ -29,9 +29,10 @@ class Witness:
         self._read = 0
         self._failed = False
         environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+        command = [sys.executable, "-P", "-m", "weft.report.live", str(run), "--of", str(os.getpid()), *asked]
         # A session of its own: Ctrl-C is the job's.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "weft.report.live", str(run), *asked], start_new_session=True,
+            command, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._errors, env=environment,
         )  # fmt: skip
 

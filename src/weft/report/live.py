@@ -81,22 +81,22 @@ def _proven(trace: Trace) -> list[Finding]:
     return [f for f in found if f.kind in PROVEN and f.severity != "note" and f.certainty == "certain"]
 
 
-def asked(words: Sequence[str]) -> list[Teller | Limit]:
-    """Who tells what the arguments ask for."""
+def asked(words: Sequence[str]) -> tuple[list[Teller | Limit], int]:
+    """Who tells what the arguments ask for, and the process without which nobody is told."""
     parser = argparse.ArgumentParser(prog="weft.report.live")
     parser.add_argument("run", type=Path)
     parser.add_argument("--findings", action="store_true")
     parser.add_argument("--call-limit", type=float)
+    parser.add_argument("--of", type=int, required=True)
     args = parser.parse_args(words)
     tellers: list[Teller | Limit] = [Teller(args.run)] if args.findings else []
-    return tellers + ([Limit(args.run, args.call_limit)] if args.call_limit is not None else [])
+    return tellers + ([Limit(args.run, args.call_limit)] if args.call_limit is not None else []), args.of
 
 
 def main() -> int:
     """Tell of the run that is named."""
     os.nice(19)
-    parent = os.getppid()
-    tellers = asked(sys.argv[1:])
+    tellers, parent = asked(sys.argv[1:])
     while os.getppid() == parent and not all(teller.over for teller in tellers):
         spent = time.process_time()
         for teller in tellers:
