@@ -49,6 +49,7 @@ def _npm(words: list[str], folder: Path) -> None:
     try:
         done = subprocess.run(
             ["npm", *words], cwd=folder, capture_output=True, text=True, timeout=600, check=False,
+            env={**os.environ, "npm_config_yes": "true"},  # scripts of packages call npx, which would ask
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         pytest.skip(f"code-server cannot be installed here: {error}")
