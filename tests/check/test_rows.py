@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from check import loops
+from check import loops, straights
 from weft.check import assembly, compiled, mark, rows
 from weft.check.findings import read
 from weft.check.program import Options, build
@@ -81,6 +81,36 @@ def test_code_without_a_loop_is_found_out_alike_with_a_copy_and_with_hooks(
     assert none == "0"
     assert found == expected
     assert {one.kind: one.evidence["count"] for one in found} == {"remote-access": 40 * 16, "uninitialised-read": 20}
+
+
+@needs_gcc
+@pytest.mark.parametrize("seed", [1, 2, 4])
+def test_the_copy_of_code_without_a_loop_computes_the_same(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "straight.cdv"
+    source.write_text(straights.program(seed))
+    printed, found = checked(tmp_path / "rows", source)
+    monkeypatch.setattr(rows, "find", lambda lines, sites: iter(()))
+    expected, judged = checked(tmp_path / "hooks", source)
+    assert int(printed.split()[0]) > 10
+    assert printed.split()[1:] == expected.split()[1:]
+    assert found == judged
+    assert expected.split()[0] == "0"
+
+
+@needs_gcc
+@pytest.mark.skipif(not shutil.which("g++"), reason="g++")
+def test_a_variable_that_is_read_where_something_is_thrown_has_its_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = SOURCE.with_name("thrown.cpp")
+    printed, found = checked(tmp_path / "rows", source)
+    monkeypatch.setattr(rows, "find", lambda lines, sites: iter(()))
+    expected, _ = checked(tmp_path / "hooks", source)
+    assert int(printed.split()[0]) > 10
+    assert printed.split()[1:] == expected.split()[1:]
+    assert found == []
 
 
 # What a branch asks, and how often a row begins at most, in 30 rows of 30 iterations.

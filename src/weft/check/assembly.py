@@ -54,6 +54,37 @@ _READ: Final = """\
 \tje\t.Lweft{n}e
 """
 
+# A read of what iterations share passes where it is noted, or another one was: only the first one is written down.
+_NOTED: Final = """\
+\tleaq\t.Lweft{n}(%rip), %rsi
+\tcall\t.Lweft_noted
+\tja\t.Lweft{n}e
+"""
+
+# `above` says that it passes. rsi: the site, rax+rcx: the cell, edx: when it was written; all but rdi may be changed.
+_NOTING: Final = """
+
+\t.section\t.text.weft_rows,"ax",@progbits
+.Lweft_noted:
+\tcmpb\t$0, 48(%rsi)
+\tje\t.Lweft_judged
+\tcmpl\t60(%rsi), %edx
+\tjb\t.Lweft_judged
+\tcmpl\t%edx, 56(%rsi)
+\tjb\t.Lweft_judged
+\tmovl\tweft_now+4(%rip), %esi
+\tcmpl\t%esi, 4(%rax,%rcx)
+\tja\t.Lweft_passed
+\tmovl\tweft_now(%rip), %edx
+\tmovl\t%edx, 4(%rax,%rcx)
+\tcmpl\t%esi, %edx
+.Lweft_passed:
+\tret
+.Lweft_judged:
+\tcmpl\t%eax, %eax
+\tret
+"""
+
 _WRITE: Final = """\
 \tmovl\tweft_now(%rip), %esi
 \tcmpl\t%esi, %edx
@@ -117,7 +148,8 @@ def rewrite(text: str, *, gcc: bool = True) -> str:
             # An unsplit cell of a write stands for more than is written: the runtime splits it.
             parts.append(_HALF if what == "read" else _HALF.replace("jne\t.Lweft{n}h", "jne\t.Lweft{n}s"))
             parts.append(".Lweft{n}h:\n" if what == "read" else "")
-        parts += [_READ if what == "read" else _WRITE, _SLOW]
+        parts.append(_READ if what == "read" else _WRITE)
+        parts += [_NOTED] * (what == "read" and size == "8") + [_SLOW]
         return "".join(parts).format(
             n=count, what=what, size=size, split=SPLIT, fold8=FOLD8, fold4=FOLD4, space8=SPACE8, space4=SPACE4
         )
@@ -133,7 +165,7 @@ def rewrite(text: str, *, gcc: bool = True) -> str:
         )
 
     text, copies, described = _with_rows(text) if gcc else (text, "", "")
-    made = _ITERATION.sub(step, _CALL.sub(one, text)) + copies
+    made = _ITERATION.sub(step, _CALL.sub(one, text)) + (_NOTING if count else "") + copies
     sites = "".join(
         f".Lweft{n}:\n\t.quad\t0, weft_nowhere, 1, 0\n\t.zero\t{SITE_BYTES - 32}\n" for n in range(1, count + 1)
     )

@@ -20,7 +20,7 @@ from weft.mpi.ready import cache_folder
 BUILD_SECONDS: Final = 300
 # A program may have a `fill` or a `scan` of its own: only these names of the runtime stay known to the linker.
 KNOWN: Final = ("weft_*", "__*", "_gfortran_*", "dvmh_*", "*_")
-FLAGS: Final = ("-std=c11", "-O2", "-fno-tree-vectorize", "-g", "-D_GNU_SOURCE", "-fPIC", "-fno-strict-aliasing")
+FLAGS: Final = ("-std=c11", "-O2", "-fno-tree-vectorize", "-g", "-D_GNU_SOURCE", "-fno-strict-aliasing")
 FOR_PROGRAMS: Final = ("heap.c", "library.c")
 """What takes the place of libc's functions and of DVM's: not in a library that Python loads."""
 
@@ -81,7 +81,7 @@ def library() -> Path:
 
     def make(folder: Path, names: list[str]) -> None:
         kept = [name for name in names if name not in (*FOR_PROGRAMS, *FOR_FORTRAN)]
-        run([*compiler().split(), *FLAGS, "-shared", "-o", "made", *kept, "-lm", "-lpthread"], folder)
+        run([*compiler().split(), *FLAGS, "-fPIC", "-shared", "-o", "made", *kept, "-lm", "-lpthread"], folder)
 
     return _cached("libweft-check.so", make)
 
@@ -92,7 +92,7 @@ def objects(fortran: bool = False) -> Path:
     def make(folder: Path, names: list[str]) -> None:
         kept = [name for name in names if name not in FOR_PYTHON and (fortran or name not in FOR_FORTRAN)]
         for name in kept:
-            run([*compiler("fortran" if name in FOR_FORTRAN else "c").split(), *FLAGS, "-c", name], folder)
+            run([*compiler("fortran" if name in FOR_FORTRAN else "c").split(), *FLAGS, "-fPIE", "-c", name], folder)
         one_object(folder, kept, WRAPPED, KNOWN)
 
     return _cached("weft-check-fortran.o" if fortran else "weft-check.o", make)

@@ -24,9 +24,9 @@ static inline bool passes(const struct site *s, uintptr_t a, uintptr_t place) {
     return s->key == place && a - *s->home - s->low <= s->reach;
 }
 
-/* A read of what is shared, at an open site: it is noted. */
+/* A read of what is shared, at an open site: it is noted. (Where nothing is looked at no site is open.) */
 static inline __attribute__((always_inline)) bool noted(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
-    if (!s->track || s->size != size || !passes(s, a, place) || now.off) return false;
+    if (!s->track || s->size != size || !passes(s, a, place)) return false;
     struct cell *c = cell_for(a, size);
     if (!c || c->written < s->since || (c->written > s->known && c->written != now.cur)) return false;
     if (c->read <= now.base && c->written != now.cur) c->read = now.cur;
@@ -35,10 +35,32 @@ static inline __attribute__((always_inline)) bool noted(uintptr_t a, size_t size
 
 /* A read that is wrong just as the last one was: it is counted. */
 static inline __attribute__((always_inline)) bool counted(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
-    if (!wrong_again(s, a, size, place) || now.off) return false;
+    if (!wrong_again(s, a, size, place)) return false;
     const struct cell *c = cell_for(a, size);
     if (!c || (c->written > now.base && c->written != now.cur)) return false;
     ++*s->wrong;
+    return true;
+}
+
+/* Whether judge() has nothing to say of a write of what each iteration has of its own: it is not the first one of the
+ * construct, and no other iteration reads what was there before. */
+static bool own_again(const struct site *s, const struct cell *c) {
+    if (weft_in_region || here.flags & WEFT_STRICT || weft_task.in_task || weft_parts_under_way || s->since)
+        return false;
+    if (c->read > now.base || (c->written >= SPLIT && c->written < NO_VALUE)) return false;
+    for (int i = 0; i < here.written_count; i++)
+        if (here.written[i] == s->object) return true;
+    return false;
+}
+
+/* A write of all 8 bytes of a granule that was accessed by halves, as the hooks let pass: from here on it is one again,
+ * as on the stack, where another function's 4-byte variables lay. */
+static bool joined(const struct site *s, uintptr_t a, uintptr_t place) {
+    const struct cell *low = cell4(a), *high = cell4(a + 4);
+    if (s->track || cell8(a)->written != SPLIT || !passes(s, a, place) || low->read != high->read) return false;
+    if (low->written - s->floor < s->span || high->written - s->floor < s->span) return false;
+    if (low->written == SPLIT || high->written == SPLIT) return false;
+    *cell8(a) = (struct cell){now.cur, low->read};
     return true;
 }
 
@@ -80,6 +102,11 @@ static __attribute__((noinline)) void other_write(uintptr_t a, size_t size, uint
             c->written = now.cur;
             return;
         }
+        if (size == 8 && joined(s, a, place)) return;
+        if (s->track == 2 && s->write && s->size == size && passes(s, a, place) && c && own_again(s, c)) {
+            c->written = now.cur;
+            return;
+        }
     }
     judge(a, size, true, place, s);
 }
@@ -107,10 +134,10 @@ static inline __attribute__((always_inline)) void writes(uintptr_t a, size_t siz
     other_write(a, size, place, s);
 }
 
-/* What rewritten assembly calls where its own few instructions did not let the access pass. */
+/* What rewritten assembly calls where its own few instructions did not let the access pass. The site is the place's own. */
 #define SLOW(n)                                                                                                        \
     void weft_check_slow_read##n(uintptr_t a, struct site *s) {                                                        \
-        if (!noted(a, n, PLACE, s) && !counted(a, n, s->place, s)) other_read(a, n, PLACE, s);                         \
+        if (!noted(a, n, s->key, s) && !counted(a, n, s->place, s)) other_read(a, n, PLACE, s);                        \
     }                                                                                                                  \
     void weft_check_slow_write##n(uintptr_t a, struct site *s) { other_write(a, n, PLACE, s); }
 SLOW(4)

@@ -129,7 +129,8 @@ enum mode {
  * address; where the compiler's assembly was rewritten (weft.check.assembly, which knows these offsets), each place
  * has a site of its own.
  *
- *     0 key   8 home   16 low   24 reach   32 least   36 limit   40 floor   44 span   48 the rest, for judge() alone
+ *     0 key   8 home   16 low   24 reach   32 least   36 limit   40 floor   44 span   48 track   56 known   60 since;
+ *     the rest is for judge() alone
  */
 struct site {
     uintptr_t key;         /* the place while the site is open, else 0 */
@@ -164,7 +165,9 @@ struct site {
     uint64_t *wrong; /* counts them; NULL: each is judged. Stands as long as `known` is weft_sites_forgotten */
 } __attribute__((aligned(64)));
 
-_Static_assert(sizeof(struct site) == 128 && offsetof(struct site, span) == 44, "weft.check.assembly knows these");
+_Static_assert(sizeof(struct site) == 128 && offsetof(struct site, span) == 44 && offsetof(struct site, track) == 48 &&
+                   offsetof(struct site, known) == 56 && offsetof(struct site, since) == 60,
+               "weft.check.assembly knows these");
 
 #define SITES 8192
 
@@ -175,7 +178,7 @@ struct clock {
     bool off; /* no checks at all: a child that verifies reductions, or no findings wanted */
 };
 
-extern struct clock weft_now; /* `cur` comes first: weft.check.assembly knows that */
+extern struct clock weft_now; /* `cur`, then `base`: weft.check.assembly knows that */
 extern struct site weft_sites[SITES];
 extern const uintptr_t weft_nowhere; /* home of a site that lets nothing pass */
 #define now weft_now

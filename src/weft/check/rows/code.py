@@ -10,6 +10,9 @@ from typing import Final
 
 HOOK: Final = re.compile(r"__tsan_(read|write)([48])(@PLT)?$")
 MARK: Final = re.compile(r"weft_check_iteration([123])(@PLT)?$")
+AGAIN: Final = re.compile(r"_*(sig)?setjmp|v?fork|getcontext")
+"""What returns more than once."""
+
 PARTS: Final = {
     **{
         part: full
@@ -27,6 +30,8 @@ SYMBOL: Final = re.compile(r"^((?P<before>-?\d+)\+)?(?P<name>[A-Za-z_.][\w.$]*)(
 COMPARES: Final = re.compile(r"^(cmp|test|bt)[bwlq]$")
 BRANCH: Final = re.compile(r"^j[a-z]+$")
 FLAGS_READ: Final = re.compile(r"^(j(?!mp)|set|cmov|adc|sbb)")
+FLAGS_SET: Final = re.compile(r"^((cmp|test|add|sub|and|or|xor|neg)[bwlq]|u?comis[sd])$")
+"""All of them. (Not `bt`: one flag alone.)"""
 
 
 @dataclass(slots=True)
@@ -121,9 +126,12 @@ def _addresses_taken(codes: list[Code]) -> int:
 class Graph:
     """A function's instructions and the ways between them."""
 
-    def __init__(self, codes: list[Code], sites: Mapping[int, int]) -> None:
+    def __init__(self, codes: list[Code], sites: Mapping[int, int], *, catches: bool = False) -> None:
         _link(codes)
         self.codes, self.sites = codes, sites
+        self.elsewhere = catches or any(AGAIN.match(one.target) for one in codes if one.word in ("call", "callq"))
+        """Whether control may also come from a call to another node than the one behind it."""
+
         self.taken = _addresses_taken(codes)
         self.end = len(codes)
         """A node of its own: where the loops without a mark begin anew."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from weft.check.rows.bases import opening
 from weft.check.rows.code import BRANCH
-from weft.check.rows.forms import ONE, Atom, Form, frozen
+from weft.check.rows.forms import ONE, Atom, Form, frozen, signed
 from weft.check.rows.loops import CopiedLoop
+from weft.check.rows.straight import Straight
+from weft.check.rows.ways import Ways
 from weft.native.headers.check_rows import (
     MEMORY4,
     MEMORY8,
@@ -77,7 +81,7 @@ _BEGIN: Final = """\
 \tpushq\t%rdi
 \tpushq\t%rsi
 \tleaq\t.Lweftr{n}(%rip), %rdi
-\tcall\t.Lweftr_enter
+\tcall\t.Lweftr_enter{plain}
 \tpopq\t%rsi
 \tpopq\t%rdi
 \tcmpq\t$0, .Lweftr{n}+8(%rip)
@@ -99,10 +103,20 @@ _AGAIN: Final = """\
 """
 
 
-def _saving(name: str, called: str, kept: tuple[str, ...]) -> str:
-    """A routine that calls the runtime and gives every register back; `kept`: for the runtime to read."""
+# Behind a hook nothing is needed that a call may change.
+_ONCE: Final = """\
+\tdecq\t.Lweftr{n}+8(%rip)
+\tleaq\t.Lweftr{n}(%rip), %rdi
+\tmovl\t$-1, %esi
+\tcall\tweft_check_row_exit
+\tjmp\t.Lweftr{n}_m
+"""
+
+
+def _saving(name: str, called: str, kept: tuple[str, ...], vectors: list[str]) -> str:
+    """A routine that calls the runtime and gives registers back; `kept`: for the runtime to read."""
     pushed = (*_PUSHED, *kept)
-    room = 16 * len(_VECTORS) + 8 * (len(pushed) % 2)
+    room = 16 * len(vectors) + 8 * (len(pushed) % 2)
     return "\n".join(
         [
             f"{name}:",
@@ -110,10 +124,10 @@ def _saving(name: str, called: str, kept: tuple[str, ...]) -> str:
             *(f"\tpushq\t%{register}" for register in pushed),
             *(["\tmovq\t%rsp, %rsi"] if kept else []),
             f"\tsubq\t${room}, %rsp",
-            *(f"\tmovups\t{vector}, {16 * n}(%rsp)" for n, vector in enumerate(_VECTORS)),
+            *(f"\tmovups\t{vector}, {16 * n}(%rsp)" for n, vector in enumerate(vectors)),
             "\tcld",
             f"\tcall\t{called}",
-            *(f"\tmovups\t{16 * n}(%rsp), {vector}" for n, vector in enumerate(_VECTORS)),
+            *(f"\tmovups\t{16 * n}(%rsp), {vector}" for n, vector in enumerate(vectors)),
             f"\taddq\t${room}, %rsp",
             *(f"\tpopq\t%{register}" for register in reversed(pushed)),
             "\tpopfq",
@@ -123,8 +137,11 @@ def _saving(name: str, called: str, kept: tuple[str, ...]) -> str:
     )
 
 
-SHARED: Final = _saving(".Lweftr_leave", "weft_check_row_exit", ()) + _saving(
-    ".Lweftr_enter", "weft_check_row", ("r15", "r14", "r13", "r12", "rbx", "rbp")
+_KEPT: Final = ("r15", "r14", "r13", "r12", "rbx", "rbp")
+SHARED: Final = (
+    _saving(".Lweftr_leave", "weft_check_row_exit", (), _VECTORS)
+    + _saving(".Lweftr_enter", "weft_check_row", _KEPT, _VECTORS)
+    + _saving(".Lweftr_enter_plain", "weft_check_row", _KEPT, [])
 )
 
 
@@ -194,11 +211,6 @@ def address_of(memory: Atom) -> str:
     return f"{name}{signed(shift):+d}"
 
 
-def signed(value: int) -> int:
-    """A number modulo 2^64 as one with a sign."""
-    return (value ^ 1 << 63) - (1 << 63)
-
-
 def _memories(form: Iterable[tuple[Atom, int]]) -> Iterator[Atom]:
     for atom, _ in form:
         if atom.kind == "memory":
@@ -230,12 +242,15 @@ def write(row: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, str]:
         done = sum(turn[place] < turn[node] for place in places)
         return f".Lweftr{n}_x{exits.setdefault((done, there), len(exits))}"
 
-    code = [(_ENTRY if marked else _BEGIN).format(n=n, first=first)]
+    begun, held = opening(row.bases, f".Lweftr{n}_k")
+    plain = "_plain" if ways.rank < 0 and _without_vectors(ways) else ""
+    code = [(_ENTRY if marked else _BEGIN).format(n=n, first="q" if begun else first, plain=plain)]
+    code += [f".Lweftr{n}_q:\n{begun}"] if begun else []
     chain = sorted(ways.order)
     for k, node in enumerate(chain):
         code.append(f".Lweftr{n}_{node}:\n")
         if node == ways.last:
-            code.append((_DONE if marked else _AGAIN).format(n=n, first=first))
+            code.append((_DONE if marked else _AGAIN if ways.rank == 0 else _ONCE).format(n=n, first=first))
             continue
         one, onward = codes[node], ways.next(node)
         if one.word == "jmp":
@@ -257,7 +272,13 @@ def write(row: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, str]:
             if target + ":" not in before.get(line, ""):
                 before[line] = before.get(line, "") + f"{target}:\n"
         code.append(_EXIT.format(n=n, exit=number, done=done, target=target))
-    return before, behind, "".join(code), _data(row, places)
+    return before, behind, "".join(code), f"{_data(row, places)}\t.balign\t8\n{held}"
+
+
+def _without_vectors(ways: Ways | Straight) -> bool:
+    """Whether no vector register is named before the first hook, which may change them all."""
+    before = itertools.takewhile(lambda n: not ways.graph.is_hook(n), ways.order)
+    return not any("%xmm" in ways.codes[n].text for n in before)
 
 
 def _leaving(row: CopiedLoop, forms: _Forms, within: dict[int, int]) -> Iterator[str]:

@@ -55,6 +55,11 @@ def number(value: int) -> Form:
     return {ONE: value & _WIDE} if value & _WIDE else {}
 
 
+def signed(value: int) -> int:
+    """A number modulo 2^64 as one with a sign."""
+    return (value ^ 1 << 63) - (1 << 63)
+
+
 def low(form: Form | None) -> Form | None:
     """A form with the same 32 low bits."""
     if form is not None and len(form) == 1:

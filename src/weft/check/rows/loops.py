@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from weft.check.rows.code import BRANCH, HOOK, NUMBER, PARTS, Code, Graph, codes_of, functions
+from weft.check.rows.bases import Base, shortened, usable
+from weft.check.rows.code import BRANCH, HOOK, NUMBER, Code, Graph, codes_of, functions
 from weft.check.rows.forms import ONE, Atom, Form, added, low, slot
 from weft.check.rows.guards import Guard, comparison, guard
 from weft.check.rows.straight import Straight, settled, straights
-from weft.check.rows.values import ARGUMENTS, KEPT, LOST, Effects, State, Unfit
+from weft.check.rows.unneeded import unneeded
+from weft.check.rows.values import ARGUMENTS, KEPT, Effects, State, Unfit
 from weft.check.rows.ways import Ways, flags_read
 
 MOST_SITES: Final = 1024
@@ -48,6 +50,8 @@ class CopiedLoop:
     steps: Mapping[Atom, Form | None]
     narrow: Mapping[Atom, Form]
     arguments: list[Form]
+    bases: Mapping[str, Base] = field(default_factory=dict)
+    """What registers are to hold where the copy begins."""
 
 
 def find(lines: list[str], sites: Mapping[int, int]) -> Iterator[CopiedLoop]:
@@ -59,7 +63,7 @@ def find(lines: list[str], sites: Mapping[int, int]) -> Iterator[CopiedLoop]:
         codes = codes_of(lines, first, last)
         if any(re.search(r"%[yz]mm", one.text) for one in codes):
             continue
-        graph = Graph(codes, sites)
+        graph = Graph(codes, sites, catches=any("\t.cfi_personality" in line for line in lines[first:last]))
         copied: set[int] = set()
         for mark, rank in graph.loops():
             try:
@@ -89,15 +93,24 @@ class _Still(dict[Atom, Form]):
 def straight(ways: Straight, number: int) -> CopiedLoop:
     """The copy of code without a loop."""
     effects, state = Effects(ways.graph), State()
-    places, compared = {}, {}
+    places, compared, addresses = {}, {}, {}
     for n in ways.order[:-1]:
         if ways.graph.is_hook(n):
             places[n] = _hook(ways.graph, n, state)
-        elif ways.codes[n].word == "cmpq":
-            compared[n] = state.copy()
+        else:
+            if ways.codes[n].word == "cmpq":
+                compared[n] = state.copy()
+            for operand in ways.codes[n].operands:
+                form = effects.address(operand, state) if not re.search(r"%r[bi]p", operand) else None
+                if form is not None and usable(form):
+                    addresses[n] = operand, form
         effects.run(ways.codes[n], n, state)
     proven, still = _proven(ways, compared, settled), _Still()
-    return CopiedLoop(number, ways, ways.codes, places, proven, {}, {}, _dead(ways, proven), still, still, [])
+    made = shortened(ways, proven, addresses)
+    codes = [made.codes.get(n, one) for n, one in enumerate(ways.codes)]
+    return CopiedLoop(
+        number, ways, codes, places, proven, {}, {}, made.unneeded, still, still, [], made.bases
+    )  # fmt: skip
 
 
 def _hook(graph: Graph, n: int, state: State) -> Hook:
@@ -139,7 +152,7 @@ class _Loop:
             if not self._linear(place.address, steps, narrow):
                 raise Unfit
         proven = _proven(self.ways, states, lambda form: self._linear(form, steps, narrow))
-        dead = _dead(self.ways, proven)
+        dead = unneeded(self.ways, proven, dict(enumerate(self.codes)))
         guards = {}
         for block in self.ways.blocks:
             made = guard(self.ways, self.effects, block, states)
@@ -317,49 +330,3 @@ def _proven(
         if form is not None and fits(form):
             made[n] = form, limit
     return made
-
-
-def _dead(ways: Ways | Straight, proven: Mapping[int, object]) -> set[int]:
-    """Moves between registers that nothing reads any more when hooks and proven comparisons are gone."""
-    live: dict[int, set[str]] = {ways.last: {*KEPT, *_needed(ways.rank)}}
-    dead: set[int] = set()
-    for n in reversed(ways.order[:-1]):
-        one = ways.codes[n]
-        after: set[str] = set()
-        for there in ways.next(n):
-            after |= live[there] if there in ways.nodes else {*KEPT, *LOST}
-        if ways.graph.is_hook(n):
-            live[n] = after - set(LOST)
-        elif n in proven or n - 1 in proven:
-            live[n] = set().union(*(live[there] for there in ways.inside(n)))
-        elif one.word in ("movq", "movl", "leaq", "leal", "movslq", "cltq", "movabsq"):
-            target = one.operands[-1] if one.operands else "%rax"
-            if target.startswith("%") and target[1:] in PARTS:
-                full = PARTS[target[1:]]
-                if full not in after:
-                    dead.add(n)
-                    live[n] = after
-                    continue
-                reads = {
-                    PARTS[k] for k in re.findall(r"%(\w+)", one.operands[0] if one.operands else "%eax") if k in PARTS
-                }
-                live[n] = (after - {full}) | reads
-            else:
-                live[n] = after | one.registers()
-        else:
-            live[n] = after | one.registers() | _hidden(one)
-    return dead
-
-
-def _hidden(one: Code) -> set[str]:
-    """Registers that an instruction reads without naming them."""
-    if one.word in ("cqto", "cltd") or one.word.startswith(("idiv", "div", "mul", "imul")):
-        return {"rax", "rdx"}
-    return set()
-
-
-def _needed(rank: int) -> tuple[str, ...]:
-    """What is needed, of the registers that a call may change, where the copy ends: an iteration call's arguments."""
-    if rank == 0:
-        return LOST
-    return ARGUMENTS[:rank] if rank > 0 else ()

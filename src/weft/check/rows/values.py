@@ -75,7 +75,8 @@ class Effects:
             return 0, False
         return int(shift, 0), int(shift, 0) < self.graph.taken
 
-    def _address(self, operand: str, state: State) -> Form | None:
+    def address(self, operand: str, state: State) -> Form | None:
+        """Where an operand lies in memory."""
         found = MEMORY.match(operand)
         if not found:
             return None
@@ -107,7 +108,7 @@ class Effects:
         place = self._memory(operand)
         if place:
             return state.held((place[0], size)) if place[1] else None
-        at = self._address(operand, state)
+        at = self.address(operand, state)
         if at and [atom.kind for atom in at if atom is not ONE] == ["address"] and size in (4, 8):
             return {memory(at, size): 1}
         return None
@@ -172,7 +173,7 @@ class Effects:
         if word in ("movq", "movl", "movabsq"):
             self._set(operands[1], self.value(operands[0], size, state), size, state)
         elif word in ("leaq", "leal"):
-            self._set(operands[1], self._address(operands[0], state), size, state)
+            self._set(operands[1], self.address(operands[0], state), size, state)
         elif word in ("movslq", "cltq"):
             source, target = operands if operands else ("%eax", "%rax")
             self._set(target, extended(self.value(source, 4, state), "sx"), 8, state)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
-from weft.check.rows.code import COMPARES, FLAGS_READ, MARK, Graph, reach
+from weft.check.rows.code import FLAGS_READ, FLAGS_SET, MARK, Graph, reach
 from weft.check.rows.values import Unfit
 
 MOST_NODES: Final = 20000
@@ -129,7 +128,7 @@ def flags_read(graph: Graph, n: int) -> bool:
         one = graph.codes[n]
         if FLAGS_READ.match(one.word) or one.word in ("jmp", "call", "callq", "ret"):
             return True
-        if COMPARES.match(one.word) or re.match(r"^(add|sub|and|or|xor|neg|u?comis[sd])", one.word):
+        if FLAGS_SET.match(one.word):
             return False
         n += 1
     return False
