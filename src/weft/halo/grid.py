@@ -37,11 +37,17 @@ class Declared:
     periods: tuple[bool, ...]
     copy: bool
     """Made of another part by the program."""
+    reversed: bool = False
+    """The program counts dimensions from the other end, and indices from 1: Fortran."""
 
     @property
     def size(self) -> tuple[int, ...]:
         """How many elements of each dimension are owned."""
         return tuple(last - first for first, last in inside(self.shape, self.halo))
+
+    def told(self, index: list[int]) -> list[int]:
+        """An index as the program has it."""
+        return [one + 1 for one in reversed(index)] if self.reversed else index
 
 
 class Placed:

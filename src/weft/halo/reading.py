@@ -93,6 +93,7 @@ def declared(rank: int, fields: Mapping[str, Any]) -> Declared:
         periodic=None if periodic is None else tuple(bool(one) for one in wholes(periodic, len(shape), 0, 2)),
         lag=whole(fields["lag"]), dims=dims, coordinates=wholes(grid["coordinates"], len(dims), 0, 1 << 20),
         periods=tuple(bool(one) for one in grid["periods"][:MOST_DIMENSIONS]), copy="like" in fields,
+        reversed=bool(fields.get("reversed")),
     )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ def written(case: Case, use: Use, *, redundant: bool) -> Finding:
 
 def elsewhere(case: Case, rank: int, where: list[int]) -> Finding:
     """The ghost holds another element."""
+    where = case.source.of.told(where)
     words = f"the copy holds what rank {rank} has at {_name(case.source)}{where}"
     return _made("remote-access", case, words, [], {"from": [rank, where]})
 
@@ -50,8 +51,8 @@ def _made(kind: str, case: Case, why: str, others: list[Site], more: dict[str, A
     """
     wrong, source = case.wrong, case.source
     read, ghost = wrong.read, int(wrong.ghosts[case.k])
-    cell = case.field.wrapped(source.globally(source.ghosts[[ghost]]))[0].tolist()
-    name, local = _name(source), source.index(ghost)
+    cell = source.of.told(case.field.wrapped(source.globally(source.ghosts[[ghost]]))[0].tolist())
+    name, local = _name(source), source.of.told(source.index(ghost))
     held, should = float(wrong.held[case.k]), float(wrong.should[case.k])
     many = f", and {len(wrong.ghosts) - 1:,} more of rank {wrong.owner}" if len(wrong.ghosts) > 1 else ""
     message = (

@@ -7,6 +7,7 @@
  * that should not have, is for the analysis (weft.halo).
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,6 +16,8 @@
 #include "client.h"
 #include "halo.h"
 #include "process.h"
+
+#define VISIBLE __attribute__((visibility("default")))
 
 volatile int weft_halo_on, weft_halo_open;
 
@@ -396,13 +399,7 @@ static void part_add(struct part *p, const struct said *said) {
     weft_halo_on = 1;
 }
 
-/* An array whose outermost cells, `halo` of them at both ends of each dimension, are copies of what other ranks own. */
-__attribute__((visibility("default"))) void weft_halo_part(const void *data, int letter, size_t size, const char *of,
-                                                           int dims, const int64_t *shape, const int64_t *halo,
-                                                           const void *comm, int lag, const char *const at[2],
-                                                           int line);
-void weft_halo_part(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
-                    const int64_t *halo, const void *comm, int lag, const char *const at[2], int line) {
+static void declare(const struct part *given, const int64_t *shape, const int64_t *halo, const struct said *said) {
     if (!weft_recording || !weft_self || weft_replay_path[0] || weft_level != WEFT_LEVEL_TRACE) return;
     if (!weft_accessing) {
         weft_access_note("uses of ghost cells: the program was not built with `weft cc`");
@@ -414,21 +411,56 @@ void weft_halo_part(const void *data, int letter, size_t size, const char *of, i
     }
     if (!on || weft_self != owner) return;
     weft_halo_settle();
-    const struct said said = {
-        .of = of, .file = at[0], .function = at[1], .line = line, .lag = lag, .comm = *(const MPI_Comm *)comm};
     struct part *p = calloc(1, sizeof *p);
     if (!p) return;
-    *p = (struct part){.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
-    p->shift = size && !(size & (size - 1)) ? __builtin_ctzll(size) : -1;
-    bool fits = parts_n < PARTS && dims > 0 && dims <= DIMENSIONS && type_known(letter, size) && lag >= 0;
-    if (fits && sizes_taken(p, shape, halo) && shell_make(p)) part_add(p, &said);
+    *p = *given;
+    p->shift = p->size && !(p->size & (p->size - 1)) ? __builtin_ctzll(p->size) : -1;
+    bool fits = parts_n < PARTS && p->dims > 0 && p->dims <= DIMENSIONS && type_known(p->letter, p->size);
+    if (fits && said->lag >= 0 && sizes_taken(p, shape, halo) && shell_make(p)) part_add(p, said);
     else {
         part_free(p);
         weft_access_note("uses of ghost cells: an array was declared that cannot be one, or is one too many");
     }
 }
 
-__attribute__((visibility("default"))) void weft_halo_part_end(const void *data);
+/* An array whose outermost cells, `halo` of them at both ends of each dimension, are copies of what other ranks own. */
+VISIBLE void weft_halo_part(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
+                            const int64_t *halo, const void *comm, int lag, const char *const at[2], int line);
+void weft_halo_part(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
+                    const int64_t *halo, const void *comm, int lag, const char *const at[2], int line) {
+    const struct said said = {
+        .of = of, .file = at[0], .function = at[1], .line = line, .lag = lag, .comm = *(const MPI_Comm *)comm};
+    const struct part given = {.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
+    declare(&given, shape, halo, &said);
+}
+
+static MPI_Comm of_fortran(int handle) {
+    MPI_Comm comm = MPI_COMM_NULL;
+    if (sizeof comm == sizeof handle) {
+        memcpy(&comm, &handle, sizeof comm);
+        return comm;
+    }
+    MPI_Comm (*known)(int) = NULL;
+    *(void **)(&known) = dlsym(RTLD_DEFAULT, "PMPI_Comm_f2c");
+    return known ? known(handle) : comm;
+}
+
+/* The same of Fortran, whose first index is the fastest. */
+VISIBLE void weft_halo_part_fortran(const void *data, int letter, size_t size, const char *of, int dims,
+                                    const int64_t *shape, const int64_t *halo, int comm);
+void weft_halo_part_fortran(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
+                            const int64_t *halo, int comm) {
+    const struct said said = {.of = of, .file = "", .function = "", .comm = of_fortran(comm), .reversed = true};
+    const struct part given = {.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
+    int64_t lengths[DIMENSIONS], widths[DIMENSIONS];
+    for (int d = 0; d < dims && d < DIMENSIONS; d++) {
+        lengths[d] = shape[dims - 1 - d];
+        widths[d] = halo[dims - 1 - d];
+    }
+    declare(&given, lengths, widths, &said);
+}
+
+VISIBLE void weft_halo_part_end(const void *data);
 void weft_halo_part_end(const void *data) {
     struct part *p = on && weft_self == owner ? part_at((uintptr_t)data, 1) : NULL;
     if (p) part_end(p);

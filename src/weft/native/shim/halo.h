@@ -48,6 +48,7 @@ struct said { /* a part, as the program declared it */
     const char *of, *file, *function;
     int line, lag;
     MPI_Comm comm;
+    bool reversed; /* the program counts dimensions from the other end, as Fortran does, and from 1 */
 };
 
 WEFT_INLINE uint64_t mixed(uint64_t hash, uint64_t value) {

@@ -191,8 +191,16 @@ void weft_halo_write_group(const struct group *g) {
     if (head[0] != UINT32_MAX) weft_halo_record(RUN, g->moment, head, sizeof head, reads, g->reads * sizeof *reads);
 }
 
+/* Dimensions of the array that a communicator's may cut, as weft.halo.grid has them. */
+static int cut(const struct part *p) {
+    int n = 0;
+    for (int d = 0; d < p->dims; d++) n += p->halo[d] != 0;
+    return n ? n : p->dims;
+}
+
 /* The communicator's grid; of one that has none its ranks in a row. */
-static void put_grid(struct text *t, MPI_Comm comm) {
+static void put_grid(struct text *t, const struct part *p, const struct said *said) {
+    MPI_Comm comm = said->comm;
     enum { MOST = 32 };
     int n = 0, kind = MPI_UNDEFINED, dims[MOST], periods[MOST] = {0}, coordinates[MOST];
     int64_t lists[3][MOST];
@@ -203,11 +211,14 @@ static void put_grid(struct text *t, MPI_Comm comm) {
     } else if (comm != MPI_COMM_NULL && REAL(MPI_Cartdim_get)(comm, &n) == MPI_SUCCESS && n <= MOST) {
         REAL(MPI_Cart_get)(comm, n, dims, periods, coordinates);
     } else n = 0;
-    for (int k = 0; k < n; k++) {
-        lists[0][k] = dims[k];
-        lists[1][k] = coordinates[k];
-        lists[2][k] = periods[k] != 0;
+    int all = said->reversed && n ? cut(p) : n; /* those that are not cut stand before, and have one rank */
+    for (int k = 0; k < all; k++) {
+        int from = said->reversed ? all - 1 - k : k;
+        lists[0][k] = from < n ? dims[from] : 1;
+        lists[1][k] = from < n ? coordinates[from] : 0;
+        lists[2][k] = from < n && periods[from];
     }
+    n = all;
     put_list(t, ",\"grid\":{\"dims\":", lists[0], n);
     put_list(t, ",\"coordinates\":", lists[1], n);
     put_list(t, ",\"periods\":", lists[2], n);
@@ -228,7 +239,8 @@ void weft_halo_write_part(const struct part *p, const struct said *said, uint64_
     for (int d = 0; d < p->dims; d++) put_list(&t, d ? "," : "[", (int64_t[]){p->halo[d], p->halo[d]}, 2);
     put_words(&t, "],\"lower\":null,\"whole\":null,\"periodic\":null,\"lag\":");
     put_number(&t, said->lag);
-    put_grid(&t, said->comm);
+    put_grid(&t, p, said);
+    if (said->reversed) put_words(&t, ",\"reversed\":true");
     put_words(&t, ",\"at\":[");
     put_string(&t, said->file);
     put_words(&t, ",");

@@ -1,6 +1,7 @@
 /* Probes of Fortran programs: weft_probes.f90 passes a descriptor of the array, whatever its type and rank. */
 #include "capture.h"
 
+#include <dlfcn.h>
 #include <execinfo.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,5 +86,26 @@ void weft_fortran_scope(int kind, const char *name, int64_t length, int64_t inde
     uint32_t place = entries->place(kind, called, caller(at, sizeof at), 0, "");
     if (kind != WEFT_IS_END) entries->enter(place, index);
     else entries->leave(place);
+    free(called);
+}
+
+VISIBLE void weft_fortran_part(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo,
+                               int64_t halos, int comm);
+
+/* An array with ghost cells, handed on to the recorder: nothing of it is kept here. One with gaps has no shape that it takes. */
+void weft_fortran_part(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo,
+                       int64_t halos, int comm) {
+    void (*part)(const void *, int, size_t, const char *, int, const int64_t *, const int64_t *, int);
+    *(void **)(&part) = dlsym(RTLD_DEFAULT, "weft_halo_part_fortran");
+    char *called = part ? text_of(name, length) : NULL;
+    if (!called) return;
+    int64_t shape[15], stride = (int64_t)given->size;
+    bool whole = halos == given->rank;
+    for (int d = 0; d < given->rank && d < 15; d++) {
+        whole &= given->dim[d].stride == stride;
+        shape[d] = given->dim[d].extent;
+        stride *= shape[d];
+    }
+    part(given->base, letter(given), given->size, called, whole ? given->rank : 0, shape, halo, comm);
     free(called);
 }

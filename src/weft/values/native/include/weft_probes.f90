@@ -8,13 +8,14 @@
 !         call weft_probe("a", a(1:n, 1:m), of="A", lower=[first, 1])
 !     end do
 !     call weft_end("sweep")
+!     call weft_part("u", u, [1, 1], comm)            ! an array with ghost cells, before it is filled
 !
 ! Nothing is linked; without `weft run` each call is a test of one variable.
 module weft
     use, intrinsic :: iso_c_binding
     implicit none
     private
-    public :: weft_probe, weft_loop, weft_region, weft_end
+    public :: weft_probe, weft_loop, weft_region, weft_end, weft_part
 
     abstract interface
         subroutine takes_array(name, length, values, of, of_length, lower, lowers) bind(c)
@@ -23,6 +24,14 @@ module weft
             integer(c_int64_t), value :: length, of_length, lowers
             type(*), dimension(..), intent(in) :: values
             integer(c_int64_t), intent(in) :: lower(*)
+        end subroutine
+        subroutine takes_part(name, length, values, halo, halos, comm) bind(c)
+            import
+            character(kind=c_char), intent(in) :: name(*)
+            integer(c_int64_t), value :: length, halos
+            type(*), dimension(..), intent(in) :: values
+            integer(c_int64_t), intent(in) :: halo(*)
+            integer(c_int), value :: comm
         end subroutine
         subroutine takes_scope(kind, name, length, index) bind(c)
             import
@@ -50,6 +59,7 @@ module weft
     logical, save :: asked = .false.
     procedure(takes_array), pointer, save :: array_taken => null()
     procedure(takes_scope), pointer, save :: scope_taken => null()
+    procedure(takes_part), pointer, save :: part_taken => null()
 
 contains
 
@@ -67,6 +77,8 @@ contains
         if (c_associated(found)) call c_f_procpointer(found, array_taken)
         found = weft_dlsym(library, "weft_fortran_scope"//c_null_char)
         if (c_associated(found)) call c_f_procpointer(found, scope_taken)
+        found = weft_dlsym(library, "weft_fortran_part"//c_null_char)
+        if (c_associated(found)) call c_f_procpointer(found, part_taken)
     end subroutine
 
     !> Values at this place. `lower`: the index of the first of them in the array `of` that all ranks share, from 1 on.
@@ -87,6 +99,21 @@ contains
         else
             call array_taken(name, len(name, c_int64_t), values, name, 0_c_int64_t, from, int(n, c_int64_t))
         end if
+    end subroutine
+
+    !> A whole array whose outermost elements, `halo` of them at both ends of each dimension, are copies of what other ranks
+    !> of the communicator own (with mpi_f08 it is comm%mpi_val).
+    subroutine weft_part(name, values, halo, comm)
+        character(*), intent(in) :: name
+        type(*), dimension(..), intent(in) :: values
+        integer, intent(in) :: halo(:), comm
+        integer(c_int64_t) :: widths(15)
+        integer :: n
+        if (.not. asked) call ask()
+        if (.not. associated(part_taken)) return
+        n = min(size(halo), 15)
+        widths(1:n) = halo(1:n)
+        call part_taken(name, len(name, c_int64_t), values, widths, int(n, c_int64_t), int(comm, c_int))
     end subroutine
 
     !> Iteration `index` of the loop `name` begins; an earlier one that is still open has ended.
