@@ -1,10 +1,12 @@
 """What watching arrays with ghost cells costs: `halo.py MPIEXEC`, or as the program that is measured.
 
-Jacobi's method on blocks of n × n, with and without `weft run`, in turn; processor time a step, the least of five.
+Jacobi's method on blocks of n × n, with and without `weft run`, in turn; processor time a step, the least of five. In
+numpy, then in C (programs/ghosts.c), there with `weft cc` alone, too.
 """
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import tempfile
@@ -13,6 +15,7 @@ from pathlib import Path
 
 SIZES = (256, 512, 1024)
 TURNS = 5
+WEFT = [sys.executable, "-m", "weft.cli.main"]
 
 
 def program(n: int, steps: int) -> None:
@@ -37,26 +40,50 @@ def program(n: int, steps: int) -> None:
     print((time.process_time() - begun) / steps * 1e6)
 
 
-def measured(mpiexec: str, n: int, *, watched: bool) -> float:
+def measured(command: list[str], *, watched: bool) -> float:
     """Microseconds of a step of rank 0."""
     with tempfile.TemporaryDirectory() as folder:
-        weft = [sys.executable, "-m", "weft.cli.main", "run", "--out", str(Path(folder) / "run"), "--"] * watched
-        line = [*weft, mpiexec, "-n", "1", sys.executable, __file__, str(n), str(100_000 // n)]
+        line = [*([*WEFT, "run", "--out", str(Path(folder) / "run"), "--"] * watched), *command]
         done = subprocess.run(line, capture_output=True, text=True, timeout=300, check=True)
     return float(done.stdout.split()[0])
 
 
-def main(mpiexec: str) -> None:
-    """A row for each size."""
+def least(*runs: tuple[list[str], bool]) -> list[float]:
+    """Of several runs in turn the least of each."""
+    turns = [[measured(command, watched=watched) for command, watched in runs] for _ in range(TURNS)]
+    return [min(column) for column in zip(*turns, strict=True)]
+
+
+def arrays(mpiexec: str) -> None:
+    """A row for each size of arrays of numpy."""
     print("| block | plain | under `weft run` | times |\n|---|---|---|---|")
     for n in SIZES:
-        pairs = [(measured(mpiexec, n, watched=False), measured(mpiexec, n, watched=True)) for _ in range(TURNS)]
-        plain, watched = (min(column) for column in zip(*pairs, strict=True))
+        command = [mpiexec, "-n", "1", sys.executable, __file__, str(n), str(100_000 // n)]
+        plain, watched = least((command, False), (command, True))
         print(f"| {n} × {n} | {plain:,.0f} µs | {watched:,.0f} µs | {watched / plain:.1f} |")
+
+
+def compiled(mpiexec: str) -> None:
+    """The same in C, with ghost rows only, and with columns too."""
+    source, mpicc = Path(__file__).parent / "programs" / "ghosts.c", str(Path(mpiexec).with_name("mpicc"))
+    flags = subprocess.run([*WEFT, "probes", "--cflags"], capture_output=True, text=True, check=True).stdout.split()
+    print("\n| block | ghosts | plain | with `weft cc` | times | under `weft run` | times |")
+    print("|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        made = [str(Path(folder) / name) for name in ("plain", "hooks")]
+        for program, before in zip(made, ([], [*WEFT, "cc"]), strict=True):
+            subprocess.run([*before, mpicc, "-g", "-O2", *flags, "-o", program, str(source)], check=True)
+        for n, wide in itertools.product(SIZES, (0, 1)):
+            words = [str(n), str(200_000 // n), str(wide)]
+            plain, hooks = ([mpiexec, "-n", "1", program, *words] for program in made)
+            times = least((plain, False), (hooks, False), (hooks, True))
+            each = " | ".join(f"{one:,.0f} µs | {one / times[0]:.1f}" for one in times[1:])
+            print(f"| {n} × {n} | {'rows and columns' if wide else 'rows'} | {times[0]:,.0f} µs | {each} |")
 
 
 if __name__ == "__main__":
     if sys.argv[1].isdigit():
         program(int(sys.argv[1]), int(sys.argv[2]))
     else:
-        main(sys.argv[1])
+        arrays(sys.argv[1])
+        compiled(sys.argv[1])

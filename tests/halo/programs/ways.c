@@ -1,9 +1,12 @@
 /* Ways to exchange and use ghost cells. `ways all`: each is right. `ways WAY wrong`: the mistake at the line `BUG WAY kind`. */
 #include <math.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <weft.h>
 
 enum { N = 8, M = 10, STEPS = 6, ROWS = N + 2 };
@@ -244,6 +247,47 @@ static void again(int wrong) {
     }
 }
 
+/* A child of the process has what was not written yet, and must not write it. */
+static void children(int wrong) {
+    (void)wrong;
+    row *u = rows_of("children u");
+    fill(u);
+    for (int s = 0; s < STEPS; s++) {
+        swap(u);
+        for (int i = 1; i <= N; i++)
+            for (int j = 0; j < M; j++) u[i][j] = (u[i - 1][j] + u[i + 1][j]) / 2;
+        pid_t child = fork();
+        if (!child) {
+            u[1][1] = u[0][1];
+            fflush(NULL);
+            _exit(0);
+        }
+        waitpid(child, NULL, 0);
+    }
+    free(u);
+}
+
+static void *sweep(void *of) {
+    row *u = of;
+    for (int i = 1; i <= N; i++)
+        for (int j = 0; j < M; j++) u[i][j] = (u[i - 1][j] + u[i + 1][j]) / 2;
+    return NULL;
+}
+
+/* What a second thread does is not seen. */
+static void threads(int wrong) {
+    row *u = rows_of("threads u");
+    fill(u);
+    for (int s = 0; s < STEPS; s++) {
+        pthread_t other;
+        if (!wrong || s == 0) swap(u);
+        pthread_create(&other, NULL, sweep, u);
+        pthread_join(other, NULL);
+        sweep(u);
+    }
+    free(u);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -257,7 +301,8 @@ int main(int argc, char **argv) {
                 {"every-second", every_second},
                 {"lagging", lagging},
                 {"looked", looked_at},
-                {"again", again}};
+                {"again", again},
+                {"children", children}};
     int ranks, period = 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -267,6 +312,7 @@ int main(int argc, char **argv) {
     srand((unsigned)rank + 1);
     for (size_t k = 0; k < sizeof ways / sizeof *ways; k++)
         if (!strcmp(argv[1], "all") || !strcmp(argv[1], ways[k].name)) ways[k].run(argc > 2);
+    if (!strcmp(argv[1], "threads")) threads(argc > 2);
     MPI_Comm_free(&line);
     MPI_Finalize();
     return 0;

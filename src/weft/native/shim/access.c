@@ -378,10 +378,10 @@ static __attribute__((noinline)) void touched_now(struct toucher *t, struct line
 /* What the hooks call. Accesses inside of MPI's own calls (functions of reductions, attributes) are MPI's. */
 static void touched(uintptr_t a, size_t n, unsigned kind, uintptr_t place) {
     if (!weft_recording || weft_depth || toucher_busy) return;
-    if (UNLIKELY(weft_halo_on)) weft_halo_touched(a, n, kind, place);
-    if (!weft_array_held || kind & WEFT_HOOK_FREE) return;
     toucher_busy = true;
-    struct toucher *t = toucher_here ? toucher_here : toucher_new();
+    if (UNLIKELY(weft_halo_on)) weft_halo_touched(a, n, kind, place);
+    bool held = weft_array_held && !(kind & WEFT_HOOK_FREE);
+    struct toucher *t = !held ? NULL : toucher_here ? toucher_here : toucher_new();
     if (LIKELY(t && !t->stopped)) {
         struct line_entry *e = &t->entries[((place ^ place >> 12) * 4 + kind) % ENTRIES];
         if (UNLIKELY(!goes_on(e, a, n, kind, place))) touched_now(t, e, a, n, kind, place);

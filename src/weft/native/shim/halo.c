@@ -24,6 +24,10 @@ volatile int weft_halo_on, weft_halo_open;
 static bool on; /* it is written down */
 static struct weft_thread *owner;
 static struct part *parts[PARTS];
+static volatile struct {
+    uintptr_t low, high;
+} ranges[PARTS]; /* of the parts, for other threads */
+static volatile bool strangers; /* another thread has touched one */
 static int parts_n;
 static uint32_t parts_made, epoch = 1;
 static uint64_t runs, window_n;
@@ -146,7 +150,7 @@ static bool look_at_ghosts(struct part *p, uint64_t moment) {
 /* ---- groups ---- */
 /* All that is open is written down, in the order in which it began, with the values that it left. */
 void weft_halo_settle(void) {
-    if (!on || !weft_halo_open) return;
+    if (!on || !weft_halo_open || weft_self != owner) return;
     int n = weft_halo_open;
     for (int k = 0; k < n; k++) {
         struct part *p = groups[k].part;
@@ -266,12 +270,23 @@ static inline struct part *part_at(uintptr_t a, size_t n) {
     return NULL;
 }
 
+/* Another thread touches something: it may read no more than the ranges, as the parts may end meanwhile. */
+static void touched_elsewhere(uintptr_t a, size_t n) {
+    for (int k = 0; k < PARTS && !strangers; k++)
+        if (a < ranges[k].high && a + n > ranges[k].low) strangers = true;
+}
+
 /* What the hooks call, by way of access.c. */
 void weft_halo_touched(uintptr_t a, size_t n, unsigned kind, uintptr_t at) {
-    struct part *p = part_at(a, n);
-    if (kind & WEFT_HOOK_FREE && weft_self == owner)
+    if (UNLIKELY(weft_self != owner)) {
+        touched_elsewhere(a, n);
+        return;
+    }
+    if (UNLIKELY(strangers)) give_up("another thread than the one that declared the arrays uses them");
+    struct part *p = on ? part_at(a, n) : NULL;
+    if (kind & WEFT_HOOK_FREE)
         for (; p; p = part_at(a, n)) part_end(p);
-    if (!p || kind & WEFT_HOOK_FREE) return;
+    if (!p) return;
     uint64_t first = a > p->low ? place_of(p, a) : 0, last = place_of(p, a + n - 1);
     if (LIKELY(first == last && !(p->cells[first] & OF_CELL))) return;
     if (last >= p->count) last = p->count - 1;
@@ -281,10 +296,6 @@ void weft_halo_touched(uintptr_t a, size_t n, unsigned kind, uintptr_t at) {
         uint32_t class = p->cells[place] & OF_CELL;
         if (class == INNER) continue;
         if (moment == UINT64_MAX) {
-            if (weft_self != owner) {
-                give_up("another thread than the one that declared the arrays uses them");
-                return;
-            }
             static uint64_t before;
             moment = moment_now();
             if (moment != before) {
@@ -342,6 +353,8 @@ static void part_end(struct part *p) {
     for (int k = 0; k < parts_n; k++)
         if (parts[k] == p) {
             parts[k] = parts[--parts_n];
+            ranges[k] = ranges[parts_n];
+            ranges[parts_n].high = 0;
             break;
         }
     part_free(p);
@@ -390,6 +403,8 @@ static void part_add(struct part *p, const struct said *said) {
     for (int k = parts_n - 1; k >= 0; k--)
         if (p->low < parts[k]->high && p->high > parts[k]->low) part_end(parts[k]);
     p->number = parts_made++;
+    ranges[parts_n].low = p->low;
+    ranges[parts_n].high = p->high;
     parts[parts_n++] = p;
     uint64_t moment = moment_now();
     weft_halo_write_part(p, said, moment);
@@ -468,6 +483,7 @@ void weft_halo_part_end(const void *data) {
 
 /* MPI is finalized, or the program ends without it: nobody gets anything any more. */
 void weft_halo_end(void) {
+    if (on && strangers) give_up("another thread than the one that declared the arrays uses them");
     if (!on) return;
     weft_halo_settle();
     if (on) weft_halo_record(END, moment_now(), NULL, 0, NULL, 0);

@@ -1,6 +1,7 @@
 /* The file of a native program's arrays with ghost cells, RUN/halo: as weft/halo/log.py reads it. */
 #define _GNU_SOURCE
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -69,7 +70,7 @@ bool weft_halo_log_begin(void) {
     snprintf(path, sizeof path, "%s/halo", weft_run_path);
     mkdir(path, 0777);
     snprintf(path, sizeof path, "%s/halo/%s-%d.halo", weft_run_path, host, (int)getpid());
-    file = fopen(path, "wbx"); /* in a program of Python its own arrays may have it */
+    file = fopen(path, "wbxe"); /* in a program of Python its own arrays may have it */
     if (!file) {
         weft_access_note("uses of ghost cells: their file could not be made");
         return false;
@@ -86,7 +87,10 @@ void weft_halo_log_end(void) {
 
 /* What its parent has not written yet is not a child's to write. */
 void weft_halo_log_fork(void) {
-    if (file) close(fileno(file));
+    if (file) {
+        __fpurge(file);
+        fclose(file);
+    }
     file = NULL;
 }
 
