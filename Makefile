@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-attach test-values test-halo test-stops test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-attach test-values test-halo test-stops test-races test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 clean
 .DELETE_ON_ERROR:
 
 help:
@@ -136,6 +136,10 @@ VSCE ?= @vscode/vsce@3.6.0
 vsix:
 	rm -rf build/vscode && mkdir -p build && cp -r editors/vscode build/vscode && cp LICENSE build/vscode/LICENSE
 	cd build/vscode && npm exec --yes --ignore-scripts --package $(VSCE) -- vsce package --no-dependencies --out ../weft.vsix
+
+# The races of 5,000 random programs against all legal matchings of each.
+test-races: setup
+	WEFT_RACE_PROGRAMS=5000 $(PYTEST) tests/races/test_races_against_enumeration.py
 
 # Every way for a rank to end, on both MPIs.
 test-endings: debian recorders

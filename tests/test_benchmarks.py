@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests_support import Installed
+from weft.values.recording import INCLUDE
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 COMMANDS = sorted(path for path in BENCHMARKS.glob("*.py") if "argparse" in path.read_text())
@@ -23,6 +24,6 @@ def test_a_benchmark_says_how_it_is_used(command: Path) -> None:
 @pytest.mark.parametrize("source", sorted((BENCHMARKS / "programs").glob("*.c")), ids=lambda path: path.stem)
 def test_a_program_of_the_recorders_benchmark_compiles(source: Path, mpich: Installed, tmp_path: Path) -> None:
     shared = ["-shared", "-fPIC"] if source.stem == "spy" else []  # as capture.prepare
-    command = [mpich.mpicc, *shared, "-o", tmp_path / source.stem, source]
+    command = [mpich.mpicc, *shared, "-I", INCLUDE, "-o", tmp_path / source.stem, source]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

@@ -16,6 +16,8 @@ from weft.debug.hands import Tally
 from weft.tasks.ranks import TaskPrompt
 
 pytestmark = pytest.mark.usefixtures("gdb")
+AGAIN = pytest.mark.matrix
+"""Where another test shows the same of that language already."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,7 @@ def changes(said: str, command: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("language", ["C", "Fortran", "Python"])
+@pytest.mark.parametrize("language", [pytest.param("C", marks=AGAIN), "Fortran", "Python"])
 def test_changes_come_backwards_in_the_order_in_which_they_came(language: str, session: Callable[..., str]) -> None:
     said = session(language, "break 0:{file}:{here} if k == 2", "continue", "watch total @0", *["continue"] * 2,
                    "reverse-continue", "reverse-continue", "continue")  # fmt: skip
@@ -48,7 +50,7 @@ def test_changes_come_backwards_in_the_order_in_which_they_came(language: str, s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("language", ["C", "Python"])
+@pytest.mark.parametrize("language", ["C", pytest.param("Python", marks=AGAIN)])
 def test_the_return_of_a_frame_is_no_change_of_what_was_watched_in_it(
     language: str, session: Callable[..., str]
 ) -> None:

@@ -282,6 +282,6 @@ def test_gdb_is_waited_for_while_it_works_and_no_longer() -> None:
         )
         assert gdb.ask(f"-interpreter-exec console {quoted(works)}", 3) == {}
         with pytest.raises(HandError, match="gave no answer"):
-            gdb.ask('-interpreter-exec console "shell sleep 30"', 3)
+            gdb.ask('-interpreter-exec console "shell sleep 8"', 3)
     finally:
         gdb.exit()
