@@ -175,8 +175,8 @@ class TestMessages:
             assert shown.text("#found") == f"{calls} calls"
         assert shown.state("page.graph.links.messages.every((m) => m.fits === false)")
         assert 0 < shown.state(ink) < before / 2
-        shown.filter("halo.c")
-        assert shown.state("page.graph.links.messages.every((m) => m.fits)")
+        shown.filter("halo.c")  # until what it finds is there, that of the filter before is shown
+        shown.until(lambda: shown.state("page.graph.links.messages.every((m) => m.fits)"))
         assert shown.state(ink) == before
 
 
