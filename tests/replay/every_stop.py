@@ -72,7 +72,8 @@ def stop(command: str, run: Path, rank: int, event: int, out: Path) -> Tried:
         words, capture_output=True, text=True, timeout=150, env=environment(), check=False, stdin=subprocess.DEVNULL
     )
     took = time.monotonic() - begun
-    said = "\n".join(line for line in done.stderr.splitlines() if line.startswith("weft:"))
+    told = (line for line in done.stderr.splitlines() if line.startswith("weft:"))
+    said = "\n".join(line for line in told if not line.startswith("weft: building the recorder"))  # the first time
     if done.returncode:
         return Tried(f"status {done.returncode}", said, took)
     if event not in stands(said, rank) and f"event {event} of {rank_words([rank])}," not in said:
