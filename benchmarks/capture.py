@@ -24,6 +24,7 @@ from pathlib import Path
 import weft
 from weft.mpi import shim
 from weft.trace.layout import StreamKind
+from weft.values.recording import INCLUDE
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
@@ -77,7 +78,7 @@ def prepare(name: str, bin_: Path, folder: Path, environment: Mapping[str, str],
     for source in sorted((HERE / "programs").glob("*.c")):
         shared = ["-shared", "-fPIC"] if source.stem == "spy" else []
         target = programs / source.stem
-        subprocess.run([bin_ / "mpicc", "-O2", *shared, "-o", target, source], check=True)
+        subprocess.run([bin_ / "mpicc", "-O2", *shared, "-I", INCLUDE, "-o", target, source], check=True)
     return MPI(name, bin_, programs, shim.build(str(bin_ / "mpicc")), environment, options)
 
 
