@@ -93,6 +93,16 @@ def third_visit(mpich: Installed, tmp_path: Path) -> Iterator[TaskPrompt]:
     debugger.close()
 
 
+def comes_to_the_visit_before(prompt: TaskPrompt, comes: bool) -> None:
+    """A step back from the third visit; or else it is told that the rank did not come there again."""
+    if not comes:
+        with pytest.raises(back.NotAgain, match="did not come to that line again"):
+            prompt.answer("reverse-continue")
+    else:
+        prompt.answer("reverse-continue")
+        assert prompt.answer("print k @0")["values"][0]["value"] == "2"
+
+
 @pytest.mark.parametrize("short", [1, back.TRIES])
 def test_a_replay_that_did_not_come_past_the_place_proves_nothing(
     short: int, third_visit: TaskPrompt, monkeypatch: pytest.MonkeyPatch
@@ -105,12 +115,7 @@ def test_a_replay_that_did_not_come_past_the_place_proves_nothing(
         return Tally(cut.pop(), 0, ()) if cut else tally
 
     monkeypatch.setattr(back.Back, "_count_from", counted)
-    if short == back.TRIES:
-        with pytest.raises(back.NotAgain, match="did not come to that line again"):
-            third_visit.answer("reverse-continue")
-    else:
-        third_visit.answer("reverse-continue")
-        assert third_visit.answer("print k @0")["values"][0]["value"] == "2"
+    comes_to_the_visit_before(third_visit, short < back.TRIES)
     assert not cut
 
 
@@ -126,10 +131,5 @@ def test_a_replay_that_went_another_way_is_not_where_the_rank_was_to_go(
         return Tally(tally.ticks, tally.visits, ((1, 1, went.pop()),)) if went else tally
 
     monkeypatch.setattr(back.Back, "go_to", came)
-    if other == back.TRIES:
-        with pytest.raises(back.NotAgain, match="did not come to that line again"):
-            third_visit.answer("reverse-continue")
-    else:
-        third_visit.answer("reverse-continue")
-        assert third_visit.answer("print k @0")["values"][0]["value"] == "2"
+    comes_to_the_visit_before(third_visit, other < back.TRIES)
     assert not went
