@@ -49,8 +49,10 @@ $(VENV)/.setuptools: $(VENV)/.weft
 setup: $(VENV)/.dev kernel
 
 # Always asked for: what is up to date is not built again, and only setup.py knows all that it is made of.
+# Bytecode too: where PYTHONDONTWRITEBYTECODE is set each command would compile all of weft anew, half of its time.
 kernel: $(VENV)/.setuptools
 	$(BIN)/python setup.py --quiet build_ext --inplace
+	$(BIN)/python -m compileall -q src/weft
 
 # Compilers and MPIs that the tests use where they are there; only root on Debian can install them.
 debian:

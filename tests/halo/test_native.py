@@ -134,6 +134,7 @@ def test_every_right_way_to_exchange_is_silent(of_mpich: Built, tmp_path: Path) 
     assert found(of_mpich, tmp_path, 3, "ways", "all") == []
 
 
+@pytest.mark.matrix
 def test_every_right_way_to_exchange_is_silent_with_open_mpi(of_openmpi: Built, tmp_path: Path) -> None:
     assert found(of_openmpi, tmp_path, 3, "ways", "all") == []
 
