@@ -71,14 +71,18 @@ class MPI:
     launcher_options: tuple[str, ...] = ()
 
 
+def compiled(mpicc: Path, source: Path, target: Path) -> Command:
+    """The command that compiles one of these programs."""
+    shared = ["-shared", "-fPIC"] if source.stem == "spy" else []
+    return [mpicc, "-O2", *shared, "-I", INCLUDE, "-o", target, source]
+
+
 def prepare(name: str, bin_: Path, folder: Path, environment: Mapping[str, str], *options: str) -> MPI:
     """Compile the programs and the recorder."""
     programs = folder / name
     programs.mkdir()
     for source in sorted((HERE / "programs").glob("*.c")):
-        shared = ["-shared", "-fPIC"] if source.stem == "spy" else []
-        target = programs / source.stem
-        subprocess.run([bin_ / "mpicc", "-O2", *shared, "-I", INCLUDE, "-o", target, source], check=True)
+        subprocess.run(compiled(bin_ / "mpicc", source, programs / source.stem), check=True)
     return MPI(name, bin_, programs, shim.build(str(bin_ / "mpicc")), environment, options)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests_support import Installed
-from weft.values.recording import INCLUDE
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 COMMANDS = sorted(path for path in BENCHMARKS.glob("*.py") if "argparse" in path.read_text())
@@ -23,7 +23,6 @@ def test_a_benchmark_says_how_it_is_used(command: Path) -> None:
 
 @pytest.mark.parametrize("source", sorted((BENCHMARKS / "programs").glob("*.c")), ids=lambda path: path.stem)
 def test_a_program_of_the_recorders_benchmark_compiles(source: Path, mpich: Installed, tmp_path: Path) -> None:
-    shared = ["-shared", "-fPIC"] if source.stem == "spy" else []  # as capture.prepare
-    command = [mpich.mpicc, *shared, "-I", INCLUDE, "-o", tmp_path / source.stem, source]
+    command = runpy.run_path(str(BENCHMARKS / "capture.py"))["compiled"](mpich.mpicc, source, tmp_path / source.stem)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
