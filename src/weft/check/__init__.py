@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.check import looked
+from weft.check import looked, sentences
 from weft.check.findings import read
 from weft.check.front_end import FrontEnd, Marking, Outcome, Request
 from weft.check.front_ends import of
@@ -90,6 +90,8 @@ def _problems(front_end: FrontEnd, request: Request, outcome: Outcome, seen: Loo
         yield f"the program was ended after {request.timeout or 0:g} s: what it would have done is not checked"
     elif outcome.ended.status:
         yield "the program did not end well: what it would have done is not checked"
+    if seen.full_stack:
+        yield sentences.STACK_FULL.format(size=seen.full_stack)
     if seen.nothing:
         yield f"nothing was looked at: {front_end.remedy}"
 

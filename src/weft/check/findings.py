@@ -72,9 +72,7 @@ def _lines(path: Path) -> _File:
 
 def _usage(held: dict[str, Any], texts: Texts) -> WeftError:
     if held["usage"] == "no-memory":
-        return WeftError(
-            "there is no room for the shadow of the program's memory: lift the limit (ulimit -v unlimited)"
-        )
+        return WeftError(sentences.NO_ROOM)
     construct = texts.constructs.get(held["construct"], NOBODY)
     variable = texts.variables.get(held["data"])
     name = variable.name if variable else "an array"

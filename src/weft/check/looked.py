@@ -44,6 +44,8 @@ class Looked:
     ran: tuple[Ran, ...] = ()
     places: int = 0
     left: tuple[str, ...] = ()
+    full_stack: int = 0
+    """The KiB of the stack that was too small for the program; 0: it was not."""
 
     @property
     def nothing(self) -> bool:
@@ -63,15 +65,17 @@ class Looked:
 def read(path: Path, texts: Texts, left: Iterable[str] = ()) -> Looked:
     """What the runtime's lines say of what ran; `left`: what is known besides not to have been looked at."""
     ran: dict[int, tuple[int, int]] = {}
-    places = 0
+    places = full = 0
     for held in read_lines(path) if path.exists() else ():
         if "ran" in held:
             ran[held["ran"]] = (held["times"], held["iterations"])
+        full = held.get("stack", full)
         places = max(places, held.get("places", 0) if "id" not in held else 0)
     return Looked(
         tuple(Ran(texts.constructs[id], *counts) for id, counts in ran.items() if id in texts.constructs),
         places,
         (*texts.left, *_never(texts, ran), *left),
+        full,
     )
 
 

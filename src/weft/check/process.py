@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import resource
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Final
 
 GRACE_SECONDS: Final = 5
 """For a program that was told to end; then it is killed."""
 LOOK_SECONDS: Final = 0.2
+STACK: Final = 8 << 20
+"""Bytes of stack, at least, and where it has no limit: there Linux puts libraries where the shadow is to lie."""
+LARGE_STACK: Final = 1 << 30
+"""DVM gives distributed arrays memory of their own; in a checked program those of a procedure lie on its stack.
+Not for Python, whose libraries start threads: each of them takes as much.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +50,23 @@ def execute(
     `watch` is asked every now and then whether the command is to be ended: it is then cut off.
     """
     began = time.perf_counter()
-    with subprocess.Popen(command, env=environment, stdin=stdin, stdout=stdout) as process:
+    with _limited(STACK if command[0] == sys.executable else LARGE_STACK):
+        process = subprocess.Popen(command, env=environment, stdin=stdin, stdout=stdout)
+    with process:
         ended = _wait(process, timeout, watch)
     return dataclasses.replace(ended, seconds=time.perf_counter() - began)
+
+
+@contextmanager
+def _limited(stack: int) -> Iterator[None]:
+    """Programs that are started here have at least so many bytes of stack, and a limit of it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    wanted = stack if soft == resource.RLIM_INFINITY else max(soft, stack)
+    resource.setrlimit(resource.RLIMIT_STACK, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
 
 
 def _wait(process: subprocess.Popen[bytes], timeout: float | None, watch: Callable[[], bool] | None) -> Ended:

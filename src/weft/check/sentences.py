@@ -17,6 +17,12 @@ OPERATIONS: Final = (
 )  # fmt: skip
 """Names of the runtime's WEFT_SUM, ..."""
 
+NO_ROOM: Final = (
+    "there is no room for the shadow of the program's memory: lift the limit of memory, and let the stack have one "
+    "(ulimit -v unlimited; ulimit -s 8192)"
+)
+STACK_FULL: Final = "its stack of {size:,} KiB was full: let it have more, but not without a limit (ulimit -s 8000000)"
+
 USAGE: Final = {
     "undistributed-on": "`{name}` in the on clause is not distributed; distribute or align it first",
     "undistributed": "`{name}` is not distributed; distribute or align it first",

@@ -5,6 +5,7 @@
  *   {"id":1,"count":7}
  *   {"usage":"undistributed-on","construct":2,"data":5}
  *   {"ran":2,"times":1}, {"places":57}: what was looked at (ran.c)
+ *   {"stack":8192}: the program ended because its stack of so many KiB was full
  *
  * A finding is kept once for (kind, why, construct, place, variable). weft.check.findings reads the file.
  */
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define MOST 4096
@@ -283,10 +285,40 @@ void weft_check_flush(void) {
     ran_end();
 }
 
-static void died(int number) {
+/* Its own stack: that of the program may be what is full. */
+static char aside[8 * sizeof(struct line) + 32768];
+static uintptr_t stack_top;
+
+/* Whether an address that is not there lies where the first thread's stack would have grown to; nothing else does. */
+static bool beyond_stack(uintptr_t a, rlim_t size) {
+    rlim_t gap = (rlim_t)128 << 20; /* Linux keeps at least so much free below the stack's end */
+    return size != RLIM_INFINITY && a < stack_top && stack_top - a <= (size > gap ? size + gap : gap);
+}
+
+static void died(int number, siginfo_t *why, void *context) {
+    struct rlimit stack;
+    (void)context;
+    if (number == SIGSEGV && why->si_code == SEGV_MAPERR && getpid() == owner && !getrlimit(RLIMIT_STACK, &stack) &&
+        beyond_stack((uintptr_t)why->si_addr, stack.rlim_cur)) {
+        struct line l = {.size = 0};
+        put(&l, "{\"stack\":%llu}", (unsigned long long)stack.rlim_cur >> 10);
+        send(&l);
+    }
     weft_check_flush();
     signal(number, SIG_DFL);
     raise(number);
+}
+
+static void watch_ends(void) {
+    static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGINT, SIGHUP, SIGXCPU};
+    stack_t own = {.ss_sp = aside, .ss_size = sizeof aside};
+    struct sigaction ours = {.sa_sigaction = died, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    stack_top = (uintptr_t)&own;
+    sigaltstack(&own, NULL);
+    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) {
+        struct sigaction old;
+        if (sigaction(fatal[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL) sigaction(fatal[i], &ours, NULL);
+    }
 }
 
 static bool space(uintptr_t low, uintptr_t high) {
@@ -332,11 +364,7 @@ static void ended(void) {
 __attribute__((constructor(101))) static void start(void) {
     if (!findings_open()) return;
     unsetenv("WEFT_CHECK_FINDINGS"); /* not for the program's children */
-    static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGINT, SIGHUP, SIGXCPU};
-    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) {
-        struct sigaction old;
-        if (sigaction(fatal[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL) signal(fatal[i], died);
-    }
+    watch_ends();
     atexit(ended);
     now.off = false;
 }

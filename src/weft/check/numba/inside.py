@@ -15,9 +15,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from weft.check.lines import read_lines
 from weft.check.numba.in_process import Runtime
 from weft.check.numba.program import COMPARED
+from weft.check.sentences import NO_ROOM
 from weft.check.texts import Texts
+from weft.errors import WeftError
 
 if TYPE_CHECKING:
     from weft.check.numba.loop_checks import LoopChecks
@@ -49,7 +52,10 @@ class Watch:
 
 
 def begin(texts_path: Path, library: Path) -> Watch:
-    """Have everything that Numba compiles from here on checked; what was found is written when the process ends."""
+    """Have everything that Numba compiles from here on checked; what was found is written when the process ends.
+
+    WeftError where there is no room for that.
+    """
     if "numba" not in sys.modules:  # it has made its threads when it was imported
         os.environ.setdefault("NUMBA_NUM_THREADS", THREADS)
     findings = Path(os.environ["WEFT_CHECK_FINDINGS"])
@@ -59,6 +65,8 @@ def begin(texts_path: Path, library: Path) -> Watch:
 
     runtime = Runtime(library)  # takes the variable out of the environment: children are not to write there
     os.environ.pop("WEFT_CHECK_FINDINGS", None)
+    if any("usage" in held for held in read_lines(findings)):
+        raise WeftError(NO_ROOM)
     texts = Texts("python")
     if os.environ.pop("WEFT_CHECK_TRACE", None):
         # Only where values are traced.
@@ -83,7 +91,10 @@ def begin(texts_path: Path, library: Path) -> Watch:
 def main() -> None:
     """Run the script as `python script.py` would."""
     texts, library, script, *arguments = sys.argv[1:]
-    begin(Path(texts).resolve(), Path(library).resolve())
+    try:
+        begin(Path(texts).resolve(), Path(library).resolve())
+    except WeftError:  # the runtime's lines say it, too
+        sys.exit(1)
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).resolve().parent)
     try:

@@ -54,7 +54,10 @@ class Checks:
         found = folder / "findings.jsonl"
         found.touch()
         os.environ["WEFT_CHECK_FINDINGS"] = str(found)
-        self._watch: Watch = begin(folder / "texts.json", runtime)
+        try:
+            self._watch: Watch = begin(folder / "texts.json", runtime)
+        except WeftError as error:
+            raise pytest.UsageError(f"weft: {error}") from error
         self._seen: set[tuple[Any, ...]] = set()
         self._state: tuple[int, int] = (found.stat().st_size, 0)
         self.found: list[tuple[str, Finding]] = []

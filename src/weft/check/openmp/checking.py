@@ -22,6 +22,7 @@ from weft.check.openmp.names import Named, Names, behind_atomic, line_of
 from weft.check.openmp.program import Built, build
 from weft.check.openmp.sources import constructs, language
 from weft.check.program import execute
+from weft.check.sentences import NO_ROOM
 from weft.check.texts import AccessPlace, Texts
 from weft.errors import WeftError
 from weft.findings import Finding, Site
@@ -121,7 +122,7 @@ def read(path: Path) -> Lines:
         elif "count" in held:
             lines.counts[held["id"]] = held["count"]
         elif held.get("kind") == "usage":
-            raise WeftError("there is no room for the shadow of the program's memory: lift the limit (ulimit -v)")
+            raise WeftError(NO_ROOM)
         elif "kind" in held:
             lines.records[held["id"]] = held
     return lines

@@ -320,7 +320,7 @@ __attribute__((constructor(101))) static void start(void) {
     if (n > 1) weft_omp_default = n;
     static struct task task;
     me->task = &task;
-    shadow_open();
     told_open();
+    shadow_open();
     strands_forget();
 }
