@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonSchema as Sarif
 
 from tests_support import WEFT, execute
 from weft.check.build import expanded
@@ -40,6 +41,12 @@ void work(void)
     for (int i = 1; i < N; i++)
         b[i] = a[i] + a[i - 1]; /* <b> & co */
 }
+"""
+
+LOOP = """\
+    #pragma dvm parallel([i] on a[i])
+    for (int i = 0; i < 9; i++)
+        a[i] = i;
 """
 
 
@@ -162,5 +169,34 @@ def test_sarif_has_the_place_the_column_and_the_loop(folder: Path) -> None:
     (place,) = result["locations"]
     assert place["physicalLocation"]["artifactLocation"]["uri"] == "src/work.c"
     line = WORK.split("\n")[9]
-    assert place["physicalLocation"]["region"] == {"startLine": 10, "startColumn": line.index("a[i]") + 1}
+    begin = line.index("a[i - 1]") + 1
+    region = {"startLine": 10, "startColumn": begin, "endColumn": begin + 8, "snippet": {"text": "a[i - 1]"}}
+    assert place["physicalLocation"]["region"] == region
+    around = place["physicalLocation"]["contextRegion"]
+    lines = WORK.splitlines()[around["startLine"] - 1 : around["endLine"]]
+    assert around["snippet"]["text"].split("\n") == lines and line in lines
+    assert result["message"]["text"].endswith(". See [parallel at work.c:8](1)")  # GitHub shows what is linked
     assert [one["physicalLocation"]["region"]["startLine"] for one in result["relatedLocations"]] == [8]
+    Sarif.model_validate(json.loads((folder / "found.sarif").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("loop", "status", "successful", "said"),
+    [
+        ("", 2, False, ["nothing was looked at: name the sources", "Looked at: 1 directive"]),
+        (f"{LOOP}abort();", 3, False, ["the program did not end well", "Looked at: 2 directives"]),
+        (LOOP, 0, True, ["Looked at: 2 directives"]),
+    ],
+    ids=["nothing", "crash", "right"],
+)
+def test_sarif_without_a_result_says_where_that_is_no_all_clear(
+    loop: str, status: int, successful: bool, said: list[str], tmp_path: Path
+) -> None:
+    text = f"#include <stdlib.h>\n#pragma dvm array distribute[block]\ndouble a[9];\nint main(void) {{\n{loop}\n}}\n"
+    (tmp_path / "p.cdv").write_text(text)
+    done = execute([*WEFT, "check", "--format", "sarif", "-o", "p.sarif", "p.cdv"], timeout=60, cwd=tmp_path)
+    (run,) = json.loads((tmp_path / "p.sarif").read_text())["runs"]
+    (how,) = run["invocations"]
+    told = [one["message"]["text"] for one in how["toolExecutionNotifications"]]
+    assert (done.returncode, how["executionSuccessful"], run["results"]) == (status, successful, [])
+    assert [line[: len(start)] for line, start in zip(told, said, strict=True)] == said

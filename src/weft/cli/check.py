@@ -156,9 +156,9 @@ def write(checked: Checked, form: str, to: TextIO, directives: bool = False) -> 
             document["directives"] = [one.to_json() for one in checked.looked.ran]
         print(json.dumps(document, indent=1), file=to)
     elif form == "sarif":
-        from weft.report.sarif import to_sarif
+        from weft.check.sarif import to_sarif
 
-        print(json.dumps(to_sarif(checked, checked.findings), indent=1), file=to)
+        print(json.dumps(to_sarif(checked), indent=1), file=to)
     elif form == "html":
         from weft.check.page import to_html
 

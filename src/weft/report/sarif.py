@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import quote
 
 import weft
 from weft.findings import Finding, Site
-from weft.kinds import KINDS
+from weft.kinds import HOME, KINDS
 from weft.report.analysis import Failure
 from weft.report.document import Subject
 from weft.report.quotes import Quotes
+from weft.report.text import file_line
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
-
+MOST_LINKS: Final = 8
+"""Places that a message names; all of them stand beside it."""
 
 _TOLD: Final = ("communicator", "tag", "receive", "remedy", "proof")
 """Of the evidence of a race, what a reader of SARIF is told too."""
 
 
-def to_sarif(trace: Subject, findings: Sequence[Finding], failures: Sequence[Failure] = ()) -> dict[str, object]:
-    """One SARIF run with a rule a kind and a result a finding."""
+Marked = Callable[[Finding, Site], Mapping[str, Any]]
+"""What is known of a place of a finding beside its line: `region` and `contextRegion` of SARIF."""
+
+
+def to_sarif(
+    trace: Subject,
+    findings: Sequence[Finding],
+    failures: Sequence[Failure] = (),
+    *,
+    notes: Sequence[str] = (),
+    successful: bool = True,
+    marked: Marked | None = None,
+) -> dict[str, object]:
+    """One SARIF run with a rule a kind and a result a finding; `marked` takes the place of the record's sources."""
     kinds = list(dict.fromkeys(f.kind for f in findings))
     root = str(trace.run.get("cwd") or "")
     quotes = Quotes(trace)
-    note = quotes.note(findings)
+    told = [*notes, *([note] if (note := quotes.note(findings)) else [])]
     driver = {
         "name": "Weft",
+        "informationUri": HOME,
         "version": weft.__version__,
         "rules": [_rule(kind) for kind in kinds],
     }
@@ -36,15 +52,15 @@ def to_sarif(trace: Subject, findings: Sequence[Finding], failures: Sequence[Fai
         "tool": {"driver": driver},
         "invocations": [
             {
-                "executionSuccessful": not failures,
+                "executionSuccessful": successful and not failures,
                 "toolExecutionNotifications": [
-                    {"level": "error", "message": {"text": f"analysis of {f.analysis} failed: {f.error}"}}
-                    for f in failures
-                ]
-                + ([{"level": "note", "message": {"text": note}}] if note else []),
+                    *(_notification("error", f"analysis of {f.analysis} failed: {f.error}") for f in failures),
+                    *(_notification("warning", problem) for problem in trace.problems),
+                    *(_notification("note", text) for text in told),
+                ],
             }
         ],
-        "results": [_result(finding, kinds, root, quotes) for finding in findings],
+        "results": [_result(finding, kinds, root, marked or quoted(quotes)) for finding in findings],
         "columnKind": "unicodeCodePoints",
     }
     if root.startswith("/"):
@@ -66,16 +82,18 @@ def _rule(slug: str) -> dict[str, object]:
     }
 
 
-def _result(finding: Finding, kinds: list[str], root: str, quotes: Quotes) -> dict[str, Any]:
-    ranked = bool(finding.ranks)
-    places = [place for site in finding.sites if (place := _location(site, root, quotes, ranked)) is not None]
-    if places and (column := finding.evidence.get("column")):
-        places[0]["physicalLocation"].get("region", {})["startColumn"] = column
+def _notification(level: str, text: str) -> dict[str, object]:
+    return {"level": level, "message": {"text": text}}
+
+
+def _result(finding: Finding, kinds: list[str], root: str, marked: Marked) -> dict[str, Any]:
+    shown = [(_location(finding, site, root, marked), site) for site in finding.sites if site.file]
+    places = [place for place, _ in shown]
     result: dict[str, object] = {
         "ruleId": finding.kind,
         "ruleIndex": kinds.index(finding.kind),
         "level": finding.severity,
-        "message": {"text": finding.message},
+        "message": {"text": finding.message + _links([site for _, site in shown[1:]])},
         # SARIF has one location for what to look at and a list for what belongs to it.
         "locations": places[:1],
         "relatedLocations": [{**place, "id": i} for i, place in enumerate(places[1:], 1)],
@@ -99,30 +117,48 @@ def _stack(site: Site, root: str) -> dict[str, object]:
     }
 
 
-def _location(site: Site, root: str, quotes: Quotes, ranked: bool) -> dict[str, Any] | None:
-    if not site.file:
-        return None
+def _links(related: Sequence[Site]) -> str:
+    """A sentence that names the other places: GitHub shows those that a message links to, by their number."""
+    named = [
+        f"[{_unlinked(site.call)} at {_unlinked(file_line(site.file, site.line))}]({i})"
+        for i, site in enumerate(related[:MOST_LINKS], 1)
+    ]
+    return f". See {', '.join(named)}" if named else ""
+
+
+def _unlinked(text: str) -> str:
+    """A text whose brackets are none of a link (SARIF 3.11.6)."""
+    return re.sub(r"[\\\[\]]", r"\\\g<0>", text)
+
+
+def _location(finding: Finding, site: Site, root: str, marked: Marked) -> dict[str, Any]:
     place = _physical(site.file, site.line, site.function, root)
-    _quote(place["physicalLocation"], site, quotes)
-    return {**place, "message": {"text": f"rank {site.rank}: {site.call}" if ranked else site.call}}
+    if "region" in place["physicalLocation"]:
+        place["physicalLocation"] |= marked(finding, site)
+    return {**place, "message": {"text": f"rank {site.rank}: {site.call}" if finding.ranks else site.call}}
 
 
-def _quote(physical: dict[str, Any], site: Site, quotes: Quotes) -> None:
-    """Put the text of a region into it, from the call's line to the end of its statement, and the lines around it."""
-    excerpt = quotes.excerpt(site.file, site.line)
-    if excerpt is None or "region" not in physical:
-        return
-    statement = quotes.statement(site.file, site.line)
-    last = max(site.line, min(statement.last if statement else 0, excerpt.first + len(excerpt.lines) - 1))
-    at = site.line - excerpt.first
-    snippet = "\n".join(excerpt.lines[at : last + 1 - excerpt.first])
-    physical["region"] = {"startLine": site.line, "endLine": last, "snippet": {"text": snippet}}
-    if len(excerpt.lines) > last + 1 - site.line:  # SARIF 3.29.5: it holds more than the region
-        physical["contextRegion"] = {
-            "startLine": excerpt.first,
-            "endLine": excerpt.first + len(excerpt.lines) - 1,
-            "snippet": {"text": "\n".join(excerpt.lines)},
-        }
+def quoted(quotes: Quotes) -> Marked:
+    """The text of a region, from the call's line to the end of its statement, and the lines around it."""
+
+    def marked(finding: Finding, site: Site) -> dict[str, Any]:
+        excerpt = quotes.excerpt(site.file, site.line)
+        if excerpt is None:
+            return {}
+        statement = quotes.statement(site.file, site.line)
+        last = max(site.line, min(statement.last if statement else 0, excerpt.first + len(excerpt.lines) - 1))
+        at = site.line - excerpt.first
+        snippet = "\n".join(excerpt.lines[at : last + 1 - excerpt.first])
+        found: dict[str, Any] = {"region": {"startLine": site.line, "endLine": last, "snippet": {"text": snippet}}}
+        if len(excerpt.lines) > last + 1 - site.line:  # SARIF 3.29.5: it holds more than the region
+            found["contextRegion"] = {
+                "startLine": excerpt.first,
+                "endLine": excerpt.first + len(excerpt.lines) - 1,
+                "snippet": {"text": "\n".join(excerpt.lines)},
+            }
+        return found
+
+    return marked
 
 
 def _physical(file: str, line: int, function: str, root: str) -> dict[str, Any]:
