@@ -205,7 +205,8 @@ def program_row(program: Path, args: argparse.Namespace, folder: Path) -> None:
     plain = folder / "plain"
     subprocess.run(["gcc", "-O2", "-w", *map(str, sources), "-o", str(plain), "-lm"], check=True)
     include = (program.resolve(),)
-    checked = build(mark(sources, include)[0], folder, Options(include=include, link=("-lm",)))
+    options = Options(include=include, link=("-lm",))
+    checked = build(mark(sources, options)[0], folder, options)
     both = [str(plain)], [str(checked)]
     line(program.name, both, lambda: both, [f"-I{program.resolve()}", *sources], args)
 

@@ -102,8 +102,93 @@ def test_a_database_gives_folders_macros_and_options_and_leaves_out_other_langua
     database(folder)
     build = expanded([folder])
     assert [path.name for path in build.sources] == ["main.c", "work.c"]
-    assert [path.resolve() for path in build.include] == [folder / "headers"]
-    assert build.define == ("FIRST=2 * i",) and build.flags == ()
+    for options in build.own.values():
+        assert [path.resolve() for path in options.include] == [folder / "headers"]
+        assert options.define == ("FIRST=2 * i",) and options.flags == ()
+    assert set(build.own) == set(build.sources)
+
+
+VALUES = """\
+#include <stdio.h>
+#pragma dvm array distribute[block]
+double a[9];
+int other(void);
+int main(void)
+{
+    #pragma dvm parallel([i] on a[i])
+    for (int i = 1; i < 9; i++)
+        a[i] = AT;
+    printf("%d %d\\n", VALUE, other());
+    return 0;
+}
+"""
+OTHER = "int other(void) { return VALUE; }\n"
+ALONE = "int main(void) { return other() - 2; }\n"
+NUMBERS = """\
+program p
+  integer i, other
+  real a(9)
+!DVM$ distribute a(block)
+!DVM$ parallel (i) on a(i)
+  do i = 2, 9
+    a(i) = AT
+  end do
+  print '(I1,1X,I1)', VALUE, other()
+end program
+"""
+FUNCTION = "integer function other()\n  other = VALUE\nend function\n"
+OPENMP = """\
+#include <stdio.h>
+int other(void);
+int main(void)
+{
+    double a[9] = {0};
+    #pragma omp parallel for
+    for (int i = 1; i < 9; i++)
+        a[i] = AT;
+    printf("%d %d\\n", VALUE, other());
+    return a[0] != 0;
+}
+"""
+
+
+@pytest.mark.parametrize(("at", "status"), [("i", 0), ("a[i-1]", 1)], ids=["right", "faulty"])
+@pytest.mark.parametrize(
+    ("names", "texts"),
+    [
+        (("p.c", "q.c"), (VALUES, OTHER)),
+        (("p.F90", "q.F90"), (NUMBERS, FUNCTION)),
+        (("p.c", "q.c"), (OPENMP, OTHER)),
+    ],
+    ids=["c", "fortran", "openmp"],
+)
+def test_each_source_of_a_build_has_the_macros_of_its_own_call(
+    names: tuple[str, str], texts: tuple[str, str], at: str, status: int, tmp_path: Path
+) -> None:
+    at = at.replace("[", "(").replace("]", ")") if names[0].endswith(".F90") else at
+    entries = []
+    for name, text, value in zip(names, texts, (1, 2), strict=True):
+        (tmp_path / name).write_text(text)
+        command = f"cc -DVALUE={value} -DAT={at} -c {name}"
+        entries.append(
+            {"directory": str(tmp_path), "file": name, "command": command.replace("(", r"\(").replace(")", r"\)")}
+        )
+    (tmp_path / "compile_commands.json").write_text(json.dumps(entries))
+    done = execute([*WEFT, "check", "."], timeout=60, cwd=tmp_path)
+    assert "1 2" in done.stdout.splitlines(), done.stdout + done.stderr
+    assert done.returncode == status, done.stdout
+
+
+def test_files_beside_a_database_are_those_of_it_that_are_meant(tmp_path: Path) -> None:
+    entries = []
+    for name, text, value in (("p.c", VALUES, 1), ("q.c", OTHER, 2), ("alone.c", ALONE, 3)):
+        (tmp_path / name).write_text(text)
+        entries.append({"directory": ".", "file": name, "arguments": ["cc", f"-DVALUE={value}", "-DAT=i", "-c", name]})
+    (tmp_path / "compile_commands.json").write_text(json.dumps(entries))
+    done = execute([*WEFT, "check", ".", "p.c", "q.c"], timeout=60, cwd=tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "1 2"), done.stderr
+    done = execute([*WEFT, "check", "."], timeout=60, cwd=tmp_path)
+    assert done.returncode == 2 and "two of its files define main; leave one of them out" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["{", '[{"file": 1}]', "[1]"])

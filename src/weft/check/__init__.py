@@ -17,6 +17,7 @@ from weft.check.findings import read
 from weft.check.front_end import FrontEnd, Marking, Outcome, Request
 from weft.check.front_ends import of
 from weft.check.looked import Looked
+from weft.check.program import PLAIN, Options
 from weft.check.texts import Marked, Texts
 from weft.errors import UsageError
 from weft.findings import Finding, worst_first
@@ -96,11 +97,9 @@ def _problems(front_end: FrontEnd, request: Request, outcome: Outcome, seen: Loo
         yield f"nothing was looked at: {front_end.remedy}"
 
 
-def mark(
-    sources: Sequence[Path], include: Sequence[Path] = (), define: Sequence[str] = ()
-) -> tuple[list[Marked], Texts]:
+def mark(sources: Sequence[Path], options: Options = PLAIN) -> tuple[list[Marked], Texts]:
     """The program's sources with the runtime's calls, by the front end of their language."""
     front_end = of(sources)
     if not isinstance(front_end, Marking):
         raise UsageError(f"{sources[0]}: {front_end.name} programs run unmarked")
-    return front_end.mark(sources, include, define)
+    return front_end.mark(sources, options)

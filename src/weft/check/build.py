@@ -4,40 +4,40 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from weft.check.compiled import Options
 from weft.check.front_ends import front_ends
 from weft.errors import UsageError
 
 T = TypeVar("T")
 DATABASE: Final = "compile_commands.json"
 WITH_VALUE: Final = ("-o", "-MF", "-MT", "-MQ", "-x", "-arch")
-KEPT: Final = ("-std=", "-f", "-m", "-W", "-pthread")
+KEPT: Final = ("-std=", "-f", "-m", "-W", "-U", "-pthread")
 """Options of a compiler's call that change what a source means."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """Sources, and what the calls of the compiler say of them."""
+    """Sources, and what the calls of the compiler say of each."""
 
     sources: tuple[Path, ...]
-    include: tuple[Path, ...] = ()
-    define: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
+    own: Mapping[Path, Options] = field(default_factory=dict)
 
 
 def expanded(names: Sequence[Path]) -> Build:
-    """The sources that files, folders and databases name. UsageError for a folder without sources."""
+    """The sources that files, folders and databases name. UsageError for a folder without sources.
+
+    Beside a database the files are those of it that are meant, with the options of their calls.
+    """
     parts = [of(name) for name in names]
-    return Build(
-        unique(one for part in parts for one in part.sources),
-        unique(one for part in parts for one in part.include),
-        unique(one for part in parts for one in part.define),
-        unique(one for part in parts for one in part.flags),
-    )
+    own = {source.resolve(): options for part in parts for source, options in part.own.items()}
+    named = [name for name in names if name.resolve() in own]
+    sources = named or unique(source for part in parts for source in part.sources)
+    return Build(tuple(sources), {one: own[one.resolve()] for one in sources if one.resolve() in own})
 
 
 def suffixes() -> frozenset[str]:
@@ -69,21 +69,18 @@ def database(path: Path) -> Build:
         calls = [call(entry, path) for entry in entries]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} is not a compilation database: {error}") from error
-    return Build(
-        unique(one for part in calls for one in part.sources),
-        unique(one for part in calls for one in part.include),
-        unique(one for part in calls for one in part.define),
-        unique(one for part in calls for one in part.flags),
-    )
+    own: dict[Path, Options] = {}
+    for source, options in calls:
+        if source.suffix.lower() in suffixes():
+            own.setdefault(source, options)
+    return Build(tuple(own), own)
 
 
-def call(entry: dict[str, Any], path: Path) -> Build:
-    """One call of the compiler."""
+def call(entry: dict[str, Any], path: Path) -> tuple[Path, Options]:
+    """One call of the compiler: the source, and what the call says of it."""
     folder = path.parent / entry.get("directory", "")
     source = folder / entry["file"]
     words = list(entry["arguments"]) if "arguments" in entry else shlex.split(entry["command"])
-    if source.suffix.lower() not in suffixes():
-        return Build(())
     include: list[Path] = []
     define: list[str] = []
     flags: list[str] = []
@@ -97,6 +94,8 @@ def call(entry: dict[str, Any], path: Path) -> Build:
             include.append(folder / (word[2:] or next(waiting, "")))
         elif word.startswith("-D"):
             define.append(word[2:] or next(waiting, ""))
+        elif word == "-include":
+            flags += [word, str(folder / next(waiting, ""))]
         elif word.startswith(KEPT) and not word.startswith("-fsanitize"):
             flags.append(word)
-    return Build((source,), tuple(include), tuple(define), tuple(flags))
+    return source, Options(tuple(include), tuple(define), tuple(flags))

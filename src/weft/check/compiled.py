@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -63,6 +63,16 @@ class Options:
     flags: tuple[str, ...] = ()
     """Passed to every compiler as they are."""
     link: tuple[str, ...] = ()
+    own: Mapping[Path, Options] = field(default_factory=dict)
+    """What a build gives some of the sources beside these."""
+
+    def of(self, source: Path) -> Options:
+        """Those of one source; where both say something of a macro these are the last word."""
+        own = self.own.get(source, PLAIN)
+        return Options((*self.include, *own.include), (*own.define, *self.define), (*own.flags, *self.flags), self.link)
+
+
+PLAIN: Final = Options()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +107,12 @@ class Job:
     def flags(self) -> list[str]:
         """The compiler's options, but for what it is to make."""
         fortran = self.language == "fortran"
+        options = self.options.of(self.marked.original)
         return [
             *FLAGS[self.language], *(HOOKS if self.gcc else CLANG_HOOKS),
             *(GCC_ONLY if self.gcc else ()), *(["-J", str(self.folder)] if fortran else []),
-            f"-I{sources()}", f"-I{self.marked.original.parent}", *(f"-I{path}" for path in self.options.include),
-            *(f"-D{name}" for name in self.options.define), *self.options.flags,
+            f"-I{sources()}", f"-I{self.marked.original.parent}", *(f"-I{path}" for path in options.include),
+            *(f"-D{name}" for name in options.define), *options.flags,
         ]  # fmt: skip
 
     def write(self) -> None:
@@ -234,7 +245,7 @@ def _key(jobs: Sequence[Job], text: bytes) -> str:
     job = jobs[0]
     folder = os.fsencode(job.folder)
     facts = [_identity(compiler(job.language)), str(Path.cwd()), *map(str, (one.marked.original for one in jobs))]
-    facts += [flag.replace(str(job.folder), "") for flag in job.flags()]
+    facts += [flag.replace(str(job.folder), "") for one in jobs for flag in one.flags()]
     whole = hashlib.sha256(_tools())
     whole.update("\0".join(facts).encode(errors="surrogateescape"))
     whole.update(text.replace(folder, b""))

@@ -9,12 +9,12 @@ import dataclasses
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from weft.check.process import Ended
-from weft.check.program import Options, build, execute
+from weft.check.program import PLAIN, Options, build, execute
 from weft.check.texts import Marked, Texts
 from weft.errors import UsageError
 from weft.findings import Finding
@@ -41,6 +41,13 @@ class Request:
     flags: tuple[str, ...] = ()
     link: tuple[str, ...] = ()
     timeout: float | None = None
+    own: Mapping[Path, Options] = field(default_factory=dict)
+    """What a build gives some of the sources beside these."""
+
+    @property
+    def options(self) -> Options:
+        """How its sources are compiled."""
+        return Options(self.include, self.define, self.flags, self.link, self.own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +86,8 @@ class FrontEnd(Protocol):
 
     def verify(self, request: Request) -> None:
         """Raise UsageError for an option that means nothing here."""
-        for field, option in SPELLED.items():
-            if getattr(request, field) and field not in self.options:
+        for name, option in SPELLED.items():
+            if getattr(request, name) and name not in self.options:
                 own = f"; an option of the program's own stands behind --: -- {option}" if self.script else ""
                 raise UsageError(f"{option} means nothing for a {self.name} program: leave it out{own}")
 
@@ -95,16 +102,15 @@ class Marking(FrontEnd):
     options: frozenset[Option] = COMPILED
 
     @abstractmethod
-    def mark(self, sources: Sequence[Path], include: Sequence[Path], define: Sequence[str]) -> Copies:
+    def mark(self, sources: Sequence[Path], options: Options = PLAIN) -> Copies:
         """The program's sources with the runtime's calls."""
 
     def run(self, request: Request, folder: Path, found: Path) -> Outcome:
         """Mark, compile and run."""
         began = time.perf_counter()
-        marked, texts = self.mark(request.sources, request.include, request.define)
+        marked, texts = self.mark(request.sources, request.options)
         texts.write(folder / "texts.json")
-        options = Options(request.include, request.define, request.flags, request.link)
-        program = build(marked, folder, options)
+        program = build(marked, folder, request.options)
         preparing = time.perf_counter() - began
         ended = execute(program, request.arguments, found, request.grid, request.timeout)
         return Outcome(dataclasses.replace(ended, preparing=preparing), texts)

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from weft.check import process
-from weft.check.compiled import LANGUAGE, Objects, Options, compile_all, compile_one
+from weft.check.compiled import LANGUAGE, PLAIN, Objects, Options, compile_all, compile_one
 from weft.check.process import Ended
 from weft.check.runtime import WRAPPED, compiler, objects
 from weft.check.texts import Marked
 
-__all__ = ["Options", "build", "execute", "link"]
-
-PLAIN = Options()
+__all__ = ["PLAIN", "Options", "build", "execute", "link"]
 
 
 def build(marked: Sequence[Marked], folder: Path, options: Options = PLAIN) -> Path:

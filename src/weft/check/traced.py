@@ -22,7 +22,7 @@ from weft.check import runtime
 from weft.check.front_end import Marking, Request
 from weft.check.front_ends import of
 from weft.check.process import Ended, execute
-from weft.check.program import Options, build
+from weft.check.program import build
 from weft.check.texts import Construct, Marked, Texts
 from weft.errors import UsageError
 from weft.native.headers.rules import ValuesLevel
@@ -100,9 +100,8 @@ def trace(request: Request, folder: Path, plan: Plan) -> Traced:
 
 def built(front_end: Marking, request: Request, folder: Path) -> list[str]:
     """The command that runs a program of marked sources."""
-    marked, texts = front_end.mark(request.sources, request.include, request.define)
-    options = Options(request.include, request.define, request.flags, request.link)
-    program = build([traceable(one) for one in marked], folder, options)
+    marked, texts = front_end.mark(request.sources, request.options)
+    program = build([traceable(one) for one in marked], folder, request.options)
     (folder / "names").write_text("".join(names(texts)), encoding="utf-8", errors="surrogateescape")
     return [str(program), *request.arguments]
 

@@ -102,11 +102,12 @@ def run(args: argparse.Namespace) -> int:
         sources=build.sources,
         arguments=tuple(arguments),
         grid=args.processors,
-        include=(*args.include, *build.include),
-        define=(*args.define, *build.define),
-        flags=(*build.flags, *shlex.split(args.flags)),
+        include=tuple(args.include),
+        define=tuple(args.define),
+        flags=tuple(shlex.split(args.flags)),
         link=tuple(shlex.split(args.link)),
         timeout=args.timeout,
+        own=build.own,
     )
     if args.trace is not None:
         return in_folder(args, lambda folder: traced(args, request, folder))

@@ -22,18 +22,19 @@ from weft.check.dvm.c_tree import Variable
 from weft.check.dvm.c_unit import Shared, Unit
 from weft.check.dvm.c_unroll import Unroll
 from weft.check.dvm.syntax import Directive, Reference
+from weft.check.program import PLAIN, Options
 from weft.check.texts import Marked, Texts
 
 INTENTS: Final = {name: f"WEFT_{name.upper()}" for name in ("in", "out", "inout", "local", "inlocal")}
 
 
-def mark(paths: Sequence[Path], texts: Texts, include: Sequence[Path] = (), define: Sequence[str] = ()) -> list[Marked]:
-    """Mark the sources of one program; `include` are folders of its own headers.
+def mark(paths: Sequence[Path], texts: Texts, options: Options = PLAIN) -> list[Marked]:
+    """Mark the sources of one program; its own headers lie in folders that the options name.
 
     Raises UsageError, with file:line:column, for what cannot be read or stands in the wrong place.
     """
     shared = Shared(texts)
-    units = [Unit(c_source.read(path, include), shared) for path in paths]
+    units = [Unit(c_source.read(path, options.of(path).include), shared) for path in paths]
     arrays = [Arrays(unit) for unit in units]
     for one in arrays:
         one.read()

@@ -14,18 +14,19 @@ from weft.check.dvm.fortran_marks import UnitMarks
 from weft.check.dvm.fortran_model import Unit
 from weft.check.dvm.fortran_names import Mappings, Mark, Marks, Numbers
 from weft.check.dvm.fortran_units import Program, units_of
+from weft.check.program import PLAIN, Options
 from weft.check.texts import Marked, Texts
 
 INTERFACES: Final = Path(runtime.__file__).parent / "native" / "weft_check.f90"
 
 
-def mark(paths: Sequence[Path], texts: Texts, include: Sequence[Path] = (), define: Sequence[str] = ()) -> list[Marked]:
+def mark(paths: Sequence[Path], texts: Texts, options: Options = PLAIN) -> list[Marked]:
     """The marked copies of Fortran sources, behind the module that all of them use; what defines a module comes early.
 
     Raises UsageError for a file that cannot be read, DirectiveError for a directive that cannot be understood.
     """
     texts.language = "fortran"
-    sources = [read_source(path, include, define) for path in paths]
+    sources = [read_source(path, own.include, own.define) for path in paths for own in (options.of(path),)]
     units = _ordered([units_of(source) for source in sources])
     program = Program([unit for held in units for unit in held])
     imply(program)

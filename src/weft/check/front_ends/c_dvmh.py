@@ -10,6 +10,7 @@ from typing import Final
 
 from weft.check.front_end import Copies, FrontEnd, Marking
 from weft.check.others import unread
+from weft.check.program import PLAIN, Options
 from weft.check.texts import CPLUSPLUS, Texts
 from weft.errors import UsageError
 
@@ -27,7 +28,7 @@ class CDvmh(Marking):
         """Whether any of them holds a directive, in the form of today or the old one."""
         return any(_DIRECTIVE.search(path.read_text("utf-8", "replace")) for path in sources if path.is_file())
 
-    def mark(self, sources: Sequence[Path], include: Sequence[Path], define: Sequence[str]) -> Copies:
+    def mark(self, sources: Sequence[Path], options: Options = PLAIN) -> Copies:
         """The sources with the runtime's calls."""
         more = ["tree_sitter_cpp"] if any(path.suffix in CPLUSPLUS for path in sources) else []
         for name in ("tree_sitter", "tree_sitter_c", *more):
@@ -37,7 +38,7 @@ class CDvmh(Marking):
         from weft.check.dvm import c
 
         texts = Texts("c", left=list(unread(sources, fortran=False)))
-        return c.mark(sources, texts, include, define), texts
+        return c.mark(sources, texts, options), texts
 
 
 FRONT_END: Final[FrontEnd] = CDvmh()

@@ -9,6 +9,7 @@ from typing import Final
 
 from weft.check.front_end import Copies, FrontEnd, Marking
 from weft.check.others import unread
+from weft.check.program import PLAIN, Options
 from weft.check.texts import Texts
 
 _DIRECTIVE: Final = re.compile(r"^(?:[cC*!]|[ \t]*!)DVM\$", re.I | re.M)
@@ -25,13 +26,13 @@ class FortranDvm(Marking):
         """Whether any of them holds a directive."""
         return any(_DIRECTIVE.search(path.read_text("utf-8", "replace")) for path in sources if path.is_file())
 
-    def mark(self, sources: Sequence[Path], include: Sequence[Path], define: Sequence[str]) -> Copies:
+    def mark(self, sources: Sequence[Path], options: Options = PLAIN) -> Copies:
         """The sources with the runtime's calls, behind the module that all of them use."""
         # A front end is imported to ask for its suffixes; its engine is not.
         from weft.check.dvm import fortran
 
         texts = Texts("fortran", left=list(unread(sources, fortran=True)))
-        return fortran.mark(sources, texts, include, define), texts
+        return fortran.mark(sources, texts, options), texts
 
 
 FRONT_END: Final[FrontEnd] = FortranDvm()

@@ -130,9 +130,10 @@ def _ordered(sources: Sequence[Path]) -> list[Path]:
 def flags(request: Request, source: Path, folder: Path) -> list[str]:
     """The compiler's options for a source, but for what it is to make."""
     fortran = language(source) == "fortran"
+    options = request.options.of(source)
     return [
         *KEPT, *HOOKS, *((*FORTRAN, "-J", str(folder)) if fortran else ()), f"-I{source.parent}",
-        *(f"-I{path}" for path in request.include), *(f"-D{name}" for name in request.define), *request.flags,
+        *(f"-I{path}" for path in options.include), *(f"-D{name}" for name in options.define), *options.flags,
     ]  # fmt: skip
 
 
