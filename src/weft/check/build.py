@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -27,6 +27,11 @@ class Build:
     sources: tuple[Path, ...]
     own: Mapping[Path, Options] = field(default_factory=dict)
 
+    @property
+    def link(self) -> tuple[str, ...]:
+        """What calls that compile and link give the linker."""
+        return unique(word for options in self.own.values() for word in options.link)
+
 
 def expanded(names: Sequence[Path]) -> Build:
     """The sources that files, folders and databases name. UsageError for a folder without sources.
@@ -45,7 +50,7 @@ def suffixes() -> frozenset[str]:
     return frozenset(suffix for one in front_ends().values() if not one.script for suffix in one.suffixes)
 
 
-def unique(items: Iterator[T]) -> tuple[T, ...]:
+def unique(items: Iterable[T]) -> tuple[T, ...]:
     """Each once, in the order of its first time."""
     return tuple(dict.fromkeys(items))
 
@@ -84,6 +89,7 @@ def call(entry: dict[str, Any], path: Path) -> tuple[Path, Options]:
     include: list[Path] = []
     define: list[str] = []
     flags: list[str] = []
+    link: list[str] = []
     waiting = iter(words[1:])
     for word in waiting:
         if word in WITH_VALUE:
@@ -96,6 +102,10 @@ def call(entry: dict[str, Any], path: Path) -> tuple[Path, Options]:
             define.append(word[2:] or next(waiting, ""))
         elif word == "-include":
             flags += [word, str(folder / next(waiting, ""))]
+        elif word.startswith("-L"):
+            link.append(f"-L{folder / (word[2:] or next(waiting, ''))}")
+        elif word.startswith("-l"):
+            link.append(word if word[2:] else word + next(waiting, ""))
         elif word.startswith(KEPT) and not word.startswith("-fsanitize"):
             flags.append(word)
-    return source, Options(tuple(include), tuple(define), tuple(flags))
+    return source, Options(tuple(include), tuple(define), tuple(flags), tuple(link))

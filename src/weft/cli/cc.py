@@ -7,6 +7,11 @@ cmake -DCMAKE_C_COMPILER_LAUNCHER="weft;cc" -DCMAKE_C_LINKER_LAUNCHER="weft;cc" 
 It adds the compiler's access hooks (gcc and clang) and the small object that answers them, nothing else: the program
 runs without Weft as before. Under `weft run` a buffer that is touched while MPI has it, and memory of a window that two
 ranks touch at once, is told with the line that did it. Exits as the compiler does.
+
+make CC="weft cc --commands $PWD/calls.json gcc" && weft check calls.json
+
+With --commands the call is made as it is, and put into a compilation database: `weft check` takes the program's
+sources, and the folders, macros and options of each, from there.
 """
 
 from __future__ import annotations
@@ -27,8 +32,11 @@ def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
         "cc", help="compile a program whose memory accesses `weft run` sees", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter, usage="weft cc COMPILER ARGS...",
+        formatter_class=argparse.RawDescriptionHelpFormatter, usage="weft cc [--commands FILE] COMPILER ARGS...",
     )  # fmt: skip
+    parser.add_argument(
+        "--commands", type=Path, metavar="FILE", help="only put the call into a database, which `weft check` reads"
+    )
     parser.add_argument("line", nargs=argparse.REMAINDER, metavar="COMPILER ARGS", help="the compiler call")
 
 
@@ -39,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.line:
         raise UsageError("name a compiler call: weft cc mpicc -g -o prog prog.c")
+    if args.commands is not None:
+        return _kept(args.commands, args.line)
     line = parsed(args.line)
     if line.passes:
         return _call(args.line)
@@ -46,6 +56,15 @@ def run(args: argparse.Namespace) -> int:
     if line.compiles_only:
         return _call(compiling(line, found))
     return _linked(line, found)
+
+
+def _kept(database: Path, line: Sequence[str]) -> int:
+    from weft.access.commands import add
+
+    status = _call(line)
+    if status == 0:
+        add(database, line, Path.cwd())
+    return status
 
 
 def _linked(line: Any, found: Sequence[str]) -> int:

@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
         include=tuple(args.include),
         define=tuple(args.define),
         flags=tuple(shlex.split(args.flags)),
-        link=tuple(shlex.split(args.link)),
+        link=(*build.link, *shlex.split(args.link)),
         timeout=args.timeout,
         own=build.own,
     )

@@ -1,0 +1,48 @@
+"""A compilation database of the calls that `weft cc --commands FILE` passes on: what `weft check FILE` reads."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from weft.access.compilation import parsed
+from weft.errors import UsageError
+
+
+def add(database: Path, command: Sequence[str], folder: Path) -> None:
+    """Put a call that was made in `folder` into a database, in the place of the last one of the same source and output.
+
+    Calls of a parallel build wait for each other. UsageError where the file cannot be one.
+    """
+    line = parsed(command)
+    if line.passes or not line.sources:
+        return
+    output = {"output": line.output} if line.has("-o") else {}
+    made = [{"directory": str(folder), "file": source, "arguments": list(command), **output} for source in line.sources]
+    try:
+        with database.open("a+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            held = _entries(file.read(), database)
+            new = {_key(one) for one in made}
+            file.truncate(0)
+            json.dump([*(one for one in held if _key(one) not in new), *made], file, indent=1)
+    except OSError as error:
+        raise UsageError(f"weft cc: {database} cannot be written: {error.strerror}") from error
+
+
+def _entries(text: str, database: Path) -> list[dict[str, Any]]:
+    try:
+        held = json.loads(text or "[]")
+    except ValueError:
+        held = None
+    if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
+        raise UsageError(f"weft cc: {database} is not a compilation database: name another file, or remove it")
+    return held
+
+
+def _key(entry: dict[str, Any]) -> tuple[object, object, object]:
+    return entry.get("directory"), entry.get("file"), entry.get("output")
