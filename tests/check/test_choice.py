@@ -102,6 +102,14 @@ def test_a_comment_with_a_reason_suppresses_its_line_and_one_without_does_not(tm
     assert choose(checked(finding("remote-access", str(path), 1)), Choice()).findings
 
 
+@pytest.mark.parametrize("begin", ["C ", "c ", "* ", "! ", "      ! ", "# ", "    # ", "// ", " * ", "a = 1  // "])
+def test_each_language_writes_the_comment_in_its_own_way(begin: str, tmp_path: Path) -> None:
+    for kind, left in (("shared-write", 0), ("halo-write", 1)):
+        path = tmp_path / f"{kind}.f"
+        path.write_text(f"{begin}weft: ignore {kind}: one copy is enough\n      A = 1\n")
+        assert len(choose(checked(finding("shared-write", str(path), 2)), Choice()).findings) == left
+
+
 def test_a_file_of_rules_suppresses_with_a_reason(tmp_path: Path) -> None:
     rules = tmp_path / "rules"
     rules.write_text("# known\nstale-halo-read p.cdv:left the edge is constant\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests_support import ROOT
+from tests_support import ROOT, WEFT, execute
 from weft.check import Request
 from weft.check import front_ends as package
 from weft.check.front_end import SPELLED, Option
@@ -110,3 +110,30 @@ def test_options_behind_two_dashes_are_the_programs_own(tmp_path: Path, capfd: p
     (tmp_path / "loop.py").write_text(LOOP)
     assert main(["check", str(tmp_path / "loop.py"), "--", "-p", "2"]) == 0
     assert "['-p', '2']" in capfd.readouterr().out
+
+
+FORTRAN = """\
+program p
+  real a(9)
+  integer i
+!DVM$ distribute a(block)
+!DVM$ parallel (i) on a(i)
+  do i = 1, 9
+    a(i) = i
+  end do
+  call told()
+end program
+"""
+
+
+def test_directives_beside_sources_of_another_language_are_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "p.f90").write_text(FORTRAN)
+    (tmp_path / "q.c").write_text('#include <stdio.h>\nvoid told_(void) { puts("told"); }\n')
+    done = execute([*WEFT, "check", "p.f90", "q.c"], timeout=60, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.startswith("weft: p.f90: it holds directives of Fortran-DVM"), done
+    assert execute(["cc", "-c", "q.c"], timeout=60, cwd=tmp_path).returncode == 0
+    done = execute([*WEFT, "check", "--link", "q.o", "p.f90"], timeout=60, cwd=tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[:2]) == (0, ["told", "Nothing found in p.f90 (finished)"])
+    (tmp_path / "p.f90").write_text(FORTRAN.replace("!DVM$", "!"))
+    done = execute([*WEFT, "check", "p.f90", "q.c"], timeout=60, cwd=tmp_path)
+    assert done.returncode == 2 and "Nothing was looked at in p.f90 q.c" in done.stdout

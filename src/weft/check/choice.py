@@ -19,7 +19,9 @@ from weft.findings import Finding
 from weft.kinds import KINDS, SEVERITIES
 from weft.terms.words import plural
 
-COMMENT: Final = re.compile(r"(?:/[*/]|!|#)\s*weft:\s*ignore\s+(?P<kind>[a-z-]+)\s*:?\s*(?P<reason>.*?)\s*(?:\*/)?\s*$")
+COMMENT: Final = re.compile(
+    r"(?:/[*/]|!|#|^[Cc]|^\s*\*)\s*weft:\s*ignore\s+(?P<kind>[a-z-]+)\s*:?\s*(?P<reason>.*?)\s*(?:\*/)?\s*$"
+)
 RULE: Final = re.compile(r"(?P<kind>[a-z-]+|\*)\s+(?P<where>\S+)\s+(?P<reason>\S.*)$")
 NEVER: Final = "never"
 

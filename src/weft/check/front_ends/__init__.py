@@ -30,6 +30,12 @@ def of(sources: Sequence[Path]) -> FrontEnd:
     known = front_ends().values()
     fitting = [one for one in known if suffixes <= one.suffixes and (len(sources) == 1 or not one.script)]
     if fitting:
+        for source, one in ((source, one) for source in sources for one in known if one not in fitting):
+            if source.suffix.lower() in one.suffixes and one.claims([source]) and not one.script:
+                raise UsageError(
+                    f"{source}: it holds directives of {one.name}, and other sources are in another language: "
+                    "name those of one language, compile the others yourself, and link them: --link other.o"
+                )
         return fitting[0] if len(fitting) == 1 else next((one for one in fitting if one.claims(sources)), fitting[0])
     told = "; ".join(f"{one.name} ({', '.join(sorted(one.suffixes))})" for one in known)
     raise UsageError(f"{sources[0]}: name the sources of one program in one language: {told}")
