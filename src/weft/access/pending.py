@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from weft.access.touches import Holds, Placed, Touches, left
+from weft.access.touches import Holds, Parts, Placed, Touches, left
 from weft.access.words import at, lies, site_of
 from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic, behind
@@ -73,6 +73,8 @@ class _Pending:
         self.several = len(rank.threads) > 1 or bool((touches.slot < 0).any())
         self.by_clock = np.argsort(touches.first, kind="stable")
         self.clock = touches.first[self.by_clock]
+        self.laid_out: dict[tuple[int, int], Ints] = {}
+        """(offset, length) of the bytes of so many elements of a datatype."""
 
     def find(self) -> Iterator[Finding]:
         told: dict[tuple[int, int], int] = {}
@@ -110,15 +112,21 @@ class _Pending:
     def _of(self, hold: int, rows: Ints) -> Iterator[Met]:
         if not len(rows):
             return
-        holds = self.holds
-        parts = blocks(self.rank.datatype(int(holds.datatype[hold])), int(holds.count[hold]))
-        for row in rows.tolist():
-            for offset, size in parts or ():
-                low = int(holds.address[hold]) + offset
-                met = self.touches.meets(row, low, low + size)
-                if met:
-                    yield Met(row, hold, *met)
-                    break
+        parts = self._parts(hold)
+        for row in self.touches.near(rows, parts).tolist():
+            met = self.touches.meets_one(row, parts)
+            if met:
+                yield Met(row, hold, *met)
+
+    def _parts(self, hold: int) -> Parts:
+        """The bytes of a buffer; none where they are not known."""
+        key = int(self.holds.datatype[hold]), int(self.holds.count[hold])
+        if key not in self.laid_out:
+            found = blocks(self.rank.datatype(key[0]), key[1])
+            self.laid_out[key] = np.array([one for one in found or () if one[1]], np.int64).reshape(-1, 2)
+        offset, length = self.laid_out[key].T
+        low: Ints = int(self.holds.address[hold]) + offset
+        return Parts(low, low + length)
 
     def _finding(self, met: Met) -> Finding:
         rank, touches, holds = self.rank, self.touches, self.holds

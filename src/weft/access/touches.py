@@ -64,6 +64,45 @@ class Touches:
         begin = at + first * stride
         return max(begin, low), min(begin + size, high)
 
+    def meets_one(self, row: int, parts: Parts) -> tuple[int, int] | None:
+        """The same of the first of some parts that a row's accesses meet."""
+        at, size, stride = int(self.low[row]), int(self.size[row]), max(int(self.stride[row]), 1)
+        near = slice(np.searchsorted(parts.high, at, "right"), np.searchsorted(parts.low, self.high[row]))
+        low, high = parts.low[near], parts.high[near]
+        first = np.maximum(0, -((at + size - 1 - low) // stride))
+        met = np.flatnonzero((first < self.count[row]) & (at + first * stride < high))
+        return self.meets(row, int(low[met[0]]), int(high[met[0]])) if len(met) else None
+
+    def near(self, rows: Ints, parts: Parts) -> Ints:
+        """Those of some rows that may meet parts: without those that lie between them, all or each at equal steps."""
+        if not len(parts.low):
+            return np.zeros(0, np.int64)
+        low, stride, size = self.low[rows], np.maximum(self.stride[rows], 1), self.size[rows]
+        among = np.searchsorted(parts.high, low, "right") < np.searchsorted(parts.low, self.high[rows])
+        step = np.gcd(stride, parts.step)
+        behind = (low - parts.low[0]) % np.maximum(step, 1)
+        apart = (step > 0) & (self.count[rows] > 1) & (behind >= parts.longest) & (behind + size <= step)
+        left: Ints = rows[among & ~apart]
+        return left
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Bytes [low, high) of a buffer, in the order of memory."""
+
+    low: Ints
+    high: Ints
+
+    @property
+    def step(self) -> int:
+        """The greatest number that divides the distances between their starts; 0 for one."""
+        return int(np.gcd.reduce(np.diff(self.low), initial=0))
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest."""
+        return int((self.high - self.low).max(initial=0))
+
 
 @dataclass(frozen=True)
 class Holds:
