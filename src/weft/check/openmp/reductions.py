@@ -8,17 +8,20 @@ variable is left alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from weft.check.openmp.directives import Directive, closing
-from weft.check.openmp.sources import constructs, language
+from weft.check.openmp.sources import FIXED_SUFFIXES, constructs, language
 
 _LOOPS: Final = frozenset(("for", "simd", "taskloop", "distribute", "loop"))
+_LOOPS_FORTRAN: Final = (_LOOPS - {"for"}) | {"do"}
 _DECLARED: Final = re.compile(
-    r"\s*(?:default\s*,\s*)?(?P<operation>\+|-|\*|&&|\|\||&|\||\^)\s*:(?!:)(?P<names>.*)$", re.S
+    r"\s*(?:default\s*,\s*)?(?P<operation>\+|-|\*|&&|\|\||&|\||\^|max\b|min\b|\.(?:and|or)\.|i(?:and|or)\b)\s*:(?!:)"
+    r"(?P<names>.*)$",
+    re.S | re.I,
 )
 _HEAD: Final = re.compile(r"\s*(?P<word>for|while|if)\s*(?=\()")
 _NOISE: Final = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'", re.S)
@@ -29,6 +32,11 @@ _NEVER: Final = {
 }  # fmt: skip
 """What a loop never is to compute under each operation. Others may come to the same, of truth values or single bits: a
 sum of different bits is their union."""
+_NEVER_FORTRAN: Final = {
+    **{by: _NEVER[by] for by in "+-*"}, ".and.": (".or.",), ".or.": (".and.",), "iand": ("ior",), "ior": ("iand",),
+    "max": ("+", "*"), "min": ("+", "*"),
+}  # fmt: skip
+"""Threads begin with the smallest number for the largest value; in C that may be an unsigned 0, to which some add."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +51,12 @@ class Wrong:
 
 
 def wrong(source: Path) -> Iterator[Wrong]:
-    """The reductions of a source in C or C++ that declare another operation than their loops do."""
-    if language(source) == "fortran":
-        return
+    """The reductions of a source that declare another operation than their loops do."""
     text = source.read_text(encoding="utf-8", errors="replace")
+    if language(source) == "fortran":
+        if source.suffix.lower() not in FIXED_SUFFIXES:
+            yield from _wrong_fortran(source, text.split("\n"))
+        return
     text = _NOISE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
     for line, one in constructs(source):
@@ -65,7 +75,7 @@ def _declared(one: Directive) -> Iterator[tuple[str, str]]:
         found = _DECLARED.match(clause.inside or "") if clause.word == "reduction" else None
         for name in found["names"].split(",") if found else ():
             if re.fullmatch(r"\s*[A-Za-z_]\w*\s*", name):
-                yield found["operation"] if found else "", name.strip()
+                yield found["operation"].lower() if found else "", name.strip()
 
 
 def _behind(text: str, at: int) -> int:
@@ -128,3 +138,70 @@ def _does(body: str, name: str) -> tuple[str, int] | None:
     if re.search(rf"\b{re.escape(name)}\b", left) or len({sort for sort, _ in sorts}) != 1:
         return None
     return sorts[0]
+
+
+_DO: Final = re.compile(r"(?:\w+\s*:\s*)?do\b(?!\s*\d)(?!\s*=)")
+_END_DO: Final = re.compile(r"end\s*do\b")
+_NOT_TEXT: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
+
+
+def _wrong_fortran(source: Path, lines: Sequence[str]) -> Iterator[Wrong]:
+    """Of a source in free form."""
+    for line, one in constructs(source):
+        if one.head[0] == "end" or not _LOOPS_FORTRAN & set(one.head):
+            continue
+        body = _statements(lines, line)
+        for operation, name in _declared(one):
+            found = _does_fortran(body, name.lower())
+            if found and found[0] in _NEVER_FORTRAN.get(operation, ()):
+                yield Wrong(line, name, operation, found[0], found[1])
+
+
+def _statements(lines: Sequence[str], behind: int) -> list[tuple[int, str]]:
+    """The statements of the loop that follows a line, each with its line; none where it is not a plain one."""
+    found: list[tuple[int, str]] = []
+    depth, number = 0, behind
+    while number < len(lines):
+        first, text = number + 1, ""
+        while number < len(lines):
+            part = _NOT_TEXT.sub("''", lines[number]).partition("!")[0].strip().lower().removeprefix("&")
+            number += 1
+            text += part.removesuffix("&")
+            if part and not part.endswith("&"):
+                break
+        if not text:
+            continue
+        depth += bool(_DO.match(text)) - bool(_END_DO.match(text))
+        if ";" in text or (not found and not depth):
+            return []
+        found.append((first, text))
+        if not depth:
+            return found
+    return []
+
+
+def _does_fortran(body: Sequence[tuple[int, str]], name: str) -> tuple[str, int] | None:
+    """What all updates of a variable do, and the line of the first; None where it is used in any other way."""
+    word = rf"(?<![\w%]){re.escape(name)}\b(?!\s*[(%])"
+    used = re.compile(rf"\b{re.escape(name)}\b")
+    update = re.compile(
+        rf"(?:if\s*\((?P<when>.*)\)\s*)?{word}\s*=(?!=)\s*(?:{word}\s*(?P<by>\+|-|\*(?!\*)|\.and\.|\.or\.)(?P<rest>.*)"
+        rf"|(?P<call>max|min|iand|ior)\s*\(\s*{word}\s*,(?P<others>.*)\))$"
+    )
+    largest = re.compile(rf"if\s*\([^<>]*(?:[<>]=?|\.[gl][te]\.)\s*{word}\s*\)\s*{word}\s*=(?!=)(?P<rest>.*)$")
+    sorts: list[tuple[str, int]] = []
+    for line, text in body:
+        if not used.search(text):
+            continue
+        if (found := largest.match(text)) and not used.search(found["rest"]):
+            sorts.append((LARGEST, line))
+            continue
+        found = update.match(text)
+        if found is None or any(used.search(found[part] or "") for part in ("when", "rest", "others")):
+            return None
+        by = found["by"] or found["call"]
+        outer = re.sub(r"\([^()]*\)", "", re.sub(r"\([^()]*\)", "", found["rest"] or ""))
+        if (by == "*" and re.search(r"[-+(]", outer)) or (by == ".and." and ".or." in outer):
+            return None
+        sorts.append(({"-": "+", "max": LARGEST, "min": LARGEST}.get(by, by), line))
+    return sorts[0] if len({sort for sort, _ in sorts}) == 1 else None

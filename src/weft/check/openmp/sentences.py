@@ -42,7 +42,7 @@ def deadlock(other: AccessPlace) -> str:
 
 def reduction(name: str, declared: str, does: str) -> str:
     """A reduction that combines by another operation than its loop uses."""
-    what = f"the loop computes {does}" if len(does) > 2 else f"the loop combines by {does}"
+    what = f"the loop computes {does}" if " " in does else f"the loop combines by {does}"
     return (
         f"`{name}` is declared as a reduction by {declared}, and {what}: the threads' results are put together wrongly"
     )

@@ -237,3 +237,37 @@ subroutine region_without_value
   if (n == 3) a(1) = 2 ! found
 !$omp end parallel
 end subroutine
+
+! case other_operation wrong-reduction
+subroutine other_operation
+  real :: s
+  integer :: i
+  s = 1
+!$omp parallel do reduction(+:s) ! wrong ! found
+!$omp parallel do reduction(*:s) ! right
+  do i = 1, 100
+    s = s * (1 + 1.0 / i) ! found
+  end do
+  if (s < 0) print *, s
+end subroutine
+
+! case own_reduction data-race
+subroutine own_reduction
+  type span
+    real :: low, high
+  end type
+!$omp declare reduction (spans: span: omp_out = span(min(omp_out%low, omp_in%low), max(omp_out%high, omp_in%high))) &
+!$omp   initializer (omp_priv = span(1e9, -1e9))
+  type(span) :: s
+  real :: a(100)
+  integer :: i
+  a = [(real(i), i = 1, 100)]
+  s = span(1e9, -1e9)
+!$omp parallel do ! wrong
+!$omp parallel do reduction(spans: s) ! right
+  do i = 1, 100
+    s%low = min(s%low, a(i)) ! found
+    s%high = max(s%high, a(i)) ! found
+  end do
+  if (s%low > s%high) print *, s%low
+end subroutine

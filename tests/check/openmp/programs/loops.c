@@ -366,3 +366,24 @@ void largest_as_sum(void) {
     }
     a[0] = most;
 }
+
+struct span {
+    double low, high;
+};
+#pragma omp declare reduction(spans:struct span                                                                        \
+                              : omp_out.low = omp_in.low < omp_out.low ? omp_in.low : omp_out.low,                     \
+                                omp_out.high = omp_in.high > omp_out.high ? omp_in.high : omp_out.high)                \
+    initializer(omp_priv = (struct span){1e9, -1e9})
+
+/* case own_reduction data-race */
+void own_reduction(void) {
+    struct span s = {1e9, -1e9};
+    static double a[N];
+    for (int i = 0; i < N; i++) a[i] = i;
+#pragma omp parallel for /* wrong */
+#pragma omp parallel for reduction(spans : s) /* right */
+    for (int i = 0; i < N; i++) {
+        if (a[i] < s.low) s.low = a[i];   /* found */
+        if (a[i] > s.high) s.high = a[i]; /* found */
+    }
+}
