@@ -42,7 +42,7 @@ def found(mpi: Installed, folder: Path, ranks: int, program: list[Any]) -> list[
 def lines(program: str, words: str) -> set[int]:
     """The lines whose comment has these words."""
     text = (PROGRAMS / program).read_text().splitlines()
-    return {number for number, line in enumerate(text, 1) if re.search(rf"(#|/\*|!) .*{words}", line)}
+    return {number for number, line in enumerate(text, 1) if re.search(rf"(#|/\*|//|!) .*{words}", line)}
 
 
 def mistakes(program: str, way: str) -> set[tuple[int, str]]:

@@ -24,9 +24,10 @@ def built(mpi: Installed, compiler: str, folder: Path) -> Built:
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler}")
     module = execute([*WEFT, "probes", "--fortran"]).stdout.strip()
-    line = [*WEFT, "cc", compiler, "-g", "-O2", "-o", folder / "rows", module, PROGRAMS / "rows.f90"]
-    done = execute(line, env=mpi.environment, timeout=120, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    for name in ("rows", "columns"):
+        line = [*WEFT, "cc", compiler, "-g", "-O2", "-o", folder / name, module, PROGRAMS / f"{name}.f90"]
+        done = execute(line, env=mpi.environment, timeout=120, cwd=folder)
+        assert done.returncode == 0, done.stderr
     return mpi, folder / "rows"
 
 
@@ -62,6 +63,22 @@ def test_a_fault_is_found_at_its_line_rank_and_cell(of_mpich: Built, tmp_path: P
 
 def test_the_corrected_twin_is_silent(of_mpich: Built, tmp_path: Path) -> None:
     assert found(of_mpich, tmp_path, "boundary") == []
+
+
+def columns(program: Built, folder: Path, mode: str) -> list[dict[str, Any]]:
+    return halo_programs.found(program[0], folder, 3, [program[1].with_name("columns"), mode])
+
+
+def test_arrays_of_the_main_program_are_seen(of_mpich: Built, tmp_path: Path) -> None:
+    findings = columns(of_mpich, tmp_path, "dropped")
+    assert findings
+    for finding in findings:
+        assert finding["sites"][0]["line"] in lines("columns.f90", "the star")
+        assert finding["evidence"]["owner"] == finding["sites"][0]["rank"] - 1
+
+
+def test_the_corrected_twin_of_the_main_program_is_silent(of_mpich: Built, tmp_path: Path) -> None:
+    assert columns(of_mpich, tmp_path, "right") == []
 
 
 @pytest.mark.matrix

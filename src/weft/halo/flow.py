@@ -24,7 +24,7 @@ def used(load: Line, store: Line, source: Placed, target: Placed, pairs: Ints) -
     """Of pairs (ghost, cell), places in their parts, those in which the ghost went into the cell."""
     if load[:2] == store[:2]:
         return np.ones(len(pairs), bool)
-    if source.of.shape != target.of.shape:
+    if source.of.size != target.of.size:
         return np.zeros(len(pairs), bool)
     away = target.globally(pairs[:, 1]) - source.globally(pairs[:, 0])
     wide = np.array([max(width) for width in source.of.halo])

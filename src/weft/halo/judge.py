@@ -20,7 +20,7 @@ from weft.findings import Finding
 from weft.halo import sentences
 from weft.halo.grid import Field, Placed, fields
 from weft.halo.pace import Covering, Pace
-from weft.halo.story import Done, Ghosts, Look, Read, Story, Use, ghosts_of, stored, stories
+from weft.halo.story import Done, Ghosts, Look, Read, Story, Use, ghosts_of, note, stored, stories
 from weft.halo.wrong import Case, Wrong
 from weft.order import Order
 from weft.terms.columns import Ints
@@ -93,6 +93,22 @@ class _OfRank:
                     yield from self._finding(wrong, look)
             if use.what == "store":
                 self.stores[use.part].append((use, number))
+        for part in self._unused():
+            note(self.story.rank, sentences.unused(self.story.parts[part]))
+
+    def _unused(self) -> list[int]:
+        """Parts of a native program whose ghosts are loaded, and that no stored cell is seen to be made of."""
+        loaded: dict[int, bool] = {}
+        for done in self.story.done:
+            use = self.story.uses[done.use]
+            for k, read in enumerate(use.reads):
+                source = self.judge.placed(self.rank, read.part) if read.pairs else None
+                if source is None or loaded.get(read.part):
+                    continue
+                ghosts = source.ghost_of[[ghost for ghost, _ in read.pairs]]
+                if (source.owner[ghosts] >= 0).any():
+                    loaded[read.part] = len(self._ghosts(use, read, k, done).ghost) > 0
+        return sorted(part for part, used in loaded.items() if not used)
 
     def _ghosts(self, use: Use, read: Read, number: int, done: Done) -> Ghosts:
         key = (done.use, number)
@@ -152,10 +168,10 @@ class _OfRank:
         """The ghosts of a read, by how often their owner and this rank have stored on either side of the border."""
         read, ghosts = use.reads[k], self.cached[number, k]
         source, target = self.judge.placed(self.rank, read.part), self.judge.placed(self.rank, use.part)
-        if use.what != "store" or source is None or target is None or source.of.shape != target.of.shape:
+        if use.what != "store" or source is None or target is None or source.of.size != target.of.size:
             return []
         mine = source.owner[ghosts.ghost] == owner
-        ghost, beside = ghosts.ghost[mine], ghosts.target[mine]
+        ghost, beside = ghosts.ghost[mine], source.locally(target.globally(ghosts.target[mine]))
         other = self.judge.fields[self.rank, read.part].parts[owner]
         story = self.judge.stories[owner]
         own = self.judge.covering(source).of(beside)
@@ -177,7 +193,7 @@ class _OfRank:
         if key in self.told:
             return
         guessed = partial(self._written, computed=None)
-        for explain in (self._stale, self._never, self._written, self._elsewhere, guessed):
+        for explain in (self._stale, self._never, self._written, self._elsewhere, guessed, self._brought):
             found = explain(wrong, look)
             if found is not None:
                 self.told.add(key)
@@ -230,6 +246,8 @@ class _OfRank:
             use, number = found
             behind = [one for one in looks[:look] if one.done > number]
             before = [one for one in looks[:look] if one.done <= number]
+            if behind and not wrong.read.pairs and behind[0].moment > self.story.done[number].moment:
+                behind = []  # Python's are looked at when they are stored: what came later was brought
             held = (behind or before[-1:])[:1]
             if use.computed is computed and held and close(held[0].values[ghost], wrong.held[k]):
                 redundant = self._owner_stores(wrong, k, use)
@@ -248,16 +266,29 @@ class _OfRank:
     def _elsewhere(self, wrong: Wrong, look: int) -> Finding | None:
         """The ghost holds what is at another place of the array."""
         field = self.judge.fields[self.rank, wrong.read.part]
+        source = field.parts[self.rank]
         for k in range(len(wrong.ghosts)):
             value = wrong.held[k]
             if not self._foreign(wrong, k) or not np.isfinite(value) or value == 0:
                 continue
-            for rank, other in field.parts.items():
-                for one in self.judge.stories[rank].owned[other.of.number] if rank != self.rank else ():
-                    at = np.flatnonzero(one.values == value)
-                    if len(at):
-                        where = other.globally(other.edge[at[:1]])[0].tolist()
-                        return sentences.elsewhere(self._case(wrong, k), rank, where)
+            cell = source.globally(source.ghosts[wrong.ghosts[k : k + 1]])
+            found = [
+                (int(np.abs(where - cell).sum()), rank, where.tolist())
+                for rank, other in field.parts.items() if rank != self.rank
+                for one in self.judge.stories[rank].owned[other.of.number]
+                for where in other.globally(other.edge[np.flatnonzero(one.values == value)])
+            ]  # fmt: skip
+            if found:  # of several places the nearest
+                _, rank, where = min(found)
+                return sentences.elsewhere(self._case(wrong, k), rank, where)
+        return None
+
+    def _brought(self, wrong: Wrong, look: int) -> Finding | None:
+        """The ghost has changed since it was declared, to what its owner's cell never had."""
+        looks = self.story.ghosts[wrong.read.part][:look]
+        for k, ghost in enumerate(wrong.ghosts.tolist()):
+            if self._foreign(wrong, k) and not close(looks[0].values[ghost], wrong.held[k]):
+                return sentences.brought(self._case(wrong, k))
         return None
 
     def _foreign(self, wrong: Wrong, k: int) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.findings import EventId, Finding, Site
-from weft.halo.grid import Placed
+from weft.halo.grid import Declared, Placed
 from weft.halo.story import Line, Use
 from weft.halo.wrong import Case
 from weft.kinds import KINDS, Certainty
@@ -42,6 +42,18 @@ def elsewhere(case: Case, rank: int, where: list[int]) -> Finding:
     where = case.source.of.told(where)
     words = f"the copy holds what rank {rank} has at {_name(case.source)}{where}"
     return _made("remote-access", case, words, [], {"from": [rank, where]})
+
+
+def unused(part: Declared) -> str:
+    """Ghosts are loaded, and what is made of them was not seen."""
+    name = f" of {part.name}" if part.name else ""
+    return f"what is made of those{name} goes to no array that is declared: declare it, too, with halo 0 if it has none"
+
+
+def brought(case: Case) -> Finding:
+    """The ghost holds what its owner's cell never had, and where that is from is not known."""
+    words = f"the copy holds what rank {case.wrong.owner} never had there"
+    return _made("remote-access", case, words, [], {}, sure=False)
 
 
 def _made(kind: str, case: Case, why: str, others: list[Site], more: dict[str, Any], *, sure: bool = True) -> Finding:

@@ -202,7 +202,7 @@ def stories(trace: Trace) -> dict[int, Story]:
         if story.problem:
             trace.add_problem(story.problem)
         if story.gave_up:
-            _note(rank, story.gave_up)
+            note(rank, story.gave_up)
         found[rank.index] = story
     return found
 
@@ -220,10 +220,10 @@ def _files(trace: Trace) -> Iterator[tuple[Rank, Path]]:
         if len(rank.threads) == 1:
             yield rank, path
         else:
-            _note(rank, "several of its threads call MPI")
+            note(rank, "several of its threads call MPI")
 
 
-def _note(rank: Rank, why: str) -> None:
+def note(rank: Rank, why: str) -> None:
     """Say, with what else the recorder did not see, that the uses of ghost cells were not all seen."""
     note = f"uses of ghost cells: {why}"
     if note not in rank.definitions.notes:

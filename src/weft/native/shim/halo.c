@@ -312,12 +312,13 @@ void weft_halo_touched(uintptr_t a, size_t n, unsigned kind, uintptr_t at) {
 
 /* ---- parts ---- */
 static int class_of(const struct part *p, uint64_t place) {
-    bool edge = false;
+    bool edge = false, bare = true; /* without ghosts: what is made of other arrays' goes into its outermost cells */
+    for (int d = 0; d < p->dims; d++) bare &= !p->halo[d];
     for (int d = p->dims - 1; d >= 0; d--) {
         int64_t n = p->shape[d], width = p->halo[d], at = (int64_t)(place % (uint64_t)n);
         place /= (uint64_t)n;
         if (at < width || at >= n - width) return GHOST;
-        edge |= at < 2 * width || at >= n - 2 * width;
+        edge |= at < 2 * width + bare || at >= n - 2 * width - bare;
     }
     return edge ? EDGE : INNER;
 }
@@ -379,10 +380,11 @@ static bool shell_make(struct part *p) {
         counts[class]++;
         if (class != INNER) p->cells[k] = (uint32_t)class;
     }
-    if (!counts[GHOST] || !cells_make(&p->edge, counts[EDGE]) || !cells_make(&p->ghosts, counts[GHOST])) return false;
+    if (!counts[GHOST]) counts[EDGE] = 0; /* nobody copies them */
+    if (!cells_make(&p->edge, counts[EDGE]) || !cells_make(&p->ghosts, counts[GHOST])) return false;
     for (uint64_t k = 0; k < p->count; k++) {
         struct cells *c = p->cells[k] == EDGE ? &p->edge : p->cells[k] == GHOST ? &p->ghosts : NULL;
-        if (c) c->places[c->n++] = (uint32_t)k;
+        if (c && counts[p->cells[k]]) c->places[c->n++] = (uint32_t)k;
     }
     return true;
 }
@@ -445,6 +447,25 @@ void weft_halo_part(const void *data, int letter, size_t size, const char *of, i
                     const int64_t *halo, const void *comm, int lag, const char *const at[2], int line) {
     const struct said said = {
         .of = of, .file = at[0], .function = at[1], .line = line, .lag = lag, .comm = *(const MPI_Comm *)comm};
+    const struct part given = {.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
+    declare(&given, shape, halo, &said);
+}
+
+/* The same, where `lower` says which cell of the whole array is the first that this rank owns. */
+VISIBLE void weft_halo_part_at(const void *data, int letter, size_t size, const char *of, int dims,
+                               const int64_t *shape, const int64_t *halo, const int64_t *lower, const int64_t *periodic,
+                               int lag, const char *const at[2], int line);
+void weft_halo_part_at(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
+                       const int64_t *halo, const int64_t *lower, const int64_t *periodic, int lag,
+                       const char *const at[2], int line) {
+    const struct said said = {.of = of,
+                              .file = at[0],
+                              .function = at[1],
+                              .line = line,
+                              .lag = lag,
+                              .comm = MPI_COMM_NULL,
+                              .lower = lower,
+                              .periodic = periodic};
     const struct part given = {.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
     declare(&given, shape, halo, &said);
 }

@@ -49,6 +49,7 @@ struct said { /* a part, as the program declared it */
     int line, lag;
     MPI_Comm comm;
     bool reversed; /* the program counts dimensions from the other end, as Fortran does, and from 1 */
+    const int64_t *lower, *periodic; /* where the communicator does not say it; NULL: it does */
 };
 
 WEFT_INLINE uint64_t mixed(uint64_t hash, uint64_t value) {

@@ -241,7 +241,12 @@ void weft_halo_write_part(const struct part *p, const struct said *said, uint64_
     put_list(&t, ",\"strides\":", strides, p->dims);
     put_words(&t, ",\"halo\":");
     for (int d = 0; d < p->dims; d++) put_list(&t, d ? "," : "[", (int64_t[]){p->halo[d], p->halo[d]}, 2);
-    put_words(&t, "],\"lower\":null,\"whole\":null,\"periodic\":null,\"lag\":");
+    if (said->lower) put_list(&t, "],\"lower\":", said->lower, p->dims);
+    else put_words(&t, "],\"lower\":null");
+    put_words(&t, ",\"whole\":null");
+    if (said->periodic) put_list(&t, ",\"periodic\":", said->periodic, p->dims);
+    else put_words(&t, ",\"periodic\":null");
+    put_words(&t, ",\"lag\":");
     put_number(&t, said->lag);
     put_grid(&t, p, said);
     if (said->reversed) put_words(&t, ",\"reversed\":true");

@@ -120,7 +120,7 @@ template <class T> struct weft_letter<std::complex<T>> {
     static const int value = 'c';
 };
 #define WEFT_LETTER(type) weft_letter<type>::value
-#define WEFT_LIST(...) std::initializer_list<int64_t>{__VA_ARGS__}.begin()
+#define WEFT_LIST(...) (std::initializer_list<int64_t>{__VA_ARGS__}.begin())
 extern "C" {
 #else
 #define WEFT_LETTER(type)                                                                                              \
@@ -214,6 +214,18 @@ static inline void weft_probe_array(uint32_t place, const void *data, int type, 
                           __LINE__);                                                                                   \
     } while (0)
 
+/* The same, where the communicator's grid is not the array's: `lower` is the index, in the array that all ranks share, of the
+ * first cell that this rank owns, `periodic` says which dimensions go round. */
+#define weft_part_at(pointer, type, of, dims, shape, halo, lower, periodic)                                            \
+    weft_part_at_lagging(pointer, type, of, dims, shape, halo, lower, periodic, 0)
+
+#define weft_part_at_lagging(pointer, type, of, dims, shape, halo, lower, periodic, lag)                               \
+    do {                                                                                                               \
+        const char *const weft_at[2] = {__FILE__, __func__};                                                           \
+        weft_part_declare_at(pointer, WEFT_LETTER(type), sizeof(type), of, dims, shape, halo, lower, periodic, lag,    \
+                             weft_at, __LINE__);                                                                       \
+    } while (0)
+
 #if defined(WEFT_OFF) || !defined(__GNUC__) || defined(WEFT_CAPTURE)
 static inline void *weft_recorder(const char *name) { return (void)name, (void *)0; }
 #else
@@ -227,6 +239,15 @@ static inline void weft_part_declare(const void *data, int letter, size_t size, 
                  const char *const *, int);
     *(void **)(&part) = weft_recorder("weft_halo_part");
     if (part) part(data, letter, size, of, dims, shape, halo, comm, lag, at, line);
+}
+
+static inline void weft_part_declare_at(const void *data, int letter, size_t size, const char *of, int dims,
+                                        const int64_t *shape, const int64_t *halo, const int64_t *lower,
+                                        const int64_t *periodic, int lag, const char *const at[2], int line) {
+    void (*part)(const void *, int, size_t, const char *, int, const int64_t *, const int64_t *, const int64_t *,
+                 const int64_t *, int, const char *const *, int);
+    *(void **)(&part) = weft_recorder("weft_halo_part_at");
+    if (part) part(data, letter, size, of, dims, shape, halo, lower, periodic, lag, at, line);
 }
 
 /* The array ends here: what lies at its place later is another one. */
