@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-attach test-values test-halo test-stops test-races test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-attach test-values test-halo test-stops test-races test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 clean
 .DELETE_ON_ERROR:
 
 help:
@@ -234,6 +234,10 @@ bench-dump: setup
 # What a full replay costs beside the plain run: about 10 minutes.
 bench-replay: setup
 	$(BIN)/python benchmarks/replay.py $(BENCH)
+
+# What a breakpoint and each stop cost on 4 ranks of C++: a minute.
+bench-stops: setup
+	$(BIN)/python benchmarks/stops.py $(BENCH)
 
 # What a step back costs in the middle of 100,000 calls: some minutes.
 bench-back: setup
