@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from debug.commands_table import LANGUAGES, ROWS, Bench, Row
-from tests_support import Installed
+from tests_support import ROOT, Installed
 
 pytestmark = pytest.mark.usefixtures("gdb")
 EVERYWHERE = {
@@ -61,3 +61,8 @@ def test_wrong_use_of_conditions_and_filters_is_answered_with_what_is_right(benc
     answers = said.split("(weft) ")[1 : 1 + len(wrong)]
     for part, (command, shows) in zip(answers, wrong, strict=True):
         assert bench.filled(shows, "Python") in part, (command, said)
+
+
+def test_every_command_that_is_tried_stands_in_the_table_of_the_docs() -> None:
+    page = (ROOT / "docs" / "commands" / "debug.md").read_text()
+    assert [row.what for row in ROWS if f"\n| {row.what} |" not in page] == []
