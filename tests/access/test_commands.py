@@ -67,10 +67,10 @@ def test_calls_that_compile_nothing_or_fail_are_not_kept(tmp_path: Path) -> None
     assert done.returncode == 0 and len(json.loads(database.read_text())) == 1
 
 
-@pytest.mark.parametrize("text", ["{", "{}", "[1]"])
-def test_a_file_that_is_no_database_is_not_written_over(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [b"{", b"{}", b"[1]", b"\xff"])
+def test_a_file_that_is_no_database_is_not_written_over(text: bytes, tmp_path: Path) -> None:
     database = tmp_path / "calls.json"
-    database.write_text(text)
+    database.write_bytes(text)
     with pytest.raises(UsageError, match="is not a compilation database"):
         add(database, ["cc", "-c", "a.c"], tmp_path)
-    assert database.read_text() == text
+    assert database.read_bytes() == text

@@ -6,7 +6,7 @@ import fcntl
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from weft.access.compilation import parsed
 from weft.errors import UsageError
@@ -26,7 +26,7 @@ def add(database: Path, command: Sequence[str], folder: Path) -> None:
         with database.open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
-            held = _entries(file.read(), database)
+            held = _entries(file, database)
             new = {_key(one) for one in made}
             file.truncate(0)
             json.dump([*(one for one in held if _key(one) not in new), *made], file, indent=1)
@@ -34,9 +34,9 @@ def add(database: Path, command: Sequence[str], folder: Path) -> None:
         raise UsageError(f"weft cc: {database} cannot be written: {error.strerror}") from error
 
 
-def _entries(text: str, database: Path) -> list[dict[str, Any]]:
+def _entries(file: TextIO, database: Path) -> list[dict[str, Any]]:
     try:
-        held = json.loads(text or "[]")
+        held = json.loads(file.read() or "[]")
     except ValueError:
         held = None
     if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
