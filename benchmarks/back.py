@@ -68,12 +68,13 @@ class Meter:
         return sum(self._seen.values())
 
 
-def recorded(folder: Path, calls: int) -> tuple[Path, int]:
-    """A run of so many calls, and the line of the program where its ranks are to stand."""
-    source = HERE / "programs" / "back.c"
+def recorded(folder: Path, name: str, ranks: int, rounds: int) -> tuple[Path, int]:
+    """A run of so many rounds of one of our programs, and its line at which ranks are to stand."""
+    source = HERE / "programs" / name
     line = next(n for n, text in enumerate(source.read_text().splitlines(), 1) if "/* here */" in text)
-    subprocess.run([BIN / "mpicc", "-g", "-O0", "-o", folder / "back", source], check=True, timeout=60)
-    command = [BIN / "weft", "run", "--out", folder / "run", "-n", str(RANKS), folder / "back", str(calls // RANKS)]
+    compiler, program = "mpicxx" if source.suffix == ".cpp" else "mpicc", folder / source.stem
+    subprocess.run([BIN / compiler, "-g", "-O0", "-o", program, source], check=True, timeout=120)
+    command = [BIN / "weft", "run", "--out", folder / "run", "-n", str(ranks), program, str(rounds)]
     subprocess.run(command, check=True, timeout=600, stderr=subprocess.DEVNULL)
     return folder / "run", line
 
@@ -107,7 +108,7 @@ def steps(run: Path, line: int, calls: int, count: int) -> Iterator[Cost]:
 def table(calls: int, count: int) -> Iterator[Row]:
     """Seconds of a step back on 3 ranks."""
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as name:
-        run, line = recorded(Path(name), calls)
+        run, line = recorded(Path(name), "back.c", RANKS, calls // RANKS)
         found = []
         for one in steps(run, line, calls, count):
             found.append(one)

@@ -10,36 +10,24 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from back import recorded
 from capture import Row, markdown, write
 
 from weft.debug.debugger import Debugger
 from weft.tasks.ranks import TaskPrompt, hand_in, prepare
 
-HERE = Path(__file__).parent
-BIN = Path(sys.executable).parent
 RANKS = 4
 ROUNDS = 200
 RANK = 2
 BEGIN, FIRST, LINE, CALL = "the session, to its prompt", "the first breakpoint", "each one behind it", "before a call"
 LIMITS = {FIRST: 3.0, LINE: 1.0, CALL: 1.0}
 """Seconds."""
-
-
-def recorded(folder: Path) -> tuple[Path, int]:
-    """A run of the program, and the line at which ranks are to stop."""
-    source = HERE / "programs" / "stops.cpp"
-    line = next(n for n, text in enumerate(source.read_text().splitlines(), 1) if "/* here */" in text)
-    subprocess.run([BIN / "mpicxx", "-g", "-O0", "-o", folder / "stops", source], check=True, timeout=120)
-    command = [BIN / "weft", "run", "--out", folder / "run", "-n", str(RANKS), folder / "stops", str(ROUNDS)]
-    subprocess.run(command, check=True, timeout=120, stderr=subprocess.DEVNULL)
-    return folder / "run", line
 
 
 def session(run: Path, line: int, stops: int) -> Iterator[tuple[str, float]]:
@@ -75,7 +63,7 @@ def table(sessions: int, stops: int) -> Iterator[Row]:
     """Seconds of stops on 4 ranks of C++."""
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as name:
-        run, line = recorded(Path(name))
+        run, line = recorded(Path(name), "stops.cpp", RANKS, ROUNDS)
         for number in range(sessions):
             for what, took in session(run, line, stops):
                 found.setdefault(what, []).append(took)
