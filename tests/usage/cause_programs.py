@@ -80,8 +80,8 @@ C_CAUSES = [
   MPI_Win w;
   MPI_Win_create(big, 4096, sizeof(int), MPI_INFO_NULL, comm, &w);
   MPI_Win_fence(0, w);
-  if (me) MPI_Accumulate(a, 1, <<me == 1 ? MPI_INT : MPI_UNSIGNED||MPI_INT>>, 0, 0, 1, /* BUG */
-                         <<me == 1 ? MPI_INT : MPI_UNSIGNED||MPI_INT>>, MPI_SUM, w); /* BUG */
+  MPI_Datatype t = <<me == 1 ? MPI_INT : MPI_UNSIGNED||MPI_INT>>;
+  if (me) MPI_Accumulate(a, 1, t, 0, 0, 1, t, MPI_SUM, w); /* BUG */
   MPI_Win_fence(0, w);
   MPI_Win_free(&w);"""),
     ("rma-race", "fetch_waited_for", 3, """
@@ -102,8 +102,8 @@ C_CAUSES = [
     ("epoch-misuse", "start_in_fence", 2, _EXPOSED + """
   (void)first, (void)some;
   MPI_Win_set_errhandler(w, MPI_ERRORS_RETURN);
-  MPI_Win_fence(0, w);
-  MPI_Put(a, 1, MPI_INT, right, 8, 1, MPI_INT, w); /* BUG */
+  MPI_Win_fence(0, w); /* BUG */
+  MPI_Put(a, 1, MPI_INT, right, 8, 1, MPI_INT, w);
   <<||MPI_Win_fence(MPI_MODE_NOSUCCEED, w);>>
   if (me == 1) {
     MPI_Win_start(zero, 0, w); /* BUG */
@@ -111,7 +111,7 @@ C_CAUSES = [
     MPI_Win_complete(w);
   } else {
     MPI_Group_incl(all, 1, &right, &some);
-    MPI_Win_post(some, 0, w); /* BUG */
+    MPI_Win_post(some, 0, w);
     MPI_Win_wait(w);
     MPI_Group_free(&some);
   }

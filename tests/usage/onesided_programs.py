@@ -49,8 +49,8 @@ C_ONESIDED = [
     ("buffer-reuse", "result_received", 2, _locked("""
   MPI_Fetch_and_op(a, b, MPI_INT, right, 0, MPI_SUM, w);
   <<||MPI_Win_flush(right, w);>>
-  MPI_Sendrecv(big, 1, MPI_INT, right, 1, /* BUG */
-    <<b||big + 2>>, 1, MPI_INT, left, 1, comm, MPI_STATUS_IGNORE); /* BUG */""")),
+  int *into = <<b||big + 2>>;
+  MPI_Sendrecv(big, 1, MPI_INT, right, 1, into, 1, MPI_INT, left, 1, comm, MPI_STATUS_IGNORE); /* BUG */""")),
     ("buffer-reuse", "raccumulate_reduced", 2, _locked("""
   MPI_Raccumulate(a, 2, MPI_INT, right, 0, 2, MPI_INT, MPI_SUM, w, &r);
   <<||MPI_Wait(&r, MPI_STATUS_IGNORE);>>
@@ -159,7 +159,7 @@ C_ONESIDED = [
   }"""),
     ("potential-deadlock", "reduce_left_early", 2, """
   if (me == 1) { MPI_Reduce(a, NULL, 1, MPI_INT, MPI_SUM, 0, comm); /* BUG */
-    MPI_Send_init(a, 1, MPI_INT, 0, 1, comm, &r); /* BUG */
+    MPI_Send_init(a, 1, MPI_INT, 0, 1, comm, &r);
     MPI_Start(&r); MPI_Wait(&r, MPI_STATUS_IGNORE); MPI_Request_free(&r); }
   else {
     <<MPI_Recv(a, 1, MPI_INT, 1, 1, comm, MPI_STATUS_IGNORE); /* BUG */||>>

@@ -530,7 +530,7 @@ C_TEMPLATES = [
     ("resource-leak", "group_twice", 2, """
   MPI_Group x, y;
   MPI_Comm_group(comm, &x); /* BUG */
-  MPI_Comm_group(comm, &y); /* BUG */
+  MPI_Comm_group(comm, &y); /* the same handle: which of the two references is left is not to be told */
   MPI_Group_free(&x);
   <<||MPI_Group_free(&y);>>"""),
     ("invalid-argument", "rank", 2, """

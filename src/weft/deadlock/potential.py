@@ -105,7 +105,7 @@ def find(trace: Trace, match: Match) -> list[Finding]:
             if others:
                 served[np.concatenate(others)] = True
                 continue
-            links = [_Link(match, int(processes.rank[p]), constraints, int(place[p])) for p in cycle]
+            links = _links(match, processes, constraints, place, cycle)
             sends = [link.row for link in links if link.row >= 0]
             if sends or not any(link.tested for link in links):
                 findings.append(_finding(match, links))
@@ -296,21 +296,23 @@ def _finding(match: Match, links: list[_Link]) -> Finding:
     wild |= any(bool(link.event.flags & Flag.ANY_SOURCE) for link in links if not link.gathers)
     ranks = tuple(sorted({link.rank for link in links}))
     events = [link.send or link.event for link in links]
+    late = [link.late for link in links if link.late]
+    named = [*events, *late]
     return Finding(
         kind="potential-deadlock",
         severity="warning",
         certainty="possible" if wild else "certain",
         message=_message(links, sends),
         ranks=ranks,
-        sites=tuple(dict.fromkeys(describe.site(event) for event in events))[:64],
-        events=tuple(event.id for event in events),
+        sites=tuple(dict.fromkeys(describe.site(event) for event in named))[:64],
+        events=tuple(event.id for event in named),
         evidence={"cycle": [link.rank for link in links]},
         cause="; ".join(sorted({f"{e.function.name}{describe.where(e)}" for e in events})),
     )
 
 
 class _Link:
-    """One process of a cycle: where it stands, and the send that waits there."""
+    """One process of a cycle: where it stands, the send that waits there, and the call that a collective waits for."""
 
     def __init__(
         self, match: Match, rank: int, constraints: Constraints, place: int
@@ -324,11 +326,29 @@ class _Link:
         self.tested = name in calls.TESTS
         self.early = self.gathers and name not in calls.ALL_TO_ALL
         """Whether it waits in a collective that may, and need not, wait for all members."""
+        self.late: Event | None = None
+        """The call by which the next process of the cycle would come to the collective that `early` waits in."""
         self.send: Event | None = None
         self.receive: Event | None = None
         if self.row >= 0:
             self.send = trace.event(*match.sends.id(self.row))
             self.receive = trace.event(*match.recvs.id(int(match.sends.partner[self.row])))
+
+
+def _links(
+    match: Match, processes: Processes, constraints: Constraints, place: Ints, cycle: list[int]
+) -> list[_Link]:  # fmt: skip
+    """The processes of a cycle, each of which waits for the next."""
+    links = [_Link(match, int(processes.rank[p]), constraints, int(place[p])) for p in cycle]
+    for link, process, awaited in zip(links, cycle, cycle[1:] + cycle[:1], strict=True):
+        if not link.early:
+            continue
+        rest = slice(int(place[awaited]), int(constraints.first[awaited + 1]))
+        comes = (constraints.target[rest] == constraints.target[place[process]]) & (constraints.value[rest] == 0)
+        if comes.any():
+            at = int(constraints.at[rest][comes.argmax()])
+            link.late = match.trace.ranks[int(processes.rank[awaited])].event(at)
+    return links
 
 
 def _message(links: list[_Link], sends: list[_Link]) -> str:
@@ -347,12 +367,15 @@ def _message(links: list[_Link], sends: list[_Link]) -> str:
         )
     parts = [_part(link) for link in links[:4]]
     more = f" and {len(links) - 4} more ranks" if len(links) > 4 else ""
-    early = [f"{describe.call(link.event)}{describe.where(link.event)}" for link in links if link.early]
-    let_go = (
-        f"rank {next(link.rank for link in links if link.early)} left {early[0]} before all had come" if early else ""
-    )
+    early = next((link for link in links if link.early), None)
+    let_go = _left(early) if early else ""
     why = " or ".join(filter(None, ("messages were buffered" if sends else "", let_go)))
     return f"{listed(parts)}{more}: this got through only because {why}"
+
+
+def _left(link: _Link) -> str:
+    left = f"rank {link.rank} left {describe.call(link.event)}{describe.where(link.event)} before all had come"
+    return f"{left} (rank {link.late.rank.index} comes to it{describe.where(link.late)})" if link.late else left
 
 
 def _part(link: _Link) -> str:
