@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,10 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A program of OpenMP with three levels of tasks, and one with a buried stack of them.
-
-    Their first thread makes the tasks: a `single` is of the thread that comes first, which is another one now and then.
-    """
+    """A program of OpenMP with three levels of tasks, and one with a buried stack of them."""
     folder = tmp_path_factory.mktemp("pedigrees")
     for name in ("three", "buried"):
-        source = folder / f"{name}.c"
-        source.write_text((PROGRAMS / source.name).read_text().replace("omp single", "omp master"))
-        command = ["gcc", "-g", "-O0", "-fopenmp", str(source), "-o", str(folder / name)]
+        command = ["gcc", "-g", "-O0", "-fopenmp", str(PROGRAMS / f"{name}.c"), "-o", str(folder / name)]
         subprocess.run(command, check=True, timeout=60)
     return str(folder)
 
@@ -92,6 +88,31 @@ def test_a_breakpoint_for_a_pedigree_holds_before_its_task_is_there(three: str) 
             assert s.do(f"task {way}")["task"]["id"] == s.debugger.focus
             with pytest.raises(WeftError, match="no living task has the pedigree"):
                 s.do("task ~0123456789abcdef")
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang-14"])
+def test_tasks_of_a_single_have_the_same_pedigrees_whoever_came_first(compiler: str, tmp_path: Path) -> None:
+    if not shutil.which(compiler):
+        pytest.skip(f"no {compiler}")
+    program = str(tmp_path / "singles")
+    command = [compiler, "-g", "-O0", "-fopenmp", str(PROGRAMS / "singles.c"), "-o", program]
+    subprocess.run(command, check=True, timeout=60)
+    told = []
+    for late in range(2):
+        with session([program, str(late)]) as s:
+            s.do("break leaf")
+            ways: dict[tuple[int, int], set[str]] = {}
+            while s.do("continue")["why"] == "breakpoint":
+                frame = variables(s)
+                assert int(frame["maker"]) == 1 - late or frame["of"] == "3"  # the other one came first
+                place = int(frame["of"]), int(frame["n"])
+                ways.setdefault(place, set()).add(s.do("task")["task"]["pedigree"])
+        told.append(ways)
+    assert told[0] == told[1]
+    # Two of each of two singles; and, outside of a single, one of each thread.
+    assert {place: len(found) for place, found in told[0].items()} == {
+        (1, 0): 1, (1, 1): 1, (2, 0): 1, (2, 1): 1, (3, 0): 1, (3, 1): 1}  # fmt: skip
+    assert len(set().union(*told[0].values())) == 6
 
 
 @pytest.mark.parametrize("python", PYTHONS)

@@ -275,10 +275,49 @@ static COLD const void *outside(const void *in_runtime) {
     return in_runtime;
 }
 
-// LLVM's runtime names a place within itself for the tasks of a taskloop.
-static void on_work(int kind, int endpoint, ompt_data *parallel, ompt_data *data, uint64_t count, const void *pc) {
+// Who comes first makes the tasks of a `single`: they are children of the team's so-manieth single, not of that thread's
+// implicit task, so that their pedigrees are the same in every run. Each thread of a team meets all of its singles.
+enum { NESTED = 32 };  // teams within teams; further in, such tasks are called after the thread
+static __thread __attribute__((tls_model("initial-exec"))) struct implicit {
+    task *of;
+    uint64_t singles;
+    uint64_t line;  // that of the implicit task, while it makes a single's tasks
+    int within;
+} implicits[NESTED];
+static __thread __attribute__((tls_model("initial-exec"))) int nested;
+
+static inline struct implicit *implicit(void) {
+    return nested > 0 && nested <= NESTED ? &implicits[nested - 1] : NULL;
+}
+
+static COLD void end_single(void) {
+    struct implicit *at = implicit();
+    if (at == NULL || !at->within) return;
+    at->within = 0;
+    at->of->line = at->line;
+}
+
+static COLD void begin_single(int executes) {
+    struct implicit *at = implicit();
+    if (at == NULL || at->of != me.top) return;
+    end_single();
+    at->singles++;
+    const scope *team = at->of->scope;
+    while (team != NULL && team->created == NULL) team = team->outer;
+    if (!executes || team == NULL) return;
+    at->within = 1;
+    at->line = at->of->line;
+    at->of->line = mixed(team->pedigree - at->singles) * 0xBF58476D1CE4E5B9u;
+}
+
+static COLD void on_work(int kind, int endpoint, ompt_data *parallel, ompt_data *data, uint64_t count, const void *pc) {
     (void)parallel, (void)data, (void)count;
-    if (kind != OMPT_WORK_TASKLOOP || endpoint != OMPT_BEGIN) return;
+    if (kind == OMPT_WORK_SINGLE_EXECUTOR && endpoint == OMPT_END) return end_single();
+    if (endpoint != OMPT_BEGIN) return;
+    if (kind == OMPT_WORK_SINGLE_EXECUTOR || kind == OMPT_WORK_SINGLE_OTHER)
+        return begin_single(kind == OMPT_WORK_SINGLE_EXECUTOR);
+    if (kind != OMPT_WORK_TASKLOOP) return;
+    // LLVM's runtime names a place within itself for the tasks of a taskloop.
     me.named = pc;
     me.loop = outside(pc);
     set(OMPT_TASK_CREATE, (ompt_function)careful_create);
@@ -343,10 +382,12 @@ static void on_implicit(int endpoint, ompt_data *parallel, ompt_data *data, unsi
         t->below = me.top;
         t->traced = weft_tasks.watch;
         me.top = t;
+        if (nested++ < NESTED) implicits[nested - 1] = (struct implicit){.of = t};
         return;
     }
     task *t = of(data);
     if (t == &nobody) return;
+    if (nested > 0) nested--;
     me.top = t->below;
     data->ptr = &nobody;
     if ((t->traced & RUNS) && !(flags & OMPT_TASK_INITIAL)) weft_tasks_signal(ON_DONE, t, t->below);
@@ -386,6 +427,7 @@ static void on_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data
     if (endpoint == OMPT_BEGIN) {
         t->waiting = pc;
         t->wait = kind;
+        if (RARELY(kind != OMPT_SYNC_TASKWAIT)) end_single();  // gcc tells of a single's begin only
         return;
     }
     t->wait = 0;
