@@ -56,6 +56,11 @@ def _known() -> dict[str, str]:
     return {name.lower(): name.removesuffix("_c") for name in by_name()}
 
 
+def prepare() -> None:
+    """Read the table of MPI's functions now, while others work: it takes longer than all the rest here."""
+    _known()
+
+
 @cache
 def canonical(function: str) -> str | None:
     """`MPI_Recv` for what the symbol of an MPI function is in C, Fortran or a profiling library; None for others."""

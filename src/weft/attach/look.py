@@ -5,55 +5,59 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 
-from weft.attach import calls, guard, python
-from weft.attach.model import Argument, Call, Frame, Process, Seen, Thread
+from weft.attach import calls, python
+from weft.attach.hold import Standing
+from weft.attach.model import Argument, Call, Frame, Seen, Thread
 from weft.attach.native import Native, Place
-from weft.debug.hands import HandError
+from weft.attach.processes import Process
+from weft.attach.reader import GoneError, Reader
+from weft.trace.sites import CallSite
 
 Stacks = dict[int, dict[int, list[Frame]]]
 """Frames, innermost first, by process and thread."""
 
 
-def look(processes: Sequence[Process], interval: float, pause: Callable[[float], object] = time.sleep) -> list[Seen]:
-    """What each rank does, and what it does `interval` seconds later; 0 for one look only."""
+def look(
+    processes: Sequence[Process], interval: float, held: Standing, gdbs: Sequence[Reader],
+    pause: Callable[[float], object] = time.sleep,
+) -> list[Seen]:  # fmt: skip
+    """What each rank does, and what it does `interval` seconds later; 0 for one look only.
+
+    `held`: the ranks, which stand still, at the end as well; `gdbs` read those that are native.
+    """
     host = os.uname().nodename
-    seen = {
-        process.pid: Seen(process.rank or 0, process.pid, host, process.program, problem=guard.refusal(process.pid))
-        for process in processes
-    }
-    fit = [process for process in processes if not seen[process.pid].problem]
+    seen = {one.pid: Seen(one.rank or 0, one.pid, host, one.program, problem=held.refused.get(one.pid, ""))
+            for one in processes}  # fmt: skip
+    pythons = [one.pid for one in processes if one.python and not seen[one.pid].problem]
     problems: dict[int, str] = {}
-    pythons = [process.pid for process in fit if process.python]
-    natives = [process.pid for process in fit if not process.python]
-    with guard.guarded([process.pid for process in fit]), ExitStack() as stack:
-        gdb = stack.enter_context(Native(natives)) if natives else None
-        first = _once(pythons, gdb, problems)
-        if interval > 0:
-            pause(interval)
-        later = _once(pythons, gdb, problems) if interval > 0 else {}
-    problems |= gdb.problems if gdb else {}
+    native = Native(gdbs)
+    calls.prepare()
+    first, later = _once(pythons, native, held, problems), {}
+    if interval > 0:
+        native.let_go()
+        held.release_all()
+        pause(interval)
+        held.hold(held.pids)
+        later = _once(pythons, native, held, problems)
+    problems |= native.problems
     for pid, one in seen.items():
         one.problem = one.problem or ("" if pid in first else problems.get(pid, "it ended before it was looked at"))
         one.threads, one.later = first.get(pid, []), later.get(pid, [])
     return list(seen.values())
 
 
-def _once(pythons: Sequence[int], gdb: Native | None, problems: dict[int, str]) -> dict[int, list[Thread]]:
+def _once(pythons: Sequence[int], native: Native, held: Standing, problems: dict[int, str]) -> dict[int, list[Thread]]:
     """The threads of all ranks."""
-    found = {pid: threads_of(pid, stacks, {}) for pid, stacks in python.stacks(pythons, problems).items()}
-    if gdb is not None:
-        try:
-            gdb.hold()
-            stacks = gdb.stacks()
-            told = arguments_of(gdb, stacks)
-            gdb.let_go()
-        except HandError as error:
-            problems |= dict.fromkeys(gdb.pids, str(error))
-            return found
-        found |= {pid: threads_of(pid, of, told) for pid, of in stacks.items()}
-    return found
+    found = {pid: threads_of(pid, stacks, {}) for pid, stacks in python.stacks(pythons, held, problems).items()}
+    try:
+        native.hold(held.release)
+        stacks = native.stacks()
+        told = arguments_of(native, stacks)
+    except GoneError as error:
+        problems |= dict.fromkeys(native.pids, str(error))
+        return found
+    return found | {pid: threads_of(pid, of, told) for pid, of in stacks.items()}
 
 
 def threads_of(pid: int, stacks: dict[int, list[Frame]], told: dict[tuple[int, int], Call]) -> list[Thread]:
@@ -80,12 +84,14 @@ def arguments_of(gdb: Native, stacks: Stacks) -> dict[tuple[int, int], Call]:
     """The calls that native threads are in, with the arguments that the program's lines give them."""
     wanted: list[tuple[Place, list[str]]] = []
     known: list[tuple[tuple[int, int], str, list[tuple[str, str]], Frame]] = []
+    lines: dict[tuple[str, CallSite], list[tuple[str, str]]] = {}
     for pid, threads in stacks.items():
         for number, frames in threads.items():
             own, name, _ = calls.parted(frames)
             if not name or not own:
                 continue
-            texts = calls.native_texts(name, own[-1].site)
+            at = (name, own[-1].site)
+            texts = lines[at] = lines[at] if at in lines else calls.native_texts(*at)
             level = next(level for level, frame in enumerate(frames) if frame is own[-1])
             known.append(((pid, number), name, texts, own[-1]))
             wanted.append(((pid, number, level), [text for _, text in texts if calls.is_plain(text)]))

@@ -104,18 +104,6 @@ class Thread:
         return cls(told["id"], stacks[0], Call.of(told["call"]), stacks[1])
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A rank's process. `rank` is None where nothing says which it is."""
-
-    pid: int
-    rank: int | None
-    size: int
-    job: str
-    program: str
-    python: bool = False
-
-
 @dataclass(slots=True)
 class Seen:
     """What was seen of one rank. `problem`: why nothing could be."""

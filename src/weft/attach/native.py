@@ -1,31 +1,13 @@
-"""Stacks of native ranks, by one gdb that is attached to all of them."""
+"""Stacks of native ranks, by gdbs that are attached to all of them."""
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from weft.attach.model import Frame
-from weft.debug.gdb import PARTS
-from weft.debug.hands import HandError
-from weft.debug.mi import Mi, quoted
-from weft.errors import UsageError
+from weft.attach.reader import Reader
 from weft.trace.sites import CallSite
-
-SCRIPT = Path(__file__).parent / "stacks_gdb.py"
-MARK = "weft-stacks:"
-SETTINGS = (
-    "set auto-load no",
-    "set auto-solib-add off",
-    "set print thread-events off",
-    "set print inferior-events off",
-)
-"""Beside those of every gdb of Weft's."""
 
 Place = tuple[int, int, int]
 """A process, one of its threads, and how many frames from its innermost."""
@@ -34,62 +16,58 @@ Place = tuple[int, int, int]
 class Native:
     """gdb in some processes, which stand still between `hold` and `let_go`. It never sends them a signal."""
 
-    def __init__(self, pids: Sequence[int]) -> None:
-        if shutil.which("gdb") is None:
-            raise UsageError("gdb reads the stacks of C, C++ and Fortran: apt install gdb")
+    def __init__(self, readers: Sequence[Reader]) -> None:
         self.problems: dict[int, str] = {}
-        self.pids = list(pids)
-        self._gdb = Mi()
-        try:
-            for setting in SETTINGS:
-                self._gdb.ask(f"-interpreter-exec console {quoted(setting)}")
-            for script in (PARTS, SCRIPT):
-                self._gdb.ask(f"-interpreter-exec console {quoted(f'source {script}')}")
-        except BaseException:
-            self.close()
-            raise
+        self.pids = [pid for reader in readers for pid in reader.pids]
+        self._readers = list(readers)
 
-    def __enter__(self) -> Self:
-        return self
+    def hold(self, before: Callable[[int], object]) -> None:
+        """Stop the processes; those that cannot be are problems from here on.
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+        `before`: what is to be done before gdb takes a process over.
+        """
+        left = {reader: list(reader.pids) for reader in self._readers}
+        while turn := [reader for reader, pids in left.items() if pids]:
+            for reader in turn:
+                pid = left[reader][0]
+                before(pid)
+                reader.ask("attach", pid)
+            for reader in turn:
+                if why := reader.answer():
+                    self._fail(reader, left[reader][0], why)
+                del left[reader][0]
+
+    def _fail(self, reader: Reader, pid: int, why: str) -> None:
+        self.problems[pid] = why
+        reader.pids.remove(pid)
+        self.pids.remove(pid)
 
     def stacks(self) -> dict[int, dict[int, list[Frame]]]:
         """The frames of all threads, innermost first, by process and thread."""
-        told = self._python("stacks()")
+        told = self._all("stacks", dict.fromkeys(self._readers, ()))
         return {int(pid): {one["id"]: [frame_of(frame) for frame in one["frames"]] for one in threads}
-                for pid, threads in told.items()}  # fmt: skip
+                for answer in told.values() for pid, threads in answer.items()}  # fmt: skip
 
     def values(self, wanted: Sequence[tuple[Place, Sequence[str]]]) -> list[list[str | None]]:
         """Numbers that expressions mean in frames; None where an expression is no number, or cannot be read."""
-        if not wanted:
-            return []
-        asked = [[*place, list(texts)] for place, texts in wanted]
-        return list(self._python(f"values({asked!r})"))
-
-    def hold(self) -> None:
-        """Stop the processes; those that cannot be are problems from here on."""
-        told = self._python(f"attach({self.pids})")
-        self.problems |= {int(pid): str(why) for pid, why in told.items()}
-        self.pids = [pid for pid in self.pids if pid not in self.problems]
+        of = {reader: [number for number, (place, _) in enumerate(wanted) if place[0] in reader.pids]
+              for reader in self._readers}  # fmt: skip
+        told = self._all("values", {
+            reader: ([[*wanted[number][0], list(wanted[number][1])] for number in numbers],)
+            for reader, numbers in of.items()
+        })  # fmt: skip
+        found = {number: values for reader in told for number, values in zip(of[reader], told[reader], strict=True)}
+        return [found[number] for number in range(len(wanted))]
 
     def let_go(self) -> None:
         """Let them run, as if gdb had never been there."""
-        self._python("detach()")
+        self._all("detach", dict.fromkeys(self._readers, ()))
 
-    def close(self) -> None:
-        """Let all go, and end gdb."""
-        with suppress(HandError):
-            self.let_go()
-        self._gdb.exit()
-
-    def _python(self, call: str) -> Any:
-        """What a function of stacks_gdb.py answers. HandError where it cannot."""
-        said = self._gdb.said(f"-interpreter-exec console {quoted(f'python weft_{call}')}", MARK).rpartition(MARK)[2]
-        if not said:
-            raise HandError("stacks need a gdb that was built with Python")
-        return json.JSONDecoder().raw_decode(said)[0]  # gdb says other things behind it
+    def _all(self, do: str, given: dict[Reader, tuple[Any, ...]]) -> dict[Reader, Any]:
+        """What each gdb answers; all work at the same time."""
+        for reader, arguments in given.items():
+            reader.ask(do, *arguments)
+        return {reader: reader.answer() for reader in given}
 
 
 def frame_of(told: dict[str, Any]) -> Frame:

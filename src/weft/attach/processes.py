@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from weft.attach.model import Process
 from weft.debug.running import PYTHON, maps_of
 from weft.errors import UsageError
 from weft.launch import step
@@ -16,6 +15,18 @@ from weft.terms.words import plural
 
 MPI = re.compile(r"/lib(p?mpi|mpich|mpi_abi|mpi_cray|mpi_gnu|mpi_ibm|open-rte|open-pal)\w*[.-][^/\n]*$", re.M)
 """A line of the map of a process that has an MPI library."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A rank's process. `rank` is None where nothing says which it is."""
+
+    pid: int
+    rank: int | None
+    size: int
+    job: str
+    program: str
+    python: bool = False
 
 
 def environment_of(pid: int) -> dict[str, str]:

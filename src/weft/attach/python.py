@@ -8,10 +8,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
+from weft.attach.hold import Standing
 from weft.attach.model import Frame
 from weft.debug.running import forbidden
 from weft.errors import UsageError
@@ -19,7 +20,6 @@ from weft.trace.sites import CallSite
 
 SECONDS = 30.0
 """For one process; py-spy takes some tens of milliseconds of a processor that nobody else wants."""
-AT_ONCE = 8
 REMEDY = "py-spy reads the stacks of Python: pip install py-spy"
 
 
@@ -32,13 +32,24 @@ def program() -> str:
     return found
 
 
-def stacks(pids: Sequence[int], problems: dict[int, str]) -> dict[int, dict[int, list[Frame]]]:
-    """The frames of all threads, innermost first, by process and thread."""
+def stacks(pids: Sequence[int], held: Standing, problems: dict[int, str]) -> dict[int, dict[int, list[Frame]]]:
+    """The frames of all threads, innermost first, by process and thread. Each process runs only while it is read."""
     if not pids:
         return {}
-    spy = program()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        told = dict(zip(pids, pool.map(lambda pid: dump(spy, pid), pids), strict=True))
+    spy, told = program(), {}
+    cores = len(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(cores) as pool:
+        running: dict[Future[list[dict[str, Any]] | str], int] = {}
+        left = list(pids)
+        while left or running:
+            while left and len(running) < cores:
+                pid = left.pop(0)
+                held.release(pid)
+                running[pool.submit(dump, spy, pid)] = pid
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                pid = running.pop(done)
+                held.hold([pid])
+                told[pid] = done.result()
     found = {}
     for pid, answer in told.items():
         if isinstance(answer, str):

@@ -1,12 +1,14 @@
-"""Stacks of many processes at once: executed by the Python inside gdb, never imported by Weft. Answers are JSON.
+"""Stacks of many processes at once: executed by the Python inside gdb, never imported by Weft.
 
-One gdb is all processes' debugger: it reads the symbols of a library once, however many ranks have it.
-gdb_parts.py is read before it.
+Questions and answers are lines of JSON. One gdb is the debugger of many processes: it reads the symbols of a library
+once, however many ranks have it. gdb_parts.py is read before it.
 """
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import gdb
@@ -14,7 +16,6 @@ import gdb
 if TYPE_CHECKING:
     from weft.debug.gdb_parts import variables
 
-MARK = "weft-stacks:"
 DEEPEST = 256
 """Frames of a stack that are told; of a recursion without end that is enough."""
 VALUED = 6
@@ -25,26 +26,38 @@ NUMBERS = frozenset((gdb.TYPE_CODE_INT, gdb.TYPE_CODE_FLT, gdb.TYPE_CODE_ENUM, g
 REFERENCES = (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", gdb.TYPE_CODE_REF))
 
 
-def weft_attach(pids: list[int]) -> None:
-    """Stop these processes; those that cannot be are told, with why."""
-    errors = {}
-    for number, pid in enumerate(pids, 1):
-        if number > len(gdb.inferiors()):
-            gdb.execute("add-inferior", to_string=True)
-        gdb.execute(f"inferior {number}", to_string=True)
+def weft_serve(asked: int, answering: int) -> None:
+    """Do what is asked for, line by line, until nobody asks any more; then all processes are let go."""
+    with os.fdopen(asked) as lines, os.fdopen(answering, "w") as answers:
         try:
-            gdb.execute(f"attach {pid}", to_string=True)
-        except gdb.error as error:
-            errors[str(pid)] = str(error)
-    # Symbols are read once all stand still: ranks that poll leave the processor to nobody.
-    for inferior in gdb.inferiors():
-        if inferior.pid:
-            gdb.execute(f"inferior {inferior.num}", to_string=True)
-            gdb.execute("sharedlibrary", to_string=True)
-    print(MARK + json.dumps(errors))
+            for line in lines:
+                do, *given = json.loads(line)
+                try:
+                    told = {"done": DEEDS[do](*given)}
+                except gdb.error as error:
+                    told = {"error": str(error)}
+                answers.write(json.dumps(told) + "\n")
+                answers.flush()
+        finally:
+            detach()
+            os._exit(0)  # gdb has nothing more to do, and its end takes time
 
 
-def weft_detach() -> None:
+def attach(pid: int) -> str:
+    """Stop a process; why it cannot be, if so. Symbols are read later, once all stand still."""
+    free = [inferior for inferior in gdb.inferiors() if not inferior.pid]
+    if not free:
+        gdb.execute("add-inferior", to_string=True)
+        free = [inferior for inferior in gdb.inferiors() if not inferior.pid]
+    gdb.execute(f"inferior {free[0].num}", to_string=True)
+    try:
+        gdb.execute(f"attach {pid}", to_string=True)
+    except gdb.error as error:
+        return str(error)
+    return ""
+
+
+def detach() -> None:
     """Let all go."""
     for inferior in gdb.inferiors():
         if inferior.pid:
@@ -52,17 +65,18 @@ def weft_detach() -> None:
                 gdb.execute(f"detach inferiors {inferior.num}", to_string=True)
             except gdb.error:
                 continue
-    print(MARK + "null")
 
 
-def weft_stacks() -> None:
+def stacks() -> dict[str, list[dict[str, Any]]]:
     """The stacks of all threads, by process: frames from the innermost."""
     told = {}
     for inferior in gdb.inferiors():
         if inferior.pid:
+            gdb.execute(f"inferior {inferior.num}", to_string=True)
+            gdb.execute("sharedlibrary", to_string=True)
             threads = sorted(inferior.threads(), key=lambda thread: thread.num)
             told[str(inferior.pid)] = [{"id": thread.ptid[1], "frames": stack(thread)} for thread in threads]
-    print(MARK + json.dumps(told))
+    return told
 
 
 def stack(thread: Any) -> list[dict[str, Any]]:
@@ -100,7 +114,7 @@ def numbers(frame: Any) -> dict[str, str]:
     return found
 
 
-def weft_values(wanted: list[tuple[int, int, int, list[str]]]) -> None:
+def values(wanted: list[tuple[int, int, int, list[str]]]) -> list[list[str | None]]:
     """Expressions in frames: each of process, thread, how many frames from the innermost, and texts."""
     told: list[list[str | None]] = []
     for pid, lwp, level, texts in wanted:
@@ -109,7 +123,7 @@ def weft_values(wanted: list[tuple[int, int, int, list[str]]]) -> None:
             told.append([value_of(text) for text in texts])
         except (gdb.error, StopIteration):
             told.append([None] * len(texts))
-    print(MARK + json.dumps(told))
+    return told
 
 
 def select(pid: int, lwp: int, level: int) -> None:
@@ -133,3 +147,6 @@ def value_of(text: str) -> str | None:
     except (gdb.error, ValueError, OverflowError):
         pass
     return None
+
+
+DEEDS: dict[str, Callable[..., Any]] = {"attach": attach, "detach": detach, "stacks": stacks, "values": values}

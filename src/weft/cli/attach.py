@@ -12,13 +12,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
-    from weft.attach.model import Job, Process
+    from weft.attach.model import Job
+    from weft.attach.processes import Process
 
 INTERVAL = 1.0
 
@@ -41,36 +42,48 @@ def run(args: argparse.Namespace) -> int:
     """Look, and print."""
     if args.interval < 0:
         raise UsageError(f"--interval {args.interval:g}: a time is not negative")
-    from weft.native.threads import calm_numpy
-
-    calm_numpy()
-    job = seen(args)
-    if args.format == "json":
-        print(json.dumps(as_dict(job)))
-    else:
-        show(job, every=args.all)
+    with ExitStack() as held:  # until the text is made: ranks that poll leave little of the processors
+        job = seen(args, held)
+        text = json.dumps(as_dict(job)) if args.format == "json" else as_text(job, every=args.all)
+    print(text, flush=True)
     return 0 if any(one.threads for one in job.ranks) or args.here else 4
 
 
-def seen(args: argparse.Namespace) -> Job:
+def seen(args: argparse.Namespace, held: ExitStack) -> Job:
     """The looks that the arguments ask for."""
-    from weft.attach import cluster, processes
-    from weft.attach.look import look
-    from weft.attach.model import Job
+    # What needs numpy comes once the ranks stand still.
+    from weft.attach import processes
+    from weft.attach.hold import standing
+    from weft.attach.reader import readers
 
     ranks: list[Process]
     if args.here:
         name, _, step = args.what[0].partition(".")
         ranks = processes.of_slurm(name, step, os.environ.get("SLURMD_NODENAME", ""))
-    elif len(args.what) == 1 and not is_process(args.what[0]) and cluster.is_job(args.what[0]):
-        return cluster.ask(args.what[0], args.interval)
+    elif len(args.what) == 1 and not is_process(args.what[0]) and (job := of_slurm(args.what[0], args.interval)):
+        return job
     elif args.what:
         ranks = processes.named([number(word) for word in args.what])
     else:
         ranks = processes.the_only_job()
+    still = held.enter_context(standing(ranks))
+    gdbs = held.enter_context(readers([one.pid for one in ranks if not one.python and one.pid in still.pids]))
+    from weft.native.threads import calm_numpy
+
+    calm_numpy()
+    from weft.attach.look import look
+    from weft.attach.model import Job
+
     size = max([len(ranks), *(process.size for process in ranks)])
     notes = [] if all(process.job for process in ranks) else ["the numbers of these ranks are Weft's, not a launcher's"]
-    return Job(size, args.interval, look(ranks, args.interval), notes)
+    return Job(size, args.interval, look(ranks, args.interval, still, gdbs), notes)
+
+
+def of_slurm(word: str, interval: float) -> Job | None:
+    """The looks at a job of Slurm, on all of its nodes; None where the word names none."""
+    from weft.attach import cluster
+
+    return cluster.ask(word, interval) if cluster.is_job(word) else None
 
 
 def is_process(word: str) -> bool:
@@ -104,14 +117,10 @@ def as_dict(job: Job) -> dict[str, Any]:
     }
 
 
-def show(job: Job, *, every: bool) -> None:
-    """Print the sentences, then the tree."""
+def as_text(job: Job, *, every: bool) -> str:
+    """The sentences, then the tree."""
     from weft.attach import sentences, tree
     from weft.terms.words import printable
 
-    for line in (sentences.headline(job), *sentences.told(job)):
-        print(f"weft: {printable(line)}")
-    print()
-    for line in tree.lines(tree.merged(job.ranks, every=every)):
-        print(printable(line))
-    sys.stdout.flush()
+    said = [f"weft: {line}" for line in (sentences.headline(job), *sentences.told(job))]
+    return "\n".join(map(printable, [*said, "", *tree.lines(tree.merged(job.ranks, every=every))]))

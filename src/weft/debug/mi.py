@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from pygdbmi.gdbcontroller import GdbController
 
 from weft.debug.hands import HandError, Point
+from weft.debug.running import while_it_works
 
 PATIENCE = 30.0
 """Seconds for gdb to answer, counted from when it last did something: the symbols of a large program take their time,
 and on a machine with other work more of it."""
 _OF_WATCHES = {"wpnum": "watchpoint-scope", "wpt": "watchpoint-trigger", "value": "watchpoint-trigger"}
 """Fields of a stop that gdb says of watchpoints, and the reason that they belong to."""
-BUSY = 0.02
-"""Seconds of the processor that gdb does not use while it only waits."""
 SETTINGS = ("set mi-async on", "set pagination off", "set confirm off", "set width 0", "set debuginfod enabled off",
             "set print elements 40", "set print repeats 12", "set breakpoint pending off", "set unwindonsignal on",
             "handle SIGUSR1 SIGUSR2 SIGPIPE SIGALRM SIGVTALRM SIGPROF SIGTERM SIGHUP nostop noprint pass")  # fmt: skip
@@ -86,7 +82,7 @@ class Mi:
             self._gdb.write(f"{self._token}{command}", read_response=False)
         except Exception as error:
             raise HandError(f"gdb has gone: {error}") from error
-        still = self._while_it_works(patience)
+        still = while_it_works(self.process, patience)
         while next(still):
             for message in self.take(0.05):
                 if message["type"] == "result" and message["token"] == self._token:
@@ -96,21 +92,6 @@ class Mi:
                     return payload if isinstance(payload, dict) else {}
         raise HandError(f"gdb gave no answer to {command} within {patience:.0f} seconds")
 
-    def _while_it_works(self, patience: float) -> Iterator[bool]:
-        """True until so many seconds have passed in which gdb did nothing."""
-        until, spent = time.monotonic() + patience, self._spent()
-        while True:
-            if time.monotonic() >= until and (now := self._spent()) > spent + BUSY:
-                until, spent = time.monotonic() + patience, now
-            yield time.monotonic() < until
-
-    def _spent(self) -> float:
-        """Seconds of the processor that gdb has used."""
-        with suppress(OSError, IndexError, ValueError):
-            fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
-            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        return 0.0
-
     def said(self, command: str, until: str = "") -> str:
         """What a command of gdb's console prints. HandError with gdb's own words.
 
@@ -118,7 +99,7 @@ class Mi:
         """
         self._console.clear()
         self.ask(command)
-        still = self._while_it_works(PATIENCE)
+        still = while_it_works(self.process, PATIENCE)
         while until not in (said := "".join(self._console)) and next(still):
             self.take(0.05)
         return said
@@ -146,7 +127,7 @@ class Mi:
 
     def await_stop(self, seconds: float = PATIENCE) -> dict[str, object]:
         """The next stop. HandError where none comes."""
-        still = self._while_it_works(seconds)
+        still = while_it_works(self.process, seconds)
         while not self.stops and next(still):
             self.take(0.02)
         if not self.stops:

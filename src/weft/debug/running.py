@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from weft.errors import UsageError
 
 PYTHON = re.compile(r"/(libpython3|python3)[^/\n]*$", re.M)
 """A line of a process's map that only a Python has."""
+BUSY = 0.02
+"""Seconds of the processor that gdb does not use while it only waits."""
 
 
 def maps_of(pid: int, asked: str = "") -> str:
@@ -33,3 +39,20 @@ def forbidden(pid: int) -> str:
         f"the system forbids to look into process {pid}: run as its user, and see "
         "/proc/sys/kernel/yama/ptrace_scope (0 lets you)"
     )
+
+
+def while_it_works(process: int, patience: float) -> Iterator[bool]:
+    """True until so many seconds have passed in which a gdb did nothing."""
+    until, spent = time.monotonic() + patience, _spent(process)
+    while True:
+        if time.monotonic() >= until and (now := _spent(process)) > spent + BUSY:
+            until, spent = time.monotonic() + patience, now
+        yield time.monotonic() < until
+
+
+def _spent(process: int) -> float:
+    """Seconds of the processor that a process has used."""
+    with suppress(OSError, IndexError, ValueError):
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
