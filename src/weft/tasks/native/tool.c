@@ -277,18 +277,16 @@ static COLD const void *outside(const void *in_runtime) {
 
 // Who comes first makes the tasks of a `single`: they are children of the team's so-manieth single, not of that thread's
 // implicit task, so that their pedigrees are the same in every run. Each thread of a team meets all of its singles.
-enum { NESTED = 32 };  // teams within teams; further in, such tasks are called after the thread
+enum { NESTED = 32 }; // teams within teams; further in, such tasks are called after the thread
 static __thread __attribute__((tls_model("initial-exec"))) struct implicit {
     task *of;
     uint64_t singles;
-    uint64_t line;  // that of the implicit task, while it makes a single's tasks
+    uint64_t line; // that of the implicit task, while it makes a single's tasks
     int within;
 } implicits[NESTED];
 static __thread __attribute__((tls_model("initial-exec"))) int nested;
 
-static inline struct implicit *implicit(void) {
-    return nested > 0 && nested <= NESTED ? &implicits[nested - 1] : NULL;
-}
+static inline struct implicit *implicit(void) { return nested > 0 && nested <= NESTED ? &implicits[nested - 1] : NULL; }
 
 static COLD void end_single(void) {
     struct implicit *at = implicit();
@@ -427,7 +425,7 @@ static void on_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data
     if (endpoint == OMPT_BEGIN) {
         t->waiting = pc;
         t->wait = kind;
-        if (RARELY(kind != OMPT_SYNC_TASKWAIT)) end_single();  // gcc tells of a single's begin only
+        if (RARELY(kind != OMPT_SYNC_TASKWAIT)) end_single(); // gcc tells of a single's begin only
         return;
     }
     t->wait = 0;
