@@ -74,6 +74,7 @@ ALLOWED: dict[str, set[str]] = {
         "values",
     },
     "launch": {"pvm", "sources", "native", "mpi", "trace", "terms", "deadlock", "report", "endings"},
+    "standstill": {"launch"},
     "attach": {"sources", "mpi", "trace", "terms", "launch", "debug"},
 }
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from weft.trace import Trace
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "block", "differences", "loop", "open", "part", "probe", "region"]
+__all__ = ["__version__", "block", "differences", "loop", "open", "part", "probe", "region", "watchdog"]
 
 
 def open(path: str | os.PathLike[str]) -> Trace:
@@ -41,6 +41,20 @@ def differences(
 
     sides = [ValueTrace.open(Path(path)) for path in (reference, run)]
     return compare_values(sides[0], sides[1], tolerances(sides[1].path, tolerance))
+
+
+def watchdog(seconds: float | None = None, *, action: str = "", file: str | os.PathLike[str] = "") -> bool:
+    """Tell where all ranks of this host are, once, when the main thread has stood at one place for so many seconds.
+
+    Without seconds those of WEFT_WATCH, and nothing is watched where that is not set. `action="abort"` then ends the
+    program. `file`: where it is written beside standard error. Whether somebody watches now. UsageError for words that
+    mean nothing.
+    """
+    # `import weft` is all that the command line needs to print its help.
+    from weft.standstill import watcher
+    from weft.standstill.wish import wish
+
+    return watcher.begin(wish(seconds, action or None, file or None))
 
 
 def _paint(trace: Trace, **options: Any) -> str:

@@ -24,6 +24,7 @@ STARTS: Final = re.compile(
 """Functions beneath a program's own."""
 FORTRAN_FILE: Final = re.compile(r"\.(f|for|ftn|f77|f90|f95|f03|f08|f18)$", re.I)
 MPI_LIBRARY: Final = re.compile(r"/(lib(p?mpi|mpich|open-(pal|rte)|uc[pst]|fabric|pmix|event)\w*[.-]|mca_)|/mpi4py/")
+OWN_THREADS: Final = re.compile(r"/weft/(standstill|suite)/\w+\.py$")
 TOLD_KINDS: Final = frozenset(("RANK", "RANK_NNI", "TAG", "COMMUNICATOR"))
 """Parameters that say whom a call waits for."""
 PLAIN: Final = re.compile(r"[\w\s.+*/%()\[\]>-]+")
@@ -113,6 +114,11 @@ def is_mpi(frame: Frame) -> bool:
 def is_idle(stack: Stack, call: str | None) -> bool:
     """Whether a thread is a library's own: no call of MPI, and no line of the program."""
     return call is None and not any(frame.python or is_source(frame.site) for frame in stack)
+
+
+def is_watching(stack: Stack) -> bool:
+    """Whether a thread is Weft's own, which watches over a program or its tests."""
+    return any(frame.python and OWN_THREADS.search(frame.site.file or "") for frame in stack)
 
 
 def is_source(site: CallSite) -> bool:

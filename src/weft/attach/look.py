@@ -65,7 +65,7 @@ def threads_of(pid: int, stacks: dict[int, list[Frame]], told: dict[tuple[int, i
     found = []
     for number, frames in sorted(stacks.items(), key=lambda item: (item[0] != pid, item[0])):
         own, name, inside = calls.parted(frames)
-        if number != pid and calls.is_idle(own, name):
+        if number != pid and (calls.is_idle(own, name) or calls.is_watching(own)):
             continue
         call = told.get((pid, number)) or (named(name, own, inside) if name else None)
         found.append(Thread(number, own, call, inside))

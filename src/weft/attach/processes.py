@@ -75,6 +75,19 @@ def named(pids: Sequence[int]) -> list[Process]:
     return numbered(list({process.pid: process for process in found}.values()))
 
 
+def with_others(pids: Sequence[int]) -> list[Process]:
+    """The ranks that are meant by processes, with all others of their jobs on this host."""
+    try:
+        meant = named(pids)
+    except UsageError:  # a watchdog is also in programs without MPI
+        meant = [process_of(pid) for pid in pids if maps_of(pid)]
+    of = {process.job for process in meant if process.job}
+    others = [process for name, ranks in jobs().items() if name in of for process in ranks]
+    return numbered(
+        sorted({one.pid: one for one in (*meant, *others)}.values(), key=lambda one: (one.rank or 0, one.pid))
+    )
+
+
 def of_slurm(job: str, step_name: str, node: str) -> list[Process]:
     """The ranks of a job of Slurm on this node."""
     tree = parents()

@@ -6,6 +6,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -91,6 +92,8 @@ def readers(pids: Sequence[int]) -> Iterator[list[Reader]]:
     """The gdbs for native processes: one for each core, if there are many. They let all go at the end of this."""
     if pids and shutil.which("gdb") is None:
         raise UsageError("gdb reads the stacks of C, C++ and Fortran: apt install gdb")
+    # Who started this may have blocked signals, as `weft run` does: gdb waits for SIGCHLD.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     cores = len(os.sched_getaffinity(0))
     made = [Reader() for _ in range(min(cores, -(-len(pids) // FEW), GDBS))]
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from weft.attach.model import Call, Frame, Seen, Thread
@@ -59,6 +60,8 @@ def _beneath(node: Node, text: str, rank: int) -> Node:
 
 def frame_text(frame: Frame) -> str:
     """`exchange at hang.c:6`."""
+    if frame.site.function and frame.site.module and not frame.site.known:
+        return f"{frame.site.function} in {Path(frame.site.module).name}"
     place, _, function = frame.site.text.partition(" ")
     return f"{function or '?'} at {place}" if frame.site.known or frame.site.module else function or place
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from weft.launch.plan import Plan
     from weft.launch.rundir import RunDirectory
     from weft.launch.step import Step
+    from weft.standstill.silence import Silence
 
 DEADLOCK_STATUS = 3
 ALONE = ("probes", "watch", "against", "debug", "tasks", "watch_findings", "call_limit")
@@ -39,8 +40,8 @@ def step_of(plan: Plan, args: argparse.Namespace) -> Step | None:
 
 
 def record(
-    step: Step, plan: Plan, command: list[str], args: argparse.Namespace,
-    conclude: Callable[[Plan, Job, argparse.Namespace], int],
+    step: Step, plan: Plan, command: list[str], args: argparse.Namespace, *,
+    conclude: Callable[[Plan, Job, argparse.Namespace], int], alarm: Silence | None,
 ) -> int:  # fmt: skip
     """Record this task's rank into the run of its step; the task that reports calls `conclude`."""
     shim = recorder.build(plan)
@@ -57,8 +58,9 @@ def record(
         shim, joined.run, args.level, whole_buffers=args.whole_buffers, hash_messages=args.hash_messages
     ) | recording.begin(joined.run.path, None)
     job = run_job(
-        plan, joined.run, variables, args.hang_after, joint=joined, concluded=lambda job: conclude(plan, job, args)
-    )
+        plan, joined.run, variables, args.hang_after, joint=joined, concluded=lambda job: conclude(plan, job, args),
+        alarm=alarm,
+    )  # fmt: skip
     own = job.process.shell_status
     if not joined.reports(job.process, job.ended):
         return ended_with(job, joined, own)

@@ -35,6 +35,7 @@ def register(subparsers: Any) -> None:
                         help="between the two looks, which tell what stands from what moves; 0: one look")  # fmt: skip
     parser.add_argument("--all", action="store_true", help="with the frames inside of MPI")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="json: weft-stacks/1")
+    parser.add_argument("--job", action="store_true", help="a process stands for all ranks of its job on this host")
     parser.add_argument("--here", action="store_true", help="of a job of Slurm, this node only")
 
 
@@ -63,7 +64,7 @@ def seen(args: argparse.Namespace, held: ExitStack) -> Job:
     elif len(args.what) == 1 and not is_process(args.what[0]) and (job := of_slurm(args.what[0], args.interval)):
         return job
     elif args.what:
-        ranks = processes.named([number(word) for word in args.what])
+        ranks = (processes.with_others if args.job else processes.named)([number(word) for word in args.what])
     else:
         ranks = processes.the_only_job()
     still = held.enter_context(standing(ranks))

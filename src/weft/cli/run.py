@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from weft.launch.witness import Witness
     from weft.report import Ground, Report
     from weft.report.document import Subject
+    from weft.standstill.silence import Silence
     from weft.values.folder import Recorded
 
 DEADLOCK_STATUS = 3
@@ -167,9 +168,10 @@ def record(command: list[str], args: argparse.Namespace) -> int:
         refuse_of_mpi(args)
     if args.pvm_join:
         join_machine(plan)
+    alarm = watchdog(args)
     step = _joined.step_of(plan, args)
     if step is not None:
-        return _joined.record(step, plan, command, args, conclude)
+        return _joined.record(step, plan, command, args, conclude=conclude, alarm=alarm)
     rundir.refuse(args.out)
     shim = recorder.build(plan)
     directory = rundir.create(args.out, plan.line.programs[0] or [command[0]], command, args.level)
@@ -193,7 +195,7 @@ def record(command: list[str], args: argparse.Namespace) -> int:
             job = run_job(
                 watched.plan, directory, variables, args.hang_after,
                 told=witness.pass_on if witness is not None else None,
-                observer=observed(against, witness if args.end_at_limit else None),
+                observer=observed(against, witness if args.end_at_limit else None), alarm=alarm,
             )  # fmt: skip
     except WeftError:
         end_tasks(args, directory)
@@ -202,6 +204,19 @@ def record(command: list[str], args: argparse.Namespace) -> int:
         raise
     end_tasks(args, directory)
     return values.compared(conclude(plan, job, args, against), job, against, debug=args.debug)
+
+
+def watchdog(args: argparse.Namespace) -> Silence | None:
+    """What tells of a run that has not come on for so long, where the environment asks for it; ranks do not see it."""
+    from weft.standstill.silence import Silence
+    from weft.standstill.wish import ACTION, FILE, SECONDS, wish
+
+    asked = wish()
+    for name in (SECONDS, ACTION, FILE):
+        os.environ.pop(name, None)
+    if asked is not None and args.level == "outcomes":
+        raise UsageError(f"{SECONDS} needs --level trace: level `outcomes` does not record where a rank is")
+    return Silence(asked) if asked is not None else None
 
 
 def observed(against: Against | None, witness: Witness | None) -> Callable[[Watch], bool] | None:

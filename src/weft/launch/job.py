@@ -54,6 +54,8 @@ class Job:
     """Looks at the ranks as often as the watcher does; true ends the job."""
     told: Callable[[], None] | None = None
     """Passes on what was found so far, as often as the watcher looks."""
+    alarm: Callable[[float, int], bool] | None = None
+    """Hears for how long no record has changed, and which process began the ranks; true ends the job."""
     joint: Joint | None = None
     """The part in a run that several tasks of a job step record together; None where Weft started all ranks."""
     _question: Question | None = None
@@ -76,6 +78,9 @@ class Job:
             if self.observer(self.watch):
                 self._end("killed")
                 return pause
+        if self.alarm is not None and self.alarm(self.watch.silent_for, self.process.pid) and self.ended is None:
+            self._end("killed")
+            return pause
         if not self.watch.still_for:
             self._forget()
         elif self.watch.standstill:
@@ -186,6 +191,7 @@ def run_job(
     *,
     observer: Callable[[Watch], bool] | None = None,
     told: Callable[[], None] | None = None,
+    alarm: Callable[[float, int], bool] | None = None,
     joint: Joint | None = None,
     concluded: Callable[[Job], object] | None = None,
 ) -> Job:
@@ -193,7 +199,7 @@ def run_job(
     argv, environment = with_environment(plan.line, variables, plan.environment)
     job = Job(
         processes.start(argv, environment, free=plan.pvm is None), run, Watch(run.ranks), hang_after,
-        family=plan.line.family, observer=observer, told=told,
+        family=plan.line.family, observer=observer, told=told, alarm=alarm,
         joint=joint,
     )  # fmt: skip
     if joint is not None and concluded is not None:

@@ -35,6 +35,8 @@ class Watch:
         self.files: dict[str, Watched] = {}
         self.still_for = 0.0
         """Seconds of watching (not of sleeping) without any movement, with every rank inside MPI."""
+        self.silent_for = 0.0
+        """Seconds of watching in which no record has changed, wherever its rank is."""
         self.judged = False
         """Whether this standstill was looked into."""
         self.pause = INTERVAL
@@ -47,12 +49,14 @@ class Watch:
         # While we were stopped (Ctrl-Z) so was the job: a long gap says nothing about it.
         gap = min(begun - self._looked, 2 * INTERVAL + self.pause)
         self._looked = begun
-        self.still_for = self.still_for + gap if self._nothing_moved() else 0.0
+        silent = self._nothing_moved()
+        self.silent_for = self.silent_for + gap if silent and self.files else 0.0
+        self.still_for = self.still_for + gap if silent and self.all_inside() else 0.0
         self.pause = max(INTERVAL, (time.thread_time() - spent) / SHARE)
         return self.pause
 
     def _nothing_moved(self) -> bool:
-        """Whether no rank has moved since the last look and all are inside MPI or done with it."""
+        """Whether no rank has moved since the last look."""
         favourite = self.files.get(self._favourite or "")
         # A file that was renamed moves no more, and is found under its new name.
         if favourite is not None and favourite.path.exists() and favourite.moved():
@@ -60,7 +64,7 @@ class Watch:
         self._find()
         movers = [name for name, file in self.files.items() if file.moved()]
         self._favourite = movers[0] if movers else None
-        return not movers and self.all_inside()
+        return not movers
 
     def look_at_all(self) -> None:
         """Look at every rank's newest calls, also while one of them moves (`look` then leaves the others unseen)."""

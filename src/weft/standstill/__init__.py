@@ -1,0 +1,1 @@
+"""A program that has not come on for so long says where its ranks are."""

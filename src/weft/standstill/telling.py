@@ -1,0 +1,91 @@
+"""What is written at a standstill: who has not come on, and what `weft attach` says of all ranks of this host."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+PATIENCE: Final = 120.0
+"""Seconds for the look: where ranks poll, it gets little of the processors until they stand."""
+
+
+def moment() -> str:
+    """Now, for who reads a log in the morning: `2026-11-26 02:13:05 on node7`."""
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S')} on {os.uname().nodename}"
+
+
+def command(pid: int) -> list[str]:
+    """Look at all ranks of this host of the job that a process is of."""
+    return [sys.executable, "-P", "-m", "weft.cli.main", "attach", "--job", str(pid)]
+
+
+def quiet_environment() -> dict[str, str]:
+    """The environment for a Weft that looks from beside: it is no rank, records nothing and watches over nothing."""
+    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD" and not name.startswith("WEFT_")}
+
+
+class Look:
+    """A look that is under way. Its words go into a file: who reads a pipe may be stopped itself while it looks."""
+
+    def __init__(self, pid: int) -> None:
+        self._into = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - it is read when the look is through
+        self._limit = time.monotonic() + PATIENCE
+        try:
+            self._process: subprocess.Popen[str] | None = subprocess.Popen(
+                command(pid), stdin=subprocess.DEVNULL, stdout=self._into, stderr=self._into, text=True,
+                env=quiet_environment(), start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            self._process = None
+            self._into.write(f"weft: the ranks could not be looked at: {error}\n")
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it still looks. One that takes too long is ended; the ranks go on all the same."""
+        if self._process is None or self._process.poll() is not None:
+            return False
+        if time.monotonic() > self._limit:
+            self._process.kill()
+            self._process.wait()
+            self._into.seek(0, os.SEEK_END)
+            self._into.write(f"weft: the ranks could not be looked at within {PATIENCE:.0f} s\n")
+            return False
+        return True
+
+    def text(self) -> str:
+        """What it said, once it is through."""
+        while self.under_way:
+            time.sleep(0.05)
+        self._into.seek(0)
+        with self._into:
+            return self._into.read().rstrip("\n")
+
+
+def tell(text: str, path: Path) -> None:
+    """Write to standard error in one piece, and at the end of a file where that can be written."""
+    whole = (text.rstrip("\n") + "\n").encode("utf-8", "replace")
+    with suppress(OSError):
+        os.write(2, whole)
+    with suppress(OSError), path.open("ab") as file:
+        file.write(whole)
+
+
+def default_file(pid: int) -> Path:
+    """Where it is written if nobody says so."""
+    return Path(f"weft-watch-{os.uname().nodename}-{pid}.txt").absolute()
+
+
+def allow_tracing() -> None:
+    """Let the process that is started to look do so, where the system lets only a parent (yama's scope 1)."""
+    with suppress(OSError, ValueError):
+        if int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text()) == 1:
+            # Only where it is of use, and only at a standstill.
+            import ctypes
+
+            ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER, any of this user

@@ -1,0 +1,48 @@
+"""What is asked of the watchdog: after how many seconds, and what then."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from weft.errors import UsageError
+
+SECONDS: Final = "WEFT_WATCH"
+ACTION: Final = "WEFT_WATCH_ACTION"
+FILE: Final = "WEFT_WATCH_FILE"
+ACTIONS: Final = ("tell", "abort")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Tell after so many seconds without progress; `abort`: then end the program."""
+
+    seconds: float
+    abort: bool = False
+    file: str = ""
+    """Where it is written beside standard error; empty: a name of its own in the working folder."""
+
+
+def wish(
+    seconds: float | None = None, action: str | None = None, file: str | os.PathLike[str] | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Wish | None:  # fmt: skip
+    """What arguments say, or where they say nothing, the environment; None: nothing is asked for.
+
+    UsageError where a word means nothing.
+    """
+    text = environment.get(SECONDS, "") if seconds is None else str(seconds)
+    if text in ("", "0"):
+        return None
+    action = action or environment.get(ACTION) or ACTIONS[0]
+    if action not in ACTIONS:
+        raise UsageError(f"{ACTION}={action}: it is one of {', '.join(ACTIONS)}")
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 < number < float("inf"):
+        raise UsageError(f"{SECONDS}={text}: it is a number of seconds")
+    return Wish(number, action == "abort", os.fspath(file or environment.get(FILE, "")))
