@@ -89,6 +89,7 @@ class Module:
         self._globals: dict[int, list[Variable]] = {}
         self._statics: dict[int, list[Variable]] = {}
         self._columns: dict[int, list[tuple[int, int]]] = {}
+        self._held: dict[int, list[Any]] = {}
 
     def close(self) -> None:
         """Give the file back."""
@@ -172,6 +173,7 @@ class Module:
             return None
         function = next((f for f in self._functions(unit.get_top_DIE()) if self._covers(f, place)), None)
         inner = [die for die, _ in self._declared(function, place)] if function is not None else []
+        inner = [*self._around(function), *inner]
         outer = [die for die in self._outer(unit.get_top_DIE()) if die.tag == "DW_TAG_variable"]
         for die in (*reversed(inner), *outer):
             if self._name(die) == name:
@@ -179,6 +181,16 @@ class Module:
         return None
 
     # Entries
+
+    def _around(self, function: Any) -> list[Any]:
+        """The variables of the functions and blocks that hold a function, the innermost last: OpenMP's constructs."""
+        found: list[Any] = []
+        die = function.get_parent() if function is not None else None
+        while die is not None and die.tag in _BLOCKS:
+            declared = ("DW_TAG_variable", "DW_TAG_formal_parameter")
+            found[:0] = [child for child in die.iter_children() if child.tag in declared]
+            die = die.get_parent()
+        return found
 
     def _outer(self, die: Any) -> Iterator[Any]:
         """The entries of a unit, and those of its namespaces and modules."""
@@ -197,14 +209,18 @@ class Module:
                 yield from self._within(child)
 
     def _functions(self, die: Any) -> Iterator[Any]:
-        """The functions of a unit; a function that holds others behind these."""
+        """The functions of a unit; a function that holds others, in its blocks too, behind these."""
+        if die.offset not in self._held:
+            self._held[die.offset] = list(self._functions_in(die))
+        return iter(self._held[die.offset])
+
+    def _functions_in(self, die: Any) -> Iterator[Any]:
         for child in die.iter_children():
-            if child.tag in _SCOPES:
-                yield from self._functions(child)
-            elif child.tag == "DW_TAG_subprogram":
-                if child.has_children and die.tag != "DW_TAG_subprogram":
-                    yield from self._functions(child)
-                yield child
+            if child.tag in _SCOPES or child.tag in _BLOCKS:
+                if child.has_children:
+                    yield from self._functions_in(child)
+                if child.tag == "DW_TAG_subprogram":
+                    yield child
 
     def _declared(self, die: Any, place: int, depth: int = 0) -> Iterator[tuple[Any, int]]:
         """The variables of a function in scope at an address, the innermost last, by how many inlined ones deep."""

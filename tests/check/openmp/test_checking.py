@@ -93,17 +93,92 @@ int main(int n, char **v) {
     assert any("one thread" in one and "prog.c:3" in one for one in found.looked.left)
 
 
-def test_what_a_target_directive_copies_is_told_not_to_be_looked_at(tmp_path: Path) -> None:
+def test_an_element_of_fortran_has_its_indices_in_fortrans_order(tmp_path: Path) -> None:
     found = run(
         tmp_path,
-        """int a[9];
-int main(void) {
-#pragma omp target map(to : a)
-    for (int i = 0; i < 9; i++) a[i] = i;
-}
+        """program p
+  real :: a(4, 8)
+  integer :: i
+!$omp parallel do
+  do i = 1, 8
+    a(2, 7) = i
+  end do
+end program
 """,
+        "prog.f90",
     )
-    assert any("one memory" in one and "prog.c:3" in one for one in found.looked.left)
+    assert "`a(2, 7)`" in found.findings[0].message
+
+
+COPIED = """#include <stdio.h>
+#include <string.h>
+int a[50];
+int main(int n, char **v) {
+#pragma omp target map(to : a) IF
+    for (int i = 0; i < 50; i++) a[i] = i + 1;
+    HOST
+    return a[3];
+}
+"""
+
+
+def test_a_target_region_that_runs_on_the_host_copies_nothing(tmp_path: Path) -> None:
+    def copied(condition: str) -> int:
+        return len(run(tmp_path, COPIED.replace("IF", condition).replace("HOST", "")).findings)
+
+    assert copied("if (n > 5)") == copied("device(1)") == 0
+    assert copied("if (n < 5)") == copied("device(0)") == 1
+
+
+@pytest.mark.parametrize("host", ["memset(a, 0, sizeof a);", 'sscanf("9", "%d", a + 3);', "a[3] = 7;"])
+def test_what_the_host_has_written_again_is_no_old_copy(tmp_path: Path, host: str) -> None:
+    assert run(tmp_path, COPIED.replace("IF", "").replace("HOST", host)).findings == ()
+    assert len(run(tmp_path, COPIED.replace("IF", "").replace("HOST", "")).findings) == 1
+
+
+def test_a_program_that_requires_one_memory_has_no_old_copies(tmp_path: Path) -> None:
+    found = run(tmp_path, "#pragma omp requires unified_shared_memory\n" + COPIED.replace("IF", "").replace("HOST", ""))
+    assert found.findings == ()
+    assert any("one memory" in one for one in found.looked.left)
+
+
+def test_what_fortran_prints_is_read(tmp_path: Path) -> None:
+    text = """program p
+  real :: a(4, 8)
+  integer :: k(50)
+  a = 0
+  k = 1
+!$omp target map(MAP: a, k)
+  a(2, 3) = 1
+  k(9) = 3
+!$omp end target
+  print *, a(1, :)
+  print *, a(2, :)
+  write (*, *) k
+end program
+"""
+    found = run(tmp_path, text.replace("MAP", "to"), "prog.f90").findings
+    assert [(one.evidence["variable"], one.evidence["index"]) for one in found] == [("a", [2, 3]), ("k", [9])]
+    assert [{site.line for site in one.sites} for one in found] == [{11, 7}, {12, 8}]
+    assert run(tmp_path, text.replace("MAP", "tofrom"), "prog.f90").findings == ()
+
+
+def test_memory_that_is_allocated_on_the_device_needs_no_map(tmp_path: Path) -> None:
+    text = """#include <omp.h>
+#include <stdlib.h>
+int main(void) {
+    double host[50], sum = 0;
+    for (int i = 0; i < 50; i++) host[i] = i;
+    double *p = ALLOCATED;
+    omp_target_memcpy(p, host, sizeof host, 0, 0, 0, omp_get_initial_device());
+#pragma omp target is_device_ptr(p) map(tofrom : sum)
+    for (int i = 0; i < 50; i++) sum += p[i];
+    return sum < 0;
+}
+"""
+    assert run(tmp_path, text.replace("ALLOCATED", "omp_target_alloc(sizeof host, 0)")).findings == ()
+    (one,) = run(tmp_path, text.replace("ALLOCATED", "malloc(sizeof host)")).findings
+    assert (one.kind, one.evidence["index"]) == ("remote-access", [0])
 
 
 def test_constructs_are_counted_at_their_lines(tmp_path: Path) -> None:

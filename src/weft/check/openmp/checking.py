@@ -16,11 +16,11 @@ from weft.check.front_end import Outcome, Request
 from weft.check.grouped import times
 from weft.check.lines import read_lines
 from weft.check.looked import shown
-from weft.check.openmp import privates, reductions, sentences
+from weft.check.openmp import copies, privates, reductions, sentences
 from weft.check.openmp.directives import Directive
-from weft.check.openmp.names import Named, Names, behind_atomic, line_of
+from weft.check.openmp.names import NOWHERE, Named, Names, behind_atomic, line_of
 from weft.check.openmp.program import Built, build
-from weft.check.openmp.sources import constructs, language
+from weft.check.openmp.sources import constructs, language, one_memory
 from weft.check.program import execute
 from weft.check.sentences import NO_ROOM
 from weft.check.texts import AccessPlace, Texts
@@ -33,7 +33,6 @@ from weft.trace.lines import addr2line
 LOOPS: Final = frozenset(("for", "do", "sections", "taskloop", "simd", "loop", "distribute"))
 OUTLINED: Final = re.compile(r"(?:_| \[clone )?\._omp_fn\.\d+.*")
 """What the compiler adds to the name of a function whose construct it makes a function of its own."""
-NOWHERE: Final = AccessPlace("", 0)
 
 
 @dataclass(slots=True)
@@ -132,7 +131,7 @@ def placed(program: Path, lines: Lines) -> dict[int, AccessPlace]:
     """The place of every program counter."""
     counters = {held["pc"] for held in (*lines.records.values(), *lines.ran)}
     for held in lines.records.values():
-        counters.update(held.get(key, 0) for key in ("other_pc",))
+        counters.update(held.get(key, 0) for key in ("other_pc", "region_pc"))
         counters.update(held[key]["pc"] for key in ("strand", "other") if key in held)
     counters.discard(0)
     found = addr2line(str(program), sorted(pc - lines.base for pc in counters), [])
@@ -167,9 +166,8 @@ def unseen(sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPla
         yield f"{plural(len(alone), 'region')} that the program ran with one thread ({at(alone)})"
     for why, held in ((held["why"], held) for held in lines.records.values() if held["kind"] == "left"):
         yield sentences.LEFT[why].format(at=at([held["pc"]]))
-    mapped = [(str(source), line) for source in sources for line, one in constructs(source) if "target" in one.head]
-    if mapped:
-        yield f"what {plural(len(mapped), 'target directive')} copy: host and device have one memory ({shown(mapped)})"
+    if shared := [str(source) for source in sources if one_memory(source)]:
+        yield sentences.ONE_MEMORY.format(at=", ".join(shared))
 
 
 def in_system(file: str | None) -> bool:
@@ -206,12 +204,17 @@ def looked(sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPla
                 if directive.head[0] == "end":
                     continue
                 loop = bool(LOOPS & set(directive.head)) and "declare" not in directive.head
-                region = {"parallel", "teams"} & set(directive.head)
+                region = {"parallel", "teams"} & set(directive.head) or is_target(directive)
                 kind = "parallel" if loop else "region" if region else directive.head[0]
                 number = texts.construct(kind, str(source), line, text=said(directive, source))
                 ran = counts.get((str(source.absolute()), line))
                 if ran:
                     print(json.dumps({"ran": number, "times": ran[0], "iterations": ran[1]}), file=file)
+
+
+def is_target(directive: Directive) -> bool:
+    """Whether it is a target region, and no directive that only copies."""
+    return "target" in directive.head and not {"data", "update", "declare"} & set(directive.head)
 
 
 def said(directive: Directive, source: Path) -> str:
@@ -260,14 +263,18 @@ class Reading:
     def findings(self) -> Iterator[Finding]:
         """One finding for each cause."""
         causes: dict[object, list[Race]] = defaultdict(list)
+        copied: list[tuple[dict[str, Any], int]] = []
         for id, held in self.lines.records.items():
             if held["kind"] == "data-race":
                 race = self._race(held, self.lines.counts.get(id, 1))
                 causes[race.cause].append(race)
             elif held["kind"] == "valueless":
                 yield from self._valueless(held, self.lines.counts.get(id, 1))
+            elif held["kind"] in copies.KINDS_OF:
+                copied.append((held, self.lines.counts.get(id, 1)))
             elif held["kind"] != "left":
                 yield from self._plain(held)
+        yield from copies.findings(copied, self.places, self.names)
         for races in causes.values():
             yield self._told(sorted(races, key=lambda one: one.rank))
 
@@ -295,7 +302,7 @@ class Reading:
         place, other = self.place(held["pc"]), self.place(held["other_pc"])
         fortran = Path(place.file).suffix.lower().startswith(".f")
         places = [
-            (dataclasses.replace(one, column=self.names.column(held[pc])), held[write])
+            (self.names.with_column(one, held[pc]), held[write])
             for one, pc, write in ((place, "pc", "write"), (other, "other_pc", "other_write"))
         ]
         named = self.names.of(held, places, fortran)

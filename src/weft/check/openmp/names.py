@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import linecache
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from weft.check.texts import AccessPlace
-from weft.sources.dwarf import Module, Shape
+from weft.sources.dwarf import Module, Shape, Symbol, Variable
 
 _KEYWORDS: Final = frozenset(
     "if else for while do return int long double float char unsigned signed const static struct sizeof void auto bool"
@@ -25,6 +26,11 @@ _ASSIGNED: Final = re.compile(
     r"(?:(?:\+\+|--)\s*)?(?P<name>[A-Za-z_]\w*)\s*(?P<index>(?:\[[^;=]*\]|\([^;=]*\)|->\w+|\.\w+)*)\s*"
     r"(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
 )
+
+
+NOWHERE: Final = AccessPlace("", 0)
+MOST_SHIFTED: Final = 4
+"""Columns that macros make of a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +87,31 @@ class Names:
         scalar = not block and not _subscripts(places, name, fortran)
         return Named(name, (), scalar)
 
+    def one_variable(self, held: Mapping[str, Any], near: int) -> bool:
+        """Whether another address lies in the variable that a finding of the runtime is about."""
+        address = int(held["address"])
+        one = self._symbol(address - self.base)
+        if one is not None:
+            return one.at <= near - self.base < one.at + one.size
+        return any(
+            v.at <= address - cfa < v.at + v.shape.size and v.at <= near - cfa < v.at + v.shape.size
+            for v, cfa in self._frame(held)
+        )
+
+    def _symbol(self, address: int) -> Symbol | None:
+        before = bisect_right(self.starts, address)
+        return next((s for s in self.symbols[max(0, before - 4) : before] if s.at <= address < s.at + s.size), None)
+
     def column(self, pc: int) -> int:
         """The column of an access, from its return address; 0 where it is not known."""
         try:
             return self.module.column(pc - self.base - 1) if self.module else 0
         except Exception:  # what a strange file makes of the reader's insides cannot be foreseen
             return 0
+
+    def with_column(self, place: AccessPlace, pc: int) -> AccessPlace:
+        """The place of a program counter with its column."""
+        return dataclasses.replace(place, column=self.column(pc))
 
     def _shape(self, pc: int, name: str) -> Shape | None:
         try:
@@ -95,30 +120,34 @@ class Names:
             return None
 
     def _static(self, address: int, pc: int, fortran: bool) -> Named | None:
-        before = bisect_right(self.starts, address)
-        for symbol in self.symbols[max(0, before - 4) : before]:
-            if not symbol.at <= address < symbol.at + symbol.size or self.module is None:
-                continue
-            known = [v for v in (*self.module.globals(pc - 1), *self.module.statics(pc - 1)) if v.at == symbol.at]
-            name = known[0].name if known else re.sub(r"\.\d+$", "", symbol.name)
-            if known:
-                return element(name, known[0].shape, address - symbol.at, fortran, known[0].line)
-            return Named(name, (), symbol.size <= 8)
-        return None
+        symbol = self._symbol(address)
+        if symbol is None or self.module is None:
+            return None
+        known = [v for v in (*self.module.globals(pc - 1), *self.module.statics(pc - 1)) if v.at == symbol.at]
+        name = known[0].name if known else re.sub(r"\.\d+$", "", symbol.name)
+        if known:
+            return element(name, known[0].shape, address - symbol.at, fortran, known[0].line)
+        return Named(name, (), symbol.size <= 8)
 
     def _local(self, held: Mapping[str, Any], fortran: bool) -> Named | None:
+        for one, cfa in self._frame(held):
+            at = int(held["address"]) - cfa
+            if one.at <= at < one.at + max(one.shape.size, 1):
+                return element(one.name, one.shape, at - one.at, fortran, one.line)
+        return None
+
+    def _frame(self, held: Mapping[str, Any]) -> Iterator[tuple[Variable, int]]:
+        """The variables of the function whose frame holds the memory, and where these are counted from."""
         frame = held.get("frame")
         if not frame or self.module is None:
-            return None
-        at = int(held["address"]) - int(frame["cfa"])
+            return
         try:
             variables = self.module.locals(int(frame["pc"]) - self.base - 1)
         except Exception:  # as above
-            return None
+            return
         for one in variables:
-            if not one.static and one.at <= at < one.at + max(one.shape.size, 1):
-                return element(one.name, one.shape, at - one.at, fortran, one.line)
-        return None
+            if not one.static:
+                yield one, int(frame["cfa"])
 
 
 def element(name: str, shape: Shape, offset: int, fortran: bool, line: int) -> Named:
@@ -131,10 +160,10 @@ def element(name: str, shape: Shape, offset: int, fortran: bool, line: int) -> N
     if not lengths or not size:
         return Named(name, (), not lengths and shape.size <= 16, line)
     number, index = offset // size, []
-    for length in reversed(lengths):
+    for length in lengths if fortran else reversed(lengths):
         index.append(number % length)
         number //= length
-    if fortran:  # the first index is the fastest, from 1 where the declaration says nothing else
+    if fortran:  # the first index is the fastest; counted from 1, whatever the bounds are
         return Named(name, tuple(i + 1 for i in index), False, line)
     return Named(name, tuple(reversed(index)), False, line)
 
@@ -171,11 +200,33 @@ def said(places: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> str:
             name = found["name"].lower() if fortran else found["name"]
             if name in common:
                 return name
+    for (place, write), text in zip(places, texts, strict=True):
+        if not write and not fortran and (name := _subscripted(text, place.column)) in common:
+            return name
     for text in texts:
         for name in _names(text, fortran):
             if name in common and re.search(rf"\b{re.escape(name)}\s*[\[(]", text, re.I if fortran else 0):
                 return name
     return next((name for text in texts for name in _names(text, fortran) if name in common), "")
+
+
+def _subscripted(text: str, column: int) -> str:
+    """The name whose subscript begins at a column, which is that of a read of an element; of several the last one.
+
+    Macros before it shift a column by a little.
+    """
+    begins = [k for k, one in enumerate(text, 1) if one == "[" and abs(k - column) <= MOST_SHIFTED]
+    if not column or not begins:
+        return ""
+    before = text[: min(begins, key=lambda k: abs(k - column)) - 1].rstrip()
+    while before.endswith("]"):
+        depth, at = 1, len(before) - 1
+        while at and depth:
+            at -= 1
+            depth += (before[at] == "]") - (before[at] == "[")
+        before = before[:at].rstrip()
+    found = re.search(r"[A-Za-z_]\w*$", before)
+    return found[0] if found else ""
 
 
 def _statement_end(text: str, at: int) -> int:

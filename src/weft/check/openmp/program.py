@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +15,14 @@ from typing import Final
 
 from weft.check.compiled import compile_one
 from weft.check.front_end import Request
-from weft.check.openmp.sources import FIXED_SUFFIXES, constructs, language, rewritten_c, rewritten_fortran
+from weft.check.openmp.sources import (
+    FIXED_SUFFIXES,
+    constructs,
+    language,
+    one_memory,
+    rewritten_c,
+    rewritten_fortran,
+)
 from weft.check.runtime import cached, compiler, is_clang, one_object, run
 from weft.errors import UsageError
 
@@ -35,6 +43,10 @@ FORTRAN: Final = (
     "-ffree-line-length-none", "-fno-tree-pta", *(CALLED if platform.machine() == "x86_64" else ()),
 )  # fmt: skip
 WRAPPED: Final = ("memcpy", "memmove", "memset")
+PRINTS: Final = tuple(
+    f"_gfortran_transfer_{what}_write" for what in ("integer", "logical", "real", "complex", "character", "array")
+)
+"""What Fortran's library reads."""
 RUNTIME_FLAGS: Final = (
     "-std=c11", "-O2", "-fno-tree-vectorize", "-g", "-D_GNU_SOURCE", "-fPIC", "-fno-strict-aliasing",
     "-fno-omit-frame-pointer", "-fno-builtin-malloc",
@@ -75,6 +87,18 @@ def runtime() -> Path:
     return cached("weft-openmp.o", held, (tool, RUNTIME_FLAGS, KNOWN, WRAPPED), make)
 
 
+@cache
+def offloaded() -> tuple[list[str], list[str]]:
+    """The compiler's objects that a list of the device's variables begins and ends with; none where it has none."""
+    found = []
+    for name in ("crtoffloadbegin.o", "crtoffloadend.o", "crtoffloadtable.o"):
+        asked = [*gnu("c").split(), f"-print-file-name={name}"]
+        found.append(subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip())
+    if not all(Path(one).is_absolute() for one in found):
+        return [], []
+    return found[:1], found[1:]
+
+
 @dataclass(frozen=True, slots=True)
 class Built:
     """A program, and the directives that the compiler does not take in the simulated runtime's form."""
@@ -94,9 +118,11 @@ def build(request: Request, folder: Path) -> Built:
     languages = {language(source) for source in request.sources}
     linker = gnu("fortran" if "fortran" in languages else "c++" if "c++" in languages else "c").split()
     program = folder / request.sources[-1].stem
+    begin, end = offloaded()
     command = [
-        *linker, "-g", "-o", str(program), *map(str, objects), str(runtime()),
-        *(f"-Wl,--wrap={name}" for name in WRAPPED), *request.link,
+        *linker, "-g", "-o", str(program), *begin, *map(str, objects), str(runtime()),
+        *(f"-Wl,--wrap={name}" for name in (*WRAPPED, *PRINTS)), *request.link, *end,
+        *(["-Wl,--defsym=weft_omp_one_memory=1"] if any(map(one_memory, request.sources)) else []),
         *(["-lstdc++"] if languages >= {"fortran", "c++"} else []), "-lm", "-lpthread", "-ldl",
     ]  # fmt: skip
     compile_one(command, request.sources[-1], folder)

@@ -16,6 +16,7 @@ LEFT: Final = {
     "locks": "the order of locks and what they protect, beyond the first 60 locks ({at})",
 }
 """What the runtime's reasons to leave something out mean."""
+ONE_MEMORY: Final = "which copies of the target regions are old: the program requires one memory ({at})"
 KEPT: Final = "iterations of one thread among each other where the compiler takes no schedule ({at})"
 
 
@@ -104,3 +105,52 @@ def nowait(held: Mapping[str, Any]) -> str:
     if not loops or one["index"] != two["index"]:
         return ""
     return "; only with schedule(static) on both loops, which are as long, is one thread sure to run both"
+
+
+def copied(name: str, held: Mapping[str, Any], other: AccessPlace, region: AccessPlace) -> str:
+    """What is wrong with a copy, or that there is none."""
+    at = f" at line {other.line}" if other.line else ""
+    if held["kind"] == "old-copy":
+        return old_copy(name, held, other, region)
+    if held["kind"] == "pending":
+        return f"The host reads {name}, which a target region with `nowait` writes{at}: nothing waits for it before"
+    if held["kind"] == "beyond":
+        return f"A map goes {held['bytes']:,} bytes beyond the block of memory in which it begins"
+    return unmapped(name, held, region)
+
+
+def old_copy(name: str, held: Mapping[str, Any], other: AccessPlace, region: AccessPlace) -> str:
+    """A read of the copy that is older, or has no value."""
+    reader = f"the target region at line {region.line}" if held["device"] else "the host"
+    at = f" at line {other.line}" if other.line else ""
+    if held["why"] == "none":
+        what = (
+            f"which the map{at} brings no value to, on the device"
+            if held["device"]
+            else (
+                f"which a copy from the device has overwritten: the map{at} brought no value there, and no region wrote one"
+            )
+        )
+        remedy = "map it with `to` or `tofrom`"
+    elif held["why"] == "host":
+        what = f"which the host has written{at} since it was copied"
+        remedy = "a `target update to` is missing"
+        if not held["device"]:
+            what = f"which the host has written{at}, and the end of the map has overwritten by the older copy"
+            remedy += " before it, or its `from` is one too many"
+    elif held["device"]:
+        what = f"which a target region has written{at} and no copy brought back before it was mapped again"
+        remedy = "map it there with `from`, or keep it on the device by a data region around both"
+    else:
+        what = f"which a target region has written{at} on the device"
+        remedy = "a `from` in its map, or a `target update from`, is missing"
+    text = f"{reader} reads {name}, {what}: {remedy}"
+    return text[0].upper() + text[1:]
+
+
+def unmapped(name: str, held: Mapping[str, Any], region: AccessPlace) -> str:
+    """An access of what the device does not have."""
+    if held["why"] == "part":
+        return "A map of data of which another map has brought a part to the device already: no map can grow"
+    does = "writes" if held["write"] else "reads"
+    return f"The target region at line {region.line} {does} {name}, which no map brings to the device"

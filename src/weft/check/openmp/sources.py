@@ -27,6 +27,11 @@ _LOOP: Final = re.compile(r"\s*for\s*\(\s*(?P<index>[A-Za-z_]\w*)\s*=(?!=)")
 _MARKER: Final = re.compile(r'^#\s*(?:line\s+)?(?P<line>\d+)\s+"')
 _SENTINEL: Final = re.compile(r"^(?P<start>\s*!\$omp)(?P<text>.*)$", re.I)
 _FIXED: Final = re.compile(r"^(?P<start>[cC*!]\$omp)(?P<mark>.)(?P<text>.*)$", re.I)
+_REQUIRES: Final = re.compile(r"^\s*requires\b", re.I)
+_UNTAKEN: Final = re.compile(
+    r"[,\s]*\b(?:unified_shared_memory|unified_address|reverse_offload|dynamic_allocators)\b", re.I
+)
+"""What gcc 12 does not take of a directive `requires`; the host, on which target regions run, has it."""
 _DO: Final = re.compile(r"^\s*(?:\w+\s*:\s*)?do\s+(?:\d+\s*,?\s*)?(?P<index>[A-Za-z]\w*)\s*=", re.I)
 
 
@@ -52,12 +57,27 @@ def rewritten_c(text: str, of: str = "c", kept: Container[int] = ()) -> str:
         found = _PRAGMA.match(line)
         if found is None:
             continue
+        if _REQUIRES.match(found["text"]):
+            lines[k] = _required(found["start"], found["text"])
         one = parsed(found["text"])
         if one is not None and number not in kept:
             lines[k] = found["start"] + str(simulated(one, "for", number, _index_c(lines, k)))
             privates.watched(lines, k, one, of)
     lines.insert(0, privates.DECLARED[of])
     return re.sub(r"\bomp_get_thread_num\b", "weft_omp_get_thread_num", "\n".join(lines))
+
+
+def _required(start: str, text: str) -> str:
+    """A directive `requires` with what the compiler takes of it."""
+    left = _UNTAKEN.sub("", text)
+    return start + left if re.search(r"requires\W*\w", left, re.I) else ""
+
+
+def one_memory(source: Path) -> bool:
+    """Whether the program requires that host and device share memory."""
+    text = source.read_text(encoding="utf-8", errors="replace")
+    sentinel = r"!\$omp" if language(source) == "fortran" else r"#\s*pragma\s+omp"
+    return bool(re.search(rf"^\s*{sentinel}\s+requires\b.*\bunified_shared_memory\b", text, re.I | re.M))
 
 
 def _index_c(lines: Sequence[str], at: int) -> str:
@@ -77,6 +97,9 @@ def rewritten_fortran(text: str, path: Path, fixed: bool, kept: Container[int] =
     """
     lines = text.split("\n")
     for first, last, start, words in _fortran(lines, fixed):
+        if _REQUIRES.match(words):
+            lines[first] = _required(start, words)
+            lines[first + 1 : last + 1] = ["!"] * (last - first)
         one = parsed(words, folded=True)
         if one is None or first + 1 in kept:
             continue

@@ -6,7 +6,7 @@
 
 static int asked_by_program; /* omp_set_num_threads */
 static int levels_allowed = 8;
-static int dynamic, schedule_kind = 1, schedule_chunk = 1, device;
+static int dynamic, schedule_kind = 1, schedule_chunk = 1;
 
 /* The program's own question: what follows may depend on which thread it is. */
 int weft_omp_get_thread_num(void) {
@@ -35,10 +35,6 @@ NUMBER(cancellation, getenv("OMP_CANCELLATION") != NULL)
 NUMBER(proc_bind, 0)
 NUMBER(num_places, 0)
 NUMBER(place_num, -1)
-NUMBER(default_device, device)
-NUMBER(num_devices, 0)
-NUMBER(initial_device, 0)
-NUMBER(device_num, 0)
 NUMBER(max_task_priority, 0)
 NUMBER(max_teams, 0)
 NUMBER(teams_thread_limit, 0)
@@ -56,8 +52,6 @@ int omp_in_parallel(void) { return omp_get_active_level() > 0; }
 int omp_in_parallel_(void) { return omp_in_parallel(); }
 int omp_in_final(void) { return me->task && me->task->final; }
 int omp_in_final_(void) { return omp_in_final(); }
-int omp_is_initial_device(void) { return 1; }
-int omp_is_initial_device_(void) { return 1; }
 int omp_get_team_size(int level) { return me->team && level == me->team->level ? me->team->size : 1; }
 int omp_get_team_size_(const int *level) { return omp_get_team_size(*level); }
 int omp_get_ancestor_thread_num(int level) { return me->team && level == me->team->level ? me->number : 0; }
@@ -77,7 +71,6 @@ void omp_set_num_threads_8_(const int64_t *n) { omp_set_num_threads((int)*n); }
 SET(dynamic, dynamic)
 SET(nested, levels_allowed)
 SET(max_active_levels, levels_allowed)
-SET(default_device, device)
 SET(num_teams, asked_by_program)
 SET(teams_thread_limit, asked_by_program)
 
@@ -143,47 +136,15 @@ void omp_set_default_allocator(uintptr_t allocator) { default_allocator = alloca
 void omp_set_default_allocator_(const uintptr_t *allocator) { default_allocator = *allocator; }
 uintptr_t omp_get_default_allocator(void) { return default_allocator; }
 uintptr_t omp_get_default_allocator_(void) { return default_allocator; }
-void *omp_target_alloc(size_t n, int d) { return (void)d, malloc(n); }
-void omp_target_free(void *p, int d) { (void)d, free(p); }
-int omp_target_is_present(const void *p, int d) { return (void)p, (void)d, 1; }
-int omp_target_memcpy(void *to, const void *from, size_t n, size_t to_at, size_t from_at, int a, int b) {
-    (void)a, (void)b;
-    memcpy((char *)to + to_at, (const char *)from + from_at, n);
-    return 0;
-}
 void omp_display_env(int verbose) { (void)verbose; }
 int omp_pause_resource(int kind, int d) { return (void)kind, (void)d, 0; }
 int omp_pause_resource_all(int kind) { return (void)kind, 0; }
 
-/* --- teams and target regions, on the host ----------------------------------------------------------------------- */
+/* --- teams --------------------------------------------------------------------------------------------------------- */
 
 void GOMP_teams_reg(void (*fn)(void *), void *data, unsigned teams, unsigned limit, unsigned flags) {
     (void)limit, (void)flags;
     region(fn, data, teams ? teams : 4, BEGINNING(fn), FRAME, true, teams);
-}
-
-enum { FIRSTPRIVATE = 12 };
-
-void GOMP_target_ext(int d, void (*fn)(void *), size_t count, void **host, size_t *sizes, unsigned short *kinds,
-                     unsigned flags, void **depend, void **args) {
-    (void)d, (void)flags, (void)depend, (void)args;
-    void *given[count + 1], *copies[count + 1];
-    size_t copied = 0;
-    for (size_t i = 0; i < count; i++) {
-        given[i] = host[i];
-        if ((kinds[i] & 0xff) != FIRSTPRIVATE) continue;
-        size_t align = (size_t)1 << (kinds[i] >> 8);
-        copies[copied] = aligned_alloc(align < 16 ? 16 : align, (sizes[i] + 63) / 64 * 64);
-        given[i] = memcpy(copies[copied++], host[i], sizes[i]);
-    }
-    told_construct(place_of(BEGINNING(fn)), "region", 0);
-    fn(given);
-    while (copied) free(copies[--copied]);
-}
-void GOMP_target(int d, void (*fn)(void *), const void *unused, size_t count, void **host, size_t *sizes,
-                 unsigned char *kinds) {
-    (void)d, (void)unused, (void)count, (void)sizes, (void)kinds;
-    fn(host);
 }
 
 bool GOMP_teams4(unsigned low, unsigned high, unsigned limit, bool first) {
@@ -191,23 +152,5 @@ bool GOMP_teams4(unsigned low, unsigned high, unsigned limit, bool first) {
     return first;
 }
 void GOMP_teams(unsigned teams, unsigned limit) { (void)teams, (void)limit; }
-void GOMP_target_data_ext(int d, size_t n, void **host, size_t *sizes, unsigned short *kinds) {
-    (void)d, (void)n, (void)host, (void)sizes, (void)kinds;
-}
-void GOMP_target_end_data(void) {}
-void GOMP_target_update_ext(int d, size_t n, void **host, size_t *sizes, unsigned short *kinds, unsigned flags,
-                            void **depend) {
-    (void)d, (void)n, (void)host, (void)sizes, (void)kinds, (void)flags, (void)depend;
-}
-void GOMP_target_enter_exit_data(int d, size_t n, void **host, size_t *sizes, unsigned short *kinds, unsigned flags,
-                                 void **depend) {
-    (void)d, (void)n, (void)host, (void)sizes, (void)kinds, (void)flags, (void)depend;
-}
-void GOMP_offload_register_ver(unsigned version, const void *table, int type, const void *data) {
-    (void)version, (void)table, (void)type, (void)data;
-}
-void GOMP_offload_unregister_ver(unsigned version, const void *table, int type, const void *data) {
-    (void)version, (void)table, (void)type, (void)data;
-}
 void GOMP_warning(const char *text, size_t n) { (void)text, (void)n; }
 void GOMP_error(const char *text, size_t n) { (void)text, (void)n, abort(); }

@@ -1,9 +1,6 @@
-/* The rest of OpenMP's library: what asks for places, shows settings or copies between devices. Threads are bound to no
- * place here, and there is no device but the host. */
+/* The rest of OpenMP's library: what asks for places or shows settings. Threads are bound to no place here. */
 #include "openmp.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <string.h>
 
 /* --- places: there are none -------------------------------------------------------------------------------------- */
@@ -85,40 +82,3 @@ void omp_get_schedule_8_(int *kind, int64_t *chunk) {
 void omp_fulfill_event_(uintptr_t event) { omp_fulfill_event(event); }
 int omp_pause_resource_(const int *kind, const int *device) { return (void)kind, (void)device, 0; }
 int omp_pause_resource_all_(const int *kind) { return (void)kind, 0; }
-
-/* --- devices ----------------------------------------------------------------------------------------------------- */
-
-/* As every OpenMP has it where there is no device. */
-int omp_target_associate_ptr(const void *host, const void *of, size_t size, size_t at, int device) {
-    (void)host, (void)of, (void)size, (void)at, (void)device;
-    return EINVAL;
-}
-int omp_target_disassociate_ptr(const void *p, int device) { return (void)p, (void)device, EINVAL; }
-
-struct box {
-    size_t element;
-    const size_t *volume, *to_at, *from_at, *to_size, *from_size;
-};
-
-/* The part of a box below one of its dimensions. */
-static void copy_box(char *to, const char *from, const struct box *b, int dimension, int dimensions) {
-    size_t to_row = b->element, from_row = b->element;
-    for (int d = dimension + 1; d < dimensions; d++) to_row *= b->to_size[d], from_row *= b->from_size[d];
-    to += b->to_at[dimension] * to_row, from += b->from_at[dimension] * from_row;
-    if (dimension + 1 == dimensions) {
-        memcpy(to, from, b->volume[dimension] * b->element);
-        return;
-    }
-    for (size_t i = 0; i < b->volume[dimension]; i++)
-        copy_box(to + i * to_row, from + i * from_row, b, dimension + 1, dimensions);
-}
-
-int omp_target_memcpy_rect(void *to, const void *from, size_t element, int dimensions, const size_t *volume,
-                           const size_t *to_at, const size_t *from_at, const size_t *to_size, const size_t *from_size,
-                           int to_device, int from_device) {
-    (void)to_device, (void)from_device;
-    if (!to && !from) return INT_MAX;
-    if (dimensions < 1) return EINVAL;
-    copy_box(to, from, &(struct box){element, volume, to_at, from_at, to_size, from_size}, 0, dimensions);
-    return 0;
-}

@@ -19,6 +19,7 @@ struct block {
     size_t size;
     int thread;
     strand_t since;
+    bool on_device;
 };
 
 static struct block *blocks;
@@ -41,7 +42,8 @@ static void block_made(void *p, size_t size) {
     if (!p) return;
     uintptr_t low = (uintptr_t)p;
     if (now.next > 2) shadow_clear(low, low + malloc_usable_size(p));
-    if (size < LEAST && !now.on) return;
+    if (now.devices) devices_forget(low, low + malloc_usable_size(p));
+    if (size < LEAST && !now.on && !(me && me->on_device)) return;
     if (count == MOST) return;
     if (count == room) {
         size_t more = room ? 2 * room : 1024;
@@ -52,7 +54,7 @@ static void block_made(void *p, size_t size) {
     size_t at = above(low);
     memmove(blocks + at + 1, blocks + at, (count - at) * sizeof *blocks);
     bool own = now.on && me && node(me->plain)->kind != ITERATION;
-    blocks[at] = (struct block){low, size, own ? me->slot : -1, now.on ? now.current : 0};
+    blocks[at] = (struct block){low, size, own ? me->slot : -1, now.on ? now.current : 0, me && me->on_device};
     count++;
 }
 
@@ -69,6 +71,21 @@ bool block_of(uintptr_t a, uintptr_t *low, size_t *size, int *thread, strand_t *
     const struct block *b = &blocks[at - 1];
     *low = b->low, *size = b->size, *thread = b->thread, *since = b->since;
     return true;
+}
+
+/* Memory that only the device has. */
+void *memory_of_device(size_t align, size_t n) {
+    bool was = me->on_device;
+    me->on_device = true;
+    void *p = __libc_memalign(align < 16 ? 16 : align, n);
+    block_made(p, n);
+    me->on_device = was;
+    return p;
+}
+
+bool block_of_device(uintptr_t a) {
+    size_t at = above(a);
+    return at && a - blocks[at - 1].low < blocks[at - 1].size && blocks[at - 1].on_device;
 }
 
 void *malloc(size_t n) {
@@ -110,21 +127,17 @@ extern void *__real_memcpy(void *, const void *, size_t), *__real_memmove(void *
     *__real_memset(void *, int, size_t);
 
 void *__wrap_memcpy(void *to, const void *from, size_t n) {
-    if (now.on && n) {
-        shadow_access((uintptr_t)from, n, false, place_of(PLACE));
-        shadow_access((uintptr_t)to, n, true, place_of(PLACE));
-    }
+    shadow_range((uintptr_t)from, n, false, place_of(PLACE));
+    shadow_range((uintptr_t)to, n, true, place_of(PLACE));
     return __real_memcpy(to, from, n);
 }
 void *__wrap_memmove(void *to, const void *from, size_t n) {
-    if (now.on && n) {
-        shadow_access((uintptr_t)from, n, false, place_of(PLACE));
-        shadow_access((uintptr_t)to, n, true, place_of(PLACE));
-    }
+    shadow_range((uintptr_t)from, n, false, place_of(PLACE));
+    shadow_range((uintptr_t)to, n, true, place_of(PLACE));
     return __real_memmove(to, from, n);
 }
 void *__wrap_memset(void *to, int byte, size_t n) {
-    if (now.on && n) shadow_access((uintptr_t)to, n, true, place_of(PLACE));
+    shadow_range((uintptr_t)to, n, true, place_of(PLACE));
     return __real_memset(to, byte, n);
 }
 

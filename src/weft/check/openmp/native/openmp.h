@@ -136,7 +136,8 @@ struct team {
     void (*function)(void *);
     void *data;
     int teams, team_number;
-    bool league;
+    bool league, on_device;
+    uint32_t target;
     uintptr_t *reductions;
     void *copied;
 };
@@ -173,6 +174,10 @@ struct thread {
     uintptr_t private_low, private_high;
     const void *waits_for;
     uint32_t wait_place;
+    bool on_device;
+    uintptr_t device_frame; /* what is below on the stack is the target region's own */
+    uint32_t target;        /* place of the target region */
+    struct data_region *data_regions;
 };
 
 #define PAST 4
@@ -186,7 +191,8 @@ struct clock {
     mark_t row_mark;   /* those with ROW from here on are of the last row */
     bool on, touched; /* touched: memory was accessed since an iteration began */
     bool in_row; /* the running strand, and no path orders it otherwise than by the tree */
-    bool apart; /* accesses are looked at one by one: nothing is checked, or locks are held or were just left */
+    bool apart; /* accesses are looked at one by one: nothing is checked, or locks are held or were just left, or: */
+    bool devices, locks; /* some memory has a copy on a device; locks are held or were just left */
     uintptr_t start; /* of the program's text */
     size_t text;     /* its bytes */
 };
@@ -232,6 +238,7 @@ strand_t segment(void); /* what follows of the current strand apart from what wa
 /* --- shadow.c */
 void shadow_open(void);
 void shadow_access(uintptr_t a, size_t size, bool write, uint32_t place);
+void shadow_range(uintptr_t a, size_t size, bool write, uint32_t place); /* of a function that copies */
 void shadow_clear(uintptr_t low, uintptr_t high);
 void shadow_ignore(uintptr_t low, uintptr_t high);
 void shadow_restart(void);
@@ -239,6 +246,34 @@ bool shadow_full(void); /* marks are to begin anew */
 void shadow_turn(void); /* another strand runs, or the same one again */
 void shadow_forget(void); /* all marks are over */
 size_t shadow_places(void); /* at how many an access was looked at */
+
+#define TERA ((uintptr_t)1 << 40)
+#define SHADOW (16 * TERA)
+#define SHADOW_SIZE (33 * TERA)
+#define DEVICE_WORDS (SHADOW + SHADOW_SIZE)
+#define DEVICE_SIZE (13 * TERA)
+void shadow_reserve(uintptr_t at, size_t size);
+
+/* --- devices.c: which side's copy of what is mapped is old */
+struct items { /* of a construct, as the compiler gives them */
+    size_t count;
+    void **host;
+    const size_t *sizes;
+    const unsigned short *kinds;
+    uint32_t place;
+};
+void devices_enter(const struct items *all);
+void devices_leave(const struct items *all, bool structured);
+void devices_update(const struct items *all);
+void devices_declare(uintptr_t low, size_t size);
+void devices_access(uintptr_t a, size_t size, bool write, uint32_t place);
+void devices_forget(uintptr_t low, uintptr_t high); /* the memory is another one's from here on */
+void devices_remember(void);
+bool devices_has(uintptr_t a);
+
+/* --- targets.c */
+void targets_done(void);           /* all target constructs are waited for */
+bool targets_pend(uintptr_t a); /* whether one that is not may still write there */
 
 /* --- threads.c */
 void threads_switch(void); /* let another thread run, if one is ready */
@@ -272,6 +307,8 @@ void task_end(struct task *t);
 
 /* --- memory.c */
 bool block_of(uintptr_t a, uintptr_t *low, size_t *size, int *thread, uint32_t *region_strand);
+bool block_of_device(uintptr_t a);
+void *memory_of_device(size_t align, size_t n);
 void *real_malloc(size_t n);
 
 /* --- privates.c */
@@ -285,7 +322,15 @@ struct access {
     uint32_t place, other_place;
     strand_t strand, other;
 };
+struct copy { /* a read of an old copy, an access of what has none */
+    const char *kind, *why;
+    uintptr_t address, near[2]; /* near: what is mapped before and behind it */
+    size_t size;
+    bool write, device;
+    uint32_t place, other_place, region;
+};
 void told_open(void);
+void told_copy(const struct copy *c);
 void told_race(const struct access *a);
 void told_construct(uint32_t place, const char *kind, uint64_t iterations);
 void told_valueless(uintptr_t a, size_t size, uint32_t place);

@@ -6,10 +6,9 @@
 #include <unistd.h>
 
 #define INLINE static inline __attribute__((always_inline))
-#define TERA ((uintptr_t)1 << 40)
 #define FOLD (2 * TERA - 1)
-#define SPACE (16 * TERA)
-#define ALL (33 * TERA)
+#define SPACE SHADOW
+#define ALL SHADOW_SIZE
 
 /* Three planes for each size of granule: address bits are folded into 41. */
 INLINE mark_t *plane8(uintptr_t a, int p) {
@@ -32,6 +31,8 @@ static void *reserved(void *at, size_t size) {
     madvise(p, size, MADV_DONTFORK);
     return p;
 }
+
+void shadow_reserve(uintptr_t at, size_t size) { reserved((void *)at, size); }
 
 /* --- marks ------------------------------------------------------------------------------------------------------- */
 
@@ -253,6 +254,11 @@ void shadow_access(uintptr_t a, size_t size, bool write, uint32_t place) {
     }
 }
 
+void shadow_range(uintptr_t a, size_t size, bool write, uint32_t place) {
+    if (now.devices && size) devices_access(a, size, write, place);
+    if (now.on) shadow_access(a, size, write, place);
+}
+
 /* What is nothing already stays untouched: it takes no memory. */
 static void nothing_in(mark_t *first, size_t bytes) {
     for (size_t i = 0; i < bytes / sizeof *first; i++)
@@ -342,10 +348,19 @@ static __attribute__((noinline)) void looked_at(uintptr_t a, size_t size, bool w
     else shadow_access(a, size, write, place);
 }
 
+/* Whether nothing else is to be looked at. */
+static __attribute__((noinline)) bool with_devices(uintptr_t a, size_t size, bool write, uint32_t flag,
+                                                   uint32_t place) {
+    devices_access(a, size, write, place);
+    return !now.on || (!now.locks && !flag && known(a, size, write, place));
+}
+
 INLINE void hook(uintptr_t a, size_t size, bool write, uint32_t flag, uintptr_t from) {
     if (!now.apart) {
         if (!flag && known(a, size, write, place_of(from))) return;
-    } else if (!now.on) {
+    } else if (!now.on && !now.devices) {
+        return;
+    } else if (now.devices && with_devices(a, size, write, flag, place_of(from))) {
         return;
     }
     looked_at(a, size, write, flag, place_of(from));
@@ -358,7 +373,7 @@ static void spins(void) {
 }
 
 /* The chain of frames goes past a hook, which needs none of its own where nothing is to be looked at. */
-#define HOOK __attribute__((optimize("omit-frame-pointer")))
+#define HOOK __attribute__((optimize("omit-frame-pointer"), section("weft_hooks")))
 #define HOOKS(n)                                                                                                       \
     HOOK void __tsan_read##n(uintptr_t a) { hook(a, n, false, 0, PLACE); }                                             \
     HOOK void __tsan_write##n(uintptr_t a) { hook(a, n, true, 0, PLACE); }                                             \
@@ -379,12 +394,8 @@ void __tsan_func_entry(void *p) { (void)p; }
 void __tsan_func_exit(void) {}
 void __tsan_vptr_update(void **a, void *b) { (void)a, (void)b; }
 void __tsan_vptr_read(void **a) { (void)a; }
-void __tsan_read_range(uintptr_t a, size_t n) {
-    if (now.on) shadow_access(a, n, false, place_of(PLACE));
-}
-void __tsan_write_range(uintptr_t a, size_t n) {
-    if (now.on) shadow_access(a, n, true, place_of(PLACE));
-}
+void __tsan_read_range(uintptr_t a, size_t n) { shadow_range(a, n, false, place_of(PLACE)); }
+void __tsan_write_range(uintptr_t a, size_t n) { shadow_range(a, n, true, place_of(PLACE)); }
 
 /* --- atomics: what one thread releases and another acquires is a path -------------------------------------------- */
 

@@ -74,7 +74,8 @@ void current_is(strand_t s) {
     now.current = s;
     shadow_turn();
     now.in_row = s - now.row < now.row_end - now.row && !any_before;
-    now.apart = !now.on || !me || me->held || me->released;
+    now.locks = me && (me->held || me->released);
+    now.apart = !now.on || !me || now.locks || now.devices;
 }
 
 void checks(bool on) {

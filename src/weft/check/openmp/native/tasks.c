@@ -186,6 +186,7 @@ void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), lon
     bool included = !if_clause || me->task->final || plain_run();
     void *at = copy || !included || flags & DETACH ? arguments(data, copy, size, align, &block) : data;
     uint32_t place = place_of(BEGINNING(fn));
+    if (flags & DEPEND && !me->on_device) targets_done();
     told_construct(place, "task", 1);
     if (plain_run()) {
         fn(at);
@@ -201,11 +202,13 @@ void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), lon
 }
 
 void GOMP_taskwait(void) {
+    if (!me->on_device) targets_done();
     if (plain_run()) return;
     tasks_joined(&me->task->children, &me->task->count);
 }
 
 void GOMP_taskwait_depend(void **depend) {
+    if (!me->on_device) targets_done();
     if (plain_run()) return;
     struct making m = {.task = me->task, .strand = segment()};
     each_depend(depend, waited, &m);
@@ -226,6 +229,7 @@ void GOMP_taskgroup_start(void) {
 }
 
 void GOMP_taskgroup_end(void) {
+    if (!me->on_device) targets_done();
     struct group *g = me->task->group;
     if (!g) return;
     tasks_joined(&g->tasks, &g->count);

@@ -164,6 +164,7 @@ static void release(struct team *team) {
 
 void barrier(uintptr_t place) {
     struct team *team = me->team;
+    if (!me->on_device) targets_done();
     uint32_t where = place_of(place);
     if (!team || team->size < 2) return;
     if (team->barrier_place && team->barrier_place != where) told_plain("barrier", "other", where, team->barrier_place);
@@ -180,6 +181,8 @@ static void implicit_task(struct team *team, int number, uintptr_t frame) {
     struct task task = {.outer = NULL};
     me->team = team, me->number = number, me->task = &task, me->frame = frame, me->lowest = UINTPTR_MAX;
     me->work_number = 0, me->work = NULL, me->held = 0;
+    if (team->on_device && !me->on_device) me->device_frame = UINTPTR_MAX; /* all of its stack */
+    me->on_device = team->on_device, me->target = team->target, me->data_regions = NULL;
     me->private_count = 0, me->private_low = me->private_high = 0;
     task_begin(&task, NULL);
     team->function(team->data);
@@ -267,6 +270,8 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
                         .place = place_of(place),
                         .level = me->team ? me->team->level + 1 : 1,
                         .league = league,
+                        .on_device = me->on_device,
+                        .target = me->target,
                         .teams = (int)teams};
     team.reductions = weft_omp_region_reductions, weft_omp_region_reductions = NULL;
     if (first) strands_forget();
@@ -287,6 +292,7 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
     for (int i = 1; i < count; i++) members[i]->state = IDLE, members[i]->team = NULL;
     works_end(&team);
     node(team.region)->joined = true;
+    if (!me->on_device) targets_done();
     uintptr_t lowest = me->lowest;
     sem_t go = me->go;
     uint64_t fenced = me->fenced;

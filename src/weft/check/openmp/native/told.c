@@ -66,8 +66,16 @@ static void put_strand(struct line *l, const char *name, strand_t s) {
         pc_of(n->place));
 }
 
+extern char __start_weft_hooks, __stop_weft_hooks;
+
+/* Hooks have no frame: what seems to have called from one is the function with the access. */
+static uintptr_t called_from(uintptr_t pc, uint32_t place) {
+    bool hook = pc >= (uintptr_t)&__start_weft_hooks && pc < (uintptr_t)&__stop_weft_hooks;
+    return hook ? pc_of(place) : pc;
+}
+
 /* The function whose frame holds an address of a stack: its return address and canonical frame address. */
-static void put_frame(struct line *l, uintptr_t a) {
+static void put_frame(struct line *l, uintptr_t a, uint32_t place) {
     const struct thread *t = owner_of_stack(a);
     if (!t) return;
     uintptr_t frame = t == me ? FRAME : t->parked_frame;
@@ -79,10 +87,21 @@ static void put_frame(struct line *l, uintptr_t a) {
             if (pc) put(l, ",\"frame\":{\"pc\":%" PRIu64 ",\"cfa\":%" PRIu64 "}", (uint64_t)pc, (uint64_t)frame + 16);
             return;
         }
-        pc = at[1];
+        pc = called_from(at[1], place);
         if (at[0] <= frame) return;
         frame = at[0];
     }
+}
+
+/* Where memory that has no name of its own lies. */
+static void put_home(struct line *l, uintptr_t a, uint32_t place) {
+    uintptr_t low;
+    size_t size;
+    int thread;
+    strand_t since;
+    if (block_of(a, &low, &size, &thread, &since))
+        put(l, ",\"block\":{\"low\":%" PRIu64 ",\"size\":%zu}", (uint64_t)low, size);
+    else put_frame(l, a, place);
 }
 
 void told_race(const struct access *a) {
@@ -99,13 +118,22 @@ void told_race(const struct access *a) {
     put(&l, ",\"address\":%" PRIu64 ",\"bytes\":%zu", (uint64_t)a->address, a->size);
     put_strand(&l, "strand", a->strand);
     put_strand(&l, "other", a->other);
-    uintptr_t low;
-    size_t size;
-    int thread;
-    strand_t since;
-    if (block_of(a->address, &low, &size, &thread, &since))
-        put(&l, ",\"block\":{\"low\":%" PRIu64 ",\"size\":%zu}", (uint64_t)low, size);
-    else put_frame(&l, a->address);
+    put_home(&l, a->address, place);
+    put(&l, "}");
+    send(&l);
+}
+
+void told_copy(const struct copy *c) {
+    struct pair *p = pair_of(c->kind, c->place, c->other_place, (uint8_t)(c->device | c->write << 1));
+    if (!p || p->count++) return;
+    struct line l = {0};
+    put(&l, "{\"id\":%d,\"kind\":\"%s\",\"why\":\"%s\",\"pc\":%" PRIu64 ",\"other_pc\":%" PRIu64, p->id, c->kind,
+        c->why, pc_of(c->place), c->other_place ? pc_of(c->other_place) : 0);
+    put(&l, ",\"write\":%s,\"device\":%s,\"address\":%" PRIu64 ",\"bytes\":%zu,\"near\":[%" PRIu64 ",%" PRIu64 "]",
+        c->write ? "true" : "false", c->device ? "true" : "false", (uint64_t)c->address, c->size, (uint64_t)c->near[0],
+        (uint64_t)c->near[1]);
+    if (c->region) put(&l, ",\"region_pc\":%" PRIu64, pc_of(c->region));
+    put_home(&l, c->address, c->place);
     put(&l, "}");
     send(&l);
 }
@@ -117,7 +145,7 @@ void told_valueless(uintptr_t a, size_t size, uint32_t place) {
     put(&l, "{\"id\":%d,\"kind\":\"valueless\",\"pc\":%" PRIu64 ",\"other_pc\":0,\"address\":%" PRIu64 ",\"bytes\":%zu",
         p->id, pc_of(place), (uint64_t)a, size);
     put_strand(&l, "strand", me->current);
-    put_frame(&l, a);
+    put_frame(&l, a, place);
     put(&l, "}");
     send(&l);
 }
