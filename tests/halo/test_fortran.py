@@ -65,20 +65,26 @@ def test_the_corrected_twin_is_silent(of_mpich: Built, tmp_path: Path) -> None:
     assert found(of_mpich, tmp_path, "boundary") == []
 
 
-def columns(program: Built, folder: Path, mode: str) -> list[dict[str, Any]]:
-    return halo_programs.found(program[0], folder, 3, [program[1].with_name("columns"), mode])
+def columns(program: Built, folder: Path, *modes: str) -> list[dict[str, Any]]:
+    return halo_programs.found(program[0], folder, 3, [program[1].with_name("columns"), *modes])
 
 
-def test_arrays_of_the_main_program_are_seen(of_mpich: Built, tmp_path: Path) -> None:
-    findings = columns(of_mpich, tmp_path, "dropped")
+@pytest.mark.parametrize("grid", [(), ("at",)], ids=["communicator", "at"])
+def test_arrays_of_the_main_program_are_seen(of_mpich: Built, tmp_path: Path, grid: tuple[str, ...]) -> None:
+    findings = columns(of_mpich, tmp_path, "dropped", *grid)
     assert findings
     for finding in findings:
+        evidence, reader = finding["evidence"], finding["sites"][0]["rank"]
         assert finding["sites"][0]["line"] in lines("columns.f90", "the star")
-        assert finding["evidence"]["owner"] == finding["sites"][0]["rank"] - 1
+        assert evidence["owner"] == reader - 1
+        assert evidence["cell"][1] == reader * 4 + evidence["ghost"][1] - 1  # four columns each, one ghost before them
 
 
-def test_the_corrected_twin_of_the_main_program_is_silent(of_mpich: Built, tmp_path: Path) -> None:
-    assert columns(of_mpich, tmp_path, "right") == []
+@pytest.mark.parametrize("grid", [(), ("at",)], ids=["communicator", "at"])
+def test_the_corrected_twin_of_the_main_program_is_silent(
+    of_mpich: Built, tmp_path: Path, grid: tuple[str, ...]
+) -> None:
+    assert columns(of_mpich, tmp_path, "right", *grid) == []
 
 
 @pytest.mark.matrix

@@ -1,6 +1,6 @@
 ! Arrays of a fixed size in the main program, a block of columns for each rank; new values go to an array of their own.
 !
-!     columns right|dropped
+!     columns right|dropped [at]          at: the ranks say themselves where their blocks lie
 program columns
     use mpi
     use weft
@@ -8,16 +8,22 @@ program columns
     integer, parameter :: n = 8, m = 4, steps = 6
     real :: old(n, m + 2), new(n, m + 2)
     integer :: rank, ranks, left, right, i, j, step, error
-    character(8) :: mode
+    character(8) :: mode, grid
 
     call MPI_Init(error)
     call MPI_Comm_rank(MPI_COMM_WORLD, rank, error)
     call MPI_Comm_size(MPI_COMM_WORLD, ranks, error)
     call get_command_argument(1, mode)
+    call get_command_argument(2, grid)
     left = merge(rank - 1, MPI_PROC_NULL, rank > 0)
     right = merge(rank + 1, MPI_PROC_NULL, rank < ranks - 1)
-    call weft_part("old", old, [0, 1], MPI_COMM_WORLD)
-    call weft_part("new", new, [0, 1], MPI_COMM_WORLD)
+    if (grid == "at") then
+        call weft_part_at("old", old, [0, 1], lower=[1, rank*m + 1], periodic=[.false., .false.])
+        call weft_part_at("new", new, [0, 1], lower=[1, rank*m + 1], periodic=[.false., .false.])
+    else
+        call weft_part("old", old, [0, 1], MPI_COMM_WORLD)
+        call weft_part("new", new, [0, 1], MPI_COMM_WORLD)
+    end if
     do j = 1, m + 2
         do i = 1, n
             old(i, j) = 0.5 * i + (rank * m + j)**2

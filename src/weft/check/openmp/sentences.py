@@ -121,31 +121,34 @@ def copied(name: str, held: Mapping[str, Any], other: AccessPlace, region: Acces
 
 def old_copy(name: str, held: Mapping[str, Any], other: AccessPlace, region: AccessPlace) -> str:
     """A read of the copy that is older, or has no value."""
-    reader = f"the target region at line {region.line}" if held["device"] else "the host"
     at = f" at line {other.line}" if other.line else ""
-    if held["why"] == "none":
-        what = (
-            f"which the map{at} brings no value to, on the device"
-            if held["device"]
-            else (
-                f"which a copy from the device has overwritten: the map{at} brought no value there, and no region wrote one"
-            )
-        )
-        remedy = "map it with `to` or `tofrom`"
-    elif held["why"] == "host":
-        what = f"which the host has written{at} since it was copied"
-        remedy = "a `target update to` is missing"
-        if not held["device"]:
-            what = f"which the host has written{at}, and the end of the map has overwritten by the older copy"
-            remedy += " before it, or its `from` is one too many"
-    elif held["device"]:
-        what = f"which a target region has written{at} and no copy brought back before it was mapped again"
-        remedy = "map it there with `from`, or keep it on the device by a data region around both"
-    else:
-        what = f"which a target region has written{at} on the device"
-        remedy = "a `from` in its map, or a `target update from`, is missing"
-    text = f"{reader} reads {name}, {what}: {remedy}"
-    return text[0].upper() + text[1:]
+    device = held["device"]
+    what, remedy = _OLD[held["why"], device]
+    reader = f"The target region at line {region.line}" if device else "The host"
+    return f"{reader} reads {name}, {what.format(at=at)}: {remedy}"
+
+
+_OLD: Final = {
+    ("none", True): ("which the map{at} brings no value to, on the device", "map it with `to` or `tofrom`"),
+    ("none", False): (
+        "which a copy from the device has overwritten: no region wrote it there, and the map{at} brought no value",
+        "map it with `to` or `tofrom`",
+    ),
+    ("host", True): ("which the host has written{at} since it was copied", "a `target update to` is missing"),
+    ("host", False): (
+        "which the host has written{at}, and the end of the map has overwritten by the older copy",
+        "a `target update to` is missing before it, or its `from` is one too many",
+    ),
+    ("device", True): (
+        "which a target region has written{at} and no copy brought back before it was mapped again",
+        "map it there with `from`, or keep it on the device by a data region around both",
+    ),
+    ("device", False): (
+        "which a target region has written{at} on the device",
+        "a `from` in its map, or a `target update from`, is missing",
+    ),
+}
+"""By what made a copy old, and whether the device reads it: what happened, and the remedy."""
 
 
 def unmapped(name: str, held: Mapping[str, Any], region: AccessPlace) -> str:

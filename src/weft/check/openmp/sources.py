@@ -32,6 +32,13 @@ _UNTAKEN: Final = re.compile(
     r"[,\s]*\b(?:unified_shared_memory|unified_address|reverse_offload|dynamic_allocators)\b", re.I
 )
 """What gcc 12 does not take of a directive `requires`; the host, on which target regions run, has it."""
+_ALL_MEMORY: Final = re.compile(r"\bomp_all_memory\b", re.I)
+_ALL: Final = "weft_omp_all_memory_"
+"""The runtime's variable that stands for all memory in a clause `depend`, which gcc 12 does not know."""
+_ALL_DECLARED: Final = {"c": f"extern char {_ALL};", "c++": f'extern "C" char {_ALL};'}
+_TYPED: Final = re.compile(
+    r"^\s*(?:integer|real|logical|complex|character|double\s+precision|type\s*\()[^!&]*::[^!&]*$", re.I
+)
 _DO: Final = re.compile(r"^\s*(?:\w+\s*:\s*)?do\s+(?:\d+\s*,?\s*)?(?P<index>[A-Za-z]\w*)\s*=", re.I)
 
 
@@ -59,11 +66,14 @@ def rewritten_c(text: str, of: str = "c", kept: Container[int] = ()) -> str:
             continue
         if _REQUIRES.match(found["text"]):
             lines[k] = _required(found["start"], found["text"])
+        if number not in kept and _ALL_MEMORY.search(found["text"]):
+            lines[k] = found["start"] + _ALL_MEMORY.sub(_ALL, found["text"])
+            found = _PRAGMA.match(lines[k]) or found
         one = parsed(found["text"])
         if one is not None and number not in kept:
             lines[k] = found["start"] + str(simulated(one, "for", number, _index_c(lines, k)))
             privates.watched(lines, k, one, of)
-    lines.insert(0, privates.DECLARED[of])
+    lines.insert(0, f"{privates.DECLARED[of]} {_ALL_DECLARED[of]}")
     return re.sub(r"\bomp_get_thread_num\b", "weft_omp_get_thread_num", "\n".join(lines))
 
 
@@ -96,6 +106,8 @@ def rewritten_fortran(text: str, path: Path, fixed: bool, kept: Container[int] =
     `kept`: lines of those that stay as they are; `path` is the copy's name.
     """
     lines = text.split("\n")
+    if not fixed:
+        _all_declared(lines)
     for first, last, start, words in _fortran(lines, fixed):
         if _REQUIRES.match(words):
             lines[first] = _required(start, words)
@@ -150,6 +162,16 @@ def _fortran(lines: Sequence[str], fixed: bool) -> Iterator[tuple[int, int, str,
                 words = words.rstrip()[:-1] + " " + more["text"].partition("!")[0].strip().removeprefix("&")
             k += 1
         yield first, k - 1, found["start"], words
+
+
+def _all_declared(lines: list[str]) -> None:
+    """Where a program unit names all memory, the runtime's variable, behind the unit's last declaration before it."""
+    for k, line in enumerate(lines):
+        if not _SENTINEL.match(line) or not _ALL_MEMORY.search(line):
+            continue
+        at = next((at for at in range(k - 1, -1, -1) if _TYPED.match(lines[at])), None)
+        if at is not None and not _ALL_MEMORY.search(lines[at]):
+            lines[at] += "; integer(1) :: omp_all_memory; common /weft_omp_all_memory/ omp_all_memory"
 
 
 def _index_fortran(lines: Sequence[str], at: int) -> str:

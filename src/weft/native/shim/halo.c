@@ -481,18 +481,29 @@ static MPI_Comm of_fortran(int handle) {
     return known ? known(handle) : comm;
 }
 
-/* The same of Fortran, whose first index is the fastest. */
+/* Fortran's first index is the fastest. */
+static void turn(const int64_t *given, int64_t *turned, int dims) {
+    for (int d = 0; d < dims && d < DIMENSIONS; d++) turned[d] = given[dims - 1 - d];
+}
+
+/* The same of Fortran: with a communicator, or with `lower` and `periodic` in its place. */
 VISIBLE void weft_halo_part_fortran(const void *data, int letter, size_t size, const char *of, int dims,
-                                    const int64_t *shape, const int64_t *halo, int comm);
+                                    const int64_t *shape, const int64_t *halo, const int *comm, const int64_t *lower,
+                                    const int64_t *periodic);
 void weft_halo_part_fortran(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
-                            const int64_t *halo, int comm) {
-    const struct said said = {.of = of, .file = "", .function = "", .comm = of_fortran(comm), .reversed = true};
+                            const int64_t *halo, const int *comm, const int64_t *lower, const int64_t *periodic) {
+    int64_t lengths[DIMENSIONS], widths[DIMENSIONS], firsts[DIMENSIONS], rounds[DIMENSIONS];
+    const struct said said = {.of = of,
+                              .file = "",
+                              .function = "",
+                              .comm = comm ? of_fortran(*comm) : MPI_COMM_NULL,
+                              .lower = lower ? firsts : NULL,
+                              .periodic = periodic ? rounds : NULL,
+                              .reversed = true};
     const struct part given = {.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
-    int64_t lengths[DIMENSIONS], widths[DIMENSIONS];
-    for (int d = 0; d < dims && d < DIMENSIONS; d++) {
-        lengths[d] = shape[dims - 1 - d];
-        widths[d] = halo[dims - 1 - d];
-    }
+    turn(shape, lengths, dims), turn(halo, widths, dims);
+    if (lower) turn(lower, firsts, dims);
+    if (periodic) turn(periodic, rounds, dims);
     declare(&given, lengths, widths, &said);
 }
 

@@ -271,3 +271,21 @@ subroutine own_reduction
   end do
   if (s%low > s%high) print *, s%low
 end subroutine
+
+! case all_memory data-race
+subroutine all_memory
+  implicit none
+  integer :: a, b
+  a = 0
+  b = 0
+!$omp parallel masked
+!$omp task shared(a) depend(out: a)
+  a = 1 ! found
+!$omp end task
+!$omp task shared(a, b) depend(inout: b) ! wrong
+!$omp task shared(a, b) depend(inout: omp_all_memory) ! right
+  a = a + b ! found
+!$omp end task
+!$omp end parallel masked
+end subroutine
+

@@ -247,3 +247,21 @@ void task_without_value(void) {
         a[3] = t; /* found */
     }
 }
+
+/* case all_memory data-race */
+void all_memory(void) {
+    int a = 0, b = 0;
+#pragma omp parallel
+#pragma omp single
+    {
+#pragma omp task shared(a) depend(out : a)
+        a = 1; /* found */
+#pragma omp task shared(b) depend(out : b)
+        b = 1;
+#pragma omp task shared(a, b) depend(inout : b) /* wrong */
+#pragma omp task shared(a, b) depend(inout : omp_all_memory) /* right */
+        a += b; /* found */
+#pragma omp task shared(b) depend(in : b)
+        b += 1;
+    }
+}

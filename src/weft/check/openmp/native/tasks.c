@@ -50,13 +50,26 @@ void task_end(struct task *t) {
 
 enum sort { IN = 1, OUT = 2, INOUT = 3, MUTEX = 4, DEPOBJ = 5, INOUTSET = 6 };
 
+/* What stands for `omp_all_memory` in the sources' copies: in Fortran it is a common block. */
+char weft_omp_all_memory_;
+#define ALL ((uintptr_t)&weft_omp_all_memory_)
+
+static struct depend **slot_of(struct task *t, uintptr_t a) { return &t->depends[(a >> 2) % 64]; }
+
+static struct depend *known_depend(struct task *t, uintptr_t a) {
+    struct depend *d = *slot_of(t, a);
+    while (d && d->address != a) d = d->next;
+    return d;
+}
+
 static struct depend *depend_of(struct task *t, uintptr_t a) {
-    struct depend **at = &t->depends[(a >> 2) % 64];
-    for (struct depend *d = *at; d; d = d->next)
-        if (d->address == a) return d;
-    struct depend *d = calloc(1, sizeof *d);
+    struct depend *d = known_depend(t, a), **at = slot_of(t, a);
+    if (d) return d;
+    d = calloc(1, sizeof *d);
     if (!d) abort();
     d->address = a, d->next = *at;
+    const struct depend *all = known_depend(t, ALL);
+    if (all && all->count) append(&d->ins, &d->count, &d->room, all->ins[all->count - 1]), d->sort = OUT;
     return *at = d;
 }
 
@@ -66,6 +79,9 @@ static void after(strand_t s, strand_t earlier) {
 
 /* The last ones of one address: a set of tasks of one sort, with what the whole set comes after. */
 static void depends(struct task *t, strand_t s, uintptr_t a, enum sort sort) {
+    for (size_t i = 0; a == ALL && i < sizeof t->depends / sizeof *t->depends; i++)
+        for (const struct depend *d = t->depends[i]; d; d = d->next)
+            if (d->address != ALL) depends(t, s, d->address, OUT);
     struct depend *d = depend_of(t, a);
     bool joins = sort == d->sort && (sort == IN || sort == MUTEX || sort == INOUTSET);
     if (!joins) {
@@ -116,6 +132,9 @@ static void made_after(void *context, uintptr_t a, enum sort sort) {
 
 static void waited(void *context, uintptr_t a, enum sort sort) {
     struct making *m = context;
+    for (size_t i = 0; a == ALL && i < sizeof m->task->depends / sizeof *m->task->depends; i++)
+        for (const struct depend *d = m->task->depends[i]; d; d = d->next)
+            if (d->address != ALL) waited(context, d->address, OUT);
     struct depend *d = depend_of(m->task, a);
     bool joins = sort == d->sort && sort == IN;
     const strand_t *of = joins ? d->before : d->ins;

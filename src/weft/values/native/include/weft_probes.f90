@@ -15,7 +15,7 @@ module weft
     use, intrinsic :: iso_c_binding
     implicit none
     private
-    public :: weft_probe, weft_loop, weft_region, weft_end, weft_part
+    public :: weft_probe, weft_loop, weft_region, weft_end, weft_part, weft_part_at
 
     abstract interface
         subroutine takes_array(name, length, values, of, of_length, lower, lowers) bind(c)
@@ -32,6 +32,13 @@ module weft
             type(*), dimension(..), intent(in) :: values
             integer(c_int64_t), intent(in) :: halo(*)
             integer(c_int), value :: comm
+        end subroutine
+        subroutine takes_part_at(name, length, values, halo, halos, lower, periodic) bind(c)
+            import
+            character(kind=c_char), intent(in) :: name(*)
+            integer(c_int64_t), value :: length, halos
+            type(*), dimension(..), intent(in) :: values
+            integer(c_int64_t), intent(in) :: halo(*), lower(*), periodic(*)
         end subroutine
         subroutine takes_scope(kind, name, length, index) bind(c)
             import
@@ -60,6 +67,7 @@ module weft
     procedure(takes_array), pointer, save :: array_taken => null()
     procedure(takes_scope), pointer, save :: scope_taken => null()
     procedure(takes_part), pointer, save :: part_taken => null()
+    procedure(takes_part_at), pointer, save :: part_at_taken => null()
 
 contains
 
@@ -79,6 +87,8 @@ contains
         if (c_associated(found)) call c_f_procpointer(found, scope_taken)
         found = weft_dlsym(library, "weft_fortran_part"//c_null_char)
         if (c_associated(found)) call c_f_procpointer(found, part_taken)
+        found = weft_dlsym(library, "weft_fortran_part_at"//c_null_char)
+        if (c_associated(found)) call c_f_procpointer(found, part_at_taken)
     end subroutine
 
     !> Values at this place. `lower`: the index of the first of them in the array `of` that all ranks share, from 1 on.
@@ -114,6 +124,24 @@ contains
         n = min(size(halo), 15)
         widths(1:n) = halo(1:n)
         call part_taken(name, len(name, c_int64_t), values, widths, int(n, c_int64_t), int(comm, c_int))
+    end subroutine
+
+    !> The same where no communicator knows the grid: `lower` is the index, from 1 on, that the first cell which this rank owns
+    !> has in the array that all share; `periodic` says which dimensions go round.
+    subroutine weft_part_at(name, values, halo, lower, periodic)
+        character(*), intent(in) :: name
+        type(*), dimension(..), intent(in) :: values
+        integer, intent(in) :: halo(:), lower(:)
+        logical, intent(in) :: periodic(:)
+        integer(c_int64_t) :: widths(15), first(15), rounds(15)
+        integer :: n
+        if (.not. asked) call ask()
+        if (.not. associated(part_at_taken)) return
+        n = min(size(halo), size(lower), size(periodic), 15)
+        widths(1:n) = halo(1:n)
+        first(1:n) = lower(1:n) - 1
+        rounds(1:n) = merge(1, 0, periodic(1:n))
+        call part_at_taken(name, len(name, c_int64_t), values, widths, int(n, c_int64_t), first, rounds)
     end subroutine
 
     !> Iteration `index` of the loop `name` begins; an earlier one that is still open has ended.
