@@ -18,7 +18,7 @@ def scratch_by_thread(a):
         row = rows[numba.get_thread_id()]
         for j in range(a.shape[1]):
             row[j] = a[i, j] * 2
-        out[i] = row.sum()
+        out[i] = row[0] + row[-1]
     return out
 
 
@@ -242,6 +242,16 @@ def ratio(a, b):
     return out
 
 
+# What is written depends on the schedule: it need not be what a sequential run gives.
+@njit(parallel=True)
+def by_chunks(size, n):
+    found = np.full(n, -1)
+    with numba.parallel_chunksize(size):
+        for i in prange(n):
+            found[i] = numba.get_parallel_chunksize()
+    return found
+
+
 # Numba copies what stands on the right first, as it may overlap: the copies of all iterations lie at one place.
 @njit(parallel=True)
 def broadcast(x, par, chunks):
@@ -276,3 +286,4 @@ sparse(np.array([0, 2, 2, 5]), np.array([0, 1, 2, 0, 1]), rng.random(5), rng.ran
 empty(np.zeros(0))
 ratio(rng.random(5), np.array([1.0, 0.0, 2.0, 0.0, 1.0]))
 broadcast(np.arange(6.0), np.array([1.0, 2.0, 3.0]), 2)
+by_chunks(4, 9)
