@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 from collections.abc import Sequence
 from typing import Final
 
 from weft.findings import Finding, Site
+from weft.sources import today
 from weft.terms.words import visible
 
 MOST: Final = 100
@@ -17,7 +17,7 @@ ACCESSES: Final = frozenset(("read", "write"))
 
 def marked(finding: Finding, site: Site) -> tuple[str, ...]:
     """`18 |     b[i] = a[i - 1];` and below it what marks the access; nothing where the source is not there."""
-    text = linecache.getline(site.file, site.line).rstrip("\n") if site.file and site.line else ""
+    text = today.line(site.file, site.line)
     if not text.strip():
         return ()
     text = text.expandtabs(4)

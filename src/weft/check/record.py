@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from weft.check.texts import AccessPlace, Construct, Variable
+from weft.sources import today
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ def element(name: str, index: Sequence[int] | None, order: str) -> str:
 
 def operand(place: AccessPlace, write: bool) -> str:
     """What a line accesses where no name is known for the address: `*p` of `*p = 3`, as far as the line shows it."""
-    text = linecache.getline(place.file, place.line) if place.file and place.line else ""
+    text = today.line(place.file, place.line)
     found = re.match(
         r"[\s{}]*(?:[\w]+[ \t*]+(?=\w+\s*=))?([^=;]*?[^=;!<>+\-*/%&|^\s])\s*[+\-*/%&|^]?=(?!=)([^;]*);", text
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from weft.check.record import Record
 from weft.check.texts import AccessPlace, Texts
+from weft.sources import today
 
 OPERATIONS: Final = (
     "", "sum", "product", "max", "min", "and", "or", "xor", "eqv", "neqv", "logical and", "logical or",
@@ -275,7 +275,7 @@ def _start(record: Record) -> str:
 
 def name_at(place: AccessPlace) -> str:
     """The array whose bracket stands at a column."""
-    line = linecache.getline(place.file, place.line)
+    line = today.line(place.file, place.line)
     before = re.search(r"(\w+)\s*(\[[^\]]*\]\s*)*\[?$", line[: max(place.column - 1, 0)])
     return before[1] if before else ""
 
@@ -284,5 +284,5 @@ def column(place: AccessPlace, name: str) -> int:
     """Where a variable's name first stands in a line, from 1; 0 where it does not."""
     if not name or not place.file or not Path(place.file).is_file():
         return 0
-    found = re.search(rf"\b{re.escape(name)}\b", linecache.getline(place.file, place.line), re.IGNORECASE)
+    found = re.search(rf"\b{re.escape(name)}\b", today.line(place.file, place.line), re.IGNORECASE)
     return found.start() + 1 if found else 0

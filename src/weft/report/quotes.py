@@ -7,7 +7,7 @@ from functools import cached_property
 
 from weft import sources
 from weft.findings import Finding, Site
-from weft.sources import Excerpt, Sources, Statement
+from weft.sources import Excerpt, Sources, Statement, today
 from weft.trace import Trace
 
 AROUND = 3
@@ -15,7 +15,7 @@ AROUND = 3
 
 
 class Quotes:
-    """The source of what a report is of. Of a program that was not recorded it quotes nothing."""
+    """The source of what a report is of. Of a program that was not recorded it quotes excerpts, as files are today."""
 
     def __init__(self, subject: object) -> None:
         self._subject = subject
@@ -30,8 +30,9 @@ class Quotes:
 
     def excerpt(self, file: str, line: int) -> Excerpt | None:
         """The lines around a call; None where the run does not have them."""
-        kept = self._sources is not None and self._sources.kept
-        return self._sources.excerpt(file, line, AROUND) if self._sources and kept and file and line else None
+        if self._sources is None:
+            return today.excerpt(file, line, AROUND)
+        return self._sources.excerpt(file, line, AROUND) if self._sources.kept and file and line else None
 
     def coloured(self, excerpt: Excerpt) -> list[list[tuple[str, str]]]:
         """An excerpt's lines as (class, text) pairs."""

@@ -15,6 +15,7 @@ from weft.report.analysis import Failure
 from weft.report.document import Subject
 from weft.report.quotes import Quotes
 from weft.report.text import file_line
+from weft.sources import Excerpt
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 MOST_LINKS: Final = 8
@@ -150,15 +151,19 @@ def quoted(quotes: Quotes) -> Marked:
         at = site.line - excerpt.first
         snippet = "\n".join(excerpt.lines[at : last + 1 - excerpt.first])
         found: dict[str, Any] = {"region": {"startLine": site.line, "endLine": last, "snippet": {"text": snippet}}}
-        if len(excerpt.lines) > last + 1 - site.line:  # SARIF 3.29.5: it holds more than the region
-            found["contextRegion"] = {
-                "startLine": excerpt.first,
-                "endLine": excerpt.first + len(excerpt.lines) - 1,
-                "snippet": {"text": "\n".join(excerpt.lines)},
-            }
-        return found
+        return found | context(excerpt, last + 1 - site.line)
 
     return marked
+
+
+def context(excerpt: Excerpt, region: int) -> dict[str, Any]:
+    """The lines around a region of so many; nothing where there are no more (SARIF 3.29.5)."""
+    if len(excerpt.lines) <= region:
+        return {}
+    last = excerpt.first + len(excerpt.lines) - 1
+    return {
+        "contextRegion": {"startLine": excerpt.first, "endLine": last, "snippet": {"text": "\n".join(excerpt.lines)}}
+    }
 
 
 def _physical(file: str, line: int, function: str, root: str) -> dict[str, Any]:
