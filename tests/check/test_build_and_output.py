@@ -199,8 +199,48 @@ def test_what_is_no_database_is_an_error(text: str, tmp_path: Path) -> None:
 
 
 def test_a_folder_without_sources_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no sources"):
+    with pytest.raises(UsageError, match=r"holds no sources and no compile_commands\.json"):
         expanded([tmp_path])
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "made.c").write_text("")
+    with pytest.raises(UsageError, match=r"holds no sources but those of .*build, which a tool put there, and no"):
+        expanded([tmp_path])
+
+
+def test_a_folder_is_looked_into_but_for_what_tools_put_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sources = ["main.c", "sub/deep/work.c", "builders/b.c"]
+    tools = ["build/made.c", ".git/hook.c", "env/lib/n.c", "out/CMakeFiles/id.c", "cmake-build-debug/id.c"]
+    for name in (*sources, *tools, ".idea/workspace.xml", "env/pyvenv.cfg"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text("")
+    build = expanded([Path()])
+    assert sorted(map(str, build.sources)) == sorted(sources)
+    said = "5 folders of builds and tools, with sources (.git, build, cmake-build-debug, env and 1 more)"
+    assert build.left == (said,)
+    assert expanded([Path("build")]).sources == (Path("build/made.c"),)  # who names it means it
+
+
+def test_what_a_folder_holds_beside_the_program_is_told(folder: Path) -> None:
+    (folder / "src" / "work").mkdir()
+    (folder / "src" / "work.c").rename(folder / "src" / "work" / "work.c")
+    (folder / "src" / "build").mkdir()
+    (folder / "src" / "build" / "made.c").write_text("int main(void) { return 0; }\n")
+    done = execute([*WEFT, "check", "src", "-I", "headers", "-D", "FIRST=i"], timeout=200, cwd=folder)
+    assert done.returncode == 1, done.stderr
+    assert "1 error in src/main.c src/work/work.c" in done.stdout
+    assert "Not looked at: 1 folder of builds and tools, with sources (src/build)" in done.stdout
+
+
+def test_the_database_of_a_build_below_is_the_folders(folder: Path) -> None:
+    database(folder)
+    (folder / "build").mkdir()
+    text = (folder / "compile_commands.json").read_text().replace('"src"', '"../src"')
+    (folder / "compile_commands.json").unlink()
+    (folder / "build" / "compile_commands.json").write_text(text)
+    build = expanded([folder])
+    assert [path.name for path in build.sources] == ["main.c", "work.c"]
+    assert all(options.define == ("FIRST=2 * i",) for options in build.own.values())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from tests_support import WEFT, execute
 from weft.check import Checked
-from weft.check.choice import Choice, choose, fails, key, verify
+from weft.check.choice import Baseline, Choice, Rule, baseline, choose, fails, key, names, rules, verify
 from weft.errors import UsageError
 from weft.findings import Finding, Site
 
@@ -88,7 +88,14 @@ def test_a_word_that_means_nothing_is_an_error(folder: Path) -> None:
     with pytest.raises(UsageError, match="--fail-on bad: name error"):
         verify(Choice(fail_on=("bad",)), [])
     with pytest.raises(UsageError, match=r"none\.json is not a file; --format json -o FILE writes one"):
-        verify(Choice(baseline=folder / "none.json"), [])
+        baseline(folder / "none.json")
+
+
+def test_a_source_that_is_not_utf_8_has_its_comments_read(tmp_path: Path) -> None:
+    path = tmp_path / "p.c"
+    path.write_bytes(b"a; /* \xe9 */ // weft: ignore shared-write: one copy is enough\n")
+    assert choose(checked(finding("shared-write", str(path), 1)), Choice()).findings == ()
+    assert choose(checked(finding("halo-write", str(path), 1)), Choice()).findings
 
 
 def test_a_comment_with_a_reason_suppresses_its_line_and_one_without_does_not(tmp_path: Path) -> None:
@@ -97,7 +104,7 @@ def test_a_comment_with_a_reason_suppresses_its_line_and_one_without_does_not(tm
     one, other = finding("shared-write", str(path), 1), finding("shared-write", str(path), 3)
     told = choose(checked(one, other), Choice())
     assert told.findings == (other,)
-    assert told.notes == (f"suppressed: shared-write at {path}:1: one copy is enough",)
+    assert told.notes == ("suppressed: shared-write at p.c:1: one copy is enough",)
     assert told.unread == (f"{path}:3: `weft: ignore shared-write` gives no reason, and suppresses nothing",)
     assert choose(checked(finding("remote-access", str(path), 1)), Choice()).findings
 
@@ -111,20 +118,72 @@ def test_each_language_writes_the_comment_in_its_own_way(begin: str, tmp_path: P
 
 
 def test_a_file_of_rules_suppresses_with_a_reason(tmp_path: Path) -> None:
-    rules = tmp_path / "rules"
-    rules.write_text("# known\nstale-halo-read p.cdv:left the edge is constant\n")
-    told = choose(checked(finding(), finding(function="main")), Choice(suppress=rules))
+    file = tmp_path / "rules"
+    file.write_text("# known\nstale-halo-read p.cdv:left the edge is constant\n")
+    told = choose(checked(finding(), finding(function="main")), Choice(suppress=rules(file)))
     assert [one.sites[0].function for one in told.findings] == ["main"]
-    rules.write_text("stale-halo-read p.cdv\n")
+    assert told.unread == ()
+    file.write_text("stale-halo-read p.cdv\n")
     with pytest.raises(UsageError, match="rules:1: write KIND FILE"):
-        choose(checked(finding()), Choice(suppress=rules))
+        rules(file)
+
+
+def test_a_rule_that_means_no_finding_is_told_and_one_that_does_is_not() -> None:
+    used = Rule("stale-halo-read", "p.cdv", "7", "known", "rules:1")
+    unused = Rule("stale-halo-read", "p.cdv", "8", "mended long ago", "rules:2")
+    told = choose(checked(finding()), Choice(suppress=(used, unused)))
+    assert told.findings == ()
+    assert told.unread == ("rules:2: this rule suppresses nothing: the run has no such finding",)
+    left_out = choose(checked(finding()), Choice(skip=("stale-halo-read",), suppress=(used,)))
+    assert left_out.unread == ()
+
+
+def test_a_file_is_named_from_this_folder_however_its_path_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    absolute = str(tmp_path / "src" / "p.c")
+    for word in ("p.c", "src/p.c", "./src/p.c", "src/*", absolute):
+        assert names(word, absolute), word
+    for word in ("other/p.c", "q.c", "./q.c", "/src/p.c"):
+        assert not names(word, absolute), word
+    told = choose(
+        checked(finding("data-race", absolute)), Choice(suppress=(Rule("*", "src/p.c", "", "benign", "rules:1"),))
+    )
+    assert told.notes == ("suppressed: data-race at p.c:7: benign",)
 
 
 def test_a_baseline_knows_as_many_findings_as_it_holds(tmp_path: Path) -> None:
     old = tmp_path / "old.json"
     old.write_text(json.dumps({"findings": [finding(line=3).to_json()]}))
     assert key(finding(line=3).to_json()) == key(finding(line=9).to_json())
-    assert len(choose(checked(finding(line=9), finding(line=11)), Choice(baseline=old)).findings) == 1
+    known = baseline(old)
+    assert known == Baseline(old, (key(finding().to_json()),))
+    assert len(choose(checked(finding(line=9), finding(line=11)), Choice(baseline=known)).findings) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "said"),
+    [
+        ("--baseline", b"{", "old is not a report of weft check --format json"),
+        ("--baseline", b'{"findings": [1]}', "old is not a report of weft check --format json"),
+        ("--baseline", b"\xff\xfe", "old cannot be read: it is not text"),
+        ("--suppress", b"stale-halo-raed p.cdv known\n", "old:1: write KIND FILE"),
+        ("--suppress", b"\xff\xfe", "old cannot be read: it is not text"),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_refused_before_the_program_runs(
+    option: str, text: bytes, said: str, tmp_path: Path
+) -> None:
+    program = PROGRAM.replace("left();", 'left();\n    fopen("ran", "w");')
+    (tmp_path / "p.cdv").write_text("#include <stdio.h>\n" + program)
+    (tmp_path / "old").write_bytes(text)
+    status, out = weft(tmp_path, option, "old")
+    assert status == 2 and said in out
+    assert not (tmp_path / "ran").exists()
+    if text == b"{":  # what is asked for is what a run makes
+        weft(tmp_path)
+        assert (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def check(request: Request, folder: Path) -> Checked:
     outcome = front_end.run(request, folder, found)
     ended = outcome.ended
     findings = worst_first([*read(found, outcome.texts), *outcome.findings])
-    seen = looked.read(found, outcome.texts, outcome.left)
+    seen = looked.read(found, outcome.texts, (*request.left, *outcome.left))
     return Checked(
         name=" ".join(map(str, request.sources)),
         findings=tuple(findings),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +13,15 @@ from typing import Any, Final, TypeVar
 from weft.check.compiled import Options
 from weft.check.front_ends import front_ends
 from weft.errors import UsageError
+from weft.terms.words import plural
 
 T = TypeVar("T")
 DATABASE: Final = "compile_commands.json"
+TOOLS: Final = ("build", "_build", "builddir", "node_modules", "CMakeFiles")
+"""Folders that a tool fills: what lies there, or in a hidden one, is none of the program."""
+MARKS: Final = ("CMakeCache.txt", "meson-private", "pyvenv.cfg", "conda-meta")
+"""What lies in a folder that a tool made: trees of a build, and environments of Python."""
+MOST_LEFT: Final = 4
 WITH_VALUE: Final = ("-o", "-MF", "-MT", "-MQ", "-x", "-arch")
 KEPT: Final = ("-std=", "-f", "-m", "-W", "-U", "-pthread")
 """Options of a compiler's call that change what a source means."""
@@ -26,6 +33,8 @@ class Build:
 
     sources: tuple[Path, ...]
     own: Mapping[Path, Options] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
+    """What a named folder holds that was not taken, a phrase each."""
 
     @property
     def link(self) -> tuple[str, ...]:
@@ -42,7 +51,8 @@ def expanded(names: Sequence[Path]) -> Build:
     own = {source.resolve(): options for part in parts for source, options in part.own.items()}
     named = [name for name in names if name.resolve() in own]
     sources = named or unique(source for part in parts for source in part.sources)
-    return Build(tuple(sources), {one: own[one.resolve()] for one in sources if one.resolve() in own})
+    left = () if named else unique(phrase for part in parts for phrase in part.left)
+    return Build(tuple(sources), {one: own[one.resolve()] for one in sources if one.resolve() in own}, left)
 
 
 def suffixes() -> frozenset[str]:
@@ -58,13 +68,38 @@ def unique(items: Iterable[T]) -> tuple[T, ...]:
 def of(name: Path) -> Build:
     """The sources that one name stands for."""
     if name.is_dir():
-        if (name / DATABASE).is_file():
-            return database(name / DATABASE)
-        found = tuple(sorted(path for path in name.iterdir() if path.is_file() and path.suffix.lower() in suffixes()))
-        if not found:
-            raise UsageError(f"{name} holds no sources and no {DATABASE}; name the program's sources")
-        return Build(found)
+        kept = next((path for path in (name / DATABASE, name / "build" / DATABASE) if path.is_file()), None)
+        return database(kept) if kept else folder(name)
     return database(name) if name.suffix == ".json" else Build((name,))
+
+
+def folder(name: Path) -> Build:
+    """The sources of a folder and of those in it, but for what tools put there: that is told."""
+    found: list[Path] = []
+    skipped: list[Path] = []
+    for at, folders, names in os.walk(name):
+        made = [one for one in sorted(folders) if by_tool(Path(at, one))]
+        skipped += [Path(at, one) for one in made]
+        folders[:] = sorted(set(folders) - set(made))
+        found += within(Path(at), names)
+    left = [path for path in skipped if any(within(Path(at), names) for at, _, names in os.walk(path))]
+    shown = ", ".join(map(str, left[:MOST_LEFT])) + (f" and {len(left) - MOST_LEFT} more" if left[MOST_LEFT:] else "")
+    if not found:
+        beside = f" but those of {shown}, which a tool put there," if left else ""
+        raise UsageError(f"{name} holds no sources{beside} and no {DATABASE}; name the program's sources")
+    phrases = (f"{plural(len(left), 'folder')} of builds and tools, with sources ({shown})",) if left else ()
+    return Build(tuple(found), left=phrases)
+
+
+def within(at: Path, names: Iterable[str]) -> list[Path]:
+    """The sources among the files of a folder."""
+    return sorted(at / one for one in names if Path(one).suffix.lower() in suffixes() and (at / one).is_file())
+
+
+def by_tool(path: Path) -> bool:
+    """Whether a folder is a tool's: hidden, a tree of a build, or an environment of Python."""
+    named = path.name in TOOLS or path.name.startswith((".", "cmake-build-"))
+    return named or any((path / mark).exists() for mark in MARKS)
 
 
 def database(path: Path) -> Build:

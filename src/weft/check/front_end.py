@@ -43,6 +43,8 @@ class Request:
     timeout: float | None = None
     own: Mapping[Path, Options] = field(default_factory=dict)
     """What a build gives some of the sources beside these."""
+    left: tuple[str, ...] = ()
+    """What was named and is known not to be taken, a phrase each."""
 
     @property
     def options(self) -> Options:

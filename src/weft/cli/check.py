@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     """Check a program."""
     from weft.check import Request, check
     from weft.check.build import expanded
-    from weft.check.choice import Choice, applied, choose, verify
+    from weft.check.choice import Choice, applied, baseline, choose, rules, verify
     from weft.check.front_ends import is_script
 
     refuse(args)
@@ -108,10 +108,14 @@ def run(args: argparse.Namespace) -> int:
         link=(*build.link, *shlex.split(args.link)),
         timeout=args.timeout,
         own=build.own,
+        left=build.left,
     )
     if args.trace is not None:
         return in_folder(args, lambda folder: traced(args, request, folder))
-    choice = Choice(tuple(args.only), tuple(args.skip), args.baseline, args.suppress, tuple(args.fail_on) or ("error",))
+    choice = Choice(
+        tuple(args.only), tuple(args.skip), baseline(args.baseline), rules(args.suppress),
+        tuple(args.fail_on) or ("error",),
+    )  # fmt: skip
     verify(choice, request.sources)
     checked = in_folder(args, lambda folder: check(request, folder))
     checked = applied(checked, choose(checked, choice))
