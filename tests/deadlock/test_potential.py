@@ -166,3 +166,37 @@ def test_a_collective_that_a_successful_test_completes_is_no_wait() -> None:
     r1.recv(0, tag=1)
     r1.wait(r1.ibcast())
     assert found(b) == []
+
+
+@pytest.mark.parametrize("call", ["test", "testall", "testany"])
+def test_a_send_that_a_test_found_complete_is_no_wait_but_one_that_is_polled_for_is(call: str) -> None:
+    def build(polls: int, between: bool = False) -> list[Finding]:
+        b = Builder(ranks=2)
+        sent = [r.isend(1 - r.rank, tag=1, site=at(3)) for r in b.ranks]
+        for r, request in zip(b.ranks, sent, strict=True):
+            requests = request if call == "test" else [request]
+            if polls:
+                getattr(r, call)(requests, site=at(4), **({"index": None} if call == "testany" else {"flag": False}))
+            if between:
+                r.send(r.rank, tag=9)
+                r.recv(r.rank, tag=9)
+            getattr(r, call)(requests, site=at(4))
+        for r in b.ranks:
+            r.recv(1 - r.rank, tag=1, site=at(5))
+        return found(b)
+
+    assert build(0) == []  # had it not been complete, the program might have gone on to its receive
+    [finding] = build(3)
+    assert finding.certainty == "possible" and finding.sites[0].line == 3
+    assert [f for f in build(3, between=True) if f.sites[0].line == 3] == []
+
+
+def test_a_wait_for_any_of_several_sends_is_possible_not_certain() -> None:
+    b = Builder(ranks=2)
+    sent = [r.isend(1 - r.rank, tag=1, site=at(3)) for r in b.ranks]
+    for r, request in zip(b.ranks, sent, strict=True):
+        r.waitany([request], index=0, site=at(4))
+    for r in b.ranks:
+        r.recv(1 - r.rank, tag=1, site=at(5))
+    [finding] = found(b)
+    assert finding.certainty == "possible"

@@ -7,14 +7,12 @@ else. What is left, overlaps and is not both reads, races.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 from typing import Final
 
 import numpy as np
 
-from weft import sources
 from weft.access.exposed import Exposed, exposed
 from weft.access.ordering import Ordering
 from weft.access.words import at, site_of, word
@@ -24,6 +22,7 @@ from weft.order import Order
 from weft.plain import dataclass
 from weft.terms.cited import cause, finding, said
 from weft.terms.columns import Ints
+from weft.terms.describe import loops
 from weft.trace import Trace
 from weft.trace.layout import TouchKind
 from weft.usage.onesided import operations
@@ -135,17 +134,11 @@ class _Memory:
         kind, size = int(program.touches.kind[row]), int(program.touches.size[row])
         if program.separate or kind & TouchKind.WRITE or size > 8 or other.high - other.low != size:
             return False
-        if kind & (TouchKind.ATOMIC | TouchKind.VOLATILE) or self._loops(program, row):
+        # One whose value is there at once goes round the loop no more than that.
+        if kind & (TouchKind.ATOMIC | TouchKind.VOLATILE) or loops(program.rank, int(program.touches.site[row])):
             return True
         before = program.touches.before[mine.rows].tolist()
         return any(self.ordering.only_asks(program.rank, first, second) for first, second in pairwise(before))
-
-    def _loops(self, program: Exposed, row: int) -> bool:
-        """Whether the line waits in a loop: one whose value is there at once goes round no more than that."""
-        site = program.rank.site(int(program.touches.site[row]))
-        first, lines = sources.of(self.trace).lines(site.file or "", site.line) or (0, [])
-        text = lines[site.line - first] if first <= site.line < first + len(lines) else ""
-        return re.search(r"\b(while|until)\b", text, re.IGNORECASE) is not None
 
     def _against_program(self, one: Exposed, mine: Class, two: Exposed, other: Class) -> Iterator[Finding]:
         first, second = int(mine.rows[0]), int(other.rows[0])

@@ -26,9 +26,11 @@ from weft.terms import calls, describe
 from weft.terms.calls import masks, words
 from weft.terms.columns import Ints, distinct
 from weft.terms.words import listed, rank_words
-from weft.trace import Event, Flag, Trace
+from weft.trace import Event, Flag, Rank, Trace
 
 MAX_ROUNDS = 20
+AROUND_A_TEST = 2
+"""Lines around a test within which the loop is looked for that waits by it."""
 _GATHERING = -1
 _LOCAL = words("Comm_free Win_free File_open File_close") | calls.FINALIZE
 """Collectives that order nothing here: local in practice, or of no use for a proof."""
@@ -123,7 +125,49 @@ def find(trace: Trace, match: Match) -> list[Finding]:
 def _constraints(trace: Trace, match: Match, processes: Processes) -> Constraints:
     """Every standard send waits, and every collective but those that are local in practice."""
     local = masks(trace.functions).table(_LOCAL)[match.collectives.function]
-    return constraints_of(match, processes, (match.sends.flags & _NOT_WAITING) == 0, ~local)
+    waits = ((match.sends.flags & _NOT_WAITING) == 0) & ~_found_complete(match)
+    return constraints_of(match, processes, waits, ~local)
+
+
+def _found_complete(match: Match) -> NDArray[np.bool_]:
+    """The sends that a test found complete at once: had they not been, the program might have gone on without.
+
+    One that is asked for again and again in one place, with nothing between, is waited for there; so is one that is
+    asked for in a loop that waits, as its source says, where the first test came true.
+    """
+    sends = match.sends
+    found = np.zeros(len(sends), np.bool_)
+    tests = masks(match.trace.functions).table(calls.TESTS)
+    for rank in match.trace.ranks:
+        events = rank.events
+        rows = np.arange(int(sends.first[rank.index]), int(sends.first[rank.index + 1]))
+        at = sends.completion[rows].astype(np.int64)
+        rows, at = rows[at < len(events)], at[at < len(events)]
+        tested = tests[events["function"][at]]
+        rows, at = rows[tested], at[tested]
+        if not len(rows):
+            continue
+        before = _before(rank, at)
+        failed = (events["flags"][before] & (Flag.TRUE | Flag.CLOSED) == Flag.CLOSED) & (events["count"][before] > 0)
+        again = failed & tests[events["function"][before]] & (events["site"][before] == events["site"][at])
+        sites = events["site"][at]
+        looping = [
+            site for site in distinct(sites.astype(np.int64)).tolist() if describe.loops(rank, site, AROUND_A_TEST)
+        ]
+        found[rows] = ~(again & (before != at)) & ~np.isin(sites, looping)
+    return found
+
+
+def _before(rank: Rank, at: Ints) -> Ints:
+    """The event before each in its thread; itself where it is the first."""
+    if len(rank.threads) <= 1:
+        return np.maximum(at - 1, 0)
+    order = np.argsort(rank.event_threads, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    before = order[np.maximum(place[at] - 1, 0)]
+    threads = np.asarray(rank.event_threads)
+    return np.where(threads[before] == threads[at], before, at)
 
 
 def _waits(posts: Posts) -> progress.Waits:
@@ -294,6 +338,7 @@ def _finding(match: Match, links: list[_Link]) -> Finding:
     sends = [link for link in links if link.send is not None]
     wild = any((match.recvs.flags[match.sends.partner[link.row]] & Post.ANY_SOURCE) != 0 for link in sends)
     wild |= any(bool(link.event.flags & Flag.ANY_SOURCE) for link in links if not link.gathers)
+    wild |= any(link.chosen for link in links)
     ranks = tuple(sorted({link.rank for link in links}))
     events = [link.send or link.event for link in links]
     late = [link.late for link in links if link.late]
@@ -324,6 +369,8 @@ class _Link:
         self.gathers = bool(constraints.target[place] < 0)
         name = base(self.event.function.name)
         self.tested = name in calls.TESTS
+        self.chosen = self.tested or name in calls.OF_ANY | calls.OF_SOME
+        """Whether something else than this may end its wait."""
         self.early = self.gathers and name not in calls.ALL_TO_ALL
         """Whether it waits in a collective that may, and need not, wait for all members."""
         self.late: Event | None = None

@@ -127,8 +127,10 @@ def _posts(match: Match, races: Races, race: int) -> Posts:
 
 
 def _line_of(site: Site) -> str:
-    """`pool.py:14`, else the function's name."""
-    return f"{PurePath(site.file).name}:{site.line}" if site.file and site.line else f"an unknown line ({site.call})"
+    """`pool.py:14`, else what else is known of the place."""
+    if not site.file or not site.line:
+        return f"{site.file or 'an unknown line'} ({site.function or site.call})"
+    return f"{PurePath(site.file).name}:{site.line}"
 
 
 def _tag_text(posts: Posts, row: int, tag: int) -> str:

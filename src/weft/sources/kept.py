@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
@@ -25,6 +26,7 @@ MAX_HELD: Final = 16 << 20
 MAX_INDEX: Final = 8 << 20
 _MAX_SPANS: Final = 10_000
 _MAX_LINE: Final = 2**31
+_WAITING_LOOP: Final = re.compile(r"\b(while|until)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,12 @@ class Sources:
         before = sum(n for _, n in known.spans[:place])
         found = self._text(file, known)[before : before + count]
         return (first, found) if line < first + len(found) else None
+
+    def loops(self, file: str, line: int, around: int = 0) -> bool:
+        """Whether a line, or one of those `around` it, has the head or the end of a loop that waits for something."""
+        first, lines = self.lines(file, line) or (0, [])
+        near = lines[max(0, line - around - first) : line + around + 1 - first] if lines else []
+        return any(_WAITING_LOOP.search(text) for text in near)
 
     def _today(self, file: str, line: int) -> tuple[int, list[str]] | None:
         if file not in self._texts:

@@ -9,7 +9,7 @@ from weft import findings, sources
 from weft.mpi.meaning import base
 from weft.systems import MPI, System
 from weft.terms import calls
-from weft.trace import Event, Flag, FunctionTable, TaskKind
+from weft.trace import Event, Flag, FunctionTable, Rank, TaskKind
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_WORLD, PROC_NULL, ROOT
 from weft.trace.sites import CallSite
 
@@ -30,11 +30,19 @@ def _file(place: CallSite) -> str:
 
 
 def where(event: Event) -> str:
-    """` at step.py:9`, or nothing where the line is not known."""
+    """` at step.py:9`; ` in solve_ (libsolver.so+0x2c86)` where only the function is known; or nothing."""
     place = event.site
     if place.file:
         return f" at {Path(place.file).name}:{place.line}"
-    return f" at {_file(place)}" if place.module else ""
+    if not place.module:
+        return ""
+    return f" in {place.function} ({_file(place)})" if place.function else f" at {_file(place)}"
+
+
+def loops(rank: Rank, site: int, around: int = 0) -> bool:
+    """Whether a place, or a line `around` it, has a loop that waits for something, as its source says."""
+    place = rank.site(site)
+    return sources.of(rank.trace).loops(place.file or "", place.line, around)
 
 
 def in_task(*events: Event) -> str:
