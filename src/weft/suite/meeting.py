@@ -1,0 +1,87 @@
+"""What the ranks of a suite tell each other: each appends lines of JSON to a file of its own and reads the others'.
+
+Files, for MPI is what is tested, and may hang. All hosts must see the folder; a rank that is killed leaves its lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any, Final
+
+SHORTEST: Final = 0.0005
+LONGEST: Final = 0.02
+
+
+class Meeting:
+    """The part of one rank."""
+
+    def __init__(self, folder: Path, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        folder.mkdir(parents=True, exist_ok=True)
+        self._paths = [folder / f"rank-{number}.jsonl" for number in range(size)]
+        self._paths[rank].unlink(missing_ok=True)  # of an earlier suite: its readers know another file
+        self._own = self._paths[rank].open("ab", buffering=0)
+        self._read: list[tuple[int, bytes]] = [(0, b"")] * size
+        self._inodes = [0] * size
+        self.said: list[dict[str, Any]] = [{} for _ in range(size)]
+        """What each rank has said last under each word."""
+        self._lock = threading.Lock()
+
+    def say(self, **words: Any) -> None:
+        """Tell all others."""
+        self._own.write((json.dumps(words) + "\n").encode())
+
+    def hear(self) -> None:
+        """Take up what all have said since."""
+        with self._lock:
+            self._hear()
+
+    def _hear(self) -> None:
+        for number, path in enumerate(self._paths):
+            try:
+                with path.open("rb") as file:
+                    inode = os.fstat(file.fileno()).st_ino
+                    if inode != self._inodes[number]:  # the file of an earlier suite was there before
+                        self._inodes[number], self._read[number], self.said[number] = inode, (0, b""), {}
+                    at, rest = self._read[number]
+                    file.seek(at)
+                    new = file.read()
+            except OSError:
+                continue
+            *lines, rest = (rest + new).split(b"\n")
+            self._read[number] = (at + len(new), rest)
+            for line in lines:
+                self.said[number].update(json.loads(line))
+
+    def begin(self, seconds: float) -> list[int]:
+        """Meet: each has seen this very start of all others. Those that did not come within the time."""
+        nonce, seen = uuid.uuid4().hex, [""] * self.size
+        self.say(nonce=nonce)
+        limit = time.monotonic() + seconds
+        while time.monotonic() < limit:
+            self.hear()
+            new = [str(said.get("nonce", "")) for said in self.said]
+            if new != seen:
+                seen = new
+                self.say(seen=seen)
+            missing = [number for number, said in enumerate(self.said)
+                       if not seen[number] or said.get("seen", [""] * self.size)[self.rank] != nonce]  # fmt: skip
+            if not missing:
+                return []
+            time.sleep(LONGEST)
+        return missing
+
+    def wait(self, word: str, value: object) -> None:
+        """Until all ranks have said a word with a value. It has no end of its own: the thread in `hang.py` has one."""
+        pause = SHORTEST
+        while True:
+            self.hear()
+            if all(said.get(word) == value for said in self.said):
+                return
+            time.sleep(pause)
+            pause = min(LONGEST, 2 * pause)
