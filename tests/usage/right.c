@@ -77,6 +77,26 @@ static void nothing(void) {
     if (wrong) MPI_Bcast(a, 1, me ? MPI_FLOAT : MPI_INT, 0, world); /* BUG argument-mismatch */ /* BUG type-mismatch */
 }
 
+/* A datatype without bytes, as libraries make it of a part of a matrix that has no rows here. */
+static void no_bytes(void) {
+    MPI_Datatype t;
+    MPI_Request rs[3];
+    int length[1] = {0}, right = (me + 1) % n, left = (me + n - 1) % n;
+    MPI_Aint at[1] = {0};
+    MPI_Datatype of[1] = {MPI_INT};
+    OK(MPI_Type_create_struct(1, length, at, of, &t));
+    OK(MPI_Type_commit(&t));
+    OK(MPI_Sendrecv(a, 1, t, right, 1, a, 1, t, left, 1, world, MPI_STATUS_IGNORE));
+    OK(MPI_Irecv(a, 1, t, left, 2, world, rs));
+    OK(MPI_Irecv(a, 1, t, left, 3, world, rs + 1));
+    OK(MPI_Isend(a, 1, t, right, 2, world, rs + 2));
+    OK(MPI_Send(a, 1, t, right, 3, world));
+    OK(MPI_Waitall(3, rs, MPI_STATUSES_IGNORE));
+    OK(MPI_Bcast(a, 1, t, 0, world));
+    OK(MPI_Type_free(&t));
+    if (wrong) MPI_Sendrecv(a, 1, MPI_INT, right, 4, a, 1, MPI_INT, left, 4, world, MPI_STATUS_IGNORE); /* BUG invalid-argument */
+}
+
 static void cart_edges(void) {
     MPI_Comm line;
     int dims[1] = {n}, periods[1] = {0};
@@ -484,6 +504,7 @@ int main(int argc, char **argv) {
     CASE(counts_that_matter);
     CASE(nobody);
     CASE(nothing);
+    CASE(no_bytes);
     CASE(cart_edges);
     CASE(operations);
     CASE(no_op);

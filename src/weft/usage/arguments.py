@@ -342,6 +342,9 @@ class _Arguments:
 
     def _may_meet(self, kind: int, count: int, other: int, others: int) -> bool:
         """Whether so many elements of two datatypes at one address have a byte in common, for all that is known."""
+        types = [self.rank.datatype(id) for id in (kind, other) if id >= 0]
+        if any(found is not None and found.size == 0 for found in types):
+            return False
         if kind == other or -1 in (kind, count, other, others):
             return True
         sent, received = blocks(self.rank.datatype(kind), count), blocks(self.rank.datatype(other), others)
