@@ -283,6 +283,28 @@ def test_a_lock_held_by_a_rank_that_waits_for_us() -> None:
     assert found.ranks == (0, 1, 2)
 
 
+@pytest.mark.parametrize("mine", ["shared", "all", "exclusive"])
+@pytest.mark.parametrize("other", ["shared", "all", "exclusive"])
+def test_an_operation_waits_for_a_lock_of_another_rank_unless_both_share_it(mine: str, other: str) -> None:
+    b = Builder(ranks=3)
+    wins = b.window()
+    for rank, how in ((0, mine), (1, other)):
+        if how == "all":
+            b.ranks[rank].call("MPI_Win_lock_all", win=wins[rank])
+        else:
+            b.ranks[rank].call("MPI_Win_lock", win=wins[rank], rank=2, lock_type=1 if how == "exclusive" else 2)
+    b.ranks[0].open.call(
+        "MPI_Get", win=wins[0], target_rank=2, origin_count=1, origin_datatype="MPI_INT", target_disp=0,
+        target_count=1, target_datatype="MPI_INT",
+    )  # fmt: skip
+    b.ranks[1].open.recv(0, tag=5)
+    b.ranks[2].open.recv(0, tag=5)
+    if "exclusive" in (mine, other):
+        assert one(b).ranks == (0, 1, 2)
+    else:
+        none(b)
+
+
 def test_a_thread_that_computes_can_help() -> None:
     b = Builder(ranks=2)
     b.ranks[0].open.recv(1, thread=0)

@@ -13,10 +13,10 @@ from weft.access.touches import Placed, Touches
 from weft.deadlock.gatherings import Gatherings
 from weft.plain import dataclass
 from weft.terms.columns import Ints
+from weft.terms.windows import SHARED
 from weft.trace import Rank, Trace
 from weft.trace.layout import TouchKind
 from weft.usage.epochs import FENCE, LOCK, LOCK_ALL, Window, epochs
-from weft.usage.rmaraces import SHARED
 
 Key = tuple[int, int, int]
 """Index of the window's communicator, its ordinal there, index of the rank whose memory it is."""

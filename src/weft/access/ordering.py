@@ -9,8 +9,9 @@ import numpy as np
 from weft.access.exposed import Exposed
 from weft.order import Order
 from weft.terms.calls import masks, words
+from weft.terms.windows import EXCLUSIVE
 from weft.trace import Rank, Trace
-from weft.usage.rmaraces import EXCLUSIVE, Accesses
+from weft.usage.rmaraces import Accesses
 
 _ASKS: Final = words(
     "Wait Win_sync Iprobe Test Wtime Win_flush Win_flush_all Win_flush_local Win_flush_local_all Win_lock Win_unlock"

@@ -381,7 +381,7 @@ class Standstill:
         window = self.gatherings.window(event.rank, event.object)
         if window is None or name.endswith("_all"):
             return None
-        holders = self.gatherings.lock_holders(window, event.peer, event.rank.index)
+        holders = self.gatherings.lock_holders(window, event.peer, event.rank)
         if not holders:
             return None
         comm = self.trace.communicators[window[0]]

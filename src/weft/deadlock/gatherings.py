@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from weft.mpi.meaning import Form, Meaning, Over
+from weft.mpi.meaning import Form, Meaning, Over, base
 from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import Masks, masks
 from weft.terms.columns import Ints, columns, ints
-from weft.terms.windows import group_members, window_of
+from weft.terms.windows import SHARED, group_members, window_of
 from weft.trace import Communicator, Event, Flag, Rank, Trace
 from weft.trace.layout import Def, raw_rank
 
@@ -276,23 +276,34 @@ class Gatherings:
 
     # Locks
 
-    def lock_holders(self, window: tuple[int, int], target: int, besides: int) -> dict[int, int]:
-        """Ranks that locked a target of a window, by the event that did, and have not unlocked it."""
+    def lock_holders(self, window: tuple[int, int], target: int, asking: Rank) -> dict[int, int]:
+        """Ranks that keep `asking` from its lock of a target, by the event that locked: not those that share it."""
         comm = self.trace.communicators[window[0]]
-        found = {}
+        mine = self._lock(asking, window, target, asked=True)
+        found: dict[int, int] = {}
         for member in comm.members:
-            if member in (-1, besides):
+            if member in (-1, asking.index):
                 continue
             rank = self.trace.ranks[member]
-            held = None
-            for index in self._object_list(
-                rank, self.window_ids(rank).get(window), calls.LOCKS | calls.UNLOCKS
-            ).tolist():
-                slot = rank.events[index]
-                name = self.masks.name(slot["function"])
-                closed = bool(slot["flags"] & Flag.CLOSED)
-                if name.endswith("_all") or int(slot["peer"]) == target:
-                    held = index if name in calls.LOCKS and closed else held if not closed else None
-            if held is not None:
+            held = self._lock(rank, window, target)
+            if held is not None and not (mine is not None and self._shares(asking, mine) and self._shares(rank, held)):
                 found[member] = held
         return found
+
+    def _lock(self, rank: Rank, window: tuple[int, int], target: int, *, asked: bool = False) -> int | None:
+        """The lock of a target that a rank has, or with `asked` also waits for: the event."""
+        held = None
+        mine = self._object_list(rank, self.window_ids(rank).get(window), calls.LOCKS | calls.UNLOCKS)
+        for index in mine.tolist():
+            slot = rank.events[index]
+            name = self.masks.name(slot["function"])
+            closed = bool(slot["flags"] & Flag.CLOSED)
+            if name.endswith("_all") or int(slot["peer"]) == target:
+                locks = name in calls.LOCKS and (closed or asked)
+                held = index if locks else held if not closed else None
+        return held
+
+    def _shares(self, rank: Rank, lock: int) -> bool:
+        """Whether a lock lets others have theirs."""
+        event = rank.event(lock)
+        return base(event.function.name).endswith("_all") or event.args.get("lock_type") == SHARED

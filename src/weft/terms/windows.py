@@ -9,6 +9,10 @@ Window = tuple[int, int]
 """(communicator index, ordinal of the window on it)."""
 
 
+EXCLUSIVE, SHARED = 1, 2
+"""Types of locks, as the recorder numbers MPI_LOCK_EXCLUSIVE and MPI_LOCK_SHARED for every library."""
+
+
 def window_of(rank: Rank, local: int) -> Window | None:
     """The window that a rank knows by an id."""
     definition = rank.definitions.window(local)

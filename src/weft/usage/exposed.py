@@ -9,11 +9,12 @@ from weft.mpi.meaning import Sync
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.columns import Ints
+from weft.terms.windows import SHARED
 from weft.trace import Rank
 from weft.trace.layout import Def
 from weft.usage import overlaps
 from weft.usage.epochs import FENCE, LOCK, LOCK_ALL, Epochs
-from weft.usage.rmaraces import LOCAL, READ, SHARED, WRITE, Accesses
+from weft.usage.rmaraces import LOCAL, READ, WRITE, Accesses
 
 _DYNAMIC = 2
 

@@ -20,11 +20,10 @@ from weft.terms.cited import cause, finding, said
 from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.significant import NO_OP
 from weft.terms.sizes import kind_of, width_of
+from weft.terms.windows import EXCLUSIVE, SHARED
 from weft.trace import Rank, Trace
 from weft.usage.epochs import FENCE, LOCK, LOCK_ALL, Epochs
 
-EXCLUSIVE, SHARED = 1, 2
-"""Types of locks, as the recorder numbers MPI_LOCK_EXCLUSIVE and MPI_LOCK_SHARED for every library."""
 READ, WRITE, UPDATE = 0, 1, 2
 OPERATION, STORED, LOCAL = 0, 1, 2
 """What an access is: a one-sided operation, a store of the program itself, or the local buffer of an operation."""

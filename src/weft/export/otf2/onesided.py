@@ -19,6 +19,7 @@ from weft.terms import calls
 from weft.terms.calls import catalogue, masks
 from weft.terms.columns import columns
 from weft.terms.extent import Extent
+from weft.terms.windows import SHARED
 from weft.trace import Function, FunctionTable, Rank
 
 _TRANSFERS: Final = calls.RMA | calls.REQUEST_RMA
@@ -29,7 +30,6 @@ _TO_ALL: Final = calls.syncs(Sync.FENCE, Sync.UNLOCK_ALL, Sync.FLUSH_ALL, Sync.C
 _FETCHING: Final = named(Act.ACCESS, where=lambda m: Access.READ in m.access)
 _OF_ONE_ELEMENT: Final = named(Act.ACCESS, where=lambda m: Access.ONE_ELEMENT in m.access)
 _PROCESS_AND_MEMORY: Final = 3
-_SHARED: Final = 2  # as the recorder numbers MPI_LOCK_SHARED
 
 
 def _kind(function: Function) -> int:
@@ -154,7 +154,7 @@ class Calls:
 
     def _locks(self, block: Block) -> Iterator[Records]:
         place, window = self._where(block, calls.syncs(Sync.LOCK))
-        shared = self._lock_types(block, place) == _SHARED
+        shared = self._lock_types(block, place) == SHARED
         kinds = _otf2.LOCK_SHARED.value, _otf2.LOCK_EXCLUSIVE.value
         given = {
             "x": window, "y": block.peer[place].astype(np.int64) & NOTHING, "id": block.peer[place].astype(np.int64),
