@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tasks.campaign import clang
 from tests.tasks.test_asyncio import PYTHONS
 
 from weft.errors import WeftError
@@ -90,7 +91,7 @@ def test_a_breakpoint_for_a_pedigree_holds_before_its_task_is_there(three: str) 
                 s.do("task ~0123456789abcdef")
 
 
-@pytest.mark.parametrize("compiler", ["gcc", "clang-14"])
+@pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_tasks_of_a_single_have_the_same_pedigrees_whoever_came_first(compiler: str, tmp_path: Path) -> None:
     if not shutil.which(compiler):
         pytest.skip(f"no {compiler}")

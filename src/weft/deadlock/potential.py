@@ -148,8 +148,8 @@ def _found_complete(match: Match) -> NDArray[np.bool_]:
         if not len(rows):
             continue
         before = _before(rank, at)
-        failed = (events["flags"][before] & (Flag.TRUE | Flag.CLOSED) == Flag.CLOSED) & (events["count"][before] > 0)
-        again = failed & tests[events["function"][before]] & (events["site"][before] == events["site"][at])
+        failed = match.trace.functions.failed_polls(events[before]) & tests[events["function"][before]]
+        again = failed & (events["site"][before] == events["site"][at])
         sites = events["site"][at]
         looping = [
             site for site in distinct(sites.astype(np.int64)).tolist() if describe.loops(rank, site, AROUND_A_TEST)
@@ -162,12 +162,12 @@ def _before(rank: Rank, at: Ints) -> Ints:
     """The event before each in its thread; itself where it is the first."""
     if len(rank.threads) <= 1:
         return np.maximum(at - 1, 0)
-    order = np.argsort(rank.event_threads, kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    before = order[np.maximum(place[at] - 1, 0)]
-    threads = np.asarray(rank.event_threads)
-    return np.where(threads[before] == threads[at], before, at)
+    before = at.copy()
+    threads, positions = rank.event_threads, rank.event_positions
+    for thread in distinct(threads[at].astype(np.int64)).tolist():
+        of = threads[at] == thread
+        before[of] = np.flatnonzero(threads == thread)[np.maximum(positions[at[of]] - 1, 0)]
+    return before
 
 
 def _waits(posts: Posts) -> progress.Waits:

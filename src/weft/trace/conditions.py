@@ -304,8 +304,7 @@ def _is(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
         if state == "open":
             mask |= (events["flags"] & Flag.CLOSED) == 0
         elif state == "poll":
-            polls = _functions(rank, events, lambda f: f.is_poll)
-            mask |= polls & (events["flags"] & (Flag.TRUE | Flag.CLOSED) == Flag.CLOSED) & (events["count"] > 0)
+            mask |= rank.trace.functions.failed_polls(events)
         else:
             column, bits = _FLAGGED[state]
             mask |= (events[column] & bits) != 0 if bits else events[column] != 0

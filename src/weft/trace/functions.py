@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from weft.mpi.meaning import Act, base, named
 from weft.plain import dataclass
 from weft.systems import System, system
+from weft.trace.layout import Flag
 
 PLACES = frozenset(
     ["buffer", "count", "datatype", "peer", "tag", "comm", "object", "flag", "status", "tail", "none"]
@@ -164,6 +165,13 @@ class FunctionTable:
         """Ids of the functions of these names and of their large-count forms; what the run lacks is left out."""
         wanted = set(names)
         return [f.id for f in self if f.name in wanted or f.base in wanted]
+
+    def failed_polls(self, events: NDArray[Any]) -> NDArray[np.bool_]:
+        """The slots that stand for polls that failed, in a row: `Event.polls` of many."""
+        polls: NDArray[np.bool_] = self.mask(f.name for f in self if f.is_poll)[events["function"]]
+        polls &= events["flags"] & (Flag.TRUE | Flag.CLOSED) == Flag.CLOSED
+        polls &= events["count"] > 0
+        return polls
 
     def mask(self, names: Iterable[str]) -> NDArray[np.bool_]:
         """A look-up table: `mask[events["function"]]` is true for the functions of these names (and `_c` forms)."""

@@ -18,7 +18,7 @@ from weft.check.lines import read_lines
 from weft.check.looked import shown
 from weft.check.openmp import copies, privates, reductions, sentences
 from weft.check.openmp.directives import Directive
-from weft.check.openmp.names import NOWHERE, Named, Names, behind_atomic, line_of
+from weft.check.openmp.names import NOWHERE, Named, Names, behind_atomic, is_fortran, line_of
 from weft.check.openmp.program import Built, build
 from weft.check.openmp.sources import constructs, language, one_memory
 from weft.check.program import execute
@@ -280,7 +280,7 @@ class Reading:
 
     def _valueless(self, held: dict[str, Any], count: int) -> Iterator[Finding]:
         place = self.place(held["pc"])
-        fortran = Path(place.file).suffix.lower().startswith(".f")
+        fortran = is_fortran(place)
         named = self.names.of(held, ((place, False), (place, False)), fortran)
         text = line_of(place)
         known = [named.name, *(name for file, name in sorted(self.private) if re.search(rf"\b{name}\b", text))]
@@ -300,7 +300,7 @@ class Reading:
 
     def _race(self, held: dict[str, Any], count: int) -> Race:
         place, other = self.place(held["pc"]), self.place(held["other_pc"])
-        fortran = Path(place.file).suffix.lower().startswith(".f")
+        fortran = is_fortran(place)
         places = [
             (self.names.with_column(one, held[pc]), held[write])
             for one, pc, write in ((place, "pc", "write"), (other, "other_pc", "other_write"))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from weft.check.grouped import times
 from weft.check.openmp import sentences
-from weft.check.openmp.names import NOWHERE, Named, Names
+from weft.check.openmp.names import NOWHERE, Named, Names, is_fortran
 from weft.check.texts import AccessPlace
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
@@ -29,7 +28,7 @@ def findings(
         if one["why"] == "near" and not any(names.one_variable(one, near) for near in one["near"]):
             continue
         place, other = places.get(one["pc"], NOWHERE), places.get(one["other_pc"], NOWHERE)
-        fortran = Path(place.file).suffix.lower().startswith(".f")
+        fortran = is_fortran(place)
         accesses = [(names.with_column(place, one["pc"]), one["write"])]
         if other.line and one["why"] != "none":
             accesses.append((names.with_column(other, one["other_pc"]), True))
@@ -46,7 +45,7 @@ def _told(group: list[tuple[dict[str, Any], int, Named]], places: Mapping[int, A
     held, _, named = group[0]
     place, other = places.get(held["pc"], NOWHERE), places.get(held["other_pc"], NOWHERE)
     region = places.get(held.get("region_pc", 0), NOWHERE)
-    fortran = Path(place.file).suffix.lower().startswith(".f")
+    fortran = is_fortran(place)
     count = sum(one for _, one, _ in group)
     old = held["kind"] in ("old-copy", "pending")
     text = named.text(fortran)

@@ -168,6 +168,11 @@ def element(name: str, shape: Shape, offset: int, fortran: bool, line: int) -> N
     return Named(name, tuple(reversed(index)), False, line)
 
 
+def is_fortran(place: AccessPlace) -> bool:
+    """Whether a place is in a file of Fortran."""
+    return Path(place.file).suffix.lower().startswith(".f")
+
+
 def line_of(place: AccessPlace) -> str:
     """The text of a line as GCC's preprocessor leaves it, whose columns the program has; macros are not replaced."""
     text = linecache.getline(place.file, place.line) if place.file and place.line else ""

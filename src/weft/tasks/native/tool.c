@@ -83,9 +83,12 @@ static inline uint64_t mixed(uint64_t of) {
     return of ^ of >> 29;
 }
 
+// What the pedigrees of the children of one are made from.
+static inline uint64_t line_of(uint64_t pedigree) { return pedigree * 0xBF58476D1CE4E5B9u; }
+
 static inline void descend(task *t, uint64_t pedigree) {
     t->pedigree = pedigree;
-    t->line = pedigree * 0xBF58476D1CE4E5B9u;
+    t->line = line_of(pedigree);
 }
 
 static inline task *take(task *t, uint64_t id, task *parent, const void *created) {
@@ -305,7 +308,7 @@ static COLD void begin_single(int executes) {
     if (!executes || team == NULL) return;
     at->within = 1;
     at->line = at->of->line;
-    at->of->line = mixed(team->pedigree - at->singles) * 0xBF58476D1CE4E5B9u;
+    at->of->line = line_of(mixed(team->pedigree - at->singles));
 }
 
 static COLD void on_work(int kind, int endpoint, ompt_data *parallel, ompt_data *data, uint64_t count, const void *pc) {

@@ -21,26 +21,23 @@ int omp_get_thread_num(void) { return me->team && !me->team->league ? me->number
 int omp_get_num_threads(void) { return me->team && !me->team->league ? me->team->size : 1; }
 int omp_get_num_threads_(void) { return omp_get_num_threads(); }
 
-#define NUMBER(name, value)                                                                                            \
-    int omp_get_##name(void) { return value; }                                                                         \
-    int omp_get_##name##_(void) { return value; }
-NUMBER(max_threads, weft_omp_default)
-NUMBER(num_procs, weft_omp_default)
-NUMBER(dynamic, dynamic)
-NUMBER(nested, levels_allowed > 1)
-NUMBER(max_active_levels, levels_allowed)
-NUMBER(supported_active_levels, 255)
-NUMBER(thread_limit, 512)
-NUMBER(cancellation, getenv("OMP_CANCELLATION") != NULL)
-NUMBER(proc_bind, 0)
-NUMBER(num_places, 0)
-NUMBER(place_num, -1)
-NUMBER(max_task_priority, 0)
-NUMBER(max_teams, 0)
-NUMBER(teams_thread_limit, 0)
-NUMBER(level, me->team && me->team->size > 0 ? me->team->level : 0)
-NUMBER(num_teams, me->team && me->team->league ? me->team->size : 1)
-NUMBER(team_num, me->team && me->team->league ? me->number : 0)
+NUMBER(get_max_threads, weft_omp_default)
+NUMBER(get_num_procs, weft_omp_default)
+NUMBER(get_dynamic, dynamic)
+NUMBER(get_nested, levels_allowed > 1)
+NUMBER(get_max_active_levels, levels_allowed)
+NUMBER(get_supported_active_levels, 255)
+NUMBER(get_thread_limit, 512)
+NUMBER(get_cancellation, getenv("OMP_CANCELLATION") != NULL)
+NUMBER(get_proc_bind, 0)
+NUMBER(get_num_places, 0)
+NUMBER(get_place_num, -1)
+NUMBER(get_max_task_priority, 0)
+NUMBER(get_max_teams, 0)
+NUMBER(get_teams_thread_limit, 0)
+NUMBER(get_level, me->team && me->team->size > 0 ? me->team->level : 0)
+NUMBER(get_num_teams, me->team && me->team->league ? me->team->size : 1)
+NUMBER(get_team_num, me->team && me->team->league ? me->number : 0)
 
 int omp_get_active_level(void) {
     int n = 0;

@@ -64,13 +64,12 @@ static uint64_t constructs;
 /* --- mappings ----------------------------------------------------------------------------------------------------- */
 
 static size_t first_behind(uintptr_t a) {
-    size_t low = 0, high = mapping_count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (mappings[middle].high <= a) low = middle + 1;
-        else high = middle;
-    }
-    return low;
+    return up_to(mappings, mapping_count, sizeof *mappings, offsetof(struct mapping, high), a);
+}
+
+static void reaches(const struct mapping *m) {
+    if (m->low < all_low) all_low = m->low;
+    if (m->high > all_high) all_high = m->high;
 }
 
 /* The first one that has something of a range. */
@@ -91,8 +90,7 @@ static struct mapping *mapping_new(uintptr_t low, uintptr_t high) {
     memmove(mappings + at + 1, mappings + at, (mapping_count - at) * sizeof *mappings);
     mappings[at] = (struct mapping){.low = low, .high = high};
     mapping_count++;
-    if (low < all_low) all_low = low;
-    if (high > all_high) all_high = high;
+    reaches(&mappings[at]);
     return &mappings[at];
 }
 
@@ -272,8 +270,7 @@ static void widened(const struct items *all, size_t i, struct mapping *m, uintpt
     struct mapping *next = m + 1 < mappings + mapping_count ? m + 1 : NULL;
     if (next && next->low < high) high = next->low;
     if (high > m->high) each(m->high, high, begins, &all->place), m->high = high;
-    if (m->low < all_low) all_low = m->low;
-    if (m->high > all_high) all_high = m->high;
+    reaches(m);
 }
 
 /* The device's pointer is made to fit. */

@@ -25,15 +25,7 @@ struct block {
 static struct block *blocks;
 static size_t count, room;
 
-static size_t above(uintptr_t a) {
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (blocks[middle].low <= a) low = middle + 1;
-        else high = middle;
-    }
-    return low;
-}
+static size_t above(uintptr_t a) { return up_to(blocks, count, sizeof *blocks, offsetof(struct block, low), a); }
 
 #define LEAST 64
 #define MOST 65536
@@ -65,10 +57,14 @@ static void block_gone(void *p) {
     count--;
 }
 
-bool block_of(uintptr_t a, uintptr_t *low, size_t *size, int *thread, strand_t *since) {
+static const struct block *block_at(uintptr_t a) {
     size_t at = above(a);
-    if (!at || a - blocks[at - 1].low >= blocks[at - 1].size) return false;
-    const struct block *b = &blocks[at - 1];
+    return at && a - blocks[at - 1].low < blocks[at - 1].size ? &blocks[at - 1] : NULL;
+}
+
+bool block_of(uintptr_t a, uintptr_t *low, size_t *size, int *thread, strand_t *since) {
+    const struct block *b = block_at(a);
+    if (!b) return false;
     *low = b->low, *size = b->size, *thread = b->thread, *since = b->since;
     return true;
 }
@@ -84,8 +80,8 @@ void *memory_of_device(size_t align, size_t n) {
 }
 
 bool block_of_device(uintptr_t a) {
-    size_t at = above(a);
-    return at && a - blocks[at - 1].low < blocks[at - 1].size && blocks[at - 1].on_device;
+    const struct block *b = block_at(a);
+    return b && b->on_device;
 }
 
 void *malloc(size_t n) {

@@ -235,6 +235,11 @@ void strands_past(strand_t base);
 void run_as(strand_t s);
 strand_t segment(void); /* what follows of the current strand apart from what was */
 
+/* A question of the library's without arguments, in C and in Fortran. */
+#define NUMBER(name, value)                                                                                            \
+    int omp_##name(void) { return value; }                                                                             \
+    int omp_##name##_(void) { return value; }
+
 /* --- shadow.c */
 void shadow_open(void);
 void shadow_access(uintptr_t a, size_t size, bool write, uint32_t place);
@@ -306,6 +311,16 @@ void task_begin(struct task *t, struct group *group);
 void task_end(struct task *t);
 
 /* --- memory.c */
+/* How many of a sorted list's elements have an address, `at` bytes into each, that is not above one. */
+static inline size_t up_to(const void *list, size_t count, size_t size, size_t at, uintptr_t a) {
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (*(const uintptr_t *)((const char *)list + middle * size + at) <= a) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
 bool block_of(uintptr_t a, uintptr_t *low, size_t *size, int *thread, uint32_t *region_strand);
 bool block_of_device(uintptr_t a);
 void *memory_of_device(size_t align, size_t n);

@@ -163,9 +163,6 @@ __attribute__((constructor(102))) static void declared(void) {
 
 /* --- what programs ask -------------------------------------------------------------------------------------------- */
 
-#define NUMBER(name, value)                                                                                            \
-    int omp_##name(void) { return value; }                                                                             \
-    int omp_##name##_(void) { return value; }
 NUMBER(get_default_device, device)
 NUMBER(get_num_devices, HOST)
 NUMBER(get_initial_device, HOST)
