@@ -69,7 +69,7 @@ def watched_fortran(lines: list[str], at: int, one: Directive) -> None:
     found = [
         name for name in names(one)
         if not re.search(rf"\bdo\s+(\d+\s+)?{name}\s*=", behind, re.I)
-        and re.search(rf"^[ \t]*{_DECLARED}.*::.*\b{name}\b", text, re.I | re.M)
+        and re.search(rf"^[ \t]*{_DECLARED}::.*\b{name}\b", text, re.I | re.M)
     ]  # fmt: skip
     calls = "; ".join(f"call weft_omp_private(%val(loc({name})), %val(sizeof({name})))" for name in found)
     heads = _depth(one) if loop else 0

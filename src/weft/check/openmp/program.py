@@ -35,6 +35,7 @@ KEPT: Final = (
     "-O1", "-fno-tree-loop-im", "-fno-tree-pre", "-fno-tree-sink", "-fno-ipa-pure-const", "-finline-small-functions",
     "-fno-toplevel-reorder", "-fno-tree-dse", "-fno-tree-dce",  # these keep what is only written or only read
     "-fno-builtin-memset", "-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-tree-loop-distribute-patterns",
+    "-fno-builtin-memcmp", "-fno-builtin-strlen", "-fno-builtin-strcmp", "-fno-builtin-strncmp", "-fno-builtin-sprintf",
 )  # fmt: skip
 # Private variables are watched where their address goes out; gfortran knows too well where it does not (-fno-tree-pta).
 # It does not know -fno-builtin-memcpy: what it copies as a whole would pass by the wrapped functions.
@@ -42,11 +43,6 @@ CALLED: Final = ("-mmemcpy-strategy=libcall:-1:noalign", "-mmemset-strategy=libc
 FORTRAN: Final = (
     "-ffree-line-length-none", "-fno-tree-pta", *(CALLED if platform.machine() == "x86_64" else ()),
 )  # fmt: skip
-WRAPPED: Final = ("memcpy", "memmove", "memset")
-PRINTS: Final = tuple(
-    f"_gfortran_transfer_{what}_write" for what in ("integer", "logical", "real", "complex", "character", "array")
-)
-"""What Fortran's library reads."""
 RUNTIME_FLAGS: Final = (
     "-std=c11", "-O2", "-fno-tree-vectorize", "-g", "-D_GNU_SOURCE", "-fPIC", "-fno-strict-aliasing",
     "-fno-omit-frame-pointer", "-fno-builtin-malloc",
@@ -81,10 +77,18 @@ def runtime() -> Path:
     def make(folder: Path, units: list[str]) -> None:
         for unit in units:
             run([*tool.split(), *RUNTIME_FLAGS, "-c", unit], folder)
-        one_object(folder, units, WRAPPED, KNOWN)
+        compiled = [folder / unit.replace(".c", ".o") for unit in units]
+        one_object(folder, units, wrapped(*compiled), KNOWN)
 
     held = [one for one in native().iterdir() if one.name.endswith((".c", ".h"))]
-    return cached("weft-openmp.o", held, (tool, RUNTIME_FLAGS, KNOWN, WRAPPED), make)
+    return cached("weft-openmp.o", held, (tool, RUNTIME_FLAGS, KNOWN), make)
+
+
+@cache
+def wrapped(*objects: Path) -> tuple[str, ...]:
+    """The functions of libraries whose calls the linker is to send to the runtime."""
+    listed = subprocess.run(["nm", *map(str, objects)], capture_output=True, text=True, check=True).stdout
+    return tuple(sorted(re.findall(r" T __wrap_(\w+)$", listed, re.M)))
 
 
 @cache
@@ -121,7 +125,7 @@ def build(request: Request, folder: Path) -> Built:
     begin, end = offloaded()
     command = [
         *linker, "-g", "-o", str(program), *begin, *map(str, objects), str(runtime()),
-        *(f"-Wl,--wrap={name}" for name in (*WRAPPED, *PRINTS)), *request.link, *end,
+        *(f"-Wl,--wrap={name}" for name in wrapped(runtime())), *request.link, *end,
         *(["-Wl,--defsym=weft_omp_one_memory=1"] if any(map(one_memory, request.sources)) else []),
         *(["-lstdc++"] if languages >= {"fortran", "c++"} else []), "-lm", "-lpthread", "-ldl",
     ]  # fmt: skip

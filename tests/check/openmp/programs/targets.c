@@ -317,3 +317,47 @@ double not_waited_for(void) {
 #pragma omp taskwait
     return s;
 }
+
+/* case sum_of_teams data-race */
+int sum_of_teams(void) {
+    int sum = 0;
+#pragma omp target teams num_teams(4) map(tofrom : sum) /* wrong */
+#pragma omp target teams num_teams(4) map(tofrom : sum) reduction(+ : sum) /* right */
+    {
+        sum++; /* found */
+    }
+    return sum;
+}
+
+/* case teams_do_not_wait data-race */
+int teams_do_not_wait(void) {
+    int a[N], b[N];
+    for (int i = 0; i < N; i++) a[i] = i, b[i] = 0;
+#pragma omp target map(tofrom : a, b)
+#pragma omp teams num_teams(4)
+    {
+        int own[N]; /* each team's */
+#pragma omp distribute
+        for (int i = 0; i < N; i++) {
+            a[i] += 1; /* found */
+            own[i] = i;
+        }
+#pragma omp distribute
+        for (int i = 0; i < N; i++)
+            b[i] = a[N - 1 - i] + own[i]; /* wrong */ /* found */
+            b[i] = i + own[i]; /* right */
+    }
+    return b[3];
+}
+
+/* case same_work_of_each_team data-race */
+int same_work_of_each_team(void) {
+    int a[N];
+    for (int i = 0; i < N; i++) a[i] = i;
+#pragma omp target teams num_teams(3) map(tofrom : a)
+#pragma omp parallel for /* wrong */
+#pragma omp distribute parallel for /* right */
+    for (int i = 0; i < N; i++)
+        a[i] += 1; /* found */
+    return a[3];
+}

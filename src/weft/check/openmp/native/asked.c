@@ -36,8 +36,6 @@ NUMBER(get_max_task_priority, 0)
 NUMBER(get_max_teams, 0)
 NUMBER(get_teams_thread_limit, 0)
 NUMBER(get_level, me->team && me->team->size > 0 ? me->team->level : 0)
-NUMBER(get_num_teams, me->team && me->team->league ? me->team->size : 1)
-NUMBER(get_team_num, me->team && me->team->league ? me->number : 0)
 
 int omp_get_active_level(void) {
     int n = 0;
@@ -137,17 +135,5 @@ void omp_display_env(int verbose) { (void)verbose; }
 int omp_pause_resource(int kind, int d) { return (void)kind, (void)d, 0; }
 int omp_pause_resource_all(int kind) { return (void)kind, 0; }
 
-/* --- teams --------------------------------------------------------------------------------------------------------- */
-
-void GOMP_teams_reg(void (*fn)(void *), void *data, unsigned teams, unsigned limit, unsigned flags) {
-    (void)limit, (void)flags;
-    region(fn, data, teams ? teams : 4, BEGINNING(fn), FRAME, true, teams);
-}
-
-bool GOMP_teams4(unsigned low, unsigned high, unsigned limit, bool first) {
-    (void)low, (void)high, (void)limit;
-    return first;
-}
-void GOMP_teams(unsigned teams, unsigned limit) { (void)teams, (void)limit; }
 void GOMP_warning(const char *text, size_t n) { (void)text, (void)n; }
 void GOMP_error(const char *text, size_t n) { (void)text, (void)n, abort(); }

@@ -1,5 +1,5 @@
-/* What Fortran's library reads for a program that prints: the linker sends these calls here. Only old copies are looked
- * for; what is printed within a parallel region is the library's own order. */
+/* What Fortran's library reads and writes for a program: the linker sends its calls here. A program reads what it prints,
+ * and writes what it reads; an internal unit, an array that a function of the language makes, and strings likewise. */
 #include "openmp.h"
 
 /* Of an array, as gfortran hands it over (since version 8). */
@@ -15,21 +15,44 @@ struct descriptor {
     } dimensions[15];
 };
 
-static void part_read(const struct descriptor *d, char *at, int dimension, uint32_t place) {
+static void part(const struct descriptor *d, char *at, int dimension, bool write, uint32_t place) {
     if (dimension < 0) {
-        devices_access((uintptr_t)at, d->element, false, place);
+        shadow_range((uintptr_t)at, d->element, write, place);
         return;
     }
+    ptrdiff_t low = d->dimensions[dimension].low, high = d->dimensions[dimension].high;
     ptrdiff_t step = d->dimensions[dimension].stride * (d->span ? d->span : (ptrdiff_t)d->element);
-    for (ptrdiff_t i = d->dimensions[dimension].low; i <= d->dimensions[dimension].high; i++, at += step)
-        part_read(d, at, dimension - 1, place);
+    if (!dimension && step == (ptrdiff_t)d->element) {
+        if (high >= low) shadow_range((uintptr_t)at, (size_t)(high - low + 1) * d->element, write, place);
+        return;
+    }
+    for (ptrdiff_t i = low; i <= high; i++, at += step) part(d, at, dimension - 1, write, place);
 }
 
+/* An array that the library will make has no memory yet. */
+static void array(const struct descriptor *d, bool write, uint32_t place) {
+    if ((now.on || now.devices) && d && d->base && d->rank > 0 && d->rank <= 15)
+        part(d, d->base, d->rank - 1, write, place);
+}
+
+static void string(const char *p, size_t length, bool write, uint32_t place) {
+    if (p) shadow_range((uintptr_t)p, length, write, place);
+}
+
+#define LIBRARY(type, name, ...)                                                                                       \
+    extern type __real__gfortran_##name(__VA_ARGS__) __attribute__((weak));                                            \
+    type __wrap__gfortran_##name(__VA_ARGS__)
+
+/* --- input and output --------------------------------------------------------------------------------------------- */
+
 #define SCALAR(name, size)                                                                                             \
-    extern void __real__gfortran_transfer_##name##_write(void *, void *, int) __attribute__((weak));                   \
-    void __wrap__gfortran_transfer_##name##_write(void *io, void *p, int kind) {                                       \
-        if (now.devices && p) devices_access((uintptr_t)p, (size_t)(size), false, place_of(PLACE));                    \
+    LIBRARY(void, transfer_##name##_write, void *io, void *p, int kind) {                                              \
+        string(p, (size_t)(size), false, place_of(PLACE));                                                             \
         __real__gfortran_transfer_##name##_write(io, p, kind);                                                         \
+    }                                                                                                                  \
+    LIBRARY(void, transfer_##name, void *io, void *p, int kind) {                                                      \
+        string(p, (size_t)(size), true, place_of(PLACE));                                                              \
+        __real__gfortran_transfer_##name(io, p, kind);                                                                 \
     }
 SCALAR(integer, kind)
 SCALAR(logical, kind)
@@ -37,10 +60,158 @@ SCALAR(real, kind)
 SCALAR(complex, 2 * kind)
 SCALAR(character, kind) /* kind: its length */
 
-extern void __real__gfortran_transfer_array_write(void *, void *, int, size_t) __attribute__((weak));
-void __wrap__gfortran_transfer_array_write(void *io, void *array, int kind, size_t length) {
-    const struct descriptor *d = array;
-    if (now.devices && d && d->base && d->rank > 0 && d->rank <= 15)
-        part_read(d, d->base, d->rank - 1, place_of(PLACE));
-    __real__gfortran_transfer_array_write(io, array, kind, length);
+LIBRARY(void, transfer_array_write, void *io, void *p, int kind, size_t length) {
+    array(p, false, place_of(PLACE));
+    __real__gfortran_transfer_array_write(io, p, kind, length);
 }
+LIBRARY(void, transfer_array, void *io, void *p, int kind, size_t length) {
+    array(p, true, place_of(PLACE));
+    __real__gfortran_transfer_array(io, p, kind, length);
+}
+
+/* A statement, as gfortran hands it over. An internal unit that is an array has a record for each element. */
+struct statement {
+    int32_t flags, number;
+    const char *file;
+    int32_t line;
+    size_t message_length;
+    char *message;
+    int32_t *status;
+    int64_t record;
+    void *size, *length;
+    struct descriptor *units;
+    const char *format;
+    size_t format_length, advance_length;
+    const char *advance;
+    char *unit;
+    size_t unit_length;
+};
+enum { HAS_STATUS = 1 << 5, INTERNAL = 1 << 14 };
+
+static void statement(const struct statement *s, bool write, uint32_t place) {
+    if (s->flags & INTERNAL) string(s->unit, s->unit_length, write, place);
+    if (s->flags & HAS_STATUS) string((const char *)s->status, sizeof *s->status, true, place);
+}
+
+LIBRARY(void, st_write, struct statement *s) {
+    statement(s, true, place_of(PLACE));
+    __real__gfortran_st_write(s);
+}
+LIBRARY(void, st_read, struct statement *s) {
+    statement(s, false, place_of(PLACE));
+    __real__gfortran_st_read(s);
+}
+
+/* --- strings ------------------------------------------------------------------------------------------------------ */
+
+LIBRARY(int, compare_string, size_t n, const char *a, size_t m, const char *b) {
+    string(a, n, false, place_of(PLACE)), string(b, m, false, place_of(PLACE));
+    return __real__gfortran_compare_string(n, a, m, b);
+}
+LIBRARY(void, concat_string, size_t length, char *to, size_t n, const char *a, size_t m, const char *b) {
+    string(a, n, false, place_of(PLACE)), string(b, m, false, place_of(PLACE));
+    string(to, length, true, place_of(PLACE));
+    __real__gfortran_concat_string(length, to, n, a, m, b);
+}
+LIBRARY(void, string_trim, size_t *length, char **to, size_t n, const char *from) {
+    string(from, n, false, place_of(PLACE));
+    __real__gfortran_string_trim(length, to, n, from);
+}
+LIBRARY(size_t, string_len_trim, size_t n, const char *from) {
+    string(from, n, false, place_of(PLACE));
+    return __real__gfortran_string_len_trim(n, from);
+}
+#define ADJUSTED(name)                                                                                                 \
+    LIBRARY(void, name, char *to, size_t n, const char *from) {                                                        \
+        string(from, n, false, place_of(PLACE)), string(to, n, true, place_of(PLACE));                                 \
+        __real__gfortran_##name(to, n, from);                                                                          \
+    }
+ADJUSTED(adjustl)
+ADJUSTED(adjustr)
+#define SEARCHED(name)                                                                                                 \
+    LIBRARY(size_t, name, size_t n, const char *a, size_t m, const char *b, int back) {                                \
+        string(a, n, false, place_of(PLACE)), string(b, m, false, place_of(PLACE));                                    \
+        return __real__gfortran_##name(n, a, m, b, back);                                                              \
+    }
+SEARCHED(string_index)
+SEARCHED(string_scan)
+SEARCHED(string_verify)
+
+/* --- functions of arrays ------------------------------------------------------------------------------------------ */
+
+/* The first argument is written, the next ones are read; what follows them goes through as it is. */
+#define ARRAYS(name, reads)                                                                                            \
+    LIBRARY(void, name, void *to, void *a, void *b, void *c, void *d, void *e) {                                       \
+        void *given[] = {a, b, c, d, e};                                                                               \
+        for (int i = 0; i < (reads); i++) array(given[i], false, place_of(PLACE));                                     \
+        array(to, true, place_of(PLACE));                                                                              \
+        __real__gfortran_##name(to, a, b, c, d, e);                                                                    \
+    }
+#define NUMBERS(name, reads)                                                                                           \
+    ARRAYS(name##_i4, reads)                                                                                           \
+    ARRAYS(name##_i8, reads)                                                                                           \
+    ARRAYS(name##_r4, reads)                                                                                           \
+    ARRAYS(name##_r8, reads)
+#define VALUES(name, reads)                                                                                            \
+    NUMBERS(name, reads)                                                                                               \
+    ARRAYS(name##_c4, reads)                                                                                           \
+    ARRAYS(name##_c8, reads)
+VALUES(matmul, 2)
+VALUES(sum, 1)
+VALUES(product, 1)
+NUMBERS(maxval, 1)
+NUMBERS(minval, 1)
+ARRAYS(matmul_l4, 2)
+ARRAYS(any_l4, 1)
+ARRAYS(all_l4, 1)
+ARRAYS(count_4_l, 1)
+NUMBERS(maxloc0_4, 1)
+NUMBERS(minloc0_4, 1)
+NUMBERS(maxloc1_4, 1)
+NUMBERS(minloc1_4, 1)
+ARRAYS(pack, 3)
+ARRAYS(unpack0, 2)
+ARRAYS(unpack1, 3)
+ARRAYS(cshift0_4, 1)
+ARRAYS(cshift0_8, 1)
+ARRAYS(cshift1_4, 2)
+ARRAYS(cshift1_8, 2)
+ARRAYS(eoshift0_4, 1)
+ARRAYS(eoshift0_8, 1)
+ARRAYS(eoshift1_4, 2)
+ARRAYS(eoshift1_8, 2)
+ARRAYS(spread, 1)
+ARRAYS(spread_scalar, 0)
+ARRAYS(reshape, 2)
+ARRAYS(reshape_4, 2)
+ARRAYS(reshape_8, 2)
+ARRAYS(reshape_r4, 2)
+ARRAYS(reshape_r8, 2)
+ARRAYS(reshape_c4, 2)
+ARRAYS(reshape_c8, 2)
+
+/* A section that is handed to a procedure which wants it in one piece is copied there and back. */
+LIBRARY(void *, internal_pack, struct descriptor *d) {
+    uint32_t place = place_of(PLACE);
+    void *packed = __real__gfortran_internal_pack(d);
+    if (packed != d->base) array(d, false, place);
+    return packed;
+}
+LIBRARY(void, internal_unpack, struct descriptor *d, const void *packed) {
+    if (packed != d->base) array(d, true, place_of(PLACE));
+    __real__gfortran_internal_unpack(d, packed);
+}
+
+/* --- random numbers ----------------------------------------------------------------------------------------------- */
+
+#define RANDOM(kind)                                                                                                   \
+    LIBRARY(void, random_r##kind, void *to) {                                                                          \
+        string(to, kind, true, place_of(PLACE));                                                                       \
+        __real__gfortran_random_r##kind(to);                                                                           \
+    }                                                                                                                  \
+    LIBRARY(void, arandom_r##kind, void *to) {                                                                         \
+        array(to, true, place_of(PLACE));                                                                              \
+        __real__gfortran_arandom_r##kind(to);                                                                          \
+    }
+RANDOM(4)
+RANDOM(8)

@@ -250,7 +250,7 @@ static void combined(void (*fn)(void *), void *data, unsigned n, long s, long e,
     bool on = now.on;
     if (c.lanes && !on) strands_forget();
     if (c.lanes) checks(true);
-    region(begin_combined, &c, c.lanes ? 1 : n, said.place, frame, false, 0);
+    region(begin_combined, &c, c.lanes ? 1 : n, said.place, frame, false);
     checks(on);
     if (c.lanes && !on) strands_forget();
 }
@@ -310,7 +310,7 @@ void GOMP_parallel_sections(void (*fn)(void *), void *d, unsigned n, unsigned co
     (void)f;
     struct combined c = {.function = fn, .data = d, .sections = count, .said.place = BEGINNING(fn)};
     told_construct(place_of(BEGINNING(fn)), "loop", count);
-    region(begin_combined, &c, n, BEGINNING(fn), FRAME, false, 0);
+    region(begin_combined, &c, n, BEGINNING(fn), FRAME, false);
 }
 void GOMP_sections_end(void) {
     leave();

@@ -1,4 +1,4 @@
-/* Blocks of the heap, and what functions of libc do to memory. */
+/* Blocks of the heap. */
 #include "openmp.h"
 
 #include <errno.h>
@@ -116,25 +116,6 @@ int posix_memalign(void **to, size_t align, size_t n) {
     if (!p) return ENOMEM;
     *to = p;
     return 0;
-}
-
-/* Calls of the program's own: the linker sends them here. */
-extern void *__real_memcpy(void *, const void *, size_t), *__real_memmove(void *, const void *, size_t),
-    *__real_memset(void *, int, size_t);
-
-void *__wrap_memcpy(void *to, const void *from, size_t n) {
-    shadow_range((uintptr_t)from, n, false, place_of(PLACE));
-    shadow_range((uintptr_t)to, n, true, place_of(PLACE));
-    return __real_memcpy(to, from, n);
-}
-void *__wrap_memmove(void *to, const void *from, size_t n) {
-    shadow_range((uintptr_t)from, n, false, place_of(PLACE));
-    shadow_range((uintptr_t)to, n, true, place_of(PLACE));
-    return __real_memmove(to, from, n);
-}
-void *__wrap_memset(void *to, int byte, size_t n) {
-    shadow_range((uintptr_t)to, n, true, place_of(PLACE));
-    return __real_memset(to, byte, n);
 }
 
 void *GOMP_alloc(size_t align, size_t n, uintptr_t allocator) {

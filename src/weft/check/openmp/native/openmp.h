@@ -135,8 +135,8 @@ struct team {
     struct team *outer;
     void (*function)(void *);
     void *data;
-    int teams, team_number;
-    bool league, on_device;
+    int within; /* its place in the team around it */
+    bool league, in_turn, on_device; /* in_turn: a league's teams run one after another in one thread */
     uint32_t target;
     uintptr_t *reductions;
     void *copied;
@@ -176,6 +176,7 @@ struct thread {
     uint32_t wait_place;
     bool on_device;
     uintptr_t device_frame; /* what is below on the stack is the target region's own */
+    uintptr_t target_frame; /* the same where the host runs it */
     uint32_t target;        /* place of the target region */
     struct data_region *data_regions;
 };
@@ -285,8 +286,7 @@ void threads_switch(void); /* let another thread run, if one is ready */
 void threads_wait(const void *what, uint32_t place); /* until threads_wake(what) */
 void threads_wake(const void *what);
 void barrier(uintptr_t place);
-void region(void (*function)(void *), void *data, unsigned asked, uintptr_t place, uintptr_t frame, bool league,
-            unsigned teams);
+void region(void (*function)(void *), void *data, unsigned asked, uintptr_t place, uintptr_t frame, bool league);
 bool alone(void); /* in a team of one */
 struct thread *owner_of_stack(uintptr_t a);
 extern int weft_omp_default;

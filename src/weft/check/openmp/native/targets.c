@@ -98,6 +98,8 @@ void GOMP_target_ext(int d, void (*fn)(void *), size_t count, void **host, size_
         given[i] = memcpy(copies[copied++], host[i], sizes[i]);
     }
     told_construct(all.place, "region", 0);
+    uintptr_t was_frame = me->target_frame;
+    me->target_frame = FRAME;
     if (is_host(d)) {
         fn(given);
     } else {
@@ -106,6 +108,7 @@ void GOMP_target_ext(int d, void (*fn)(void *), size_t count, void **host, size_
         run_on_device(fn, given, all.place, FRAME);
         ends_now_or_later(&all, flags, leaves_region);
     }
+    me->target_frame = was_frame;
     while (copied) free(copies[--copied]);
 }
 

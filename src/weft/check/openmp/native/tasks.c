@@ -370,7 +370,7 @@ unsigned GOMP_parallel_reductions(void (*fn)(void *), void *data, unsigned n, un
     unsigned size = n ? n : (unsigned)weft_omp_default;
     reductions_made(list, NULL, (int)size);
     weft_omp_region_reductions = list;
-    region(fn, data, size, BEGINNING(fn), FRAME, false, 0);
+    region(fn, data, size, BEGINNING(fn), FRAME, false);
     return size;
 }
 

@@ -166,7 +166,7 @@ void barrier(uintptr_t place) {
     struct team *team = me->team;
     if (!me->on_device) targets_done();
     uint32_t where = place_of(place);
-    if (!team || team->size < 2) return;
+    if (!team || team->size < 2 || team->in_turn) return;
     if (team->barrier_place && team->barrier_place != where) told_plain("barrier", "other", where, team->barrier_place);
     team->barrier_place = where;
     me->wait_place = where;
@@ -246,8 +246,7 @@ static void forget_own_stack(const struct thread *t) {
     if (t->frame > low && t->frame <= t->stack_high) shadow_clear(low, t->frame);
 }
 
-void region(void (*function)(void *), void *data, unsigned asked, uintptr_t place, uintptr_t frame, bool league,
-            unsigned teams) {
+void region(void (*function)(void *), void *data, unsigned asked, uintptr_t place, uintptr_t frame, bool league) {
     struct thread mine = *me;
     int size = asked ? (int)asked : levels(me->team) ? 2 : weft_omp_default;
     if (levels(me->team) >= MOST_LEVELS || size > MOST_THREADS / 2)
@@ -272,7 +271,7 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
                         .league = league,
                         .on_device = me->on_device,
                         .target = me->target,
-                        .teams = (int)teams};
+                        .within = me->number};
     team.reductions = weft_omp_region_reductions, weft_omp_region_reductions = NULL;
     if (first) strands_forget();
     else forget_own_stack(&mine);
@@ -306,7 +305,7 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
 
 void GOMP_parallel(void (*fn)(void *), void *data, unsigned n, unsigned flags) {
     (void)flags;
-    region(fn, data, n, BEGINNING(fn), FRAME, false, 0);
+    region(fn, data, n, BEGINNING(fn), FRAME, false);
 }
 
 void GOMP_barrier(void) { barrier(PLACE); }

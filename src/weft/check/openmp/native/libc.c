@@ -1,0 +1,134 @@
+/* What the C library reads and writes for a program: the linker sends the program's own calls here. */
+#include "openmp.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define READ(p, n) shadow_range((uintptr_t)(p), n, false, place_of(PLACE))
+#define WRITTEN(p, n) shadow_range((uintptr_t)(p), n, true, place_of(PLACE))
+#define WRAP(type, name, ...)                                                                                          \
+    extern type __real_##name(__VA_ARGS__);                                                                            \
+    type __wrap_##name(__VA_ARGS__)
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+WRAP(void *, memcpy, void *to, const void *from, size_t n) {
+    READ(from, n), WRITTEN(to, n);
+    return __real_memcpy(to, from, n);
+}
+WRAP(void *, memmove, void *to, const void *from, size_t n) {
+    READ(from, n), WRITTEN(to, n);
+    return __real_memmove(to, from, n);
+}
+WRAP(void *, memset, void *to, int byte, size_t n) {
+    WRITTEN(to, n);
+    return __real_memset(to, byte, n);
+}
+WRAP(int, memcmp, const void *a, const void *b, size_t n) {
+    READ(a, n), READ(b, n);
+    return __real_memcmp(a, b, n);
+}
+WRAP(void, qsort, void *all, size_t n, size_t size, int (*compare)(const void *, const void *)) {
+    READ(all, n * size), WRITTEN(all, n * size);
+    __real_qsort(all, n, size, compare);
+}
+
+/* --- strings ------------------------------------------------------------------------------------------------------ */
+
+WRAP(size_t, strlen, const char *s) {
+    size_t n = __real_strlen(s);
+    READ(s, n + 1);
+    return n;
+}
+WRAP(char *, strcpy, char *to, const char *from) {
+    READ(from, strlen(from) + 1), WRITTEN(to, strlen(from) + 1);
+    return __real_strcpy(to, from);
+}
+WRAP(char *, strncpy, char *to, const char *from, size_t n) {
+    size_t length = strnlen(from, n);
+    READ(from, length < n ? length + 1 : n), WRITTEN(to, n);
+    return __real_strncpy(to, from, n);
+}
+WRAP(char *, strcat, char *to, const char *from) {
+    size_t before = strlen(to), n = strlen(from) + 1;
+    READ(to, before + 1), READ(from, n), WRITTEN(to + before, n);
+    return __real_strcat(to, from);
+}
+/* What comparing looks at: up to where two strings differ. */
+static size_t alike(const char *a, const char *b, size_t most) {
+    size_t n = 0;
+    while (n < most && a[n] == b[n] && a[n]) n++;
+    return n < most ? n + 1 : most;
+}
+WRAP(int, strcmp, const char *a, const char *b) {
+    size_t n = alike(a, b, SIZE_MAX);
+    READ(a, n), READ(b, n);
+    return __real_strcmp(a, b);
+}
+WRAP(int, strncmp, const char *a, const char *b, size_t most) {
+    size_t n = alike(a, b, most);
+    READ(a, n), READ(b, n);
+    return __real_strncmp(a, b, most);
+}
+
+/* --- input and output --------------------------------------------------------------------------------------------- */
+
+/* These would lose their arguments: what they are is done here. */
+static int printed(char *to, size_t room, const char *format, va_list given, uint32_t place) {
+    int n = vsnprintf(to, room, format, given);
+    size_t length = n < 0 ? 0 : (size_t)n + 1;
+    if (to && room) shadow_range((uintptr_t)to, length < room ? length : room, true, place);
+    return n;
+}
+int __wrap_sprintf(char *to, const char *format, ...) {
+    va_list given;
+    va_start(given, format);
+    int n = printed(to, INT32_MAX, format, given, place_of(PLACE));
+    va_end(given);
+    return n;
+}
+int __wrap_snprintf(char *to, size_t room, const char *format, ...) {
+    va_list given;
+    va_start(given, format);
+    int n = printed(to, room, format, given, place_of(PLACE));
+    va_end(given);
+    return n;
+}
+WRAP(char *, fgets, char *to, int room, FILE *from) {
+    char *got = __real_fgets(to, room, from);
+    if (got) WRITTEN(to, strlen(to) + 1);
+    return got;
+}
+WRAP(size_t, fread, void *to, size_t size, size_t n, FILE *from) {
+    size_t got = __real_fread(to, size, n, from);
+    WRITTEN(to, got * size);
+    return got;
+}
+WRAP(size_t, fwrite, const void *from, size_t size, size_t n, FILE *to) {
+    READ(from, n * size);
+    return __real_fwrite(from, size, n, to);
+}
+WRAP(int, puts, const char *s) {
+    READ(s, strlen(s) + 1);
+    return __real_puts(s);
+}
+WRAP(int, fputs, const char *s, FILE *to) {
+    READ(s, strlen(s) + 1);
+    return __real_fputs(s, to);
+}
+
+/* --- numbers ------------------------------------------------------------------------------------------------------ */
+
+WRAP(int, atoi, const char *s) {
+    READ(s, strlen(s) + 1);
+    return __real_atoi(s);
+}
+WRAP(double, atof, const char *s) {
+    READ(s, strlen(s) + 1);
+    return __real_atof(s);
+}
+WRAP(int, rand_r, unsigned *seed) {
+    READ(seed, sizeof *seed), WRITTEN(seed, sizeof *seed);
+    return __real_rand_r(seed);
+}
