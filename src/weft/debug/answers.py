@@ -88,11 +88,17 @@ def _news(row: Answer) -> str:
     news = row.get("news", {})
     if "returned" in news:
         return f"; returned {news['returned']}"
-    if "expression" in news and news["old"] == news["new"]:
-        return f"; {news['expression']} is out of scope, and no longer watched"
     if "expression" in news:
-        return f"; {news['expression']}: {news['old'] or '(none)'} -> {news['new'] or '(none)'}"
+        return f"; {change(news['expression'], news['old'], news['new'])}"
     return f"; the condition cannot be computed: {news['trouble']}" if "trouble" in news else ""
+
+
+def change(expression: str, old: str, new: str, *, over: bool = False) -> str:
+    """That a watched value is another one, or, where it is not, that its frame has returned (`over`: or both)."""
+    if old == new:
+        return f"{expression} is out of scope, and no longer watched"
+    gone = ", and out of scope, no longer watched" if over else ""
+    return f"{expression}: {old or '(none)'} -> {new or '(none)'}{gone}"
 
 
 def _stopped(answer: Answer) -> list[str]:

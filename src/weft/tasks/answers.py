@@ -49,13 +49,15 @@ def _stopped(answer: Answer) -> list[str]:
         return [f"{end}, and no task waits for it"]
     at, label = answer["at"], answer["label"] or "no task"
     if at is None:
-        return [answer["text"] or "between two tasks"]
+        number = f"breakpoint {answer['breakpoint']}: " if why == "watch" else ""
+        return [number + (answer["text"] or "between two tasks")]
     if why == "died":
         source = f"  {answer['source']}" if answer["source"] else ""
         return [f"{answer['text']} at {_line_of(at)} in {at['function']}{source}"]
     after = f", after {answer['text']}" if answer["text"] else ""
     mark = {
         "breakpoint": f"breakpoint {answer['breakpoint']}: ",
+        "watch": f"breakpoint {answer['breakpoint']}: {answer['text']}; ",
         "joined": f"joined{after}: ",
         "signal": answer["text"] or "",
         "interrupted": f"{answer['text']} " if answer["text"] else "",
@@ -115,12 +117,18 @@ def _breakpoint(point: Answer) -> str:
     return f"breakpoint {point['id']}: {point['text']}"
 
 
+def _breakpoints(answer: Answer) -> list[str]:
+    watches = [f"breakpoint {w['id']}: watch {w['expression']}" for w in answer.get("watches", [])]
+    return [*map(_breakpoint, answer["breakpoints"]), *watches] or ["no breakpoints"]
+
+
 _TELL: dict[str, Callable[[Answer], list[str]]] = {
     "stopped": _stopped, "tasks": _tasks, "task": lambda a: [_row(a["task"])], "where": _where, "waits": _waits,
     "print": lambda a: [a["value"]], "frame": lambda a: [f"#{a['level']} {_frame(a)}"],
     "locals": lambda a: [f"{v['name']} = {v['value']}" for v in a["values"]] or ["no variables"],
     "break": lambda a: [_breakpoint(a["breakpoint"])],
-    "breakpoints": lambda a: [_breakpoint(p) for p in a["breakpoints"]] or ["no breakpoints"],
+    "breakpoints": _breakpoints,
+    "watch": lambda a: [f"breakpoint {a['id']}: watch {a['expression']}, now {a['value'] or 'without a value'}"],
     "list": lambda a: [f"{'->' if row['here'] else '  '} {row['line']:4}  {row['text']}" for row in a["lines"]],
     "help": lambda a: list(a["lines"]), "text": lambda a: [a["text"]] if a["text"] else [],
 }  # fmt: skip

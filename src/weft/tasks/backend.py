@@ -14,6 +14,7 @@ Why = Literal[
     "start",
     "line",
     "breakpoint",
+    "watch",
     "joined",
     "done",
     "died",
@@ -33,7 +34,10 @@ class NoFurther(HandError):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where and why the program stands. `task` None: outside of any; `name`: the one that somebody gave it."""
+    """Where and why the program stands. `task` None: outside of any; `name`: the one that somebody gave it.
+
+    `over`: what was watched as `breakpoint` is out of scope, and no longer watched.
+    """
 
     why: Why
     task: int | None = None
@@ -43,6 +47,7 @@ class Stop:
     text: str = ""
     code: int | None = None
     name: str = ""
+    over: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
@@ -102,6 +107,14 @@ class Backend(Protocol):
 
     def arm(self, points: Sequence[Point]) -> None:
         """Take these as the breakpoints."""
+        ...
+
+    def watch(self, number: int, task: int | None, text: str, level: int) -> str:
+        """Stop as `number` where the value of an expression in a task's frame changes; its value now, in words."""
+        ...
+
+    def unwatch(self, number: int) -> None:
+        """Watch it no more."""
         ...
 
     def name(self, task: int, name: str) -> None:

@@ -42,8 +42,11 @@ COMMANDS: dict[str, Command] = {
     ),
     "tbreak": Command("tbreak WHERE [task ID [descendants]] [if EXPR]", "the same, for the first time only", ("tb",)),
     "until": Command("until WHERE", "on until the task comes there", ("u",), "until 40"),
-    "breakpoints": Command("breakpoints", "all breakpoints"),
-    "delete": Command("delete [N]", "take a breakpoint away, or all", ("d",)),
+    "watch": Command(
+        "watch EXPR", "stop where the value changes, in any task, until the frame in hand returns", (), "watch total"
+    ),
+    "breakpoints": Command("breakpoints", "all breakpoints, and what is watched"),
+    "delete": Command("delete [N]", "take a breakpoint or a watch away, or all", ("d",)),
     "catch": Command(
         "catch [EXCEPTION | off]", "stop where a task dies of an exception, with its frames", (), "catch ValueError"
     ),
@@ -90,9 +93,9 @@ class TaskConsole(Console):
         calls: dict[str, Callable[[str], Answer]] = {
             "tasks": partial(d.tasks, most=None if self.json else SHOWN), "task": d.switch, "name": d.name,
             "where": d.where, "print": d.evaluate, "list": d.source, "break": d.break_at, "tbreak": d.break_once,
-            "until": d.until, "delete": d.delete, "catch": d.catch, "hold": d.hold, "release": d.release,
-            "set": d.assign, "up": partial(d.climb, 1), "down": partial(d.climb, -1),
-            "follow": d.follow, "next": partial(d.go, "next"), "step": partial(d.go, "step"),
+            "until": d.until, "watch": d.watch, "delete": d.delete, "catch": d.catch,
+            "hold": d.hold, "release": d.release, "set": d.assign,
+            "up": partial(d.climb, 1), "down": partial(d.climb, -1), "follow": d.follow, "next": partial(d.go, "next"), "step": partial(d.go, "step"),
             "help": lambda text: help_of(text, COMMANDS, WHERE, LEGEND),
         }  # fmt: skip
         return calls[name](rest)

@@ -37,6 +37,8 @@ class Debugger:
         self.level = 0
         self.limit = 0.0
         self.held: set[int] = set()
+        self.watches: dict[int, str] = {}
+        """What is watched, by the numbers of breakpoints."""
         self._once: set[int] = set()
         self._ids = itertools.count(1)
 
@@ -52,6 +54,8 @@ class Debugger:
             self.focus = stop.task
         if stop.breakpoint in self._once:
             self._drop(stop.breakpoint)
+        if stop.over and stop.breakpoint is not None:
+            self.watches.pop(stop.breakpoint, None)
         label = label_of(stop.task, stop.name) if stop.task is not None and stop.why not in ("done", "ended") else None
         return {"kind": "stopped", **stop.as_dict(), "label": label, "source": text_of(stop.at), "from": before}
 
@@ -68,6 +72,7 @@ class Debugger:
                 "stuck",
                 "died",
                 "breakpoint",
+                "watch",
                 "interrupted",
                 "signal",
                 "waiting",
@@ -272,18 +277,33 @@ class Debugger:
             self.backend.arm(self.points)
 
     def breakpoints(self) -> Answer:
-        """All breakpoints."""
-        return {"kind": "breakpoints", "breakpoints": [{**p.as_dict(), "text": p.text} for p in self.points]}
+        """All breakpoints, and what is watched."""
+        watches = [{"id": number, "expression": text} for number, text in self.watches.items()]
+        more = {"watches": watches} if watches else {}
+        return {"kind": "breakpoints", "breakpoints": [{**p.as_dict(), "text": p.text} for p in self.points]} | more
 
     def delete(self, text: str) -> Answer:
         """Take some away by their numbers, or all."""
-        known = {str(p.id) for p in self.points}
+        known = {str(p.id) for p in self.points} | {str(number) for number in self.watches}
         chosen = known if text in ("", "all") else set(text.split())
         if not chosen or not chosen <= known:
             raise UsageError(f"there is no breakpoint {text}".rstrip())
+        for number in [number for number in self.watches if str(number) in chosen]:
+            del self.watches[number]
+            if self.stop.why != "ended":
+                self.backend.unwatch(number)
         self.points = [p for p in self.points if str(p.id) not in chosen]
         self.backend.arm(self.points)
         return self.breakpoints()
+
+    def watch(self, text: str) -> Answer:
+        """`EXPR`: stop where its value changes, whichever task changes it, until the frame in hand has returned."""
+        if not text:
+            raise UsageError("watch what? `watch total`")
+        number = next(self._ids)
+        value = self.backend.watch(number, self.focus, text, self.level)
+        self.watches[number] = text
+        return {"kind": "watch", "id": number, "expression": text, "value": value}
 
     def hold(self, text: str) -> Answer:
         """`ID`: that task makes no step while the others go on."""

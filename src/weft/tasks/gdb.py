@@ -200,6 +200,23 @@ class Gdb(Mi):
         """An expression in a frame."""
         return str(self.ask(f"-data-evaluate-expression --thread {thread} --frame {level} {quoted(text)}")["value"])
 
+    def pointer(self, text: str, thread: int, level: int = 0) -> int:
+        """Where an expression points, in any language. HandError where it is no pointer."""
+        value = self.evaluate(text, thread, level)
+        found = re.search(r"0x[0-9a-f]+", value)
+        if found is None:
+            raise HandError(f"{text} is {value}, not an address")
+        return int(found[0], 16)
+
+    @contextmanager
+    def set_to(self, setting: str, value: str, back: str) -> Iterator[None]:
+        """A setting of gdb's for a while."""
+        self.console(f"set {setting} {value}")
+        try:
+            yield
+        finally:
+            self.console(f"set {setting} {back}")
+
     # Memory and lines
 
     def named(self, address: int) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from weft.debug.answers import change
 from weft.debug.hands import HandError, Point
 from weft.debug.mi import quoted, referred
 from weft.errors import UsageError
@@ -20,7 +21,7 @@ from weft.tasks.gdb import Bodies, Frame, Gdb, Terminal, is_own, site_of
 from weft.tasks.model import SourceLine, Task, deadlocks
 from weft.tasks.mutexes import with_mutexes
 from weft.tasks.runtime import check, in_turns, settings
-from weft.tasks.stacks import cropped, frames_of, holder
+from weft.tasks.stacks import cropped, frames_of, holder, level_at
 
 STACKED = (layout.TOP, layout.MIDDLE)
 Event = tuple[str, int, int, int]
@@ -30,6 +31,15 @@ SENTENCE = 160
 """Bytes in which turns.c says where a replay left its record."""
 LOOK = (1.0, 2.0, 4.0, 8.0)
 """Seconds after which a program that does not stop is looked at for a deadlock, again and again by the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A watched expression by the debugger's number; gdb's breakpoint at which what it means is there no more."""
+
+    id: int
+    text: str
+    end: str = ""
 
 
 class NativeBackend:
@@ -64,6 +74,7 @@ class NativeBackend:
         self._depth = 0
         self._skipping = False  # over the compiler's own lines, after which a line may be told again
         self._from: tuple[Any, object] = (0, "")
+        self._watches: dict[str, Watch] = {}
 
     @classmethod
     def over(cls, gdb: Gdb, pid: int) -> NativeBackend:
@@ -184,15 +195,18 @@ class NativeBackend:
 
     def _to_first(self, how: How) -> Stop:
         """The tool is not there before the runtime starts: run up to its first implicit task, then watch."""
-        made = self._gdb.ask("-break-insert -f on_implicit")
+        first = str(self._gdb.ask("-break-insert -f on_implicit")["bkpt"]["number"])
+        stop: dict[str, Any] = {}
         try:
             self._gdb.run("-exec-continue")
-            self._gdb.wait(None)
+            stop = self._gdb.wait(None) or {}
         finally:
             if self._gdb.exited is None:
-                self._gdb.ask(f"-break-delete {made['bkpt']['number']}")
+                self._gdb.ask(f"-break-delete {first}")
         if self._gdb.exited is not None:
             return self._ended()
+        if stop.get("bkptno") != first:
+            return self._happened(stop, how, None)
         self._watch(True)
         return self._run("-exec-continue", how, None)
 
@@ -290,6 +304,8 @@ class NativeBackend:
             first = found.tasks[0]
             return Stop("deadlock", first.id, first.at, text=found.message, name=first.name)
         reason, thread = str(stop.get("reason", "")), int(stop.get("thread-id", 0) or 0)
+        if (watched := self._changed(stop, thread)) is not None:
+            return watched
         if reason == "breakpoint-hit" and stop.get("bkptno") == self._signal:
             if how == "continue":  # a thread had looked before it was told that no task is traced any more
                 return self._run("-exec-continue", how, None)
@@ -313,6 +329,21 @@ class NativeBackend:
                     return self._here("line", thread)
                 self._skipping = made_up or again
         return self._resume(how, address)
+
+    def _changed(self, stop: dict[str, Any], thread: int) -> Stop | None:
+        """A stop at something watched: its value is another one, or the frame that has it is about to be left."""
+        number = str(stop["wpt"]["number"]) if "wpt" in stop else ""
+        ended = next((key for key, one in self._watches.items() if one.end and one.end == stop.get("bkptno")), "")
+        watch = self._watches.get(number or ended)
+        if watch is None:
+            return None
+        if ended:
+            self._unwatch(ended)
+            text = change(watch.text, "", "")
+            return replace(self._here("watch", thread, point=watch.id, text=text), over=True)
+        values = stop.get("value") or {}
+        text = change(watch.text, referred(str(values.get("old", ""))), referred(str(values.get("new", ""))))
+        return self._here("watch", thread, point=watch.id, text=text)
 
     def _resume(self, how: How, address: int | None) -> Stop:
         """Go on where something else than the traced task stopped the program."""
@@ -395,6 +426,8 @@ class NativeBackend:
                     break
                 if stop.get("bkptno") == self._signal:
                     return self._signalled(self._event(int(stop["thread-id"])), "next")
+                if (watched := self._changed(stop, int(stop.get("thread-id", 0) or 0))) is not None:
+                    return watched
                 self._gdb.run("-exec-continue")
         skipped = set() if new else {self._suspended}
         for _ in range(20):
@@ -493,6 +526,54 @@ class NativeBackend:
     def arm(self, points: Sequence[Point]) -> None:
         """Take these as the breakpoints."""
         self._gdb.arm(points)
+
+    def watch(self, number: int, task: int | None, text: str, level: int) -> str:
+        """Stop as `number` where what is in memory there now changes, until the frame that it lies in has returned."""
+        if self._core is not None:
+            raise UsageError("a core file does not run: nothing in it changes")
+        value = self.evaluate(task, text, level)
+        thread, at, words = self._words(task, text, level)
+        address = self._gdb.pointer(f"$weft{number} = &({words})", thread, at)
+        end = self._end_of(address, thread)
+        try:
+            with self._gdb.set_to("language", "c", "auto"):  # Fortran has no word for what a pointer points to
+                made = self._gdb.ask(f"-break-watch *$weft{number}")
+        except HandError:
+            self._gdb.ask(f"-break-delete {end}") if end else None
+            raise
+        self._watches[str(next(v for k, v in made.items() if "wpt" in k)["number"])] = Watch(number, text, end)
+        return value
+
+    def _words(self, task: int | None, text: str, level: int) -> tuple[int, int, str]:
+        """gdb's numbers of a task's thread and frame, and its words for an expression there."""
+        return *self._level(task, level), text
+
+    def _end_of(self, address: int, thread: int) -> str:
+        """A breakpoint where the frame returns that a variable lies in; empty for one that lies in no frame.
+
+        It is the caller's next instruction, once the stack does not reach down to the variable any more.
+        """
+        for one in dict.fromkeys((thread, *self._gdb.threads.values())):
+            with self._gdb.set_to("backtrace past-main", "on", "off"):  # it is left, too
+                stack = self._gdb.stack(one)
+                level = level_at(self._gdb, one, len(stack), address)
+                if level is None or level + 1 >= len(stack):
+                    continue
+                place, top = stack[level + 1]["addr"], self._gdb.pointer("$sp", one, level + 1)
+            with self._gdb.set_to("language", "c", "auto"):
+                made = self._gdb.ask(f"-break-insert -p {one} -c {quoted(f'$sp >= {top}')} *{place}")
+            return str(made["bkpt"]["number"])
+        return ""
+
+    def unwatch(self, number: int) -> None:
+        """Watch it no more."""
+        for key in [key for key, one in self._watches.items() if one.id == number]:
+            self._unwatch(key)
+
+    def _unwatch(self, key: str) -> None:
+        watch = self._watches.pop(key)
+        with suppress(HandError):
+            self._gdb.ask(f"-break-delete {key} {watch.end}".rstrip())
 
     def name(self, task: int, name: str) -> None:
         """Give a task a name."""

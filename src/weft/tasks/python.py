@@ -17,6 +17,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from weft.debug.answers import change
 from weft.debug.hands import HandError, Point
 from weft.errors import UsageError
 from weft.tasks import hung, schedule
@@ -136,8 +137,11 @@ class Conversation:
     def _stopped(self, stop: dict[str, Any]) -> Stop:
         self._seen = stop.get("number", self._seen)
         at = site_of(stop["at"])
-        made = Stop(stop["why"], stop["task"], at, stop.get("worker"), stop.get("breakpoint"), stop.get("text", ""),
-                    stop.get("code"), stop.get("name", ""))  # fmt: skip
+        text, over = stop.get("text", ""), stop.get("over", False)
+        if stop.get("change"):
+            text = change(*stop["change"], over=over)
+        made = Stop(stop["why"], stop["task"], at, stop.get("worker"), stop.get("breakpoint"), text,
+                    stop.get("code"), stop.get("name", ""), over)  # fmt: skip
         if made.why == "ended":
             self._over = Stop("ended", code=self._status(made.code))
             return self._over
@@ -191,6 +195,14 @@ class Conversation:
         for point in points:
             refuse_codeless(point)
         self._ask("points", points=[point.as_dict() for point in points])
+
+    def watch(self, number: int, task: int | None, text: str, level: int) -> str:
+        """Stop as `number` where the value of an expression in a task's frame changes; its value now."""
+        return str(self._ask("watch", number=number, task=task, text=text, level=level))
+
+    def unwatch(self, number: int) -> None:
+        """Watch it no more."""
+        self._ask("unwatch", number=number)
 
     def name(self, task: int, name: str) -> None:
         """Give a task a name."""

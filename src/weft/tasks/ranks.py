@@ -392,6 +392,14 @@ class RankBackend:
         """Breakpoints are those of all ranks (debug/breakpoints.py)."""
         raise NotImplementedError
 
+    def watch(self, number: int, task: int | None, text: str, level: int) -> str:
+        """Watches are those of all ranks (debug/stops.py)."""
+        raise NotImplementedError
+
+    def unwatch(self, number: int) -> None:
+        """Likewise."""
+        raise NotImplementedError
+
     def name(self, task: int, name: str) -> None:
         """Give a task a name."""
         with self._hand.looking():

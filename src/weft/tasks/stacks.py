@@ -5,6 +5,9 @@ from __future__ import annotations
 from weft.tasks.gdb import ENTRY, Frame, Gdb, is_own
 from weft.tasks.model import Task
 
+RED_ZONE = 128
+"""Bytes below its stack pointer that a function which calls no other may use (System V ABI of x86-64, 3.2.2)."""
+
 
 def parts(stack: list[Frame]) -> list[int]:
     """For each frame, innermost first, the how-manieth task of the stack it belongs to, 0 the one on top."""
@@ -43,7 +46,7 @@ def holder(gdb: Gdb, address: int, rows: dict[int, Task]) -> int | None:
     for top in (row for row in rows.values() if row.state == "top" and row.worker in gdb.threads):
         thread = gdb.threads[top.worker or 0]
         stack = gdb.stack(thread)
-        level = _level(gdb, thread, len(stack), address)
+        level = level_at(gdb, thread, len(stack), address)
         if level is None:
             continue
         below = {row.above: row for row in rows.values() if row.above is not None}
@@ -54,11 +57,11 @@ def holder(gdb: Gdb, address: int, rows: dict[int, Task]) -> int | None:
     return None
 
 
-def _level(gdb: Gdb, thread: int, depth: int, address: int) -> int | None:
+def level_at(gdb: Gdb, thread: int, depth: int, address: int) -> int | None:
     """The frame of a stack that an address lies in: from its stack pointer to its caller's."""
     inside = None
     for level in range(depth):
-        if int(gdb.evaluate("(unsigned long)$sp", thread, level)) > address:
+        if gdb.pointer("$sp", thread, level) - RED_ZONE * (level == 0) > address:
             return inside
         inside = level
     return None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import linecache
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -361,16 +362,29 @@ class CilkBackend(NativeBackend):
 
     def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
         """The value of an expression in a task's frame, variables by their names in the source."""
+        return self._in_words(task, text, level, partial(self._gdb.value, form=form))
+
+    def _words(self, task: int | None, text: str, level: int) -> tuple[int, int, str]:
+        """gdb's numbers of a task's thread and frame, and C's words for an expression there."""
+        asked: list[tuple[int, int, str]] = []
+
+        def keep(words: str, thread: int, at: int) -> str:
+            asked.append((thread, at, words))
+            return self._gdb.value(words, thread, at)
+
+        self._in_words(task, text, level, keep)
+        return asked[-1]
+
+    def _in_words(self, task: int | None, text: str, level: int, value: Callable[[str, int, int], str]) -> str:
+        """What `value` makes of C's words for an expression, in a thread and frame of gdb's."""
         thread, frames = self._frames(task, {row.id: row for row in self.tasks()})
         if not frames:
-            return self._on_heap(task, text, form)
+            return self._on_heap(task, text, value)
         frame = frames[min(level, len(frames) - 1)]
         record = self._record(task or 0)
-        here = self._variables(thread, int(frame["level"]))
-        where = Place(str(frame.get("func", "")), here, record["entry"] if record else 0)
-        return evaluate(
-            text, where, self._procedures, lambda words: self._gdb.value(words, thread, int(frame["level"]), form)
-        )
+        at = int(frame["level"])
+        where = Place(str(frame.get("func", "")), self._variables(thread, at), record["entry"] if record else 0)
+        return evaluate(text, where, self._procedures, lambda words: value(words, thread, at))
 
     def _variables(self, thread: int, level: int) -> list[str]:
         """The names that C has in a frame."""
@@ -403,7 +417,7 @@ class CilkBackend(NativeBackend):
         """cilk2c's name of the procedure that a line is in."""
         return "cilk_main" if at and at.function == "main" else at.function if at else ""
 
-    def _on_heap(self, task: int | None, text: str, form: str) -> str:
+    def _on_heap(self, task: int | None, text: str, value: Callable[[str, int, int], str]) -> str:
         """Of a task on the heap all that there is lies in its frame."""
         table = self._table()
         row = next((row for row in table.rows if row.id == task), None) if table is not None else None
@@ -416,7 +430,7 @@ class CilkBackend(NativeBackend):
             text,
             Place(f"_cilk_{name}_slow", ()),
             self._procedures,
-            lambda words: self._gdb.value(words.replace("_cilk_frame->", f"{frame}->"), self._thread(), 0, form),
+            lambda words: value(words.replace("_cilk_frame->", f"{frame}->"), self._thread(), 0),
         )
 
 

@@ -29,6 +29,7 @@ from .schedule import Schedule
 from .table import columns, names
 from .tracer import Tracer, backs, outermost
 from .waits import Timers, behind, chain, innermost, shields, site, site_of
+from .watches import Watch
 
 LOOK = 0.15
 """Seconds between looks whether all loops stand still."""
@@ -97,6 +98,7 @@ class Agent:
         sys.settrace(None)
         self.tracer.how = "continue"
         self.tracer.points._all = []
+        self.tracer.watches.clear()
         if self._line is not None:
             self._line.close()
 
@@ -164,10 +166,12 @@ class Agent:
             self._thread = _thread.get_ident()
             last = innermost(frames_of(task)[::-1]) if frame is None and task is not None else None
             at = site(frame or last)
+            change = self.tracer.change if why == "watch" else None
+            point = change.number if change else self.tracer.points.last if why == "breakpoint" else None
             self.tell({"stop": {
                 "number": self._stops, "why": why, "text": text, "at": at,
                 "task": birth(task).id if task is not None else None,
-                "breakpoint": self.tracer.points.last if why == "breakpoint" else None,
+                "breakpoint": point, "change": change and change.told, "over": bool(change and change.over),
                 "worker": _thread.get_native_id(), "name": names([task]).get(0, "") if task is not None else "",
             }})  # fmt: skip
             while not self._do(self._request()):
@@ -345,24 +349,36 @@ class Agent:
 
     def do_points(self, request: Request) -> None:
         """Take these breakpoints."""
-        running = list(sys._current_frames().values())
-        stacks = [frame for top in running for frame in backs(top)]
+        stacks = on_stacks()
         self.tracer.points.take(request["points"], stacks)
         if self.tracer.points.traces:
-            # This runs in the user's program: nothing is imported there that it may never need.
-            import threading
+            self._trace(stacks)
 
-            threading.settrace(self.tracer.dispatch)
-            for frame in stacks:
-                if self.tracer.points.within(frame.f_code):
-                    frame.f_trace = self.tracer.local
-            if self._standing:
-                sys.settrace(self.tracer.dispatch)
-            else:
-                self.tracer.interrupt()
-            for loop in list(self.loops):
-                if loop.is_running():
-                    loop.call_soon_threadsafe(sys.settrace, self.tracer.dispatch)
+    def _trace(self, stacks: list[FrameType]) -> None:
+        """Trace all threads from now on."""
+        # This runs in the user's program: nothing is imported there that it may never need.
+        import threading
+
+        threading.settrace(self.tracer.dispatch)
+        self.tracer.trace(stacks)
+        if self._standing:
+            sys.settrace(self.tracer.dispatch)
+        else:
+            self.tracer.interrupt()
+        for loop in list(self.loops):
+            if loop.is_running():
+                loop.call_soon_threadsafe(sys.settrace, self.tracer.dispatch)
+
+    def do_watch(self, request: Request) -> str:
+        """Stop where the value of an expression in a task's frame changes; its value now."""
+        watch = Watch(request["number"], request["text"], self._frame_of(request), SHORT.repr)
+        self.tracer.watches.add(watch)
+        self._trace(on_stacks())
+        return watch.value
+
+    def do_unwatch(self, request: Request) -> None:
+        """Watch it no more."""
+        self.tracer.watches.remove(request["number"])
 
     def do_name(self, request: Request) -> None:
         """Give a task a name, asyncio's too."""
@@ -448,6 +464,7 @@ class RankAgent(Agent):
             return
         line.close()
         self.tracer.points.take([], [])
+        self.tracer.watches.clear()
         self.tracer.aim("continue", None, None, child=False)
         if self._standing:
             self._inbox.put({"do": "go", "how": "continue", "task": None, "child": False})
@@ -458,6 +475,11 @@ class RankAgent(Agent):
                 return self._inbox.get(timeout=DRIVE)
             except Empty:
                 self._drive()
+
+
+def on_stacks() -> list[FrameType]:
+    """The frames on the stacks of all threads."""
+    return [frame for top in list(sys._current_frames().values()) for frame in backs(top)]
 
 
 def top_frame(thread: int) -> FrameType | None:

@@ -12,7 +12,7 @@ import dis
 import inspect
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
@@ -20,6 +20,7 @@ from .births import Task, birth, current, is_library, watch
 from .deaths import told as died
 from .points import Points
 from .waits import chain, innermost, joiner
+from .watches import Change, Watches
 
 _YIELDS = {dis.opmap["YIELD_VALUE"], dis.opmap["RESUME"]}
 """Where a frame stands that is left by a yield: from 3.13 on at the instruction behind it."""
@@ -40,6 +41,7 @@ class Tracer:
         self._wanted = self._listened = False
         self._after = ""
         self.points = Points(self)
+        self.watches = Watches()
         self.traced: Task | None = None
         self.how = ""
         self.anchor: FrameType | None = None
@@ -47,6 +49,8 @@ class Tracer:
         self._joining: FrameType | None = None
         self._thrown: FrameType | None = None
         self._resumed: tuple[FrameType, int] | None = None
+        self.change: Change | None = None
+        """What a stop at something watched has seen."""
         self._pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._interrupted)
 
     # What the debugger wants
@@ -68,8 +72,19 @@ class Tracer:
             sys.settrace(self.dispatch)
         elif task is not None and how != "continue":
             self.arm(task, frame is not None)
-        elif not self.points.traces:
+        elif not self.always:
             sys.settrace(None)
+
+    @property
+    def always(self) -> bool:
+        """Whether lines of every task are traced."""
+        return self.points.traces or self.watches.on
+
+    def wants(self, frame: FrameType) -> bool:
+        """Whether lines of a frame matter whose task is not traced."""
+        if self.watches.on and not is_library(frame.f_code.co_filename):
+            return True
+        return self.points.traces and bool(self.points.within(frame.f_code))
 
     def listen(self, on: bool) -> None:
         """Whether `born` is to hear of tasks."""
@@ -83,10 +98,8 @@ class Tracer:
     def _interrupted(self, _: Any = None) -> int:
         """In the main thread, between two of its instructions."""
         task, frame = self.traced, sys._getframe(1)
-        if self.points.traces:
-            for at in backs(frame):
-                if self.points.within(at.f_code):
-                    at.f_trace = self.local
+        if self.always:
+            self.trace(backs(frame))
             sys.settrace(self.dispatch)
         if task is None or self.how == "continue" or not in_main_thread(task):
             return 0
@@ -98,6 +111,12 @@ class Tracer:
             self.anchor = innermost(chain(task))
             self.arm(task, True)
         return 0
+
+    def trace(self, frames: Iterable[FrameType]) -> None:
+        """Trace the lines of those frames on stacks whose lines matter."""
+        for frame in frames:
+            if self.wants(frame):
+                frame.f_trace = self.local
 
     def _trace_stack(self, frame: FrameType) -> None:
         """Watch the frames of the running task, from here out to its coroutine."""
@@ -115,7 +134,7 @@ class Tracer:
         if here and (asyncio._get_running_loop() is loop or not loop.is_running()):
             sys.settrace(self.dispatch)
             return
-        if here and not self.points.traces:
+        if here and not self.always:
             sys.settrace(None)
         if not loop.is_closed():
             loop.call_soon_threadsafe(sys.settrace, self.dispatch)
@@ -139,7 +158,7 @@ class Tracer:
 
     def dispatch(self, frame: FrameType, event: str, arg: object) -> Any:
         """A frame begins or goes on."""
-        watched = self.points.traces and self.points.within(frame.f_code)
+        watched = self.wants(frame)
         task = current()
         if task is None or task is not self.traced or self.how == "continue":
             return self.local if watched else None
@@ -169,15 +188,28 @@ class Tracer:
 
     def local(self, frame: FrameType, event: str, arg: object) -> Any:
         """A line begins, or a frame is left."""
-        if event == "line":
-            self._line(frame)
-        elif event == "exception":
+        if event == "exception":
             self._thrown = frame
-        elif event == "return":
+        elif event in ("line", "return"):
+            told = self.watches.on and self._changed(frame, left=event == "return" and not self._suspended(frame))
+            if event == "line" and not told:
+                self._line(frame)
             task = current()
-            if task is not None and task is self.traced:
+            if event == "return" and task is not None and task is self.traced:
                 self._left(task, frame, arg)
         return self.local
+
+    def _suspended(self, frame: FrameType) -> bool:
+        """Whether a frame that is left goes on later."""
+        return frame.f_code.co_code[frame.f_lasti] in _YIELDS and self._thrown is not frame
+
+    def _changed(self, frame: FrameType, *, left: bool) -> bool:
+        """Stop where what is watched has changed, or its frame returns; whether it did."""
+        told = False
+        while (change := self.watches.change(frame if left else None)) is not None:
+            self.change, told = change, True
+            self.stop(frame, "watch", current())
+        return told
 
     def _line(self, frame: FrameType) -> None:
         task = current()
@@ -205,9 +237,9 @@ class Tracer:
 
     def _left(self, task: Task, frame: FrameType, arg: Any) -> None:
         """A frame of the traced task is suspended, or has ended."""
-        suspended = frame.f_code.co_code[frame.f_lasti] in _YIELDS and self._thrown is not frame
+        suspended = self._suspended(frame)
         if frame is outermost(task):
-            if not self.points.traces:
+            if not self.always:
                 sys.settrace(None)
             loop = task.get_loop()
             if suspended and arg is not None and hasattr(arg, "add_done_callback"):
