@@ -27,7 +27,7 @@ PARTS = {
     },
     "one task stepped": {
         "OpenMP": ["openmp.py", "gdb.py", "stacks.py"],
-        "asyncio": ["inside/tracer.py", "inside/points.py", "inside/agent.py", "python.py"],
+        "asyncio": ["inside/tracer.py", "inside/points.py", "inside/watches.py", "inside/agent.py", "python.py"],
         "Cilk-5": ["cilk5/backend.py"],
     },
     "started": {

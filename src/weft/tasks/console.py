@@ -95,7 +95,8 @@ class TaskConsole(Console):
             "where": d.where, "print": d.evaluate, "list": d.source, "break": d.break_at, "tbreak": d.break_once,
             "until": d.until, "watch": d.watch, "delete": d.delete, "catch": d.catch,
             "hold": d.hold, "release": d.release, "set": d.assign,
-            "up": partial(d.climb, 1), "down": partial(d.climb, -1), "follow": d.follow, "next": partial(d.go, "next"), "step": partial(d.go, "step"),
+            "up": partial(d.climb, 1), "down": partial(d.climb, -1), "follow": d.follow,
+            "next": partial(d.go, "next"), "step": partial(d.go, "step"),
             "help": lambda text: help_of(text, COMMANDS, WHERE, LEGEND),
         }  # fmt: skip
         return calls[name](rest)
