@@ -41,9 +41,9 @@ def found(mpi: Installed, folder: Path, ranks: int, program: str, *words: str) -
     return halo_programs.found(mpi, folder, ranks, [mpi.python or "", PROGRAMS / program, *words])
 
 
-def fault_is_found(mpi: Installed, folder: Path, dimensions: int, ranks: int, fault: str) -> None:
+def fault_is_found(mpi: Installed, folder: Path, dimensions: int, ranks: int, fault: str, *more: str) -> None:
     kinds, _ = FAULTS[fault]
-    findings = found(mpi, folder, ranks, "faces.py", str(dimensions), fault)
+    findings = found(mpi, folder, ranks, "faces.py", str(dimensions), fault, *more)
     assert findings
     assert {finding["kind"] for finding in findings} <= kinds
     check_certainty(findings)
@@ -108,8 +108,8 @@ def test_a_part_with_ghosts_is_compared_without_them(mpich: Installed, tmp_path:
     assert told.returncode == 0, told.stdout + told.stderr
 
 
-def mistake_is_found(mpi: Installed, folder: Path, way: str) -> None:
-    findings = found(mpi, folder, 3, "ways.py", way, "wrong")
+def mistake_is_found(mpi: Installed, folder: Path, way: str, *more: str) -> None:
+    findings = found(mpi, folder, 3, "ways.py", way, "wrong", *more)
     expected = mistakes("ways.py", way)
     told = {(finding["sites"][0]["line"], finding["kind"]) for finding in findings}
     assert expected and expected <= told

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from weft.debug.hands import HandError
+from weft.terms.blocks import subarray
 from weft.trace import Datatype
 from weft.trace.layout import IN_PLACE
 
@@ -118,8 +119,10 @@ def _blocks(
 
 def _subarray(i: tuple[int, ...], one: Datatype, extent: int) -> Iterator[tuple[Datatype, int, int]]:
     n = i[0]
-    sizes, subsizes, starts = i[1 : 1 + n], i[1 + n : 1 + 2 * n], i[1 + 2 * n : 1 + 3 * n]
-    fortran = len(i) > 1 + 3 * n and i[1 + 3 * n] != 0 and _is_fortran(i[1 + 3 * n])
+    try:
+        sizes, subsizes, starts, fortran = subarray(i)
+    except ValueError as error:
+        raise HandError(str(error)) from error
     axes = range(n) if fortran else range(n - 1, -1, -1)  # fastest first
     strides, step = {}, extent
     for axis in axes:
@@ -138,11 +141,6 @@ def _subarray(i: tuple[int, ...], one: Datatype, extent: int) -> Iterator[tuple[
             counters[k] = 0
         else:
             return
-
-
-def _is_fortran(order: int) -> bool:
-    """MPI_ORDER_FORTRAN is 57 in MPICH and 1 in Open MPI; MPI_ORDER_C is 56 and 0."""
-    return order in (57, 1)
 
 
 def values(memory: Memory, datatype: Datatype, address: int, count: int) -> dict[str, Any]:

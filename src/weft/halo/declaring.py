@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from weft.halo.watched import Watched
 from weft.halo.writing import Array, Log, Part, Recorder
+
+INFERRED: Final = "inferred"
+"""In place of widths: they are told by where receives put data."""
 
 
 class _Known:
@@ -17,7 +20,7 @@ class _Known:
     asked = False
 
 
-def watch(run: Path, values: Array, facts: dict[str, Any], halo: Sequence[tuple[int, int]]) -> Array:
+def watch(run: Path, values: Array, facts: dict[str, Any], halo: Sequence[tuple[int, int]] | None) -> Array:
     """The array to use in place of `values`: itself where nothing is recorded."""
     if not _Known.asked:
         try:
@@ -43,7 +46,7 @@ def declared(run: Path, values: Any, halo: Any, at: tuple[str, int, str], said: 
     """What `weft.part(values, halo=...)` gives under `weft run`. ValueError where the widths cannot be right."""
     if not isinstance(values, np.ndarray) or isinstance(values, Watched):
         return values
-    width = widths(halo, values.shape)
+    width = None if halo == INFERRED else widths(halo, values.shape)
     if values.dtype.kind not in "iufcb" or any(step <= 0 for step in values.strides):
         return values
     comm = said["comm"]

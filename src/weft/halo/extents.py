@@ -31,6 +31,13 @@ def inside(shape: Sequence[int], halo: Sequence[tuple[int, int]]) -> list[tuple[
     return [(low, n - high) for n, (low, high) in zip(shape, halo, strict=True)]
 
 
+def around(shape: Sequence[int], layers: int) -> NDArray[np.bool_]:
+    """Which elements lie in so many layers at the ends of some dimension."""
+    made = np.ones(shape, bool)
+    made[tuple(slice(min(layers, n), max(n - layers, 0)) for n in shape)] = False
+    return made
+
+
 def edges(shape: Sequence[int], halo: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
     """Which elements are owned and near enough to an edge that a neighbour has a copy."""
     made = np.zeros(shape, bool)

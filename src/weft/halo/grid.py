@@ -14,7 +14,11 @@ from weft.plain import dataclass
 from weft.terms.columns import Ints
 
 NOBODY: Final = -1
+LOW: Final = 0
+HIGH: Final = 1
 Key = tuple[Any, ...]
+Side = tuple[int, int]
+"""A dimension, and its low or its high end."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,15 @@ class Declared:
     """Made of another part by the program."""
     reversed: bool = False
     """The program counts dimensions from the other end, and indices from 1: Fortran."""
+    inferred: bool = False
+    """The widths are not declared, but told by where receives put data."""
+    unfilled: frozenset[Side] = frozenset()
+    """Sides whose ghosts no receive fills: nobody knows that they should hold what their owners have."""
+
+    @property
+    def item(self) -> int:
+        """Bytes of an element, for all that is known."""
+        return min(self.strides)
 
     @property
     def size(self) -> tuple[int, ...]:
@@ -54,7 +67,7 @@ class Placed:
     """A part with its place in the global array.
 
     `owner` and `cell` are by ghost: the rank whose it is, and its number among the owner's edge cells; NOBODY at
-    physical boundaries, and where it is the rank's own.
+    physical boundaries, and where it is the rank's own. `unfilled` is the owner of a ghost that no receive fills.
     """
 
     def __init__(self, of: Declared, lower: Sequence[int]) -> None:
@@ -68,6 +81,16 @@ class Placed:
         self.edge_of = _inverse(self.edge, self.owned.size)
         self.owner: Ints = np.full(len(self.ghosts), NOBODY, np.int64)
         self.cell: Ints = np.full(len(self.ghosts), NOBODY, np.int64)
+        self.unfilled: Ints = np.full(len(self.ghosts), NOBODY, np.int64)
+
+    def leave_unfilled(self) -> None:
+        """Ghosts that no receive fills are nobody's copies."""
+        index = np.stack(np.unravel_index(self.ghosts, self.of.shape))
+        for axis, end in self.of.unfilled:
+            low, high = self.of.halo[axis]
+            there = index[axis] < low if end == LOW else index[axis] >= self.of.shape[axis] - high
+            self.unfilled[there] = np.maximum(self.owner[there], self.unfilled[there])
+            self.owner[there] = NOBODY
 
     def globally(self, places: Ints) -> Ints:
         """Indices in the global array, a row for each place in the part."""
@@ -119,6 +142,7 @@ class Field:
             cells = np.where(places >= 0, other.edge_of[places], NOBODY)
             one.owner[cells >= 0] = rank
             one.cell[cells >= 0] = cells[cells >= 0]
+        one.leave_unfilled()
 
     def wrapped(self, indices: Ints) -> Ints:
         """Global indices, of periodic dimensions within the array."""
@@ -126,8 +150,8 @@ class Field:
         return np.where(np.array(self.periodic), indices % whole, indices)
 
 
-def fields(parts: Iterable[Declared]) -> list[Field]:
-    """The global arrays, of parts that ranks declared with one name, at one line if it has none, in the same order."""
+def gathered(parts: Iterable[Declared]) -> list[list[Declared]]:
+    """Parts of one array: those that ranks declared with one name, at one line if it has none, in the same order."""
     groups: dict[Key, list[Declared]] = defaultdict(list)
     counts: dict[Key, int] = defaultdict(int)
     for part in parts:
@@ -135,7 +159,12 @@ def fields(parts: Iterable[Declared]) -> list[Field]:
         ordinal = counts[part.rank, key]
         counts[part.rank, key] += 1
         groups[*key, ordinal].append(part)
-    return [Field(group) for group in groups.values()]
+    return list(groups.values())
+
+
+def fields(parts: Iterable[Declared]) -> list[Field]:
+    """The global arrays."""
+    return [Field(group) for group in gathered(parts)]
 
 
 def _inverse(places: Ints, size: int) -> NDArray[np.int32]:
@@ -160,8 +189,34 @@ def _lowers(parts: Sequence[Declared]) -> tuple[list[tuple[int, ...]], tuple[int
 
 def axes(part: Declared) -> list[int]:
     """The dimensions of the array that those of the communicator cut."""
-    cut = [axis for axis, width in enumerate(part.halo) if width != (0, 0)] or list(range(len(part.shape)))
-    return cut[: len(part.dims)]
+    every = list(range(len(part.shape)))
+    if part.inferred and len(part.dims) == len(every):
+        return every  # one that has no neighbours anywhere shows no ghosts
+    return (cut_axes(part) or every)[: len(part.dims)]
+
+
+def cut_axes(part: Declared) -> list[int]:
+    """The dimensions that have ghosts."""
+    return [axis for axis, width in enumerate(part.halo) if width != (0, 0)]
+
+
+def neighbours(part: Declared, all_: Iterable[Declared]) -> set[Side]:
+    """The sides at which a part has a neighbour, for all that its communicator or the place of each part says."""
+    found = set()
+    if part.lower is not None:
+        ends = np.array([np.add(one.lower, one.size) for one in all_ if one.lower is not None]).max(axis=0)
+        whole, periodic = part.whole or ends, part.periodic or (False,) * len(part.shape)
+        for axis, (first, n) in enumerate(zip(part.lower, part.size, strict=True)):
+            round_ = periodic[axis] and n < whole[axis]
+            found |= {(axis, LOW)} if first > 0 or round_ else set()
+            found |= {(axis, HIGH)} if first + n < whole[axis] or round_ else set()
+        return found
+    periods = part.periods or (False,) * len(part.dims)
+    for axis, at, n, period in zip(axes(part), part.coordinates, part.dims, periods, strict=False):
+        round_ = n > 1 and (part.periodic[axis] if part.periodic is not None else period)
+        found |= {(axis, LOW)} if at > 0 or round_ else set()
+        found |= {(axis, HIGH)} if at + 1 < n or round_ else set()
+    return found
 
 
 def _by_grid(parts: Sequence[Declared]) -> list[tuple[int, ...]] | None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from weft.findings import Finding
 from weft.halo import sentences
 from weft.halo.grid import Field, Placed, fields
+from weft.halo.inferring import settled
 from weft.halo.pace import Covering, Pace
 from weft.halo.story import Done, Ghosts, Look, Read, Story, Use, ghosts_of, note, stored, stories
 from weft.halo.wrong import Case, Wrong
@@ -37,8 +38,13 @@ class Judge:
 
     def __init__(self, trace: Trace, order: Order) -> None:
         self.trace, self.order = trace, order
-        self.stories = stories(trace)
-        found = fields(part for _, story in sorted(self.stories.items()) for part in story.parts.values())
+        self.stories = settled(trace, stories(trace))
+        found = fields(
+            part
+            for _, story in sorted(self.stories.items())
+            for part in story.parts.values()
+            if part.number not in story.unclear
+        )
         self.fields: dict[tuple[int, int], Field] = {
             (rank, placed.of.number): field for field in found for rank, placed in field.parts.items()
         }
@@ -117,6 +123,8 @@ class _OfRank:
             target = self.judge.placed(self.rank, use.part)
             nothing = np.zeros(0, np.int64)
             self.cached[key] = ghosts_of(use, read, source, target) if source else Ghosts(nothing, nothing)
+            if source and source.of.unfilled and len(ghosts_of(use, read, source, target, source.unfilled).ghost):
+                note(self.story.rank, sentences.unfilled(source.of))
         return self.cached[key]
 
     def _wrong(self, use: Use, read: Read, k: int, done: Done) -> Iterator[Wrong]:

@@ -79,7 +79,8 @@ def declared(rank: int, fields: Mapping[str, Any]) -> Declared:
     """The part of a record PART. ValueError, KeyError or TypeError where it cannot be one."""
     grid, periodic = fields["grid"], fields["periodic"]
     shape = wholes(fields["shape"], None, 1)
-    halo = tuple((whole(low), whole(high)) for low, high in fields["halo"])
+    given = fields["halo"]
+    halo = tuple((0, 0) for _ in shape) if given is None else tuple((whole(low), whole(high)) for low, high in given)
     strides = wholes(fields["strides"], len(shape), 1)
     if not shape or len(halo) != len(shape) or any(last <= first for first, last in inside(shape, halo)):
         raise ValueError("the part owns nothing")
@@ -93,7 +94,7 @@ def declared(rank: int, fields: Mapping[str, Any]) -> Declared:
         periodic=None if periodic is None else tuple(bool(one) for one in wholes(periodic, len(shape), 0, 2)),
         lag=whole(fields["lag"]), dims=dims, coordinates=wholes(grid["coordinates"], len(dims), 0, 1 << 20),
         periods=tuple(bool(one) for one in grid["periods"][:MOST_DIMENSIONS]), copy="like" in fields,
-        reversed=bool(fields.get("reversed")),
+        reversed=bool(fields.get("reversed")), inferred=given is None or bool(fields.get("inferred")),
     )  # fmt: skip
 
 
@@ -136,8 +137,10 @@ def pairs_of(given: Any, part: Declared, into: Declared) -> tuple[tuple[int, int
     return tuple((whole(one, 0, sizes[0]), whole(other, 0, sizes[1])) for one, other in given)
 
 
-def values_of(kind: Kind, part: Declared) -> int:
-    """How many values a record OWNED, UNSEEN or GHOSTS of a part has."""
+def values_of(kind: Kind, part: Declared, shell: int | None = None) -> int:
+    """How many values a record OWNED, UNSEEN or GHOSTS of a part has; of one with a shell those there."""
+    if shell is not None:
+        return prod(part.shape) - prod(max(n - 2 * shell, 0) for n in part.shape)
     if kind is Kind.GHOSTS:
         return prod(part.shape) - prod(part.size)
     return prod(part.size) - prod(max(n - sum(width), 0) for n, width in zip(part.size, part.halo, strict=True))

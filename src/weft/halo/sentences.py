@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from weft.findings import EventId, Finding, Site
-from weft.halo.grid import Declared, Placed
+from weft.halo.grid import LOW, Declared, Placed, Side
+from weft.halo.receives import Box
 from weft.halo.story import Line, Use
 from weft.halo.wrong import Case
 from weft.kinds import KINDS, Certainty
@@ -48,6 +50,86 @@ def unused(part: Declared) -> str:
     """Ghosts are loaded, and what is made of them was not seen."""
     name = f" of {part.name}" if part.name else ""
     return f"what is made of those{name} goes to no array that is declared: declare it, too, with halo 0 if it has none"
+
+
+_REMEDY = "say how wide its ghost cells are (halo)"
+
+
+def differ(parts: Mapping[int, Declared], side: Side, wide: Mapping[int, int]) -> str:
+    """Ranks receive other numbers of layers."""
+    fewest, most = (pick(wide, key=lambda rank: (wide[rank], rank)) for pick in (min, max))
+    where = f"{_end(parts[fewest], side)} of {_array(parts[fewest])}"
+    return f"rank {fewest} receives {_layers(wide[fewest])} {where}, rank {most} {wide[most]}: {_REMEDY}"
+
+
+def gap(part: Declared, side: Side) -> str:
+    """The outermost layer is never filled."""
+    return f"receives fill {_array(part)} {_end(part, side)}, but not all layers from the outermost on: {_REMEDY}"
+
+
+def unknown(part: Declared, event: int) -> str:
+    """A receive of which it is not known what it fills."""
+    return f"what call {event:,} of rank {part.rank} receives into {_array(part)} is not followed: {_REMEDY}"
+
+
+def middle(part: Declared, box: Box, event: int) -> str:
+    """A receive that fills no layer at an end."""
+    first, last = part.told([one for one, _ in box]), part.told([one for _, one in box])
+    into = f"call {event:,} of rank {part.rank} receives into {_array(part)} from {first} to {last}"
+    return f"{into}, which is not a layer at one end: {_REMEDY}"
+
+
+def unlike(part: Declared, side: Side, wide: Sequence[int]) -> str:
+    """Arrays of one form have other widths, and this one shows none."""
+    return (
+        f"no receive fills {_array(part)} {_end(part, side)}, where others of its form have {wide[0]} and {wide[-1]} "
+        f"layers: {_REMEDY}"
+    )
+
+
+def nothing_left(part: Declared) -> str:
+    """Ghosts everywhere."""
+    return f"receives fill all of {_array(part)} on rank {part.rank}: {_REMEDY}"
+
+
+def no_grid(part: Declared) -> str:
+    """The communicator has another grid than the ghosts."""
+    why = "has ghost cells in another number of dimensions than its communicator"
+    return f"{_array(part)} {why}: {_REMEDY}, and where it lies"
+
+
+def missing(part: Declared, side: Side) -> str:
+    """A rank that has a neighbour receives nothing from it."""
+    return f"rank {part.rank} receives nothing {_end(part, side)} of {_array(part)}, and others do: {_REMEDY}"
+
+
+def unfilled(part: Declared) -> str:
+    """Ghosts are used that no receive ever fills, on no rank."""
+    return f"ghost cells of {_array(part)} are used that no receive fills on any rank: {_REMEDY}"
+
+
+def bare(part: Declared) -> str:
+    """No receive fills anything of an array."""
+    copied = "what is copied there out of another buffer is not seen"
+    return f"no receive puts data into {_array(part)} ({copied}): {_REMEDY}"
+
+
+def other(part: Declared) -> str:
+    """A native program's widths that it was watched with are not those of all receives."""
+    return f"the receives of all ranks show other ghost cells of {_array(part)} than the first ones did: {_REMEDY}"
+
+
+def _array(part: Declared) -> str:
+    return part.name or f"the array of {_at(part.at)}"
+
+
+def _layers(n: int) -> str:
+    return f"{n} layer{'s' * (n > 1)}"
+
+
+def _end(part: Declared, side: Side) -> str:
+    axis = len(part.shape) - 1 - side[0] if part.reversed else side[0]
+    return f"at the {'low' if side[1] == LOW else 'high'} end of dimension {axis + 1}"
 
 
 def brought(case: Case) -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.halo import log, reading
-from weft.halo.extents import Cells, numbers
+from weft.halo.extents import Cells, around, numbers
 from weft.halo.flow import used
 from weft.halo.grid import NOBODY, Declared, Placed
 from weft.halo.log import Kind
@@ -74,6 +74,18 @@ class Look:
     values: NDArray[np.float32]
 
 
+@dataclass(frozen=True)
+class Waiting:
+    """A part whose widths are not declared: its address, and since which call.
+
+    `shell`: so many layers at each end of each dimension are looked at together; None: as with declared widths.
+    """
+
+    address: int
+    since: int
+    shell: int | None
+
+
 class Story:
     """A rank's log. `whole`: the rank came to its end with it; `problem`: from where on it is not one, or empty."""
 
@@ -84,6 +96,9 @@ class Story:
         self.done: list[Done] = []
         self.owned: dict[int, list[Look]] = defaultdict(list)
         self.ghosts: dict[int, list[Look]] = defaultdict(list)
+        self.waiting: dict[int, Waiting] = {}
+        self.unclear: set[int] = set()
+        """Parts of which receives do not tell how wide their ghosts are."""
         self._times: dict[frozenset[int], list[int]] = {}
         self.whole = False
         self.gave_up = self.problem = ""
@@ -92,6 +107,31 @@ class Story:
         except reading.Damaged as error:
             self.problem, self.whole = str(error), False
         self._moments = {part: [look.moment for look in looks] for part, looks in self.owned.items()}
+
+    def settle(self, found: Mapping[int, Declared]) -> None:
+        """Parts whose widths were not declared have these; what they are is unclear of those that are not given."""
+        seen: dict[int, list[int]] = {}
+        for number, waiting in self.waiting.items():
+            if number not in found:
+                self.unclear.add(number)
+                continue
+            looks = self.owned.pop(number, []) if waiting.shell is not None else []
+            part = self.parts[number] = found[number]
+            if waiting.shell is not None:
+                self.owned[number], self.ghosts[number], seen[number] = _apart(looks, part, waiting.shell)
+        self.done = [self._seen(done, seen) for done in self.done]
+        self._moments = {part: [look.moment for look in looks] for part, looks in self.owned.items()}
+
+    def _seen(self, done: Done, seen: Mapping[int, list[int]]) -> Done:
+        """What was done, with looks at ghosts in place of looks at a shell."""
+        parts = [read.part for read in self.uses[done.use].reads]
+        if not any(part in seen for part in parts):
+            return done
+        reads = [
+            (at, seen[part][min(looks, len(seen[part]) - 1)] if part in seen else looks, runs)
+            for part, (at, looks, runs) in zip(parts, done.reads, strict=True)
+        ]
+        return Done(done.use, done.moment, tuple(reads))
 
     def _take(self, record: log.Record) -> None:
         kind, moment = record.kind, min(record.moment, self._calls)
@@ -103,15 +143,21 @@ class Story:
             self.done.append(Done(record.number(), moment, tuple(reads)))
         elif kind in (Kind.OWNED, Kind.UNSEEN, Kind.GHOSTS):
             looks, values = self.ghosts if kind is Kind.GHOSTS else self.owned, record.values()
-            if len(values) != reading.values_of(kind, self.parts[record.number()]):
+            number = record.number()
+            shell = self.waiting[number].shell if number in self.waiting else None
+            if len(values) != reading.values_of(kind, self.parts[number], shell):
                 raise ValueError("a part has other cells each time")
             looks[record.number()].append(Look(moment, len(self.done), kind is Kind.UNSEEN, values))
         elif kind is Kind.USE:
             fields = record.json()
             self.uses[reading.whole(fields["id"])] = self._use(fields)
         elif kind is Kind.PART:
-            part = reading.declared(self.rank.index, record.json())
+            fields = record.json()
+            part = reading.declared(self.rank.index, fields)
             self.parts[part.number] = part
+            if part.inferred:
+                shell = None if fields.get("shell") is None else reading.whole(fields["shell"], 1, 1 << 20)
+                self.waiting[part.number] = Waiting(reading.whole(fields["address"], 0, 1 << 64), moment, shell)
         elif kind is Kind.GAVE_UP:
             self.gave_up = record.payload.decode(errors="replace")[:200]
         else:
@@ -166,6 +212,23 @@ class Story:
             if use.what == "store" and use.part == part:
                 return use
         return None
+
+
+def _apart(looks: Sequence[Look], part: Declared, shell: int) -> tuple[list[Look], list[Look], list[int]]:
+    """Looks at what is owned and at ghosts, out of those at a shell, and after how many of these there were how many
+    at ghosts."""
+    placed = Placed(part, (0,) * len(part.shape))
+    places = np.flatnonzero(around(part.shape, shell))
+    owned: list[Look] = []
+    ghosts: list[Look] = []
+    seen = [0]
+    for look in looks:
+        for found, cells, unseen in ((owned, placed.edge, look.unseen), (ghosts, placed.ghosts, False)):
+            values = look.values[np.searchsorted(places, cells)]
+            if len(cells) and (not found or found[-1].values.tobytes() != values.tobytes()):
+                found.append(Look(look.moment, look.done, unseen, values))
+        seen.append(len(ghosts))
+    return owned, ghosts, seen
 
 
 def stored(use: Use, part: Declared) -> Ints:
@@ -242,15 +305,16 @@ class Ghosts:
     target: Ints
 
 
-def ghosts_of(use: Use, read: Read, source: Placed, target: Placed | None) -> Ghosts:
+def ghosts_of(use: Use, read: Read, source: Placed, target: Placed | None, owner: Ints | None = None) -> Ghosts:
     """The ghosts of others among what is read, but those that only go to where they came from."""
+    owner = source.owner if owner is None else owner
     found = _paired(use, read, source, target) if read.cells is None else _aimed(use, read.cells, source, target)
     if found is None:
         return Ghosts(np.zeros(0, np.int64), np.zeros(0, np.int64))
     places, aims = found
     ghost = source.ghost_of[places].astype(np.int64)
     chosen = ghost >= 0
-    chosen[chosen] &= source.owner[ghost[chosen]] >= 0
+    chosen[chosen] &= owner[ghost[chosen]] >= 0
     if use.what == "store" and target is not None:
         chosen &= target.owned[aims]
         moved = source.globally(places[chosen]) != target.globally(aims[chosen])

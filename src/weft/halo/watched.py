@@ -105,7 +105,9 @@ class Watched(Remembering):
     def weft_shared(self) -> tuple[Array, str, list[int], list[int] | None] | None:
         """What this rank owns of a whole part, its name and its place, for probes; None where it has none."""
         part = self._part
-        if part is None or not same(part.array, self) or not part.facts["of"] or part.facts["lower"] is None:
+        if part is None or part.halo is None or not same(part.array, self):
+            return None
+        if not part.facts["of"] or part.facts["lower"] is None:
             return None
         own = tuple(slice(low, n - high) for n, (low, high) in zip(part.shape, part.halo, strict=True))
         return part.array[own], part.facts["of"], part.facts["lower"], part.facts["whole"]

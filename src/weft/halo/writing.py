@@ -19,13 +19,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.halo.extents import Cells, edges, inside, numbers
+from weft.halo.extents import Cells, around, edges, inside, numbers
 from weft.halo.log import FOLDER, HEAD, MAGIC, MOST, NUMBER, READ, SUFFIX, Kind
 
 Array = NDArray[Any]
 Place = tuple[CodeType, int]
 """The code and the line of an access."""
 
+SHELL: Final = 8
+"""Layers at each end of each dimension that are looked at where no widths are declared: 4 of ghosts, as many beside."""
 MOST_COPIES: Final = 4
 """Arrays that one line makes of a part."""
 _NO_EVENTS: Final = 2**64 - 1
@@ -198,24 +200,26 @@ address: Final = _quickest()
 
 
 class Part:
-    """An array of this rank with ghost cells around what it owns, and where it lies in memory."""
+    """An array of this rank with ghost cells around what it owns, and where it lies in memory.
 
-    def __init__(self, log: Log, array: Array, facts: dict[str, Any], halo: Sequence[tuple[int, int]]) -> None:
+    `halo` None: how wide they are receives tell when the run is over. What may be ghosts, or be copied by neighbours,
+    is then looked at together.
+    """
+
+    def __init__(self, log: Log, array: Array, facts: dict[str, Any], halo: Sequence[tuple[int, int]] | None) -> None:
         self.log, self.array, self.facts, self.halo = log, array, facts, halo
         self.number = log.parts
         log.parts += 1
         self.low = address(array)
         self.shape, self.strides, self.item = array.shape, array.strides, array.itemsize
         self.high = self.low + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)) + self.item
-        inner = inside(self.shape, halo)
-        self.mine = bool(len(self.shape)) and all(last > first for first, last in inner)
-        owned = np.zeros(self.shape, bool)
-        owned[tuple(slice(*one) for one in inner)] = True
-        self.is_ghost = ~owned
-        self.edge = np.flatnonzero(edges(self.shape, halo))
-        self.ghosts = np.flatnonzero(self.is_ghost)
-        self.is_edge = np.zeros(self.shape, bool)
-        self.is_edge.ravel()[self.edge] = True
+        if halo is None:  # which are ghosts receives tell when the run is over
+            self.is_ghost = self.is_edge = around(self.shape, SHELL)
+        else:
+            self.is_ghost = np.ones(self.shape, bool)
+            self.is_ghost[tuple(slice(*one) for one in inside(self.shape, halo))] = False
+            self.is_edge = edges(self.shape, halo)
+        self.edge, self.ghosts = np.flatnonzero(self.is_edge), np.flatnonzero(self.is_ghost)
         self._numbers = np.arange(array.size).reshape(self.shape)
         self._exact: dict[Kind, bytes] = {}
         self._seen: dict[Kind, bytes] = {}
@@ -227,7 +231,7 @@ class Part:
             Kind.PART,
             {
                 "id": self.number, "shape": self.shape, "strides": self.strides, "item": self.item, "halo": halo,
-                "pid": os.getpid(), "address": self.low, **facts,
+                "pid": os.getpid(), "address": self.low, **({"shell": SHELL} if halo is None else {}), **facts,
             },
         )  # fmt: skip
         self.look(Kind.OWNED)
@@ -272,7 +276,7 @@ class Part:
             return
         self._seen[kind] = values
         self.log.values(found or kind, self.number, values)
-        if kind is Kind.GHOSTS:
+        if kind is Kind.GHOSTS or self.halo is None:
             self.ghosts_seen += 1
 
     def look_at_ghosts(self, moment: int) -> int:
@@ -280,7 +284,8 @@ class Part:
         if self._looked != (moment, self.changes):
             self._looked = (moment, self.changes)
             self.look_for_unseen(moment)
-            self.look(Kind.GHOSTS)
+            if self.halo is not None:
+                self.look(Kind.GHOSTS)
         return self.ghosts_seen
 
     def look_for_unseen(self, moment: int) -> None:

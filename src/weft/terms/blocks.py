@@ -156,21 +156,39 @@ def _places(combiner: str, i: list[int], a: list[int], step: int) -> list[Block]
     return None
 
 
-def _subarray(i: list[int], step: int) -> list[Block]:
-    n, order = i[0], i[-1]
-    sizes, subsizes, starts = i[1 : 1 + n], i[1 + n : 1 + 2 * n], i[1 + 2 * n : 1 + 3 * n]
-    if order != _subarray_c_order(order):
+def subarray(i: Sequence[int]) -> tuple[list[int], list[int], list[int], bool]:
+    """Sizes, subsizes and starts of MPI_Type_create_subarray, and whether its order is Fortran's.
+
+    MPI_Type_get_contents gives the order behind them, MPI_Type_get_contents_c before them, as it is not large: MPICH's,
+    Open MPI has none.
+    """
+    n = i[0]
+    forms = ((_MPICH, i[-1], i[1:-1]), (_MPICH, i[1], i[2:]), (_OPEN_MPI, i[-1], i[1:-1]))
+    for (c, fortran), order, listed in forms:
+        sizes, subsizes, starts = (list(listed[k * n : (k + 1) * n]) for k in range(3))
+        inside = all(0 <= at <= at + few <= size for size, few, at in zip(sizes, subsizes, starts, strict=True))
+        if order in (c, fortran) and inside:
+            return sizes, subsizes, starts, order == fortran
+    raise ValueError(f"{i} is not what makes a subarray")
+
+
+_MPICH: Final = (56, 57)
+"""MPI_ORDER_C and MPI_ORDER_FORTRAN."""
+_OPEN_MPI: Final = (0, 1)
+
+
+def _subarray(i: list[int], step: int) -> list[Block] | None:
+    try:
+        sizes, subsizes, starts, fortran = subarray(i)
+    except ValueError:
+        return None
+    if fortran:
         sizes, subsizes, starts = sizes[::-1], subsizes[::-1], starts[::-1]
     offsets = [0]
     for size, subsize, start in zip(sizes[:-1], subsizes[:-1], starts[:-1], strict=True):
         offsets = [(offset + start + k) * 1 for offset in (o * size for o in offsets) for k in range(_bounded(subsize))]
         _bounded(len(offsets))
     return [((offset * sizes[-1] + starts[-1]) * step, subsizes[-1]) for offset in offsets]
-
-
-def _subarray_c_order(order: int) -> int:
-    """MPI_ORDER_C: 56 in MPICH, 0 in Open MPI; MPI_ORDER_FORTRAN is 57 and 1."""
-    return order if order in (0, 56) else order - 1
 
 
 def _bounded(n: int) -> int:

@@ -14,7 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.mpi import meaning
-from weft.mpi.meaning import Act, Form, Leaves, Many, Meaning, Mode, Over, Share, Sync, Trait, base, named, names
+from weft.mpi.meaning import (
+    Access,
+    Act,
+    Form,
+    Leaves,
+    Many,
+    Meaning,
+    Mode,
+    Over,
+    Share,
+    Sync,
+    Trait,
+    base,
+    named,
+    names,
+)
 from weft.terms import passes
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable
@@ -124,6 +139,7 @@ UNLOCKS: Final = syncs(Sync.UNLOCK, Sync.UNLOCK_ALL)
 FLUSHES: Final = syncs(Sync.FLUSH, Sync.FLUSH_ALL, Sync.FLUSH_LOCAL, Sync.FLUSH_LOCAL_ALL)
 RMA: Final = _formed(Form.BLOCKING, Act.ACCESS)
 REQUEST_RMA: Final = _formed(Form.NONBLOCKING, Act.ACCESS)
+GETS: Final = named(Act.ACCESS, where=lambda m: m.access is Access.READ)
 ON_WINDOWS: Final = RMA | REQUEST_RMA | named(Act.EPOCH) | WINDOW_COLLECTIVES
 
 PERSISTENT: Final = SEND_INITS | RECV_INITS | COLLECTIVE_INITS | PARTITIONED

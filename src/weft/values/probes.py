@@ -61,7 +61,7 @@ def part(
     lower: Sequence[int] | int | None = None,
     whole: Sequence[int] | int | None = None,
     comm: Any = None,
-    halo: int | Sequence[int | tuple[int, int]] | None = None,
+    halo: int | Sequence[int | tuple[int, int]] | str | None = None,
     periodic: bool | Sequence[bool] | None = None,
     lag: int = 0,
 ) -> Any:
@@ -75,7 +75,10 @@ def part(
     is an array that has them around what this rank owns, and the result is to be used in its place: under `weft run`
     what the program does to it is written down, else it is `values`. Then `comm` alone will do. `periodic`: where the
     communicator does not say it. `lag`: by how many changes a ghost cell may be older than its owner's by design.
+    `halo="inferred"`, or a communicator alone: the widths are told by where receives put data into the array.
     """
+    if halo is None and comm is not None and lower is None and whole is None:
+        halo = "inferred"
     if halo is not None:
         if lower is None and comm is not None and whole is not None:
             lower = _Blocks(values, comm, whole).first()

@@ -1,6 +1,7 @@
-"""Jacobi's method on blocks of 1, 2 or 3 dimensions. `faces.py DIMENSIONS right|FAULT [periodic]`
+"""Jacobi's method on blocks of 1, 2 or 3 dimensions. `faces.py DIMENSIONS right|FAULT [periodic] [inferred [packed]]`
 
-What is wrong is told at the line of the star, or the box, that uses what it should not.
+What is wrong is told at the line of the star, or the box, that uses what it should not. `inferred`: no line says how
+wide ghosts are, and faces are received by datatypes, not copied out of a buffer.
 """
 
 import itertools
@@ -13,6 +14,8 @@ import weft
 
 DIMENSIONS, FAULT = int(sys.argv[1]), sys.argv[2]
 PERIODIC = "periodic" in sys.argv[3:]
+INFERRED = "inferred" in sys.argv[3:]
+DIRECT = INFERRED and "packed" not in sys.argv[3:]
 N, STEPS = 6, 6
 
 cart = MPI.COMM_WORLD.Create_cart(MPI.Compute_dims(MPI.COMM_WORLD.size, DIMENSIONS), [PERIODIC] * DIMENSIONS)
@@ -21,7 +24,7 @@ shape = [N + 2 * WIDTH + (k + 1) * (at % 2) for k, at in enumerate(cart.coords)]
 
 
 def field(name):
-    return weft.part(np.zeros(shape), of=name, halo=WIDTH, comm=cart)
+    return weft.part(np.zeros(shape), of=name, halo=None if INFERRED else WIDTH, comm=cart)
 
 
 def at(x, axis, part):
@@ -47,9 +50,16 @@ def exchange(x, width=WIDTH, axes=range(DIMENSIONS), corners=True):
                 across = tuple(slice(WIDTH, -WIDTH) if k != axis else slice(None) for k in range(DIMENSIONS))
                 face, room = face[across], room[across]
             out, back = np.ascontiguousarray(face), np.empty(room.shape)
-            cart.Sendrecv(out, goal, 7, back, source, 7)
             if FAULT == "swapped" and cart.rank == 1 and axis == 0:
                 room = at(x, axis, slice(-WIDTH, None) if ghost.start == 0 else slice(0, WIDTH))
+            if DIRECT:
+                first = (room.__array_interface__["data"][0] - x.__array_interface__["data"][0]) // 8
+                starts = [int(k) for k in np.unravel_index(first, x.shape)]
+                layer = MPI.DOUBLE.Create_subarray(list(x.shape), list(room.shape), starts).Commit()
+                cart.Sendrecv(out, goal, 7, [x, 1, layer], source, 7)
+                layer.Free()
+                continue
+            cart.Sendrecv(out, goal, 7, back, source, 7)
             if source != MPI.PROC_NULL:
                 room[...] = back
 

@@ -1,4 +1,4 @@
-"""Ways to exchange ghost cells of blocks of rows, and mistakes in them. `ways.py WAY[,WAY...] [wrong]`
+"""Ways to exchange ghost cells of blocks of rows, and mistakes in them. `ways.py WAY[,WAY...] [wrong] [inferred]`
 
 Lines that are wrong say so: `BUG WAY kind`.
 """
@@ -18,7 +18,11 @@ ROWS, COLUMNS, STEPS = 8, 10, 6
 
 def field(name, way):
     return weft.part(
-        np.zeros((ROWS + 2 * WIDTH, COLUMNS)), of=name, halo=(WIDTH, 0), comm=row, lag=int(way == "lag" and not WRONG)
+        np.zeros((ROWS + 2 * WIDTH, COLUMNS)),
+        of=name,
+        halo=None if "inferred" in sys.argv[2:] else (WIDTH, 0),
+        comm=row,
+        lag=int(way == "lag" and not WRONG),
     )
 
 
