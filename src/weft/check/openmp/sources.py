@@ -39,6 +39,8 @@ _ALL_DECLARED: Final = {"c": f"extern char {_ALL};", "c++": f'extern "C" char {_
 _TYPED: Final = re.compile(
     r"^\s*(?:integer|real|logical|complex|character|double\s+precision|type\s*\()[^!&]*::[^!&]*$", re.I
 )
+_READY: Final = frozenset(("extern template class basic_string<char>;",))
+"""What libstdc++ has ready of its templates; without the line it is compiled with hooks."""
 _DO: Final = re.compile(r"^\s*(?:\w+\s*:\s*)?do\s+(?:\d+\s*,?\s*)?(?P<index>[A-Za-z]\w*)\s*=", re.I)
 
 
@@ -62,6 +64,8 @@ def rewritten_c(text: str, of: str = "c", kept: Container[int] = ()) -> str:
         if marker := _MARKER.match(line):
             number = int(marker["line"]) - 1
         found = _PRAGMA.match(line)
+        if line.strip() in _READY:
+            lines[k] = ""
         if found is None:
             continue
         if _REQUIRES.match(found["text"]):

@@ -289,3 +289,33 @@ subroutine all_memory
 !$omp end parallel masked
 end subroutine
 
+! case index_of_a_task data-race
+subroutine index_of_a_task
+  integer :: i, a(20)
+!$omp parallel
+!$omp single
+  do i = 1, 20 ! found
+!$omp task shared(i) ! wrong
+!$omp task firstprivate(i) ! right
+    a(i) = i ! found
+!$omp end task
+  end do
+!$omp end single
+!$omp end parallel
+end subroutine
+
+! case scalar_of_a_task data-race
+subroutine scalar_of_a_task
+  integer :: x, y
+  x = 1
+!$omp parallel
+!$omp single
+!$omp task
+  y = x ! found
+!$omp end task
+!$omp taskwait ! right
+  x = 2 ! found
+!$omp end single
+!$omp end parallel
+end subroutine
+

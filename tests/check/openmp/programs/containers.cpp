@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 #include <omp.h>
@@ -163,4 +164,48 @@ void private_object() {
         a[i] = held.value + static_cast<int>(t); /* found */
     }
 }
+}
+
+// what std::mutex keeps apart
+/* case without_the_mutex data-race */
+void without_the_mutex() {
+    std::mutex mutex;
+    std::recursive_mutex again;
+    int count = 0;
+#pragma omp parallel for
+    for (int i = 0; i < 40; i++) {
+        std::lock_guard<std::mutex> held(mutex); /* right */
+        std::lock_guard<std::recursive_mutex> once(again); /* right */
+        std::lock_guard<std::recursive_mutex> twice(again); /* right */
+        count += i; /* found */
+    }
+}
+
+/* case two_mutexes data-race */
+void two_mutexes() {
+    std::mutex one, other;
+    int count = 0;
+#pragma omp parallel sections
+    {
+        {
+            std::lock_guard<std::mutex> held(one);
+            count++; /* found */
+        }
+#pragma omp section
+        {
+            std::lock_guard<std::mutex> held(other); /* wrong */
+            std::lock_guard<std::mutex> held(one); /* right */
+            count++; /* found */
+        }
+    }
+}
+
+/* case one_string_of_all data-race */
+void one_string_of_all() {
+    std::string text; /* wrong */
+#pragma omp parallel for
+    for (int i = 0; i < 40; i++) {
+        std::string text; /* right */
+        text += "x"; /* found */
+    }
 }

@@ -387,3 +387,15 @@ void own_reduction(void) {
         if (a[i] > s.high) s.high = a[i]; /* found */
     }
 }
+
+/* case last_without_value uninitialised-read */
+int last_without_value(void) {
+    int a[N], k = 0;
+#pragma omp parallel for lastprivate(k)
+    for (int i = 0; i < N; i++) {
+        k = k + 1; /* wrong */ /* found */
+        k = i + 1; /* right */
+        a[i] = k;
+    }
+    return k + a[3];
+}

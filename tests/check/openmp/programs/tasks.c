@@ -265,3 +265,53 @@ void all_memory(void) {
         b += 1;
     }
 }
+
+/* case scalar_changed_behind_its_task data-race */
+int scalar_changed_behind_its_task(void) {
+    int x = 1, y = 0;
+#pragma omp parallel
+#pragma omp single
+    {
+#pragma omp task shared(x, y) /* wrong */
+#pragma omp task shared(y) firstprivate(x) /* right */
+        y = x; /* found */
+        x = 2; /* found */
+    }
+    return x + y;
+}
+
+/* case scalar_shared_without_a_word data-race */
+int scalar_shared_without_a_word(void) {
+    int counts[N], x = 1;
+#pragma omp parallel
+#pragma omp single
+    for (int i = 0; i < N; i++) {
+#pragma omp task
+        counts[i] = x; /* found */
+#pragma omp taskwait /* right */
+        x++; /* found */
+    }
+    return counts[3];
+}
+
+/* case fulfilled_too_early data-race */
+int fulfilled_too_early(void) {
+    int x = 0, seen = 0;
+    omp_event_handle_t event;
+#pragma omp parallel
+#pragma omp single
+    {
+#pragma omp task detach(event) depend(out : x)
+        {
+#pragma omp task shared(x)
+            {
+                omp_fulfill_event(event); /* wrong */
+                x = 1; /* found */
+                omp_fulfill_event(event); /* right */
+            }
+        }
+#pragma omp task shared(x, seen) depend(in : x)
+        seen = x; /* found */
+    }
+    return seen;
+}

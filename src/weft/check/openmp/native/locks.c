@@ -155,6 +155,32 @@ int omp_test_nest_lock(omp_lock_t *l) {
     return nested(l, place_of(PLACE));
 }
 
+/* Mutexes of the system, as std::mutex is one: they are really taken, too, when their turn has come. */
+extern int __real_pthread_mutex_lock(pthread_mutex_t *), __real_pthread_mutex_trylock(pthread_mutex_t *),
+    __real_pthread_mutex_unlock(pthread_mutex_t *);
+
+static void mutex_taken(pthread_mutex_t *m, uint32_t place) {
+    if (now.on && (m->__data.__kind & 3) == PTHREAD_MUTEX_RECURSIVE) nested((omp_lock_t *)m, place);
+    else lock_take(m, place);
+}
+int __wrap_pthread_mutex_lock(pthread_mutex_t *m) {
+    mutex_taken(m, place_of(PLACE));
+    return __real_pthread_mutex_lock(m);
+}
+int __wrap_pthread_mutex_trylock(pthread_mutex_t *m) {
+    int refused = __real_pthread_mutex_trylock(m);
+    if (!refused) mutex_taken(m, place_of(PLACE));
+    else if (now.on) threads_switch();
+    return refused;
+}
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *m) {
+    int refused = __real_pthread_mutex_unlock(m);
+    if (refused || !now.on || locks[number_of(m)].by != me) return refused; /* it was taken outside of the region */
+    if ((m->__data.__kind & 3) == PTHREAD_MUTEX_RECURSIVE) omp_unset_nest_lock((omp_lock_t *)m);
+    else lock_leave(m);
+    return 0;
+}
+
 /* Fortran's names. */
 void omp_init_lock_(omp_lock_t *l) { omp_init_lock(l); }
 void omp_destroy_lock_(omp_lock_t *l) { (void)l; }

@@ -282,6 +282,7 @@ void targets_done(void);           /* all target constructs are waited for */
 bool targets_pend(uintptr_t a); /* whether one that is not may still write there */
 
 /* --- threads.c */
+bool threads_others(void); /* whether another thread is ready */
 void threads_switch(void); /* let another thread run, if one is ready */
 void threads_wait(const void *what, uint32_t place); /* until threads_wake(what) */
 void threads_wake(const void *what);
@@ -309,6 +310,13 @@ void locks_again(void); /* the current strand is the plain one, with the locks t
 void tasks_joined(strand_t **list, size_t *count);
 void task_begin(struct task *t, struct group *group);
 void task_end(struct task *t);
+
+/* --- detached.c */
+uintptr_t event_new(void);
+void event_of(uintptr_t event, strand_t task);
+void detached_awaited(strand_t task); /* others may fulfil its event */
+void detached_before(strand_t s, strand_t task); /* s comes after the task's event, too */
+void detached_joined(void); /* the events of all tasks that are waited for */
 
 /* --- memory.c */
 /* How many of a sorted list's elements have an address, `at` bytes into each, that is not above one. */

@@ -74,7 +74,9 @@ static struct depend *depend_of(struct task *t, uintptr_t a) {
 }
 
 static void after(strand_t s, strand_t earlier) {
-    if (earlier) comes_before(s, earlier, UINT32_MAX);
+    if (!earlier) return;
+    comes_before(s, earlier, UINT32_MAX);
+    detached_before(s, earlier);
 }
 
 /* The last ones of one address: a set of tasks of one sort, with what the whole set comes after. */
@@ -115,6 +117,13 @@ static void each_depend(void **clause, void (*use)(void *, uintptr_t, enum sort)
             use(context, a, sort);
         }
     }
+}
+
+/* Before a task is made: those that it comes after may still wait for their events. */
+static void awaited(void *context, uintptr_t a, enum sort sort) {
+    (void)sort;
+    const struct depend *d = known_depend(((struct task *)context), a);
+    for (size_t i = 0; d && i < d->count; i++) detached_awaited(d->ins[i]);
 }
 
 struct making {
@@ -198,8 +207,9 @@ static strand_t task_strand(bool included, uint32_t place) {
 void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align, bool if_clause,
                unsigned flags, void **depend, int priority, void *detach) {
     (void)priority;
-    uintptr_t event = 1;
-    if (flags & DETACH && detach) *(uintptr_t *)detach = (uintptr_t)&event;
+    uintptr_t event = flags & DETACH && detach ? event_new() : 0;
+    if (event) *(uintptr_t *)detach = event;
+    if (event && data) *(uintptr_t *)data = event;
     if (me->task->group && me->task->group->cancelled) return;
     void *block = NULL;
     bool included = !if_clause || me->task->final || plain_run();
@@ -212,7 +222,9 @@ void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), lon
         free(block);
         return;
     }
+    if (flags & DEPEND && depend) each_depend(depend, awaited, me->task);
     struct making m = {.task = me->task, .strand = task_strand(included, place)};
+    if (event) event_of(event, m.strand);
     if (flags & DEPEND && depend) each_depend(depend, made_after, &m);
     run(fn, at, m.strand, included, me->task->final || flags & FINAL, &m);
     /* Who made a task that is run at once has waited for what that one comes after. */
@@ -224,11 +236,13 @@ void GOMP_taskwait(void) {
     if (!me->on_device) targets_done();
     if (plain_run()) return;
     tasks_joined(&me->task->children, &me->task->count);
+    detached_joined();
 }
 
 void GOMP_taskwait_depend(void **depend) {
     if (!me->on_device) targets_done();
     if (plain_run()) return;
+    each_depend(depend, awaited, me->task);
     struct making m = {.task = me->task, .strand = segment()};
     each_depend(depend, waited, &m);
 }
@@ -252,6 +266,7 @@ void GOMP_taskgroup_end(void) {
     struct group *g = me->task->group;
     if (!g) return;
     tasks_joined(&g->tasks, &g->count);
+    detached_joined();
     me->task->group = g->outer;
     free(g->tasks);
     free(g);
@@ -409,5 +424,3 @@ bool GOMP_cancel(int which, bool really) {
     }
     return true;
 }
-
-void omp_fulfill_event(uintptr_t event) { (void)event; }

@@ -75,6 +75,11 @@ static struct thread *next_ready(void) {
     return NULL;
 }
 
+bool threads_others(void) {
+    const struct thread *t = next_ready();
+    return t && t != me;
+}
+
 void threads_switch(void) {
     struct thread *t = next_ready();
     if (t) go_to(t);
