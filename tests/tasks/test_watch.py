@@ -162,3 +162,17 @@ def test_a_step_of_one_task_stops_at_a_change_by_another_and_goes_on(tmp_path: P
                 number = 0
         assert s.output() == "6 3\n"
     assert reasons.count("watch") == 2
+
+
+@native
+def test_all_that_is_watched_in_one_frame_ends_with_it(tmp_path: Path) -> None:
+    with session([compiled(tmp_path, "three.c", "gcc")]) as s:
+        s.do("tbreak three.c:12")
+        s.do("continue")
+        s.do("watch b")
+        s.do("watch got")
+        told = [text for text, _ in changes(s)]
+        assert "watches" not in s.do("breakpoints")
+        assert s.output() == "total 45\n"
+    assert told[-1] == "b is out of scope, and no longer watched; got is out of scope, and no longer watched"
+    assert {text.split(":")[0] for text in told[:-1]} == {"b", "got"}

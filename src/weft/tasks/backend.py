@@ -36,7 +36,7 @@ class NoFurther(HandError):
 class Stop:
     """Where and why the program stands. `task` None: outside of any; `name`: the one that somebody gave it.
 
-    `over`: what was watched as `breakpoint` is out of scope, and no longer watched.
+    `over`: the numbers of what was watched, is out of scope, and no longer watched.
     """
 
     why: Why
@@ -47,7 +47,7 @@ class Stop:
     text: str = ""
     code: int | None = None
     name: str = ""
-    over: bool = False
+    over: tuple[int, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""

@@ -54,8 +54,8 @@ class Debugger:
             self.focus = stop.task
         if stop.breakpoint in self._once:
             self._drop(stop.breakpoint)
-        if stop.over and stop.breakpoint is not None:
-            self.watches.pop(stop.breakpoint, None)
+        for number in stop.over:
+            self.watches.pop(number, None)
         label = label_of(stop.task, stop.name) if stop.task is not None and stop.why not in ("done", "ended") else None
         return {"kind": "stopped", **stop.as_dict(), "label": label, "source": text_of(stop.at), "from": before}
 

@@ -75,6 +75,8 @@ class NativeBackend:
         self._skipping = False  # over the compiler's own lines, after which a line may be told again
         self._from: tuple[Any, object] = (0, "")
         self._watches: dict[str, Watch] = {}
+        self._ends: dict[str, str] = {}
+        """gdb's breakpoints where frames return with something watched in them, by thread and place."""
 
     @classmethod
     def over(cls, gdb: Gdb, pid: int) -> NativeBackend:
@@ -332,15 +334,16 @@ class NativeBackend:
 
     def _changed(self, stop: dict[str, Any], thread: int) -> Stop | None:
         """A stop at something watched: its value is another one, or the frame that has it is about to be left."""
-        number = str(stop["wpt"]["number"]) if "wpt" in stop else ""
-        ended = next((key for key, one in self._watches.items() if one.end and one.end == stop.get("bkptno")), "")
-        watch = self._watches.get(number or ended)
+        ended = {key: one for key, one in self._watches.items() if one.end and one.end == stop.get("bkptno")}
+        if ended:
+            for key in ended:
+                self._unwatch(key)
+            numbers = tuple(one.id for one in ended.values())
+            text = "; ".join(change(one.text, "", "") for one in ended.values())
+            return replace(self._here("watch", thread, point=numbers[0], text=text), over=numbers)
+        watch = self._watches.get(str(stop["wpt"]["number"])) if "wpt" in stop else None
         if watch is None:
             return None
-        if ended:
-            self._unwatch(ended)
-            text = change(watch.text, "", "")
-            return replace(self._here("watch", thread, point=watch.id, text=text), over=True)
         values = stop.get("value") or {}
         text = change(watch.text, referred(str(values.get("old", ""))), referred(str(values.get("new", ""))))
         return self._here("watch", thread, point=watch.id, text=text)
@@ -539,7 +542,7 @@ class NativeBackend:
             with self._gdb.set_to("language", "c", "auto"):  # Fortran has no word for what a pointer points to
                 made = self._gdb.ask(f"-break-watch *$weft{number}")
         except HandError:
-            self._gdb.ask(f"-break-delete {end}") if end else None
+            self._let_go(end)
             raise
         self._watches[str(next(v for k, v in made.items() if "wpt" in k)["number"])] = Watch(number, text, end)
         return value
@@ -560,9 +563,11 @@ class NativeBackend:
                 if level is None or level + 1 >= len(stack):
                     continue
                 place, top = stack[level + 1]["addr"], self._gdb.pointer("$sp", one, level + 1)
-            with self._gdb.set_to("language", "c", "auto"):
-                made = self._gdb.ask(f"-break-insert -p {one} -c {quoted(f'$sp >= {top}')} *{place}")
-            return str(made["bkpt"]["number"])
+            where = f"-p {one} -c {quoted(f'$sp >= {top}')} *{place}"
+            if where not in self._ends:
+                with self._gdb.set_to("language", "c", "auto"):
+                    self._ends[where] = str(self._gdb.ask(f"-break-insert {where}")["bkpt"]["number"])
+            return self._ends[where]
         return ""
 
     def unwatch(self, number: int) -> None:
@@ -571,9 +576,19 @@ class NativeBackend:
             self._unwatch(key)
 
     def _unwatch(self, key: str) -> None:
-        watch = self._watches.pop(key)
+        end = self._watches.pop(key).end
         with suppress(HandError):
-            self._gdb.ask(f"-break-delete {key} {watch.end}".rstrip())
+            self._gdb.ask(f"-break-delete {key}")
+        self._let_go(end)
+
+    def _let_go(self, end: str) -> None:
+        """Take the breakpoint at a frame's return away, where it is for nothing watched any more."""
+        if any(one.end == end for one in self._watches.values()):
+            return
+        for where in [where for where, number in self._ends.items() if number == end]:
+            del self._ends[where]
+            with suppress(HandError):
+                self._gdb.ask(f"-break-delete {end}")
 
     def name(self, task: int, name: str) -> None:
         """Give a task a name."""

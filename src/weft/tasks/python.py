@@ -141,7 +141,7 @@ class Conversation:
         if stop.get("change"):
             text = change(*stop["change"], over=over)
         made = Stop(stop["why"], stop["task"], at, stop.get("worker"), stop.get("breakpoint"), text,
-                    stop.get("code"), stop.get("name", ""), over)  # fmt: skip
+                    stop.get("code"), stop.get("name", ""), (stop["breakpoint"],) if over else ())  # fmt: skip
         if made.why == "ended":
             self._over = Stop("ended", code=self._status(made.code))
             return self._over
