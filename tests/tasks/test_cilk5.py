@@ -188,6 +188,32 @@ def test_next_goes_on_where_the_continuation_was_stolen(stolen: Session) -> None
 
 
 @needs_cilk
+def test_a_breakpoint_at_a_procedure_stops_each_call_on_every_worker() -> None:
+    """fib(6) has 25 calls; a thief's stops while another worker is on its way were lost."""
+    with session([str(PROGRAMS / "fib.cilk"), "--nproc", "2", "6"]) as s:
+        s.do("break fib")
+        stops = []
+        while (stop := s.do("continue"))["why"] != "ended":
+            stops.append(at(stop))
+        assert s.output() == "Result: 8\n"
+    assert len({task for _, task, _, _ in stops}) == len(stops) == 25
+    assert {(why, function, line) for why, _, function, line in stops} == {("breakpoint", "fib", 8)}
+
+
+@needs_cilk
+def test_what_is_watched_in_a_procedure_is_told_until_it_returns() -> None:
+    with session([str(PROGRAMS / "fib.cilk"), "--nproc", "1", "3"]) as s:
+        s.do("tbreak fib.cilk:12")
+        s.do("continue")
+        s.do("watch x")
+        told = []
+        while (stop := s.do("continue"))["why"] != "ended":
+            told.append(stop["text"])
+    assert told[-2].endswith(" -> 1")
+    assert told[-1] == "x is out of scope, and no longer watched"
+
+
+@needs_cilk
 def test_a_child_is_followed_and_joined(stolen: Session) -> None:
     """From the spawn into the child, with the chain of spawns, and from its end to the sync of who made it."""
     stolen.do("break 17")

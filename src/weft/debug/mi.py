@@ -143,14 +143,18 @@ class Mi:
                 del self.points[number]
         for point in wanted.values():
             place = f"{point.file}:{point.line}" if point.line else point.function
-            skip = f"-i {point.count - 1} " if point.count > 1 else ""
-            only = f"-c {quoted(point.condition)} " if point.condition else ""
-            made = self.ask(f"-break-insert {skip}{only}{quoted(place)}")
+            made = self.insert(point, quoted(place))
             at = int(made["bkpt"].get("line") or point.line)
             if point.line and at != point.line:
                 self.ask(f"-break-delete {made['bkpt']['number']}")
                 raise HandError(f"there is no code in line {point.line}; the next line with code is {at}")
             self.points[str(made["bkpt"]["number"])] = point
+
+    def insert(self, point: Point, place: str) -> dict[str, Any]:
+        """Make a breakpoint at a place in gdb's words."""
+        skip = f"-i {point.count - 1} " if point.count > 1 else ""
+        only = f"-c {quoted(point.condition)} " if point.condition else ""
+        return self.ask(f"-break-insert {skip}{only}{place}")
 
     def armed(self, points: Sequence[Point]) -> bool:
         """Whether these are the breakpoints already."""

@@ -272,13 +272,12 @@ class Gdb(Mi):
             return SourceLine(str(row.get("fullname") or row["file"]), int(row["line"]), plain(name))
         return None
 
-    def lines(self, start: int, end: int) -> list[int]:
-        """The lines of a stretch of code, in the order of addresses."""
+    def lines(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The addresses of a stretch of code and their lines."""
         with suppress(HandError, KeyError, TypeError):
             rows = self.ask(f"-data-disassemble -s {start:#x} -e {end:#x} -- 1")["asm_insns"]
             parts = rows if isinstance(rows, list) else [rows["src_and_asm_line"]]
-            placed = [(int(i["address"], 16), int(p["line"])) for p in parts for i in p.get("line_asm_insn", [])]
-            return [line for _, line in sorted(placed)]
+            return sorted((int(i["address"], 16), int(p["line"])) for p in parts for i in p.get("line_asm_insn", []))
         return []
 
     @contextmanager
@@ -326,7 +325,7 @@ class Bodies:
     def _body(self, gdb: Gdb, words: list[str], shift: int) -> Body:
         start = int(words[0], 16) + shift
         end = start + int(words[1], 16)
-        lines = gdb.lines(start, end)
+        lines = [line for _, line in gdb.lines(start, end)]
         return Body(words[3], start, end, lines[0] if lines else 0, frozenset(lines))
 
     @property

@@ -316,10 +316,8 @@ class NativeBackend:
             told = self._gdb.read(int(self._gdb.evaluate("(unsigned long)text", thread)), SENTENCE)
             return self._here("interrupted", thread, text=told.split(b"\0")[0].decode())
         if reason == "breakpoint-hit":
-            point = self._gdb.points.get(str(stop.get("bkptno")))
-            if point is not None and self.meant(point, thread):
-                return self._here("breakpoint", thread, point=point.id)
-            return self._resume(how, address)
+            hit = self._visited(stop, thread)
+            return hit if hit is not None else self._resume(how, address)
         if reason == "signal-received" and stop.get("signal-name") != "SIGINT":
             return self._here("signal", thread, text=f"{stop.get('signal-name')}: ")
         if reason in ("end-stepping-range", "function-finished"):
@@ -331,6 +329,12 @@ class NativeBackend:
                     return self._here("line", thread)
                 self._skipping = made_up or again
         return self._resume(how, address)
+
+    def _visited(self, stop: dict[str, Any], thread: int) -> Stop | None:
+        """A stop at a person's breakpoint, where that is for the task that came there."""
+        point = self._gdb.points.get(str(stop.get("bkptno")))
+        meant = point is not None and self.meant(point, thread)
+        return self._here("breakpoint", thread, point=point.id) if point is not None and meant else None
 
     def _changed(self, stop: dict[str, Any], thread: int) -> Stop | None:
         """A stop at something watched: its value is another one, or the frame that has it is about to be left."""
@@ -429,8 +433,9 @@ class NativeBackend:
                     break
                 if stop.get("bkptno") == self._signal:
                     return self._signalled(self._event(int(stop["thread-id"])), "next")
-                if (watched := self._changed(stop, int(stop.get("thread-id", 0) or 0))) is not None:
-                    return watched
+                thread_of = int(stop.get("thread-id", 0) or 0)
+                if (other := self._changed(stop, thread_of) or self._visited(stop, thread_of)) is not None:
+                    return other
                 self._gdb.run("-exec-continue")
         skipped = set() if new else {self._suspended}
         for _ in range(20):

@@ -28,6 +28,10 @@ HOW_FAR = 60
 """Lines of cilk2c's own between the begin of a clone and the first line of the program in it."""
 
 
+HEAD = 4096
+"""Bytes of a procedure's code in which its first line is looked for."""
+
+
 class CilkGdb(Gdb):
     """gdb for a program of Cilk-5: whose frames are whose, by the names of its procedures."""
 
@@ -52,24 +56,46 @@ class CilkGdb(Gdb):
         """Take these as the breakpoints.
 
         cilk2c puts blocks of its own into the line of a spawn, and gdb has a place in each: only the first one counts.
+        What is meant by a procedure is its first line behind the begin of a clone.
         """
+        before = set(self.points)
         super().arm(points)
-        for number in self.points:
+        for number in set(self.points) - before:
             first: dict[str, tuple[int, str]] = {}
-            body = self.ask(f"-break-info {number}").get("BreakpointTable", {}).get("body", [])
-            for place in body[0].get("locations", []) if body else []:
+            made = self._made(number)
+            if not self.points[number].line and self.is_opening(made) and (inside := self._inside(made)):
+                point = self.points.pop(number)
+                self.ask(f"-break-delete {number}")
+                self.points[str(self.insert(point, f"*{inside:#x}")["bkpt"]["number"])] = point
+                continue
+            for place in made.get("locations", []):
                 at = int(str(place["addr"]), 16), str(place["number"])
                 early, late = sorted((at, first.get(str(place.get("func")), at)))
                 first[str(place.get("func"))] = early
                 if late != early:
                     self.ask(f"-break-disable {late[1]}")
 
+    def _made(self, number: str) -> Frame:
+        """What gdb has made of a breakpoint."""
+        body = self.ask(f"-break-info {number}").get("BreakpointTable", {}).get("body", [])
+        return body[0] if body else {}
+
+    def _inside(self, head: Frame) -> int:
+        """The first address of a procedure behind its head; 0 where none is known."""
+        start = int(str(head["addr"]), 16)
+        for address, line in self.lines(start, start + HEAD):
+            if address > start and not self.is_opening({**head, "line": line}):
+                return address
+        return 0
+
     def is_opening(self, frame: Frame) -> bool:
         """Whether a frame stands at the head of its procedure, whose lines are cilk2c's own begin of a clone."""
         function = str(frame.get("func", ""))
         found = CLONE.match(function)
         opened = self.procedures.opened.get(found[1] if found else function, 0)
-        line = int(frame["line"])
+        line = int(frame.get("line", 0))
+        if not line or not frame.get("fullname"):
+            return False
         return line <= opened or linecache.getline(str(frame["fullname"]), line).strip() in ("{", "}")
 
 
