@@ -75,7 +75,7 @@ RECORDS: Final = (
     Kind("message-race", "warning", ("message races",)),
     Kind("deadlock", "error", ("deadlock", CHECK)),
     Kind("potential-deadlock", "warning", ("potential deadlock", "other matches", CHECK)),
-    Kind("collective-mismatch", "error", ("collectives",)),
+    Kind("collective-mismatch", "error", ("collectives", "lifetime and threads")),
     Kind("argument-mismatch", "error", ("collectives",)),
     Kind("type-mismatch", "error", ("messages", "memory behind buffers", "packing and buffers")),
     Kind("truncation", "error", ("messages",)),

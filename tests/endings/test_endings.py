@@ -301,3 +301,28 @@ def test_scripts_get_the_ends_too() -> None:
     first = document["run"]["ends"][0]
     assert (first["ranks"], first["how"], first["file"], first["line"]) == ([1], "exception", "exc.py", 4)
     assert [end.how for end in ends(trace)] == [How.CUT_OFF, How.EXCEPTION, How.CUT_OFF]
+
+
+def test_the_misused_epoch_inside_which_mpi_ended_a_rank_is_told_and_the_end_with_it() -> None:
+    b = Builder(ranks=2, ended="crashed")
+    win = b.window()[0]
+    b.ranks[0].open.call("MPI_Win_unlock", rank=1, win=win, site=("a.c", 5, "main"))
+    b.ranks[0].state = State.EXITED
+    [one] = found(b.open())
+    assert one.kind == "epoch-misuse"
+    assert one.message == "rank 0 unlocks rank 1, which it has not locked, in win_unlock(rank=1) at a.c:5"
+    assert any("[abort]" in text for text in one.evidence["consequences"])
+
+
+def test_an_epoch_that_an_exception_leaves_open_follows_from_it() -> None:
+    b = Builder(ranks=1, ended="finished")
+    win = b.window()[0]
+    b.ranks[0].call("MPI_Win_lock_all", win=win)
+    raises(b.ranks[0])
+    b.ranks[0].finalize()
+    assert [one.kind for one in found(b.open())] == ["uncaught-exception"]
+    twin = Builder(ranks=1, ended="finished")
+    win = twin.window()[0]
+    twin.ranks[0].call("MPI_Win_lock_all", win=win)
+    twin.ranks[0].finalize()
+    assert "epoch-misuse" in [one.kind for one in found(twin.open())]

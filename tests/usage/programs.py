@@ -28,6 +28,7 @@ from pathlib import Path
 from threading import Lock
 
 from cause_programs import C_CAUSES, PY_CAUSES
+from fresh_programs import C_FRESH
 from memory_programs import C_MEMORY
 from onesided_programs import C_ONESIDED, FORTRAN, FORTRAN_SETUPS, FORTRAN_TEMPLATES
 from race_programs import RaceProgram
@@ -65,6 +66,7 @@ big, big2 = np.zeros(1 << 20, "i"), np.zeros(1 << 20, "i")
 
 C = """\
 #include <mpi.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include <pthread.h>
@@ -668,7 +670,7 @@ C_TEMPLATES = [
 
 LANGUAGES = {
     "py": (PYTHON, [*PY_TEMPLATES, *PY_CAUSES]),
-    "c": (C, [*C_TEMPLATES, *C_MEMORY, *C_ONESIDED, *C_CAUSES]),
+    "c": (C, [*C_TEMPLATES, *C_MEMORY, *C_ONESIDED, *C_CAUSES, *C_FRESH]),
     "f": (FORTRAN, FORTRAN_TEMPLATES),
 }
 LAUNCHERS = {"mpich": ["mpiexec.mpich"], "openmpi": ["mpiexec.openmpi", "--allow-run-as-root", "--oversubscribe"]}

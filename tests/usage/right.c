@@ -53,6 +53,21 @@ static void in_place_nonblocking(void) {
 #endif
 }
 
+/* A wait for a persistent request that is not active waits for nothing, and its buffer is the program's. */
+static void inactive_buffers(void) {
+    MPI_Request r;
+    if (me > 1) return;
+    if (me) OK(MPI_Recv_init(a, 1, MPI_INT, 0, 3, world, &r));
+    else OK(MPI_Send_init(a, 1, MPI_INT, 1, 3, world, &r));
+    a[0] = 7;
+    OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+    OK(MPI_Start(&r));
+    OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+    a[0] = 9;
+    OK(MPI_Wait(&r, MPI_STATUS_IGNORE));
+    OK(MPI_Request_free(&r));
+}
+
 static void counts_that_matter(void) {
     if (!wrong) return;
     MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, b, -1, MPI_INT, world); /* BUG invalid-argument */
@@ -501,6 +516,7 @@ int main(int argc, char **argv) {
     if (!*only || !strcmp(only, #name)) name(), MPI_Barrier(world)
     CASE(in_place);
     CASE(in_place_nonblocking);
+    CASE(inactive_buffers);
     CASE(counts_that_matter);
     CASE(nobody);
     CASE(nothing);

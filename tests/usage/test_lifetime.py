@@ -66,3 +66,19 @@ def test_a_fold_of_failed_polls_is_no_single_call() -> None:
     r.test(request, flag=False, polls=9, enter=10, exit=50)
     r.call("MPI_Barrier", comm=2, enter=20, exit=30, thread=1)
     assert told(b, 2) == []
+
+
+def test_two_threads_in_collectives_of_one_communicator_at_once_are_told() -> None:
+    def collectives(second: tuple[int, int], comm: int = 2) -> list[Finding]:
+        b = Builder(ranks=1)
+        b.ranks[0].init(enter=0, exit=1)
+        b.ranks[0].call("MPI_Barrier", comm=2, enter=10, exit=30, site=("a.c", 4, "main"))
+        enter, exit = second
+        b.ranks[0].call("MPI_Barrier", comm=comm, enter=enter, exit=exit, thread=1, site=("a.c", 9, "work"))
+        return told(b)
+
+    [finding] = collectives((20, 40))
+    assert finding.kind == "collective-mismatch"
+    assert "while another of its threads is still in barrier at a.c:4 on it" in finding.message
+    assert collectives((30, 40)) == []
+    assert collectives((20, 40), comm=3) == []

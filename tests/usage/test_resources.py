@@ -38,6 +38,21 @@ def test_a_null_communicator_is_no_leak() -> None:
     assert found(b) == []
 
 
+def test_what_an_attribute_of_a_predefined_communicator_may_free_at_the_end_is_no_leak() -> None:
+    def kept(delete: int, comm: int = 3) -> list[Finding]:
+        b = Builder(ranks=1)
+        b.ranks[0].type_contiguous(2, "MPI_INT")
+        b.ranks[0].call(
+            "MPI_Comm_create_keyval", comm_copy_attr_fn=0, comm_delete_attr_fn=delete, comm_keyval=77, extra_state=0
+        )
+        b.ranks[0].call("MPI_Comm_set_attr", comm=comm, comm_keyval=77, attribute_val=0)
+        return found(b)
+
+    assert kept(0x1234) == []
+    assert [f.kind for f in kept(0)] == ["resource-leak"]
+    assert [f.kind for f in kept(0x1234, comm=300)] == ["resource-leak"]
+
+
 def test_a_rank_that_was_killed_leaks_nothing() -> None:
     b = Builder(ranks=1)
     b.dup()

@@ -19,9 +19,16 @@ CONSEQUENT: Final = frozenset(
     )
 )  # fmt: skip
 """Kinds that a rank which ended too soon may bring about by not being there."""
-ARGUMENTS: Final = frozenset(("invalid-argument", "truncation", "type-mismatch", "request-misuse", "epoch-misuse"))
+ARGUMENTS: Final = frozenset(
+    (
+        "invalid-argument", "truncation", "type-mismatch", "request-misuse", "epoch-misuse", "argument-mismatch",
+        "collective-mismatch",
+    )
+)  # fmt: skip
 """Kinds that say why MPI ended a process, or returned the error that mpi4py raised."""
 MAX_TOLD: Final = 16
+_LEFT: Final = "unmatched message"
+"""What MPICH says where a communicator is freed, or MPI finalised, while messages that nobody received are there."""
 
 
 class Consequences:
@@ -61,12 +68,55 @@ def consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences:
         return result
     alone = _alone(trace, sorted(causes))
     for one in found:
-        if one.kind in CONSEQUENT and (rank := _cause(trace, one, causes, alone)) is not None:
+        rank = _cause(trace, one, causes, alone) if one.kind in CONSEQUENT else None
+        if rank is not None and _may_follow(trace, one, causes[rank]):
             result.put(one, causes[rank])
+    for one, reason in _refusals(found, result):
+        result.put(one, reason)
     for one in found:
-        if one.kind in KINDS.values() and (why := _why(one, found)) is not None:
+        if one.kind in KINDS.values() and (why := _why(one, found, result)) is not None:
             result.put(*why)
     return result
+
+
+def _may_follow(trace: Trace, one: Finding, end: Finding | None) -> bool:
+    """Whether a finding can come of an end at all: what a rank did before it ended does not.
+
+    MPI may end a rank inside the very call that is wrong, or in MPI_Finalize, when it had done all that it does.
+    Exceptions are different: calls on the way out come after.
+    """
+    how = end.evidence.get("how") if end is not None else None
+    if end is None or how == How.EXCEPTION:
+        return True
+    if how == How.ERROR and one.kind != "deadlock" and (_LEFT in end.message or _in_finalize(trace, end)):
+        return False
+    if how == How.ERROR and one.kind in ("epoch-misuse", "collective-mismatch") and set(one.events) & set(end.events):
+        return False
+    return one.kind != "epoch-misuse" or bool(one.evidence.get("left_open"))
+
+
+def _in_finalize(trace: Trace, end: Finding) -> bool:
+    return all((last := own_finalize(trace.ranks[rank])) is not None and last.open for rank in end.ranks)
+
+
+def _refusals(found: list[Finding], result: Consequences) -> Iterator[tuple[Finding, Finding]]:
+    """Calls of which only MPI's own words are known, each with the finding that says what was wrong with them."""
+    for one in found:
+        if one.kind != "invalid-argument" or "inside" not in one.evidence:
+            continue
+        for other in found:
+            if other is not one and other.kind in ARGUMENTS and not result.of(other) and _tells(other, one):
+                yield one, other
+                break
+
+
+def _tells(other: Finding, refused: Finding) -> bool:
+    """Whether a finding says more of the call that MPI refused: it is about it, or about what its words name."""
+    if set(other.events) & set(refused.events):
+        return True
+    inside, words = refused.evidence["inside"], str(refused.evidence.get("said"))
+    on_window = inside.startswith("MPI_Win_") or "synchronization of RMA" in words
+    return other.kind == "epoch-misuse" and on_window and set(refused.ranks) <= set(other.ranks)
 
 
 def _too_late(trace: Trace, found: list[Finding]) -> Iterator[tuple[Finding, Finding]]:
@@ -115,7 +165,7 @@ def _touched(trace: Trace, one: Finding) -> set[int]:
     return ranks
 
 
-def _why(end: Finding, found: list[Finding]) -> tuple[Finding, Finding] | None:
+def _why(end: Finding, found: list[Finding], result: Consequences) -> tuple[Finding, Finding] | None:
     """What follows from what where another finding tells the same error: (what follows, its cause).
 
     mpi4py raises what MPI returns: the exception tells it all. Where MPI itself ended the process, the finding that
@@ -126,7 +176,10 @@ def _why(end: Finding, found: list[Finding]) -> tuple[Finding, Finding] | None:
     if not raised and how != "error":
         return None
     events, places = set(end.events), {(s.rank, s.file, s.line) for s in end.sites}
-    for other in found:
+    left = _LEFT in end.message
+    for other in sorted(found, key=result.of):  # what says more than MPI's own words in front
+        if left and other.kind == "unmatched-send" and not result.of(other):
+            return end, other
         if other.kind in ARGUMENTS and (
             events & set(other.events) or places & {(s.rank, s.file, s.line) for s in other.sites}
         ):

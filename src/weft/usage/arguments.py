@@ -25,6 +25,7 @@ from weft.terms.significant import side_of, significant
 from weft.trace import Event, Flag, Function, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
 from weft.trace.layout import ROOT as ROOT_RANK
+from weft.usage.files import wrong as wrong_files
 from weft.usage.resources import CLASSES
 from weft.usage.suspects import Sorts, suspects
 
@@ -89,7 +90,8 @@ class _Arguments:
         """Every check; of one call site and parameter at most some findings."""
         checks: tuple[Callable[[], Iterator[Finding]], ...] = (
             self._counts, self._ranks, self._tags, self._null_handles, self._uncommitted, self._operations,
-            self._negative_tails, self._aliases, self._in_place, self._colours, self._refused, self._aborted,
+            self._negative_tails, self._aliases, self._in_place, self._colours, self._members, self._files,
+            self._refused, self._aborted,
         )  # fmt: skip
         for check in checks:
             yield from check()
@@ -380,6 +382,21 @@ class _Arguments:
                 bad = (colour < 0) & (colour != _UNDEFINED_COLOUR)
                 yield from self._tell(events[bad], "color", lambda e: f"the negative color {e.args['color']}")
 
+    def _members(self) -> Iterator[Finding]:
+        """Ranks that stand twice among those of whom a group is made (MPI-4.1, 7.3.2)."""
+        for events, found in columns(self.rank, self._where(words("Group_incl Group_excl")), frozenset(("ranks",))):
+            ranks = found.get("ranks")
+            if isinstance(ranks, Ragged) and len(ranks.values):
+                keys = ranks.owners.astype(np.int64) << 32 | ranks.values.astype(np.int64) & 0xFFFFFFFF
+                unique, times = np.unique(keys, return_counts=True)
+                bad = events[distinct(unique[times > 1] >> 32)]
+                yield from self._tell(bad, "ranks", lambda e: f"a rank twice in ranks, {e.args['ranks']},")
+
+    def _files(self) -> Iterator[Finding]:
+        """Calls on files that the mode of the file does not allow, and modes that are none."""
+        for index, parameter, why in wrong_files(self.rank):
+            yield from self._tell(np.array([index]), parameter, _always(why))
+
     def _refused(self) -> Iterator[Finding]:
         """Calls that returned an error class which names a sort of argument."""
         which = np.flatnonzero(self.events["error"] != 0) if catalogue(self.rank).failed else np.zeros(0, np.int64)
@@ -411,7 +428,7 @@ class _Arguments:
             + (words or "an argument or the state of its object was wrong"),
             [event],
             certainty="certain" if named else "possible",
-            evidence={"said": words} if words else {},
+            evidence={"inside": event.function.name, **({"said": words} if words else {})},
             cause=cause(event),
         )
 

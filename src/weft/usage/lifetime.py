@@ -1,4 +1,4 @@
-"""Calls at a time, or from a thread, at which MPI may not be called (MPI-4.1, 11.4 and 11.6)."""
+"""Calls at a time, or from a thread, at which MPI may not be called (MPI-4.1, 6.1, 11.4 and 11.6)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from weft.mpi import meaning
 from weft.mpi.meaning import Trait
 from weft.terms import calls
 from weft.terms.calls import masks, words
-from weft.terms.cited import cause, finding
-from weft.terms.columns import Ints
+from weft.terms.cited import cause, finding, said
+from weft.terms.columns import Ints, distinct
 from weft.terms.describe import where
 from weft.trace import EndingKind, Rank, Trace
 from weft.trace.event import Event
@@ -25,6 +25,7 @@ _FREE: Final = meaning.names(m for m in meaning.every().values() if Trait.ANYTIM
 _INITS: Final = words("Init Init_thread")
 _LEVELS: Final = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
 _SERIALIZED: Final = 2
+_COLLECTIVE: Final = calls.COMM_COLLECTIVES | calls.ICOLLECTIVES
 
 
 def find(trace: Trace) -> list[Finding]:
@@ -36,6 +37,7 @@ def find(trace: Trace) -> list[Finding]:
         if not rank.missing and len(rank):
             found += _after_the_end(rank)
             found += _from_threads(rank)
+            found += _at_once(rank)
     return found
 
 
@@ -102,7 +104,10 @@ def _from_threads(rank: Rank) -> Iterator[Finding]:
         for index in _bound(rank, others)[:1].tolist():
             yield _tell(rank.event(index), f"from another thread than the one that initialised MPI, but {level}")
         return
-    pair = _overlap(rank)
+    polls = [function.id for function in rank.trace.functions if function.is_poll]
+    events = rank.events
+    folds = np.isin(events["function"], polls) & (events["flags"] & Flag.TRUE == 0)
+    pair = _overlap(rank, _bound(rank, np.flatnonzero(~folds)))
     if pair:
         one, two = (rank.event(i) for i in pair)
         yield finding(
@@ -115,16 +120,34 @@ def _from_threads(rank: Rank) -> Iterator[Finding]:
         )
 
 
-def _overlap(rank: Rank) -> tuple[int, int] | None:
-    """The first two calls of different threads of which one begins inside the other.
+def _at_once(rank: Rank) -> Iterator[Finding]:
+    """Collectives on one communicator by two threads at once: nothing says which is the first (MPI-4.1, 11.6.2)."""
+    if len(rank.threads) < 2:
+        return
+    rows = masks(rank.trace.functions).where(rank, _COLLECTIVE)
+    comms = rank.events["comm"][rows]
+    for id in distinct(comms).tolist():
+        mine, comm = rows[comms == id], rank.comm(id)
+        if comm is None or len(distinct(rank.event_threads[mine])) < 2 or not (pair := _overlap(rank, mine)):
+            continue
+        one, two = (rank.event(i) for i in pair)
+        yield finding(
+            "collective-mismatch",
+            f"rank {rank.index} calls {said(two)} on {comm.name} while another of its threads is still in "
+            f"{said(one)} on it: nothing says which comes first, and each member must make them in one order",
+            [one, two],
+            evidence={"communicator": comm.name},
+            cause=cause(one, two),
+        )
 
-    A fold of failed polls spans the time between its calls too, so it tells nothing.
+
+def _overlap(rank: Rank, rows: Ints) -> tuple[int, int] | None:
+    """The first two of some calls, of different threads, of which one begins inside the other.
+
+    A fold of failed polls spans the time between its calls too: it is not to be asked for.
     """
     enter, leave = rank.enter_ns(), rank.exit_ns()
     events = rank.events
-    polls = [function.id for function in rank.trace.functions if function.is_poll]
-    folds = np.isin(events["function"], polls) & (events["flags"] & Flag.TRUE == 0)
-    rows = _bound(rank, np.flatnonzero(~folds))
     # Events are in order of their entries: a call overlaps if it begins before the latest end of another thread's.
     latest: dict[int, tuple[int, int]] = {}
     threads = rank.event_threads

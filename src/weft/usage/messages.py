@@ -15,13 +15,13 @@ from weft.systems import MPI
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said
-from weft.terms.columns import columns
+from weft.terms.columns import columns, ints
 from weft.terms.describe import tag_argument, where
 from weft.terms.progress import ended, reached_finalize
 from weft.terms.sizes import kind_of, size_of
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.datatypes import Signature
-from weft.trace.layout import ANY_SOURCE, ANY_TAG, COUNT_IN_TAIL
+from weft.trace.layout import ANY_SOURCE, ANY_TAG, COUNT_IN_TAIL, ID_DYNAMIC
 
 MAX_PAIRS = 20_000
 _RECEIVING = calls.RECVS | calls.MRECVS | calls.SENDRECVS | calls.WAITS | calls.TESTS
@@ -36,7 +36,8 @@ def find(trace: Trace, match: Match) -> list[Finding]:
     short = {(event.rank.index, event.tag) for event in refused}
     sends = [f for f in _unmatched_sends(trace, match, done) if not _taken_short(f, short)]
     told = [_too_long(event) for event in refused]
-    return [*told, *sends, *_unmatched_receives(trace, match, done), *_unfit(trace, match)]
+    receives = _unmatched_receives(trace, match, done)
+    return [*told, *sends, *_taken_and_left(trace), *receives, *_unfit(trace, match)]
 
 
 def _refused(trace: Trace) -> Iterator[Event]:
@@ -95,6 +96,43 @@ def _unmatched_sends(trace: Trace, match: Match, done: NDArray[np.bool_]) -> Ite
             evidence={"dest": receiver, "tag": int(match.sends.tag[row])},
             cause=cause(event),
         )
+
+
+def _taken_and_left(trace: Trace) -> Iterator[Finding]:
+    """Messages that a rank took out of the queue and never received (MPI-4.1, 3.8.2): nobody else can get them."""
+    table = masks(trace.functions)
+    for rank in trace.ranks:
+        taken = table.where(rank, calls.MATCHED_PROBES)
+        if not len(taken) or not reached_finalize(rank):
+            continue
+        events = rank.events
+        got = set(_messages(rank, table.where(rank, calls.MRECVS)).values())
+        sites: dict[int, int] = {}
+        for index, message in _messages(rank, taken).items():
+            event = rank.event(index)
+            if message < ID_DYNAMIC or message in got or events["error"][index]:
+                continue
+            sites[event.site_id] = sites.get(event.site_id, 0) + 1
+            if sites[event.site_id] <= MAX_OF_ONE_SITE:
+                yield finding(
+                    "unmatched-send",
+                    f"rank {rank.index} takes a message of rank {event.peer} in {said(event)} and never receives it: "
+                    "no MPI_Mrecv or MPI_Imrecv of it follows",
+                    [event],
+                    evidence={"dest": rank.index, "tag": event.tag},
+                    cause=cause(event),
+                )
+
+
+def _messages(rank: Rank, which: NDArray[Any]) -> dict[int, int]:
+    """By event the message that a matched probe took, or a matched receive received."""
+    functions, events = rank.trace.functions, rank.events
+    in_tail = {f.id for f in functions if any(p.name == "message" for p in f.tail_in)}
+    tails = np.isin(events["function"][which], list(in_tail))
+    found = dict(zip(which[~tails].tolist(), events["object"][which[~tails]].tolist(), strict=True))
+    for at, values in columns(rank, which[tails], frozenset(("message",))):
+        found.update(zip(at.tolist(), ints(values, "message").tolist(), strict=True))
+    return found
 
 
 def _recalled(trace: Trace, match: Match, row: int) -> bool:

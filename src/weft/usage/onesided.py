@@ -16,16 +16,19 @@ from weft.findings import Finding
 from weft.kinds import Severity
 from weft.order import Order
 from weft.terms.blocks import spread
-from weft.terms.cited import cause, finding, said, some_of_sites
+from weft.terms.calls import words
+from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said, some_of_sites
 from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.windows import group_members
 from weft.trace import Event, Rank, Trace
+from weft.trace.definitions import WindowDefinition
 from weft.trace.layout import PROC_NULL
 from weft.usage.completion import Completion, completion
 from weft.usage.epochs import START, Epochs, Window, epochs
 from weft.usage.exposed import in_own_windows
 from weft.usage.exposures import Exposures, exposures
 from weft.usage.origins import local_buffers, shared_origins
+from weft.usage.permitted import unpermitted
 from weft.usage.rmaraces import Accesses, joined, races
 from weft.usage.stores import stores
 
@@ -49,6 +52,8 @@ _WORDS = (
 """By enum wrong of native/kernel/epochs.c."""
 _TOLERATED = len(_WORDS) - 1
 """By the text of the standard an error, which libraries let pass."""
+_LEFT_OPEN = frozenset(place for place, words in enumerate(_WORDS) if words.startswith(("frees a window", "never ")))
+"""What was not done, which may be so because the rank ended: an exception takes it out of an epoch that stays open."""
 
 
 def find(trace: Trace, order: Order) -> list[Finding]:
@@ -92,12 +97,19 @@ def _misused(rank: Rank, of: Epochs) -> Iterator[Finding]:
         other = rank.event(int(of.other[place])) if of.other[place] >= 0 else None
         why = _WORDS[int(of.wrong[place])].format(peer=event.peer, other=said(other) if other else "")
         severity: Severity = "warning" if of.wrong[place] == _TOLERATED else "error"
-        yield _wrong(event, why, *([other] if other else []), severity=severity)
+        open_ = int(of.wrong[place]) in _LEFT_OPEN
+        yield _wrong(event, why, *([other] if other else []), severity=severity, left_open=open_)
+    sites: dict[int, int] = {}
+    for event, why, other in unpermitted(rank, of):
+        sites[event.site_id] = sites.get(event.site_id, 0) + 1
+        if sites[event.site_id] <= MAX_OF_ONE_SITE:
+            yield _wrong(event, why, other)
 
 
-def _wrong(event: Event, why: str, *others: Event, severity: Severity = "error") -> Finding:
+def _wrong(event: Event, why: str, *others: Event, severity: Severity = "error", left_open: bool = False) -> Finding:
     told = f"rank {event.rank.index} {why} in {said(event)}"
-    return finding("epoch-misuse", told, [event, *others], severity=severity, cause=cause(event))
+    evidence = {"left_open": True} if left_open else {}
+    return finding("epoch-misuse", told, [event, *others], severity=severity, evidence=evidence, cause=cause(event))
 
 
 class _Operations:
@@ -180,12 +192,16 @@ class _Operations:
         return np.where(self.target[at] >= 0, unit, 0), size
 
     def _unit(self, window: Window, target: int) -> tuple[int, int]:
-        owner = self.trace.ranks[target]
-        id = self.gatherings.window_ids(owner).get(window)
-        definition = owner.definitions.window(id) if id else None
+        definition = self._definition(window, target)
         if definition is None:
             return 0, -1
         return (1, -1) if definition.flavor == _DYNAMIC else (definition.unit, definition.size)
+
+    def _definition(self, window: Window, target: int) -> WindowDefinition | None:
+        """What a rank says of its part of a window."""
+        owner = self.trace.ranks[target]
+        id = self.gatherings.window_ids(owner).get(window)
+        return owner.definitions.window(id) if id else None
 
     @property
     def _beyond(self) -> NDArray[np.bool_]:
@@ -207,6 +223,41 @@ class _Operations:
                 f"{self.target[row]}'s window of {self.size[row]:,} bytes in {said(event)}",
                 [event], evidence={"parameter": "target_disp"}, cause=cause(event),
             )  # fmt: skip
+        for row in self._told(self._unattached & ~self.strange).tolist():
+            event = self.rank.event(int(self.event[row]))
+            yield finding(
+                "invalid-argument",
+                f"rank {self.rank.index} accesses memory of rank {self.target[row]} that this one never attached to "
+                f"the window in {said(event)}",
+                [event], evidence={"parameter": "target_disp"}, cause=cause(event),
+            )  # fmt: skip
+
+    @property
+    def _unattached(self) -> NDArray[np.bool_]:
+        """Operations of which no byte lies in memory that the target attaches to its dynamic window at any time."""
+        found = np.zeros(len(self.rows), np.bool_)
+        rows = np.flatnonzero((self.high > self.low) & (self.target >= 0) & (self.size < 0))
+        pairs = self.window[rows].astype(np.int64) << 32 | self.target[rows]
+        for pair in distinct(pairs).tolist():
+            low, high = self._attached(self.of.windows[pair >> 32], pair & 0xFFFFFFFF) or (None, None)
+            if low is not None and high is not None:
+                mine = rows[pairs == pair]
+                meets = (low[None, :] < self.high[mine, None]) & (high[None, :] > self.low[mine, None])
+                found[mine] = ~meets.any(axis=1)
+        return found
+
+    def _attached(self, window: Window, target: int) -> tuple[Ints, Ints] | None:
+        """First byte and end of all that a rank attaches to a window; None where that one is not dynamic or unknown."""
+        definition, owner = self._definition(window, target), self.trace.ranks[target]
+        if definition is None or definition.flavor != _DYNAMIC:
+            return None
+        at = self.gatherings.masks.where(owner, words("Win_attach"))
+        at = at[owner.events["object"][at] == definition.id]
+        low = owner.events["buffer"][at].astype(np.int64)
+        size = np.zeros(len(at), np.int64)
+        for events, found in columns(owner, at, frozenset(("size",))):
+            size[np.searchsorted(at, events)] = ints(found, "size")
+        return low, low + size
 
     def _told(self, wrong: NDArray[np.bool_]) -> Ints:
         """Of rows with something wrong those that are told: of an operation the first, of a line some operations."""

@@ -79,6 +79,7 @@ class _Requests:
         yield from self._stale()
         yield from self._starts()
         yield from self._frees_while_active()
+        yield from self._frees_of_collectives()
 
     def _events(self, indices: Ints) -> Iterator[Event]:
         """Events of some indices, of each call site at most some."""
@@ -309,6 +310,20 @@ class _Requests:
                 "when its message is there",
                 [event, maker],
                 cause=cause(event, maker),
+            )
+
+    def _frees_of_collectives(self) -> Iterator[Finding]:
+        """Requests of nonblocking collectives, which are to be completed and not freed (MPI-4.1, 6.12)."""
+        makers = self.makers[self.masks.table(calls.ICOLLECTIVES)[self.functions]]
+        ids = self.rank.events["object"][makers].astype(np.int64)
+        for free in self._events(self.frees[np.isin(self.freed, ids)]):
+            maker = self.rank.event(int(makers[ids == free.object][-1]))
+            yield finding(
+                "request-misuse",
+                f"rank {self.rank.index} frees the request of {said(maker)}{where(free)}: that of a nonblocking "
+                "collective may only be completed",
+                [free, maker],
+                cause=cause(free, maker),
             )
 
 

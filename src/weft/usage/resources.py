@@ -10,7 +10,7 @@ import numpy as np
 from weft import sources
 from weft.findings import Finding
 from weft.mpi import meaning
-from weft.terms.calls import masks
+from weft.terms.calls import masks, words
 from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding
 from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.describe import where
@@ -45,15 +45,38 @@ def _class(handle: str) -> _Class:
 
 
 CLASSES: Final = tuple(map(_class, _NOUNS))
+_KEYVAL: Final = frozenset(("comm_delete_attr_fn", "comm_keyval"))
 
 
 def find(trace: Trace) -> list[Finding]:
     """Leaks of each rank that came to its end."""
     found: list[Finding] = []
     for rank in trace.ranks:
-        if reached_finalize(rank):
+        if reached_finalize(rank) and not _frees_at_its_end(rank):
             found += _leaks(rank)
     return found
+
+
+def _frees_at_its_end(rank: Rank) -> bool:
+    """Whether MPI_Finalize calls a function of the program, that of an attribute of MPI_COMM_SELF (MPI-4.1, 11.2.4).
+
+    It may free what is left, and nothing is recorded there. One without a function to delete it is none.
+    """
+    table = masks(rank.trace.functions)
+    sets = table.where(rank, words("Comm_set_attr"))
+    sets = sets[rank.events["comm"][sets] < ID_DYNAMIC]
+    if not len(sets):
+        return False
+    deleting: set[int] = set()
+    for _, found in columns(rank, table.where(rank, words("Comm_create_keyval")), _KEYVAL):
+        if found.keys() >= _KEYVAL:
+            functions, keyvals = (ints(found, name) for name in ("comm_delete_attr_fn", "comm_keyval"))
+            deleting.update(keyvals[functions != 0].tolist())
+    return any(
+        bool(deleting.intersection(ints(found, "comm_keyval").tolist()))
+        for _, found in columns(rank, sets, frozenset(("comm_keyval",)))
+        if "comm_keyval" in found
+    )
 
 
 def _leaks(rank: Rank) -> Iterator[Finding]:

@@ -200,6 +200,7 @@ void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void 
 }
 
 void weft_buffer_started(struct weft_pending *p, MPI_Request request) {
+    p->active = true;
     if (p->seen) seen_begin(p, request);
     else p->checksum = checksum(p->buffer, p->bytes);
 }

@@ -880,7 +880,10 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
     struct weft_done told = {.guessed = guessed};
     if (UNLIKELY(more)) {
         done = *p;
-        if (p->seen) told.changed = weft_buffer_changed(p); /* before it is given away */
+        if (p->persistent && !p->active)
+            done.bytes = 0; /* a wait for it waits for nothing: the buffer is the program's */
+        else if (p->seen) told.changed = weft_buffer_changed(p); /* before it is given away */
+        p->active = false;
     }
     struct weft_parts *parts = UNLIKELY(weft_accessing | weft_hashing) && p ? p->parts : NULL;
     bool arrived = parts && weft_hashing && ended.ok && !guessed;

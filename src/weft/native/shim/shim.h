@@ -101,7 +101,8 @@ struct weft_pending { /* what a completion needs to know of its start */
     MPI_Comm *made; /* nonblocking creation: where the new communicator's handle appears */
     uint32_t made_id, parent_id, ordinal; /* counted at the call, as ranks may complete several in any order */
     uint16_t function;
-    bool persistent;
+    bool persistent,
+        active; /* active: a persistent one that was started and is not complete, as far as it is watched */
     bool silent; /* its status tells nothing: sends, collectives, one-sided */
     uint32_t id;
     struct weft_pending *next, *last, *cursor; /* the queue of one handle; last, cursor, stamp and doubt in its head */

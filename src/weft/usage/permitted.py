@@ -1,0 +1,56 @@
+"""Operations that the epoch they lie in does not permit (MPI-4.1, 12.3.5 and 12.5.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from weft.terms import calls
+from weft.terms.calls import masks
+from weft.terms.cited import said
+from weft.terms.columns import Ints, columns, ints
+from weft.trace import Event, Rank
+from weft.usage.epochs import FENCE, START, Epochs
+
+_NO_PRECEDE, _NO_SUCCEED = 8, 16
+"""Assertions as the record has them (native/shim/wrap.h)."""
+
+Told = tuple[Event, str, Event]
+"""The call that is wrong, what is wrong with it, and the call that makes it so."""
+
+
+def unpermitted(rank: Rank, of: Epochs) -> Iterator[Told]:
+    """Operations with a request outside of locks, and those that a fence asserts not to be there."""
+    rows = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
+    rows = rows[np.isin(of.sort[of.epoch[rows]], (FENCE, START))]
+    asks = masks(rank.trace.functions).table(calls.REQUEST_RMA)[rank.events["function"][of.event[rows]]]
+    for row in rows[asks].tolist():
+        opened = rank.event(int(of.begin[of.epoch[row]]))
+        why = f"accesses a window with a request, which only a lock permits, in the epoch of {said(opened)},"
+        yield rank.event(int(of.event[row])), why, opened
+    yield from _denied(rank, of, rows[of.sort[of.epoch[rows]] == FENCE])
+
+
+def _denied(rank: Rank, of: Epochs, rows: Ints) -> Iterator[Told]:
+    """The first operation of each fence epoch of which a fence says that it has none."""
+    epochs, first = np.unique(of.epoch[rows], return_index=True)
+    asserted = _assertions(rank, of)
+    for epoch, row in zip(epochs.tolist(), rows[first].tolist(), strict=True):
+        event = rank.event(int(of.event[row]))
+        begin, end = int(of.begin[epoch]), int(of.end[epoch])
+        if asserted.get(begin, 0) & _NO_SUCCEED:
+            opened = rank.event(begin)
+            yield event, f"accesses a window behind {said(opened)}, which asserts MPI_MODE_NOSUCCEED,", opened
+        elif asserted.get(end, 0) & _NO_PRECEDE:
+            closed = rank.event(end)
+            yield closed, f"asserts MPI_MODE_NOPRECEDE behind {said(event)}", event
+
+
+def _assertions(rank: Rank, of: Epochs) -> dict[int, int]:
+    """By fence what it asserts."""
+    found: dict[int, int] = {}
+    for events, values in columns(rank, of.event[of.call == FENCE], frozenset(("assert",))):
+        if "assert" in values:
+            found.update(zip(events.tolist(), ints(values, "assert").tolist(), strict=True))
+    return found
