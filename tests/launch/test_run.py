@@ -57,6 +57,14 @@ def test_a_run_is_kept_under_the_programs_name(weft_command: Weft, program: Prog
     assert own_lines(done)[0] == "weft: recorded 2 ranks in weft-runs/matched-1"
 
 
+def test_a_job_that_weft_ends_leaves_no_shared_memory_of_mpich(weft_command: Weft, program: Program) -> None:
+    done = weft_command("run", "-n", "2", "--out", "run", "--", program("segment"))
+    assert done.returncode == 3
+    segments = [Path(line) for line in done.stdout.splitlines() if line.startswith("/dev/shm/mpich_shm")]
+    assert len(segments) == 1, done.stdout
+    assert not segments[0].exists()
+
+
 def test_a_proven_deadlock_is_ended_in_seconds_and_kept(weft_command: Weft, program: Program, tmp_path: Path) -> None:
     begun = time.monotonic()
     done = weft_command("run", "-n", "2", "--out", "run", "--", program("deadlock"))

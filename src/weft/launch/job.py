@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGCONT, SIGINT, SIGKILL, SIGTERM
 
-from weft.launch import ask, survivors
+from weft.launch import ask, segments, survivors
 from weft.launch import process as processes
 from weft.launch.evidence import Evidence
 from weft.launch.joint import Joint
@@ -58,6 +58,7 @@ class Job:
     """Hears for how long no record has changed, and which process began the ranks; true ends the job."""
     joint: Joint | None = None
     """The part in a run that several tasks of a job step record together; None where Weft started all ranks."""
+    _segments: segments.Segments = field(default_factory=dict)
     _question: Question | None = None
     _kill_at: float | None = None
 
@@ -155,6 +156,7 @@ class Job:
         self.ended = ended
         if self.joint is not None:
             self.joint.report()
+        self._segments |= segments.of_ranks(rank_files(self.run))
         self._kill_at = time.monotonic() + GRACE
         self.process.send(QUIETLY.get(self.family, SIGTERM))
         self.process.send(SIGCONT)
@@ -176,6 +178,7 @@ class Job:
         alone = self.joint is None  # else each task passes on to its own rank what came to it
         if self.ended is not None or (alone and self.interrupted is not None):
             self.survivors = survivors.end(rank_files(self.run), AT_ONCE if self.insisted else GRACE)
+            segments.remove(self._segments)
 
 
 def rank_files(run: RunDirectory) -> list[Path]:
