@@ -163,6 +163,27 @@ end program
     assert run(tmp_path, text.replace("MAP", "tofrom"), "prog.f90").findings == ()
 
 
+def test_a_block_that_the_compiler_gives_another_line_is_named_at_its_directive(tmp_path: Path) -> None:
+    text = """program p
+  real :: a(100), b(100)
+  a = 1
+!$omp parallel
+!$omp workshare
+  where (a > 0) b = a * 2
+!$omp end workshare nowait
+!$omp single
+  print *, sum(b)
+!$omp end single
+!$omp end parallel
+end program
+"""
+    (one,) = run(tmp_path, text, "prog.f90").findings
+    assert one.message.startswith(
+        "The single block at line 8 reads `b(1)`, which the workshare block at line 5 writes at line 6"
+    )
+    assert run(tmp_path, text.replace(" nowait", ""), "prog.f90").findings == ()
+
+
 def test_memory_that_is_allocated_on_the_device_needs_no_map(tmp_path: Path) -> None:
     text = """#include <omp.h>
 #include <stdlib.h>

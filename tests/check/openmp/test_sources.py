@@ -51,6 +51,15 @@ def test_a_long_directive_in_fixed_form_stays_within_its_columns() -> None:
     assert '\n# 2 "a.f"' in made
 
 
+def test_a_parallel_workshare_is_two_directives_and_every_line_stays_its_own() -> None:
+    text = "!$omp parallel workshare shared(a)\n a = 1\n!$omp end parallel workshare\nend\n"
+    made = rewritten_fortran(text, Path("a.f90"), fixed=False)
+    assert made == (
+        '!$omp parallel shared(a)\n!$omp single\n# 2 "a.f90"\n a = 1\n'
+        '!$omp end single\n!$omp end parallel\n# 4 "a.f90"\nend\n'
+    )
+
+
 def test_words_of_fortran_have_no_case(tmp_path: Path) -> None:
     source = tmp_path / "a.f90"
     source.write_text(

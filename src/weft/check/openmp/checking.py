@@ -18,7 +18,7 @@ from weft.check.lines import read_lines
 from weft.check.looked import shown
 from weft.check.openmp import copies, privates, reductions, sentences
 from weft.check.openmp.directives import Directive
-from weft.check.openmp.names import NOWHERE, Named, Names, behind_atomic, is_fortran, line_of
+from weft.check.openmp.names import NOWHERE, Named, Names, behind_atomic, is_fortran, line_of, single_of
 from weft.check.openmp.program import Built, build
 from weft.check.openmp.sources import constructs, language, one_memory
 from weft.check.program import execute
@@ -308,11 +308,16 @@ class Reading:
         named = self.names.of(held, places, fortran)
         return Race(held, count, named, place, other, fortran)
 
+    def _construct(self, strand: Mapping[str, Any], access: AccessPlace) -> AccessPlace:
+        """Where the directive of a strand stands that accesses memory."""
+        at = self.place(strand["pc"])
+        return single_of(at, access) if strand["what"] == "single" else at
+
     def _told(self, races: Sequence[Race]) -> Finding:
         first = races[0]
         held, named = first.held, first.named
-        one = sentences.who(held["strand"], self.place(held["strand"]["pc"]))
-        two = sentences.who(held["other"], self.place(held["other"]["pc"]))
+        one = sentences.who(held["strand"], self._construct(held["strand"], first.place))
+        two = sentences.who(held["other"], self._construct(held["other"], first.other))
         count = sum(race.count for race in races)
         pairs = {(race.place.line, race.other.line): race.held for race in races}
         said = sentences.race(named, (one, two), held, first.other, first.fortran)

@@ -113,6 +113,8 @@ def simulated(one: Directive, loop: str, line: int, index: str = "") -> Directiv
     head = list(one.head)
     if one.scans:
         return one
+    if "workshare" in head:  # gfortran parts some array assignments that must not be, and names no lines in it
+        return Directive(tuple("single" if word == "workshare" else word for word in head), one.clauses)
     if "loop" in head:
         at = head.index("loop")
         head[at : at + 1] = [loop] if "parallel" in head or "teams" not in head else ["parallel", loop]
@@ -133,6 +135,15 @@ def simulated(one: Directive, loop: str, line: int, index: str = "") -> Directiv
             return _lanes(one, loop, line, index)
     made = Directive(tuple(head), one.clauses)
     return made if ends or loop not in head else _scheduled(made, line)
+
+
+def apart(one: Directive) -> tuple[Directive, ...]:
+    """`parallel single`, which there is not, as the two directives that it stands for."""
+    if one.head == ("parallel", "single"):
+        return Directive(("parallel",), one.clauses), Directive(("single",), ())
+    if one.head == ("end", "parallel", "single"):
+        return Directive(("end", "single"), ()), Directive(("end", "parallel"), ())
+    return (one,)
 
 
 def _lanes(one: Directive, loop: str, line: int, index: str) -> Directive:

@@ -21,6 +21,7 @@ _KEYWORDS: Final = frozenset(
 _NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z_]\w*)\b(?!\s*\()")
 _FORTRAN_NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z]\w*)")
 _ATOMIC: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|!\$omp)\s+atomic\b", re.I)
+_SINGLE: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|[!c*]\$omp)\b(?!\s*end\b).*\b(?:single|workshare)\b", re.I)
 _PRAGMA: Final = re.compile(r"\s*(?:#\s*pragma|!\$)", re.I)
 _ASSIGNED: Final = re.compile(
     r"(?:(?:\+\+|--)\s*)?(?P<name>[A-Za-z_]\w*)\s*(?P<index>(?:\[[^;=]*\]|\([^;=]*\)|->\w+|\.\w+)*)\s*"
@@ -29,6 +30,8 @@ _ASSIGNED: Final = re.compile(
 
 
 NOWHERE: Final = AccessPlace("", 0)
+MOST_LINES: Final = 60
+"""Of a single block, before an access in it."""
 MOST_SHIFTED: Final = 4
 """Columns that macros make of a difference."""
 
@@ -173,13 +176,28 @@ def is_fortran(place: AccessPlace) -> bool:
     return Path(place.file).suffix.lower().startswith(".f")
 
 
+def source(place: AccessPlace) -> str:
+    """The text of a place's line."""
+    return linecache.getline(place.file, place.line) if place.file and place.line else ""
+
+
 def line_of(place: AccessPlace) -> str:
     """The text of a line as GCC's preprocessor leaves it, whose columns the program has; macros are not replaced."""
-    text = linecache.getline(place.file, place.line) if place.file and place.line else ""
+    text = source(place)
     if _PRAGMA.match(text):
         return ""
     text = re.sub(r"//.*|/\*.*?\*/", " ", text).rstrip()
     return re.sub(r"(?<=\S)\s+", " ", text)
+
+
+def single_of(at: AccessPlace, access: AccessPlace) -> AccessPlace:
+    """The directive of a single block: gfortran gives some another line; there the last one before counts."""
+    if at.file != access.file or (at.line <= access.line and _SINGLE.match(source(at))):
+        return at
+    for line in range(access.line, max(0, access.line - MOST_LINES), -1):
+        if _SINGLE.match(linecache.getline(at.file, line)):
+            return dataclasses.replace(at, line=line)
+    return at
 
 
 def behind_atomic(file: str, line: int) -> int:

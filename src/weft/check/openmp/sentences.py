@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from weft.check.openmp.names import Named, line_of
+from weft.check.openmp.names import Named, line_of, source
 from weft.check.texts import AccessPlace
 
 _COMPOUND: Final = re.compile(r"(?:[-+*/&|^]|<<|>>)=|\+\+|--")
+
+_WORKSHARE: Final = re.compile(r"\bworkshare\b", re.I)
 
 LEFT: Final = {
     "crowd": "neighbours among the many millions of iterations of a loop ({at}): 64 of a thread count as one",
@@ -66,7 +68,7 @@ def who(held: Mapping[str, Any], place: AccessPlace | None) -> str:
     if what == "section":
         return f"section {index + 1} of the sections{where}"
     if what == "single":
-        return f"the single block{where}"
+        return f"the {'workshare' if place and _WORKSHARE.search(source(place)) else 'single'} block{where}"
     if what == "task":
         return f"task {index} made{where}" if where else f"task {index}"
     return f"thread {index} of the region{where}" if what == "thread" else "the thread that began the region"

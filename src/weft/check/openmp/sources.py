@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.check.openmp import privates
-from weft.check.openmp.directives import Directive, parsed, simulated
+from weft.check.openmp.directives import Directive, apart, parsed, simulated
 
 C_SUFFIXES: Final = frozenset((".c",))
 CPLUSPLUS_SUFFIXES: Final = frozenset((".cpp", ".cc", ".cxx"))
@@ -124,11 +124,13 @@ def rewritten_fortran(text: str, path: Path, fixed: bool, kept: Container[int] =
         made = simulated(one, "do", first + 1, _index_fortran(lines, last))
         if made == one:
             continue
-        lines[first] = f"{start} {made}"
+        lines[first] = "\n".join(f"{start} {part}" for part in apart(made))
         for k in range(first + 1, last + 1):
             lines[k] = "!" if not fixed else "C"
         if fixed and len(lines[first]) > COLUMNS:
-            lines[first] = _in_columns(lines[first]) + f'\n# {first + 2} "{path}"'
+            lines[first] = "\n".join(map(_in_columns, lines[first].split("\n")))
+        if "\n" in lines[first]:
+            lines[first] += f'\n# {first + 2} "{path}"'
     return "\n".join(lines)
 
 

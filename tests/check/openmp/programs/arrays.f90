@@ -319,3 +319,26 @@ subroutine scalar_of_a_task
 !$omp end parallel
 end subroutine
 
+! case workshare_without_its_end data-race
+subroutine workshare_without_its_end
+  real :: a(100), b(100)
+  integer :: i
+  a = 1
+  b = 2
+!$omp parallel
+!$omp workshare
+  b(2:100) = a(1:99) ! found
+  a(2:100) = a(1:99)
+!$omp end workshare nowait ! wrong
+!$omp end workshare ! right
+!$omp do
+  do i = 1, 100
+    b(i) = b(i) + 1 ! found
+  end do
+!$omp end parallel
+!$omp parallel workshare
+  a(2:100) = a(1:99)
+  where (a > 0) b = a
+!$omp end parallel workshare
+end subroutine
+
