@@ -62,6 +62,36 @@ C_FRESH = [
     ("invalid-argument", "closed_file", 2, _FILE.format(mode="MPI_MODE_RDWR", body="""
   MPI_File g = f;
   MPI_File_write_at(<<MPI_FILE_NULL||g>>, 0, a, 1, MPI_INT, MPI_STATUS_IGNORE); /* BUG */""")),
+    ("argument-mismatch", "periods_of_one", 4, """
+  MPI_Comm grid;
+  int dims[2] = {2, 2}, periods[2] = {<<me == 3||1>>, 0};
+  MPI_Cart_create(comm, 2, dims, periods, 0, &grid); /* BUG */
+  MPI_Comm_free(&grid);"""),
+    ("argument-mismatch", "counts_of_reduce_scatter", 2, """
+  int counts[2] = {<<1 + me||1>>, <<2 - me||2>>};
+  MPI_Reduce_scatter(a, b, counts, MPI_INT, MPI_SUM, comm); /* BUG */"""),
+    ("rma-race", "window_that_is_sent", 2, _WINDOW + """
+  MPI_Win_fence(0, w);
+  if (me == 0) {
+    MPI_Put(a, 1, MPI_INT, 1, 0, 1, MPI_INT, w); /* BUG */
+    MPI_Recv(a + 4, 1, MPI_INT, 1, 1, comm, MPI_STATUS_IGNORE);
+  } else {
+    MPI_Send(<<b||b + 1>>, 1, MPI_INT, 0, 1, comm); /* BUG */
+  }
+  MPI_Win_fence(0, w);""" + _FREE),
+    ("rma-race", "window_received_into", 2, _WINDOW + """
+  MPI_Win_lock_all(0, w);
+  if (me == 0) {
+    MPI_Put(a, 1, MPI_INT, 1, 0, 1, MPI_INT, w); /* BUG */
+    <<||MPI_Win_flush(1, w);>>
+    MPI_Send(a, 1, MPI_INT, 1, 2, comm);
+    MPI_Send(a, 1, MPI_INT, 1, 1, comm);
+    MPI_Win_flush(1, w);
+  } else {
+    MPI_Recv(a, 1, MPI_INT, 0, 2, comm, MPI_STATUS_IGNORE);
+    MPI_Recv(b, 1, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE); /* BUG */
+  }
+  MPI_Win_unlock_all(w);""" + _FREE),
     ("request-misuse", "collective_freed", 2, """
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   MPI_Ibarrier(comm, &r);

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,15 @@ _SAME_COUNT = calls.BROADCASTS | calls.among_data(lambda m: m.reduces and m.coun
 _EXCHANGES = calls.among_data(lambda m: Share.EACH in (m.sends, m.receives) and not m.reduces and not m.neighbours)
 _BY_MEMBER = calls.among_data(lambda m: Share.LISTED in (m.sends, m.receives) and not m.reduces and not m.neighbours)
 """Collectives in which the counts of each pair of members are to agree."""
+_ALIKE: Final = {
+    "Cart_create": ("dims", "periods"), "Reduce_scatter": ("recvcounts",), "File_open": ("amode",),
+    "File_set_size": ("size",), "File_preallocate": ("size",), "File_seek_shared": ("offset", "whence"),
+    "File_set_atomicity": ("flag",),
+}  # fmt: skip
+"""Arguments beside those of the slot that are the same at all members (MPI-4.1, 6.10, 8.5.1, 14.2 and 14.4)."""
+_LOGICAL: Final = frozenset(("periods", "flag"))
+MOST_SHOWN: Final = 60
+"""Letters of an array that a message shows."""
 _ALONE = frozenset(("MPI_Comm_free", "MPI_Finalize"))
 """What a member may leave out here: how it ended tells of a missing MPI_Finalize."""
 
@@ -46,7 +55,7 @@ def find(trace: Trace, match: Match) -> list[Finding]:
     wrong = table.differing(table.function)
     told = list(_different(table, wrong))
     told += _absent(table, wrong)
-    return told + list(_arguments(table, ~wrong))
+    return told + list(_each_once(_arguments(table, ~wrong)))
 
 
 def _uneven(trace: Trace, match: Match) -> Ints:
@@ -58,7 +67,7 @@ def _uneven(trace: Trace, match: Match) -> Ints:
     name, anyway = np.zeros(65536, np.uint16), np.zeros(65536, np.uint8)
     for function in trace.functions:
         name[function.id] = number[base(function.name)]
-        anyway[function.id] = _kin(function.name) in _EXCHANGES | _BY_MEMBER
+        anyway[function.id] = _kin(function.name) in _EXCHANGES | _BY_MEMBER | _ALIKE.keys()
     events = [np.ascontiguousarray(r.events) for r in trace.ranks]
     given = Gathered(
         instances=len(of), first=of.first, rows=of.rows, rank=parts.ranks(), event=parts.event,
@@ -95,6 +104,10 @@ def _by_rank(ranks: Ints, count: int) -> tuple[Ints, Ints]:
     """Places sorted by rank, and where those of each rank begin."""
     first, places = group(ranks.astype(np.uint32), count)
     return places.astype(np.int64), first.astype(np.int64)
+
+
+Groups = list[tuple[object, list[int]]]
+"""The places of parts by what they give, the rarest first."""
 
 
 class _Table:
@@ -177,7 +190,7 @@ class _Table:
                 seen.add(key)
                 yield instance
 
-    def groups(self, places: Sequence[int], values: Sequence[Any]) -> list[tuple[object, list[int]]]:
+    def groups(self, places: Sequence[int], values: Sequence[Any]) -> Groups:
         """The places by value, the rarest value first."""
         found: dict[Any, list[int]] = {}
         for place, value in zip(places, values, strict=True):
@@ -253,6 +266,29 @@ def _arguments(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
     yield from _unequal(table, right & ~differing & table.differing(kind, typed), kind, "type", _type_name)
     yield from _exchanged(table, right, (total, kind), peer, kinds)
     yield from _by_member(table, right)
+    yield from _alike(table, right)
+
+
+def _alike(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
+    """Members that give other dimensions, counts or modes than the others."""
+    of = np.repeat(np.arange(len(table.first) - 1), np.diff(table.first))
+    for instance in distinct(of[table.called(frozenset(_ALIKE)) & ~table.inter])[:MAX_INSTANCES].tolist():
+        places = list(table.parts(instance)) if right[instance] else []
+        args = [table.at(place).args for place in places]
+        for name in _ALIKE[_kin(table.names[table.function[places[0]]])] if places else ():
+            values = [_shown(given.get(name), name) for given in args]
+            if len(set(values)) > 1 and "" not in values:
+                yield _unlike(table, instance, table.groups(places, values), name, lambda e, v: v)
+                break
+
+
+def _shown(value: Any, name: str) -> str:
+    """An argument as `dims=[2, 2]`, "" where it is not known."""
+    if value is None:
+        return ""
+    if name in _LOGICAL:
+        value = [bool(one) for one in value] if isinstance(value, list) else bool(value)
+    return f"{name}={value}"
 
 
 def _op_name(event: Event, value: Any) -> str:
@@ -302,30 +338,40 @@ def _types(table: _Table, kinds: _Kinds) -> tuple[Ints, Ints]:
 def _unequal(
     table: _Table, instances: NDArray[np.bool_], values: Ints, what: str, show: Any
 ) -> Iterator[Finding]:  # fmt: skip
-    """Findings for the instances, of each combination of call sites one."""
-    seen: set[str] = set()
+    """Findings for the instances."""
     for instance in np.flatnonzero(instances).tolist():
         places = [p for p in table.parts(instance) if values[p] != UNKNOWN]
         groups = table.groups(places, [int(values[p]) for p in places])
-        if len(groups) < 2:
-            continue
-        events = [table.at(found[0]) for _, found in groups]
-        key = what + cause(*events)
-        if key in seen:
-            continue
-        seen.add(key)
-        told = [
-            f"{_who(table, found)} {'gives' if len(found) == 1 else 'give'} {show(event, value)}{describe.where(event)}"
-            for (value, found), event in list(zip(groups, events, strict=True))[:4]
-        ]
-        name = calls.spoken(events[0].function.name)
-        yield finding(
-            "argument-mismatch",
-            f"in {name} on {table.comm(instance).name} {listed(told, 'but')}",
-            events,
-            evidence={"argument": what},
-            cause=key,
-        )
+        if len(groups) > 1:
+            yield _unlike(table, instance, groups, what, show)
+
+
+def _unlike(
+    table: _Table, instance: int, groups: Groups, what: str, show: Callable[[Event, Any], str]
+) -> Finding:  # fmt: skip
+    """The finding for an instance whose members give different values."""
+    events = [table.at(found[0]) for _, found in groups]
+    told = []
+    for (value, found), event in list(zip(groups, events, strict=True))[:4]:
+        shown = show(event, value)
+        shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
+        told.append(f"{_who(table, found)} {'gives' if len(found) == 1 else 'give'} {shown}{describe.where(event)}")
+    return finding(
+        "argument-mismatch",
+        f"in {calls.spoken(events[0].function.name)} on {table.comm(instance).name} {listed(told, 'but')}",
+        events,
+        evidence={"argument": what},
+        cause=what + cause(*events),
+    )
+
+
+def _each_once(found: Iterator[Finding]) -> Iterator[Finding]:
+    """Of each combination of call sites the first."""
+    seen: set[str | None] = set()
+    for one in found:
+        if one.cause not in seen:
+            seen.add(one.cause)
+            yield one
 
 
 def _exchanged(

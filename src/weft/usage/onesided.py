@@ -27,7 +27,8 @@ from weft.usage.completion import Completion, completion
 from weft.usage.epochs import START, Epochs, Window, epochs
 from weft.usage.exposed import in_own_windows
 from weft.usage.exposures import Exposures, exposures
-from weft.usage.origins import local_buffers, shared_origins
+from weft.usage.origins import local_buffers, of_messages, shared_origins
+from weft.usage.overlaps import joined as both_in_order
 from weft.usage.permitted import unpermitted
 from weft.usage.rmaraces import Accesses, joined, races
 from weft.usage.stores import stores
@@ -68,8 +69,9 @@ def find(trace: Trace, order: Order) -> list[Finding]:
         over = completion(rank, of)
         found += _misused(rank, of)
         local = local_buffers(rank, of, over)
-        found += shared_origins(rank, local, Traffic(rank))
-        parts += in_own_windows(rank, of, local, gatherings)
+        messages = of_messages(Traffic(rank))
+        found += shared_origins(rank, local, messages)
+        parts += in_own_windows(rank, of, both_in_order(local, messages), gatherings)
         operations = _Operations(rank, of, gatherings)
         found += operations.find()
         parts.append(operations.accesses(exposed, over))

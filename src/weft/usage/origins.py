@@ -48,12 +48,17 @@ BUFFERS: Final = {
 """What each argument of a one-sided operation is: read, or written."""
 
 
-def shared_origins(rank: Rank, own: Accesses, messages: Traffic) -> Iterator[Finding]:
+def of_messages(of: Traffic) -> Accesses:
+    """The buffers of a rank's messages and collectives, also those that are received into beside a send."""
+    return joined(messages_of(of), received(of))
+
+
+def shared_origins(rank: Rank, own: Accesses, messages: Accesses) -> Iterator[Finding]:
     """Operations whose local buffers share bytes with others before they are complete, at least one written into."""
     if not len(own):
         return
     one_sided = masks(rank.trace.functions).table(calls.RMA | calls.REQUEST_RMA)[rank.events["function"]]
-    both = joined(own, messages_of(messages), received(messages))
+    both = joined(own, messages)
     for one, two in overlaps(both, rank.events["site"][both.begin], len(rank)):
         held_by_operation = bool(one_sided[both.begin[one]])
         if held_by_operation or one_sided[both.begin[two]]:
