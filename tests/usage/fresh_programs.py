@@ -92,6 +92,24 @@ C_FRESH = [
     MPI_Recv(b, 1, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE); /* BUG */
   }
   MPI_Win_unlock_all(w);""" + _FREE),
+    *(("request-misuse", name, 2, f"""
+  if (me == 0) {{
+    MPI_Psend_init(a, 2, 4, MPI_INT, 1, 1, comm, MPI_INFO_NULL, &r);
+    <<{early}||>>
+    MPI_Start(&r);
+    MPI_Pready(0, r);
+    <<{late}||>>
+    MPI_Pready(1, r);
+  }} else {{
+    MPI_Precv_init(a, 2, 4, MPI_INT, 0, 1, comm, MPI_INFO_NULL, &r);
+    MPI_Start(&r);
+  }}
+  MPI_Wait(&r, MPI_STATUS_IGNORE);
+  MPI_Request_free(&r);""") for name, early, late in (
+        ("partition_ready_twice", "", "MPI_Pready(0, r); /* BUG */"),
+        ("partition_of_none", "", "MPI_Pready(2, r); /* BUG */"),
+        ("partition_ready_early", "MPI_Pready(0, r); /* BUG */", ""),
+    )),
     ("request-misuse", "collective_freed", 2, """
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   MPI_Ibarrier(comm, &r);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.trace import Event, Rank
@@ -13,15 +15,19 @@ def missing(of: Rank, init: Event, start: int) -> list[int]:
     rows = masks(of.trace.functions).where(of, calls.READIES)
     for index in rows[(rows > start) & (of.events["object"][rows] == init.object)].tolist():
         event = of.event(int(index))
-        args = event.args
-        if event.error:
-            continue
-        if "partition_low" in args:
-            ready.update(range(args["partition_low"], min(args["partition_high"], 1 << 20) + 1))
-        else:
-            ready.update(args.get("array_of_partitions") or [args.get("partition", -1)])
+        if not event.error:
+            ready.update(made_ready(event))
     partitions = int(init.args.get("partitions", 0))
     return [p for p in range(min(partitions, 1 << 20)) if p not in ready]
+
+
+def made_ready(event: Event) -> Iterable[int]:
+    """The partitions that a call says to be ready."""
+    args = event.args
+    if "partition_low" in args:
+        return range(args["partition_low"], min(args["partition_high"], 1 << 20) + 1)
+    found: Iterable[int] = args.get("array_of_partitions") or [args.get("partition", -1)]
+    return found
 
 
 def unready(of: Rank, receive: Event) -> bool:

@@ -20,6 +20,7 @@ from weft.terms.progress import reached_finalize
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
 from weft.usage.overlaps import ICOLLECTIVES, MOST_IDS, first_done, messages_of, overlaps, told
+from weft.usage.readies import wrong_readies
 
 _USES = calls.OF_ONE | calls.RELEASES
 _SENDING = calls.ISENDS | calls.SEND_INITS
@@ -33,6 +34,7 @@ def find(trace: Trace) -> list[Finding]:
         if len(rank):
             of = Traffic(rank)
             found += _Requests(of).find()
+            found += wrong_readies(of)
             found += _changed(rank)
             found += _overlaps(of)
     return found
