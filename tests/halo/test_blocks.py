@@ -31,12 +31,15 @@ def blocks(debian_mpich: Installed, tmp_path_factory: pytest.TempPathFactory) ->
     return debian_mpich, folder / "blocks"
 
 
-@pytest.mark.parametrize(("fault", "kind"), [("row", "remote-access"), ("stale", "stale-halo-read")])
+FAULTS = [("row", "remote-access"), ("stale", "stale-halo-read"), ("row inferred", "remote-access")]
+
+
+@pytest.mark.parametrize(("fault", "kind"), FAULTS)
 def test_a_fault_is_found_at_its_line_rank_and_cell(
     blocks: tuple[Installed, Path], tmp_path: Path, fault: str, kind: str
 ) -> None:
     mpi, program = blocks
-    findings = halo_programs.found(mpi, tmp_path, 6, [program, fault])
+    findings = halo_programs.found(mpi, tmp_path, 6, [program, *fault.split()])
     assert {finding["kind"] for finding in findings} == {kind}
     for finding in findings:
         evidence, site = finding["evidence"], finding["sites"][0]
@@ -44,13 +47,14 @@ def test_a_fault_is_found_at_its_line_rank_and_cell(
         i, j = evidence["cell"]
         assert evidence["owner"] == i // N + ROWS * (j // M)
         assert evidence["ghost"] == [i - site["rank"] % ROWS * N + 1, j - site["rank"] // ROWS * M + 1]
-        if fault == "row":  # the row that was sent in place of it
+        if kind == "remote-access":  # the row that was sent in place of it
             assert evidence["from"] == [evidence["owner"], [i - N + 1, j]]
 
 
-def test_the_corrected_twin_is_silent(blocks: tuple[Installed, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", ["right", "right inferred"])
+def test_the_corrected_twin_is_silent(blocks: tuple[Installed, Path], tmp_path: Path, words: str) -> None:
     mpi, program = blocks
-    assert halo_programs.found(mpi, tmp_path, 6, [program, "right"]) == []
+    assert halo_programs.found(mpi, tmp_path, 6, [program, *words.split()]) == []
 
 
 def test_ghosts_whose_sums_go_to_no_declared_array_are_told_as_not_seen(

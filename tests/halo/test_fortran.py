@@ -41,12 +41,12 @@ def of_openmpi(debian_openmpi: Installed, tmp_path_factory: pytest.TempPathFacto
     return built(debian_openmpi, "mpif90.openmpi", tmp_path_factory.mktemp("rows-openmpi"))
 
 
-def found(program: Built, folder: Path, mode: str) -> list[dict[str, Any]]:
-    return halo_programs.found(program[0], folder, 4, [program[1], mode])
+def found(program: Built, folder: Path, *words: str) -> list[dict[str, Any]]:
+    return halo_programs.found(program[0], folder, 4, [program[1], *words])
 
 
-def fault_is_found(program: Built, folder: Path, fault: str) -> None:
-    findings = found(program, folder, fault)
+def fault_is_found(program: Built, folder: Path, fault: str, *more: str) -> None:
+    findings = found(program, folder, fault, *more)
     assert {finding["kind"] for finding in findings} == {FAULTS[fault]}
     assert {finding["sites"][0]["line"] for finding in findings} == lines("rows.f90", "the star")
     for finding in findings:
@@ -65,6 +65,13 @@ def test_the_corrected_twin_is_silent(of_mpich: Built, tmp_path: Path) -> None:
     assert found(of_mpich, tmp_path, "boundary") == []
 
 
+def test_without_widths_a_fault_is_found_and_its_twin_silent(of_mpich: Built, tmp_path: Path) -> None:
+    for mode in ("written", "boundary"):
+        (tmp_path / mode).mkdir()
+    fault_is_found(of_mpich, tmp_path / "written", "written", "inferred")
+    assert found(of_mpich, tmp_path / "boundary", "boundary", "inferred") == []
+
+
 def columns(program: Built, folder: Path, *modes: str) -> list[dict[str, Any]]:
     return halo_programs.found(program[0], folder, 3, [program[1].with_name("columns"), *modes])
 
@@ -80,7 +87,7 @@ def test_arrays_of_the_main_program_are_seen(of_mpich: Built, tmp_path: Path, gr
         assert evidence["cell"][1] == reader * 4 + evidence["ghost"][1] - 1  # four columns each, one ghost before them
 
 
-@pytest.mark.parametrize("grid", [(), ("at",)], ids=["communicator", "at"])
+@pytest.mark.parametrize("grid", [(), ("at",), ("inferred",)], ids=["communicator", "at", "inferred"])
 def test_the_corrected_twin_of_the_main_program_is_silent(
     of_mpich: Built, tmp_path: Path, grid: tuple[str, ...]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import test_native
 from halo_programs import PROGRAMS
 from test_halo import ALL, WAYS, WRONG_WAYS, fault_is_found, found, mistake_is_found
 
@@ -23,17 +24,19 @@ COMPUTED = {"every-second"}
 """The right way computes the ghosts of an array that nothing is received into."""
 ASTRAY = {"subarrays"}
 """A mistake by which a rank receives nothing where others do."""
+ONE_SIDED = {"left out", "seldom", "once"}
+"""Faults of faces by which one of two arrays is never received into: its ghosts are not judged, and that is told."""
 SHOWN = [way for way in WRONG_WAYS if way not in HIDDEN | ASTRAY]
 
 ROWS, COLUMNS = 10, 12
 
 
-def part(rank: int, name: str = "u", shape: tuple[int, ...] = (ROWS, COLUMNS), **more: object) -> Declared:
+def part(rank: int, name: str = "u", shape: tuple[int, ...] = (ROWS, COLUMNS)) -> Declared:
     strides = tuple(8 * int(shape[1]) if k == 0 else 8 for k in range(len(shape)))
     return Declared(
         rank=rank, number=ord(name[0]), name=name, at=("p.py", 1, "main"), shape=shape, strides=strides,
         halo=((0, 0),) * len(shape), lower=None, whole=None, periodic=None, lag=0, dims=(3,), coordinates=(rank,),
-        periods=(False,), copy=False, inferred=True, **more,
+        periods=(False,), copy=False, inferred=True,
     )  # fmt: skip
 
 
@@ -149,7 +152,7 @@ def test_a_rank_that_receives_nothing_where_others_do_is_told_as_not_seen(mpich:
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize(("dimensions", "ranks", "fault"), [one for one in ALL if one[2] != "left out"])
+@pytest.mark.parametrize(("dimensions", "ranks", "fault"), [one for one in ALL if one[2] not in ONE_SIDED])
 def test_each_fault_is_found_on_each_grid(
     mpich: Installed, tmp_path: Path, dimensions: int, ranks: int, fault: str
 ) -> None:
@@ -175,3 +178,79 @@ def test_each_mistake_in_the_exchange_is_found_at_its_line(mpich: Installed, tmp
 @pytest.mark.parametrize("way", SHOWN)
 def test_a_mistake_in_the_exchange_is_found_with_open_mpi(openmpi: Installed, tmp_path: Path, way: str) -> None:
     mistake_is_found(openmpi, tmp_path, way, "inferred")
+
+
+@pytest.fixture(scope="module")
+def of_mpich(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> test_native.Built:
+    return test_native.build(mpich, tmp_path_factory.mktemp("inferred-mpich"))
+
+
+@pytest.fixture(scope="module")
+def of_openmpi(openmpi: Installed, tmp_path_factory: pytest.TempPathFactory) -> test_native.Built:
+    return test_native.build(openmpi, tmp_path_factory.mktemp("inferred-openmpi"))
+
+
+NATIVE = [one for one in test_native.ALL if one[2] not in ONE_SIDED | {"early", "changed", "in place"}]
+NATIVE_WAYS = "colours seidel persistent lagging looked".split()
+RIGHT_WAYS = ["overlap", "again", "children"]
+
+
+@pytest.mark.parametrize(("dimensions", "ranks", "fault"), [(2, 4, "corner"), (1, 3, "swapped")])
+def test_a_fault_of_a_compiled_program_is_found(
+    of_mpich: test_native.Built, tmp_path: Path, dimensions: int, ranks: int, fault: str
+) -> None:
+    test_native.fault_is_found(of_mpich, tmp_path, dimensions, ranks, fault, "inferred")
+
+
+@pytest.mark.parametrize("words", ["faces 2 box", "faces 2 wide", "ways again", "guarded right"])
+def test_the_twin_of_a_compiled_program_is_silent(of_mpich: test_native.Built, tmp_path: Path, words: str) -> None:
+    program, *more = words.split()
+    assert test_native.found(of_mpich, tmp_path, 4 if program == "faces" else 3, program, *more, "inferred") == []
+
+
+def test_a_compiled_program_that_copies_ghosts_out_of_a_buffer_is_told(
+    of_mpich: test_native.Built, tmp_path: Path
+) -> None:
+    mpi, programs = of_mpich
+    command = [*WEFT, "run", "--out", tmp_path / "run", "--", *mpi.mpiexec, "-n", "3", programs / "ways"]
+    done = execute([*command, "neighbours", "wrong", "inferred"], cwd=tmp_path, env=mpi.environment)
+    assert done.returncode == 0
+    assert "not seen: uses of ghost cells: no receive puts data into neighbours u" in done.stderr
+    assert "halo-read" not in done.stderr and "remote-access" not in done.stderr
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(("dimensions", "ranks", "fault"), NATIVE)
+def test_each_fault_of_a_compiled_program_is_found_on_each_grid(
+    of_mpich: test_native.Built, tmp_path: Path, dimensions: int, ranks: int, fault: str
+) -> None:
+    test_native.fault_is_found(of_mpich, tmp_path, dimensions, ranks, fault, "inferred")
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("fault", ["corner", "width", "late", "source", "written"])
+def test_each_fault_of_a_compiled_program_is_found_with_open_mpi(
+    of_openmpi: test_native.Built, tmp_path: Path, fault: str
+) -> None:
+    test_native.fault_is_found(of_openmpi, tmp_path, 2, 4, fault, "inferred")
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("words", ["box", "wide", "right", "boundary"])
+@pytest.mark.parametrize(("dimensions", "ranks"), sorted({(d, ranks) for d, ranks, _ in ALL}))
+def test_each_twin_of_a_compiled_program_is_silent_on_each_grid(
+    of_mpich: test_native.Built, tmp_path: Path, dimensions: int, ranks: int, words: str
+) -> None:
+    assert test_native.found(of_mpich, tmp_path, ranks, "faces", str(dimensions), words, "inferred") == []
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("way", NATIVE_WAYS)
+def test_each_mistake_of_a_compiled_program_is_found(of_mpich: test_native.Built, tmp_path: Path, way: str) -> None:
+    test_native.mistake_is_found(of_mpich, tmp_path, way, "inferred")
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("way", RIGHT_WAYS)
+def test_each_right_way_of_a_compiled_program_is_silent(of_mpich: test_native.Built, tmp_path: Path, way: str) -> None:
+    assert test_native.found(of_mpich, tmp_path, 3, "ways", way, "inferred") == []

@@ -40,7 +40,7 @@ ALL = grids(FAULTS)
 def build(mpi: Installed, folder: Path) -> Built:
     """The programs with hooks."""
     flags = execute([*WEFT, "probes", "--cflags"]).stdout.split()
-    for name in ("faces", "ways"):
+    for name in ("faces", "ways", "guarded"):
         line = [
             *WEFT,
             "cc",
@@ -74,9 +74,9 @@ def found(built: Built, folder: Path, ranks: int, program: str, *words: str) -> 
     return halo_programs.found(mpi, folder, ranks, [programs / program, *words])
 
 
-def fault_is_found(built: Built, folder: Path, dimensions: int, ranks: int, fault: str) -> None:
+def fault_is_found(built: Built, folder: Path, dimensions: int, ranks: int, fault: str, *more: str) -> None:
     kinds, _, where = FAULTS[fault]
-    findings = found(built, folder, ranks, "faces", str(dimensions), fault)
+    findings = found(built, folder, ranks, "faces", str(dimensions), fault, *more)
     assert findings
     assert {finding["kind"] for finding in findings} <= kinds
     assert {finding["sites"][0]["line"] for finding in findings} <= lines("faces.c", where)
@@ -112,6 +112,18 @@ def test_a_corrected_twin_is_silent(of_mpich: Built, tmp_path: Path, dimensions:
     assert found(of_mpich, tmp_path, ranks, "faces", str(dimensions), twin) == []
 
 
+def test_ranks_that_make_fewer_calls_than_their_neighbours_are_not_called_ahead(
+    of_mpich: Built, tmp_path: Path
+) -> None:
+    assert found(of_mpich, tmp_path, 4, "guarded", "right") == []
+
+
+def test_an_exchange_that_is_left_out_between_them_is_found_at_its_line(of_mpich: Built, tmp_path: Path) -> None:
+    findings = found(of_mpich, tmp_path, 4, "guarded", "seldom")
+    assert {finding["kind"] for finding in findings} == {STALE}
+    assert {finding["sites"][0]["line"] for finding in findings} == lines("guarded.c", "the star")
+
+
 TWINS = ["box", "wide", "right", "boundary", "pending", "box periodic", "wide periodic", "right periodic"]
 
 
@@ -139,8 +151,8 @@ def test_every_right_way_to_exchange_is_silent_with_open_mpi(of_openmpi: Built, 
     assert found(of_openmpi, tmp_path, 3, "ways", "all") == []
 
 
-def mistake_is_found(built: Built, folder: Path, way: str) -> None:
-    findings = found(built, folder, 3, "ways", way, "wrong")
+def mistake_is_found(built: Built, folder: Path, way: str, *more: str) -> None:
+    findings = found(built, folder, 3, "ways", way, "wrong", *more)
     expected = mistakes("ways.c", way)
     told = {(finding["sites"][0]["line"], finding["kind"]) for finding in findings}
     assert told and expected and told <= expected

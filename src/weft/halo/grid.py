@@ -45,6 +45,10 @@ class Declared:
     """The program counts dimensions from the other end, and indices from 1: Fortran."""
     inferred: bool = False
     """The widths are not declared, but told by where receives put data."""
+    guessed: bool = False
+    """It was watched with widths that may not be those that receives tell."""
+    late: bool = False
+    """It was watched with others at first: its history begins later."""
     unfilled: frozenset[Side] = frozenset()
     """Sides whose ghosts no receive fills: nobody knows that they should hold what their owners have."""
 

@@ -144,6 +144,7 @@ def _widths(shown: Shown, known: Sequence[Shown]) -> Iterator[tuple[Declared, st
             raise Unclear(sentences.gap(shown.parts[min(shown.parts)], side))
     copied = {side for other in alike if shown.copies(other) for side in other.wide}
     made = {rank: _with(part, shown.wide | lent, frozenset(lent) - copied) for rank, part in shown.parts.items()}
+    made = _as_watched(shown.parts, made)
     for rank, part in made.items():
         if min(part.size) <= 0:
             raise Unclear(sentences.nothing_left(part))
@@ -154,6 +155,27 @@ def _widths(shown: Shown, known: Sequence[Shown]) -> Iterator[tuple[Declared, st
                 raise Unclear(sentences.missing(part, side))
     for part in made.values():
         yield part, ""
+
+
+def _as_watched(parts: Mapping[int, Declared], made: dict[int, Declared]) -> dict[int, Declared]:
+    """Native programs' parts, which were watched with widths that a process guessed: they must be the right ones.
+
+    Where no rank has a neighbour they are nobody's ghosts, and make no difference.
+    """
+    if not any(part.guessed for part in parts.values()):
+        return made
+    beside = {side for part in made.values() for side in neighbours(part, made.values())}
+    kept = {}
+    for rank, part in made.items():
+        wide = {side: n for side, n in _sides(part).items() if n or side in beside}
+        kept[rank] = _with(part, {**_sides(parts[rank]), **wide}, part.unfilled)
+        if kept[rank].halo != parts[rank].halo:
+            raise Unclear(sentences.other(part) if cut_axes(part) else sentences.bare(part))
+    return kept
+
+
+def _sides(part: Declared) -> dict[Side, int]:
+    return {(axis, end): width[end] for axis, width in enumerate(part.halo) for end in (LOW, HIGH)}
 
 
 def _with(part: Declared, wide: Mapping[Side, int], unfilled: frozenset[Side]) -> Declared:
@@ -191,9 +213,7 @@ def settled(trace: Trace, stories: dict[int, Story]) -> dict[int, Story]:
 
 
 def _received(story: Story) -> dict[int, list[Received]]:
-    places = [
-        Place(story.parts[number], one.address, one.since, len(story.rank)) for number, one in story.waiting.items()
-    ]
+    places = [Place(story.parts[number], one.address, one.since, one.end) for number, one in story.waiting.items()]
     return received(story.rank, places)
 
 

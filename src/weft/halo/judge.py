@@ -181,6 +181,8 @@ class _OfRank:
         mine = source.owner[ghosts.ghost] == owner
         ghost, beside = ghosts.ghost[mine], source.locally(target.globally(ghosts.target[mine]))
         other = self.judge.fields[self.rank, read.part].parts[owner]
+        if source.of.late or other.of.late:
+            return []  # how often each has stored is not known
         story = self.judge.stories[owner]
         own = self.judge.covering(source).of(beside)
         theirs = self.judge.covering(other).of(other.edge[source.cell[ghost]])

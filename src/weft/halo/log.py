@@ -42,6 +42,8 @@ class Kind(IntEnum):
     """The values at the cells that neighbours copy had changed, and no store of the program was seen."""
     GAVE_UP = 7
     END = 8
+    ENDED = 9
+    """The memory of a part whose widths are not declared is something else from here on."""
 
 
 class Record(NamedTuple):
@@ -57,7 +59,7 @@ class Record(NamedTuple):
         return made
 
     def number(self) -> int:
-        """Of a RUN the use, of values the part."""
+        """Of a RUN the use, of values and an ENDED the part."""
         return int(NUMBER.unpack_from(self.payload)[0])
 
     def values(self) -> np.ndarray[Any, np.dtype[np.float32]]:

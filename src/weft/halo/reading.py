@@ -95,6 +95,7 @@ def declared(rank: int, fields: Mapping[str, Any]) -> Declared:
         lag=whole(fields["lag"]), dims=dims, coordinates=wholes(grid["coordinates"], len(dims), 0, 1 << 20),
         periods=tuple(bool(one) for one in grid["periods"][:MOST_DIMENSIONS]), copy="like" in fields,
         reversed=bool(fields.get("reversed")), inferred=given is None or bool(fields.get("inferred")),
+        guessed=given is not None and bool(fields.get("inferred")), late="again" in fields,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -76,13 +77,14 @@ class Look:
 
 @dataclass(frozen=True)
 class Waiting:
-    """A part whose widths are not declared: its address, and since which call.
+    """A part whose widths are not declared: its address, and between which calls.
 
     `shell`: so many layers at each end of each dimension are looked at together; None: as with declared widths.
     """
 
     address: int
     since: int
+    end: int
     shell: int | None
 
 
@@ -156,12 +158,23 @@ class Story:
             part = reading.declared(self.rank.index, fields)
             self.parts[part.number] = part
             if part.inferred:
-                shell = None if fields.get("shell") is None else reading.whole(fields["shell"], 1, 1 << 20)
-                self.waiting[part.number] = Waiting(reading.whole(fields["address"], 0, 1 << 64), moment, shell)
+                self._wait(part, fields, moment)
+        elif kind is Kind.ENDED:
+            number = record.number()
+            self.waiting[number] = replace(self.waiting[number], end=moment)
         elif kind is Kind.GAVE_UP:
             self.gave_up = record.payload.decode(errors="replace")[:200]
         else:
             self.whole = True
+
+    def _wait(self, part: Declared, fields: dict[str, Any], moment: int) -> None:
+        """Widths of a part are not declared; it may take the place of one that had others."""
+        shell = None if fields.get("shell") is None else reading.whole(fields["shell"], 1, 1 << 20)
+        if "again" in fields:
+            moment = self.waiting.pop(fields["again"]).since
+            self.unclear.add(fields["again"])
+        address = reading.whole(fields["address"], 0, 1 << 64)
+        self.waiting[part.number] = Waiting(address, moment, len(self.rank), shell)
 
     def _use(self, fields: dict[str, Any]) -> Use:
         part, cells = self.parts[fields["part"]], fields.get("cells")
@@ -192,7 +205,7 @@ class Story:
 
     def complete(self, part: int) -> bool:
         """Whether each change of what neighbours copy was seen when it was made, to the end."""
-        return self.whole and not any(look.unseen for look in self.owned[part])
+        return self.whole and not self.parts[part].late and not any(look.unseen for look in self.owned[part])
 
     def times(self, uses: Sequence[int]) -> list[int]:
         """When some uses came, as numbers of what was done."""

@@ -84,7 +84,7 @@ def _statements(f: Function) -> Iterator[str]:
         if not f.name.removesuffix("_c").endswith("_init"):
             yield "weft_parts_begun();"
     elif parts := list(_of_blocking(f, names)):
-        yield "if (weft_access_threads | weft_hashing) {"
+        yield "if (weft_access_threads | weft_hashing | weft_halo_waiting) {"
         yield from ("    " + line for line in ("weft_parts_begin();", *parts, "weft_parts_call();"))
         yield "}"
         yield "returned:"

@@ -28,7 +28,8 @@ from weft.mpi.ready import Shim, cache_folder
 
 _SOURCES = ("process.c", "shim.c", "objects.c", "sites.c", "python.c", "outcomes.c", "replay.c", "threads.c",
             "windows.c", "turns.c", "ends.c", "buffers.c", "access.c", "memory.c", "endings.c", "crash.c", "leaving.c",
-            "cores.c", "shared.c", "seldom.c", "strangers.c", "hashes.c", "halo.c", "halo_log.c")  # fmt: skip
+            "cores.c", "shared.c", "seldom.c", "strangers.c", "hashes.c", "halo.c", "halo_log.c",
+            "halo_infer.c")  # fmt: skip
 _BY_HAND = (("o", ("outcomes.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
 _HEADERS = (
     "calls.h",
@@ -73,6 +74,7 @@ _EFFORT = {
     "hashes.c": ["-O2"],
     "halo.c": ["-O2"],
     "halo_log.c": ["-O2"],
+    "halo_infer.c": ["-O2"],
     "cold.c": ["-O0"],
     "lean.c": ["-O0", "-DWEFT_LEAN"],
 }

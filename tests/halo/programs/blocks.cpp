@@ -1,6 +1,6 @@
 // A plate in blocks whose grid no communicator knows: ranks lie column by column. New values go to an array without ghosts.
 //
-//     blocks right|row|stale|undeclared
+//     blocks right|row|stale|undeclared [inferred]
 #include <cstring>
 #include <mpi.h>
 #include <vector>
@@ -46,12 +46,13 @@ int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "right";
     int row = rank % ROWS, col = rank / ROWS, cols = ranks / ROWS, none = MPI_PROC_NULL;
     Plate p = {std::vector<double>((N + 2) * (M + 2)), std::vector<double>(N * M), row ? rank - 1 : none,
-               row < ROWS - 1 ? rank + 1 : none, col ? rank - ROWS : none, col < cols - 1 ? rank + ROWS : none};
-    weft_part_at(p.old.data(), double, "plate", 2, WEFT_LIST(N + 2, M + 2), WEFT_LIST(1, 1), WEFT_LIST(row * N, col * M),
-                 WEFT_LIST(0, 0));
+               row < ROWS - 1 ? rank + 1 : none,       col ? rank - ROWS : none,   col < cols - 1 ? rank + ROWS : none};
+    const bool inferred = argc > 2; // no line says how wide ghosts are
+    weft_part_at(p.old.data(), double, "plate", 2, WEFT_LIST(N + 2, M + 2), inferred ? nullptr : WEFT_LIST(1, 1),
+                 WEFT_LIST(row * N, col * M), WEFT_LIST(0, 0));
     if (strcmp(mode, "undeclared") != 0)
-        weft_part_at(p.made.data(), double, "made", 2, WEFT_LIST(N, M), WEFT_LIST(0, 0), WEFT_LIST(row * N, col * M),
-                     WEFT_LIST(0, 0));
+        weft_part_at(p.made.data(), double, "made", 2, WEFT_LIST(N, M), inferred ? nullptr : WEFT_LIST(0, 0),
+                     WEFT_LIST(row * N, col * M), WEFT_LIST(0, 0));
     for (int i = 0; i < N + 2; i++)
         for (int j = 0; j < M + 2; j++) p.at(i, j) = (row * N + i) * 1.7 + (col * M + j) * (col * M + j) * 0.3;
     MPI_Datatype column;

@@ -1,6 +1,7 @@
 ! Arrays of a fixed size in the main program, a block of columns for each rank; new values go to an array of their own.
 !
-!     columns right|dropped [at]          at: the ranks say themselves where their blocks lie
+!     columns right|dropped [at|inferred] at: the ranks say themselves where their blocks lie
+!                                         inferred: no line says how wide ghosts are
 program columns
     use mpi
     use weft
@@ -20,6 +21,9 @@ program columns
     if (grid == "at") then
         call weft_part_at("old", old, [0, 1], lower=[1, rank*m + 1], periodic=[.false., .false.])
         call weft_part_at("new", new, [0, 1], lower=[1, rank*m + 1], periodic=[.false., .false.])
+    else if (grid == "inferred") then
+        call weft_part("old", old, comm=MPI_COMM_WORLD)
+        call weft_part("new", new, comm=MPI_COMM_WORLD)
     else
         call weft_part("old", old, [0, 1], MPI_COMM_WORLD)
         call weft_part("new", new, [0, 1], MPI_COMM_WORLD)

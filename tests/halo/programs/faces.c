@@ -1,7 +1,8 @@
-/* Jacobi's method on blocks of 1, 2 or 3 dimensions. `faces DIMENSIONS right|FAULT [periodic]`
+/* Jacobi's method on blocks of 1, 2 or 3 dimensions. `faces DIMENSIONS right|FAULT [periodic] [inferred]`
  *
  * What is wrong is told at the line of the star, or the box, that uses what it should not; what is done to a buffer that MPI
- * has at its own. Faces go as subarrays in 2 dimensions, else they are packed by loops.
+ * has at its own. Faces go as subarrays in 2 dimensions, else they are packed by loops. `inferred`: no line says how wide ghosts
+ * are, and all faces go as subarrays.
  */
 #include <mpi.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 enum { N = 6, STEPS = 6 };
 static MPI_Comm cart;
-static int D, rank, at[3], width[3], n[3], full[3];
+static int D, rank, inferred, at[3], width[3], n[3], full[3];
 static const char *fault;
 
 static int is(const char *name) { return !strcmp(fault, name); }
@@ -19,7 +20,10 @@ static size_t cell(int i, int j, int k) { return ((size_t)i * full[1] + j) * ful
 
 static double *field(const char *name) {
     double *x = calloc((size_t)full[0] * full[1] * full[2], sizeof *x);
-    weft_part(x, double, name, D, WEFT_LIST(full[0], full[1], full[2]), WEFT_LIST(width[0], width[1], width[2]), cart);
+    if (inferred) weft_part_inferred(x, double, name, D, WEFT_LIST(full[0], full[1], full[2]), cart);
+    else
+        weft_part(x, double, name, D, WEFT_LIST(full[0], full[1], full[2]), WEFT_LIST(width[0], width[1], width[2]),
+                  cart);
     return x;
 }
 
@@ -53,7 +57,7 @@ static void send_layers(double *x, int axis, int mine, int ghost, int layers, in
     low[axis] = mine;
     int there[3] = {low[0], low[1], low[2]};
     there[axis] = ghost;
-    if (D == 2) {
+    if (D == 2 || inferred) {
         MPI_Datatype sent = block(low, size), got = block(there, size);
         MPI_Sendrecv(x, 1, sent, to, 7, x, 1, got, from, 7, cart, MPI_STATUS_IGNORE);
         MPI_Type_free(&sent);
@@ -94,7 +98,8 @@ static void star(const double *u, double *v, int far) {
                 for (int k = width[2]; k < full[2] - width[2]; k++)
                     v[cell(i, j, k)] = (u[cell(i - far, j, k)] + u[cell(i + far, j, k)] +     /* the star */
                                         u[cell(i, j - far, k)] + u[cell(i, j + far, k)] +     /* the star */
-                                        u[cell(i, j, k - far)] + u[cell(i, j, k + far)]) / 6; /* the star */
+                                        u[cell(i, j, k - far)] + u[cell(i, j, k + far)]) /
+                                       6; /* the star */
     }
 }
 
@@ -199,7 +204,8 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     D = atoi(argv[1]);
     fault = argv[2];
-    for (int k = 0; k < D; k++) periods[k] = argc > 3;
+    for (int k = 3; k < argc; k++) inferred |= !strcmp(argv[k], "inferred");
+    for (int k = 0; k < D; k++) periods[k] = argc > 3 + inferred;
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     MPI_Dims_create(ranks, D, dims);
     MPI_Cart_create(MPI_COMM_WORLD, D, dims, periods, 0, &cart);

@@ -1,4 +1,6 @@
-! Jacobi's method on blocks of a grid that is cut in both dimensions. `rows right|FAULT`
+! Jacobi's method on blocks of a grid that is cut in both dimensions. `rows right|FAULT [inferred]`
+!
+! `inferred`: no line says how wide ghosts are, and rows are received by a vector type, not copied out of a buffer.
 program rows
   use mpi
   use weft
@@ -6,9 +8,10 @@ program rows
   integer, parameter :: n = 6, m = 5, steps = 6
   integer :: cart, rank, ranks, ierr, number, dims(2), low(2), high(2), at(2), mine
   double precision, allocatable :: u(:, :), v(:, :)
-  character(16) :: fault
+  character(16) :: fault, widths
 
   call get_command_argument(1, fault)
+  call get_command_argument(2, widths)
   call MPI_Init(ierr)
   call MPI_Comm_size(MPI_COMM_WORLD, ranks, ierr)
   dims = 0
@@ -22,8 +25,13 @@ program rows
   allocate (u(0:mine + 1, 0:m + 1), v(0:mine + 1, 0:m + 1))
   u = 0
   v = 0
-  call weft_part("u", u, [1, 1], cart)
-  call weft_part("v", v, [1, 1], cart)
+  if (widths == "inferred") then
+    call weft_part("u", u, comm=cart)
+    call weft_part("v", v, comm=cart)
+  else
+    call weft_part("u", u, [1, 1], cart)
+    call weft_part("v", v, [1, 1], cart)
+  end if
   call random_number(u(1:mine, 1:m))
   u(1:mine, 1:m) = u(1:mine, 1:m) + 1 + rank
   do number = 1, steps
@@ -57,14 +65,22 @@ contains
   subroutine exchange(x)
     double precision, intent(inout) :: x(0:, 0:)
     double precision :: out(m), back(m)
-    integer :: k
+    integer :: k, across
     integer, parameter :: ok = MPI_DOUBLE_PRECISION
+    call MPI_Type_vector(m, 1, mine + 2, ok, across, ierr)
+    call MPI_Type_commit(across, ierr)
     do k = 1, 2
       out = x(merge(mine, 1, k == 1), 1:m)
+      if (widths == "inferred") then
+        call MPI_Sendrecv(out, m, ok, merge(high(1), low(1), k == 1), k, x(merge(0, mine + 1, k == 1), 1), 1, across, &
+                          merge(low(1), high(1), k == 1), k, cart, MPI_STATUS_IGNORE, ierr)
+        cycle
+      end if
       call MPI_Sendrecv(out, m, ok, merge(high(1), low(1), k == 1), k, back, m, ok, merge(low(1), high(1), k == 1), k, &
                         cart, MPI_STATUS_IGNORE, ierr)
       if (merge(low(1), high(1), k == 1) /= MPI_PROC_NULL) x(merge(0, mine + 1, k == 1), 1:m) = back
     end do
+    call MPI_Type_free(across, ierr)
     call MPI_Sendrecv(x(1, m), mine, ok, high(2), 3, x(1, 0), mine, ok, low(2), 3, cart, MPI_STATUS_IGNORE, ierr)
     if (fault == "side") return
     call MPI_Sendrecv(x(1, 1), mine, ok, low(2), 4, x(1, m + 1), mine, ok, high(2), 4, cart, MPI_STATUS_IGNORE, ierr)

@@ -1,4 +1,5 @@
-/* Ways to exchange and use ghost cells. `ways all`: each is right. `ways WAY wrong`: the mistake at the line `BUG WAY kind`. */
+/* Ways to exchange and use ghost cells. `ways all`: each is right. `ways WAY wrong`: the mistake at the line `BUG WAY kind`.
+ * A last word `inferred`: no line says how wide ghosts are. */
 #include <math.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -12,12 +13,12 @@
 enum { N = 8, M = 10, STEPS = 6, ROWS = N + 2 };
 typedef double row[M];
 static MPI_Comm line;
-static int rank, low, high;
+static int rank, low, high, inferred;
 static double kept;
 
 static row *rows_of(const char *name) {
     row *x = calloc(ROWS, sizeof *x);
-    weft_part(x, double, name, 2, WEFT_LIST(ROWS, M), WEFT_LIST(1, 0), line);
+    weft_part(x, double, name, 2, WEFT_LIST(ROWS, M), inferred ? NULL : WEFT_LIST(1, 0), line);
     return x;
 }
 
@@ -164,8 +165,8 @@ static void inlined(int wrong) {
 static void every_second(int wrong) {
     enum { L = N + 4 };
     float *u = calloc(L, sizeof *u), *v = calloc(L, sizeof *v);
-    weft_part(u, float, "every-second u", 1, WEFT_LIST(L), WEFT_LIST(2), line);
-    weft_part(v, float, "every-second v", 1, WEFT_LIST(L), WEFT_LIST(2), line);
+    weft_part(u, float, "every-second u", 1, WEFT_LIST(L), inferred ? NULL : WEFT_LIST(2), line);
+    weft_part(v, float, "every-second v", 1, WEFT_LIST(L), inferred ? NULL : WEFT_LIST(2), line);
     for (int i = 2; i < L - 2; i++) u[i] = 1 + rand() / (float)RAND_MAX;
     for (int s = 0; s < STEPS; s++) {
         int far = s % 2 == 0;
@@ -185,7 +186,7 @@ static void every_second(int wrong) {
 /* Several sweeps between two exchanges, meant so and said. */
 static void lagging(int wrong) {
     double *u = calloc(ROWS, sizeof *u);
-    weft_part_lagging(u, double, "lagging u", 1, WEFT_LIST(ROWS), WEFT_LIST(1), line, wrong ? 0 : 2);
+    weft_part_lagging(u, double, "lagging u", 1, WEFT_LIST(ROWS), inferred ? NULL : WEFT_LIST(1), line, wrong ? 0 : 2);
     for (int i = 1; i <= N; i++) u[i] = 1 + rand() / (double)RAND_MAX;
     for (int s = 0; s < 3 * STEPS; s++) {
         if (s % 3 == 0) {
@@ -231,8 +232,9 @@ static void again(int wrong) {
     (void)wrong;
     for (int s = 0; s < STEPS; s++) {
         row *u = calloc(2 * ROWS, sizeof *u), *v = u + ROWS;
-        weft_part(u, double, s % 2 ? "again odd" : "again even", 2, WEFT_LIST(ROWS, M), WEFT_LIST(1, 0), line);
-        weft_part(v, double, "again v", 2, WEFT_LIST(ROWS, M), WEFT_LIST(1, 0), line);
+        weft_part(u, double, s % 2 ? "again odd" : "again even", 2, WEFT_LIST(ROWS, M),
+                  inferred ? NULL : WEFT_LIST(1, 0), line);
+        weft_part(v, double, "again v", 2, WEFT_LIST(ROWS, M), inferred ? NULL : WEFT_LIST(1, 0), line);
         fill(u);
         swap(u);
         for (int i = 1; i <= N; i++)
@@ -309,6 +311,8 @@ int main(int argc, char **argv) {
     MPI_Cart_create(MPI_COMM_WORLD, 1, &ranks, &period, 0, &line);
     MPI_Comm_rank(line, &rank);
     MPI_Cart_shift(line, 0, 1, &low, &high);
+    inferred = !strcmp(argv[argc - 1], "inferred");
+    argc -= inferred;
     srand((unsigned)rank + 1);
     for (size_t k = 0; k < sizeof ways / sizeof *ways; k++)
         if (!strcmp(argv[1], "all") || !strcmp(argv[1], ways[k].name)) ways[k].run(argc > 2);

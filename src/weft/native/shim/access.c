@@ -580,6 +580,7 @@ static bool span_of(const struct weft_part *part, uintptr_t *low, uintptr_t *hig
 static uint32_t part_hold(const struct weft_part *part, uint32_t object) {
     uintptr_t low, high;
     if (!weft_accessing || !part->buffer || !span_of(part, &low, &high)) return 0;
+    if (UNLIKELY(weft_halo_waiting) && part->written) weft_halo_received(low, high);
     uint32_t number = hold_add(low, high, part->written);
     uint32_t type = weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)part->type);
     if (number)
@@ -641,6 +642,12 @@ static __thread struct {
 
 void weft_parts_call(void) {
     called.n = 0;
+    if (!(weft_access_threads | weft_hashing)) { /* only ghost cells are asked about */
+        uintptr_t low, high;
+        for (int64_t i = 0; i < named.n; i++)
+            if (named.each[i].written && span_of(&named.each[i], &low, &high)) weft_halo_received(low, high);
+        return;
+    }
     for (int64_t i = 0; i < named.n && called.n < MOST_OF_CALL; i++)
         if ((called.holds[called.n] = part_hold(&named.each[i], 0))) called.n++;
     called.hashed = weft_hashing && named.n;

@@ -82,6 +82,8 @@ WEFT_COLD void weft_access_watch(uintptr_t low, uintptr_t high, int by);
 extern WEFT_HIDDEN volatile int weft_halo_on;   /* there are such */
 extern WEFT_HIDDEN volatile int weft_halo_open; /* stores that are not written down yet */
 WEFT_COLD void weft_halo_touched(uintptr_t address, size_t bytes, unsigned kind, uintptr_t place);
+extern WEFT_HIDDEN volatile int weft_halo_waiting; /* such whose widths no line declares */
+WEFT_COLD void weft_halo_received(uintptr_t low, uintptr_t high);
 WEFT_COLD void weft_halo_settle(void); /* a call may take values away, or bring some */
 WEFT_COLD void weft_halo_end(void);
 WEFT_COLD void weft_halo_fork(void);

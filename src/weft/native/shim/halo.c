@@ -37,7 +37,8 @@ static const struct part *last_part;
 static uint32_t last_place;
 static struct group *last_group;
 
-static uint64_t moment_now(void) { return weft_self ? weft_moment_now().event : 0; }
+/* How many calls this thread has made: weft_moment_now names the last of them. */
+uint64_t weft_halo_moment(void) { return weft_self ? weft_moment_now().event + 1 : 0; }
 
 static void forget_groups(void) {
     for (int k = 0; k < weft_halo_open; k++) groups[k].part->open = 0;
@@ -50,13 +51,13 @@ static void stop(void) {
     weft_halo_log_end();
     on = false;
     forget_groups();
-    weft_halo_on = 0;
+    weft_halo_on = weft_halo_waiting = 0;
 }
 
 /* What would be written down from here on would not be whole. */
 static void give_up(const char *why) {
     if (!on) return;
-    weft_halo_record(GAVE_UP, moment_now(), NULL, 0, why, strlen(why));
+    weft_halo_record(GAVE_UP, weft_halo_moment(), NULL, 0, why, strlen(why));
     stop();
 }
 
@@ -284,8 +285,10 @@ void weft_halo_touched(uintptr_t a, size_t n, unsigned kind, uintptr_t at) {
     }
     if (UNLIKELY(strangers)) give_up("another thread than the one that declared the arrays uses them");
     struct part *p = on ? part_at(a, n) : NULL;
-    if (kind & WEFT_HOOK_FREE)
+    if (kind & WEFT_HOOK_FREE) {
+        if (p) weft_halo_forget(a, a + n);
         for (; p; p = part_at(a, n)) part_end(p);
+    }
     if (!p) return;
     uint64_t first = a > p->low ? place_of(p, a) : 0, last = place_of(p, a + n - 1);
     if (LIKELY(first == last && !(p->cells[first] & OF_CELL))) return;
@@ -297,7 +300,7 @@ void weft_halo_touched(uintptr_t a, size_t n, unsigned kind, uintptr_t at) {
         if (class == INNER) continue;
         if (moment == UINT64_MAX) {
             static uint64_t before;
-            moment = moment_now();
+            moment = weft_halo_moment();
             if (moment != before) {
                 weft_halo_settle();
                 window_n = 0;
@@ -402,13 +405,11 @@ static bool sizes_taken(struct part *p, const int64_t *shape, const int64_t *hal
 }
 
 static void part_add(struct part *p, const struct said *said) {
-    for (int k = parts_n - 1; k >= 0; k--)
-        if (p->low < parts[k]->high && p->high > parts[k]->low) part_end(parts[k]);
     p->number = parts_made++;
     ranges[parts_n].low = p->low;
     ranges[parts_n].high = p->high;
     parts[parts_n++] = p;
-    uint64_t moment = moment_now();
+    uint64_t moment = weft_halo_moment();
     weft_halo_write_part(p, said, moment);
     look(p, &p->edge, OWNED, moment);
     look_at_ghosts(p, moment);
@@ -416,7 +417,31 @@ static void part_add(struct part *p, const struct said *said) {
     weft_halo_on = 1;
 }
 
-static void declare(const struct part *given, const int64_t *shape, const int64_t *halo, const struct said *said) {
+bool weft_halo_mine(void) { return on && weft_self == owner; }
+
+bool weft_halo_declare(const struct part *given, const int64_t *shape, const int64_t *halo, struct said *said) {
+    weft_halo_settle();
+    struct part *p = on ? calloc(1, sizeof *p) : NULL;
+    if (!p) return false;
+    *p = *given;
+    p->shift = p->size && !(p->size & (p->size - 1)) ? __builtin_ctzll(p->size) : -1;
+    if (!sizes_taken(p, shape, halo) || !shell_make(p)) {
+        part_free(p);
+        return false;
+    }
+    for (int k = parts_n - 1; k >= 0; k--)
+        if (p->low < parts[k]->high && p->high > parts[k]->low) part_end(parts[k]);
+    if (parts_n == PARTS) {
+        part_free(p);
+        return false;
+    }
+    part_add(p, said);
+    said->before = p->number;
+    return true;
+}
+
+/* `halo` NULL: its widths are told by receives. */
+static void declare(const struct part *given, const int64_t *shape, const int64_t *halo, struct said *said) {
     if (!weft_recording || !weft_self || weft_replay_path[0] || weft_level != WEFT_LEVEL_TRACE) return;
     if (!weft_accessing) {
         weft_access_note("uses of ghost cells: the program was not built with `weft cc`");
@@ -426,18 +451,15 @@ static void declare(const struct part *given, const int64_t *shape, const int64_
         owner = weft_self;
         on = weft_halo_log_begin();
     }
-    if (!on || weft_self != owner) return;
-    weft_halo_settle();
-    struct part *p = calloc(1, sizeof *p);
-    if (!p) return;
-    *p = *given;
-    p->shift = p->size && !(p->size & (p->size - 1)) ? __builtin_ctzll(p->size) : -1;
-    bool fits = parts_n < PARTS && p->dims > 0 && p->dims <= DIMENSIONS && type_known(p->letter, p->size);
-    if (fits && said->lag >= 0 && sizes_taken(p, shape, halo) && shell_make(p)) part_add(p, said);
-    else {
-        part_free(p);
-        weft_access_note("uses of ghost cells: an array was declared that cannot be one, or is one too many");
-    }
+    if (!weft_halo_mine()) return;
+    bool fits = given->low && given->dims > 0 && given->dims <= DIMENSIONS && type_known(given->letter, given->size);
+    uint64_t cells = 1;
+    for (int d = 0; fits && d < given->dims; d++)
+        if ((fits = shape[d] > 0 && (uint64_t)shape[d] <= INT32_MAX / cells)) cells *= (uint64_t)shape[d];
+    if (fits) weft_halo_forget(given->low, given->low + cells * given->size);
+    fits = fits && said->lag >= 0 &&
+           (halo ? weft_halo_declare(given, shape, halo, said) : weft_halo_expect(given, shape, said));
+    if (!fits) weft_access_note("uses of ghost cells: an array was declared that cannot be one, or is one too many");
 }
 
 /* An array whose outermost cells, `halo` of them at both ends of each dimension, are copies of what other ranks own. */
@@ -445,8 +467,8 @@ VISIBLE void weft_halo_part(const void *data, int letter, size_t size, const cha
                             const int64_t *halo, const void *comm, int lag, const char *const at[2], int line);
 void weft_halo_part(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
                     const int64_t *halo, const void *comm, int lag, const char *const at[2], int line) {
-    const struct said said = {
-        .of = of, .file = at[0], .function = at[1], .line = line, .lag = lag, .comm = *(const MPI_Comm *)comm};
+    struct said said = {.of = of, .file = at[0], .function = at[1], .line = line, .lag = lag};
+    weft_halo_grid(*(const MPI_Comm *)comm, &said.grid);
     const struct part given = {.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
     declare(&given, shape, halo, &said);
 }
@@ -458,14 +480,8 @@ VISIBLE void weft_halo_part_at(const void *data, int letter, size_t size, const 
 void weft_halo_part_at(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
                        const int64_t *halo, const int64_t *lower, const int64_t *periodic, int lag,
                        const char *const at[2], int line) {
-    const struct said said = {.of = of,
-                              .file = at[0],
-                              .function = at[1],
-                              .line = line,
-                              .lag = lag,
-                              .comm = MPI_COMM_NULL,
-                              .lower = lower,
-                              .periodic = periodic};
+    struct said said = {
+        .of = of, .file = at[0], .function = at[1], .line = line, .lag = lag, .lower = lower, .periodic = periodic};
     const struct part given = {.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
     declare(&given, shape, halo, &said);
 }
@@ -493,24 +509,27 @@ VISIBLE void weft_halo_part_fortran(const void *data, int letter, size_t size, c
 void weft_halo_part_fortran(const void *data, int letter, size_t size, const char *of, int dims, const int64_t *shape,
                             const int64_t *halo, const int *comm, const int64_t *lower, const int64_t *periodic) {
     int64_t lengths[DIMENSIONS], widths[DIMENSIONS], firsts[DIMENSIONS], rounds[DIMENSIONS];
-    const struct said said = {.of = of,
-                              .file = "",
-                              .function = "",
-                              .comm = comm ? of_fortran(*comm) : MPI_COMM_NULL,
-                              .lower = lower ? firsts : NULL,
-                              .periodic = periodic ? rounds : NULL,
-                              .reversed = true};
+    struct said said = {.of = of,
+                        .file = "",
+                        .function = "",
+                        .lower = lower ? firsts : NULL,
+                        .periodic = periodic ? rounds : NULL,
+                        .reversed = true};
+    weft_halo_grid(comm ? of_fortran(*comm) : MPI_COMM_NULL, &said.grid);
     const struct part given = {.low = (uintptr_t)data, .letter = letter, .size = size, .dims = dims};
-    turn(shape, lengths, dims), turn(halo, widths, dims);
+    turn(shape, lengths, dims);
+    if (halo) turn(halo, widths, dims);
     if (lower) turn(lower, firsts, dims);
     if (periodic) turn(periodic, rounds, dims);
-    declare(&given, lengths, widths, &said);
+    declare(&given, lengths, halo ? widths : NULL, &said);
 }
 
 VISIBLE void weft_halo_part_end(const void *data);
 void weft_halo_part_end(const void *data) {
-    struct part *p = on && weft_self == owner ? part_at((uintptr_t)data, 1) : NULL;
-    if (p) part_end(p);
+    struct part *p = weft_halo_mine() ? part_at((uintptr_t)data, 1) : NULL;
+    if (!p) return;
+    weft_halo_forget(p->low, p->high);
+    part_end(p);
 }
 
 /* MPI is finalized, or the program ends without it: nobody gets anything any more. */
@@ -518,7 +537,7 @@ void weft_halo_end(void) {
     if (on && strangers) give_up("another thread than the one that declared the arrays uses them");
     if (!on) return;
     weft_halo_settle();
-    if (on) weft_halo_record(END, moment_now(), NULL, 0, NULL, 0);
+    if (on) weft_halo_record(END, weft_halo_moment(), NULL, 0, NULL, 0);
     stop();
 }
 
@@ -526,5 +545,5 @@ void weft_halo_end(void) {
 void weft_halo_fork(void) {
     weft_halo_log_fork();
     on = false;
-    weft_halo_on = weft_halo_open = 0;
+    weft_halo_on = weft_halo_open = weft_halo_waiting = 0;
 }

@@ -5,8 +5,8 @@
 #include "access.h"
 
 enum { DIMENSIONS = 8, PARTS = 64, GROUPS = 16, READS = 32, WINDOW = 64, LONGEST_LOAD = 16 };
-enum { MOST_PAIRS = 1 << 20, FIRST = 1 << 8 }; /* FIRST: entries of what grows */
-enum weft_halo_kind { PART = 1, USE, RUN, OWNED, GHOSTS, UNSEEN, GAVE_UP, END }; /* Kind of log.py */
+enum { GRID = 32, MOST_PAIRS = 1 << 20, FIRST = 1 << 8 }; /* FIRST: entries of what grows */
+enum weft_halo_kind { PART = 1, USE, RUN, OWNED, GHOSTS, UNSEEN, GAVE_UP, END, ENDED }; /* Kind of log.py */
 enum { INNER, EDGE, GHOST, OF_CELL = 3, EPOCH_SHIFT = 2, EPOCHS = 1 << 30 };
 
 struct cells { /* some cells of a part, and their values as they were written down last */
@@ -44,12 +44,17 @@ struct group {
     struct pair *pairs;
     struct load read[READS]; /* the first load of each line */
 };
+struct grid { /* of a communicator: of one that has none its ranks in a row; n 0: not known */
+    int n, dims[GRID], periods[GRID], coordinates[GRID];
+};
 struct said { /* a part, as the program declared it */
     const char *of, *file, *function;
     int line, lag;
-    MPI_Comm comm;
+    struct grid grid;
     bool reversed; /* the program counts dimensions from the other end, as Fortran does, and from 1 */
     const int64_t *lower, *periodic; /* where the communicator does not say it; NULL: it does */
+    bool inferred, again; /* no line says its widths; it was declared with others before, as number `before` */
+    uint32_t before;
 };
 
 WEFT_INLINE uint64_t mixed(uint64_t hash, uint64_t value) {
@@ -64,7 +69,20 @@ WEFT_COLD void weft_halo_log_fork(void);
 WEFT_HIDDEN bool weft_halo_log_full(void);
 WEFT_HIDDEN void weft_halo_record(int kind, uint64_t moment, const void *head, size_t head_n, const void *payload,
                                   size_t n);
+WEFT_COLD void weft_halo_grid(MPI_Comm comm, struct grid *grid);
 WEFT_COLD void weft_halo_write_part(const struct part *p, const struct said *said, uint64_t moment);
+
+/* A part with these widths; false where it cannot be one. `said` gets its number as `before`. */
+WEFT_COLD bool weft_halo_declare(const struct part *given, const int64_t *shape, const int64_t *halo,
+                                 struct said *said);
+WEFT_HIDDEN uint64_t weft_halo_moment(void);
+/* Whether this is the thread that declared the arrays, and they are written down. */
+WEFT_HIDDEN bool weft_halo_mine(void);
+
+/* One whose widths are not declared, from here on (halo_infer.c). */
+WEFT_COLD bool weft_halo_expect(const struct part *given, const int64_t *shape, const struct said *said);
+/* No longer what is declared between these addresses. */
+WEFT_COLD void weft_halo_forget(uintptr_t low, uintptr_t high);
 
 /* One more time of the group's use, which is written down when it comes for the first time. */
 WEFT_HIDDEN void weft_halo_write_group(const struct group *g);

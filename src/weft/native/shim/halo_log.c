@@ -202,30 +202,33 @@ static int cut(const struct part *p) {
     return n ? n : p->dims;
 }
 
-/* The communicator's grid; of one that has none its ranks in a row. */
+void weft_halo_grid(MPI_Comm comm, struct grid *grid) {
+    int kind = MPI_UNDEFINED;
+    memset(grid, 0, sizeof *grid);
+    if (comm == MPI_COMM_NULL) return;
+    if (REAL(MPI_Topo_test)(comm, &kind) != MPI_SUCCESS || kind != MPI_CART) {
+        grid->n = 1;
+        REAL(MPI_Comm_size)(comm, grid->dims);
+        REAL(MPI_Comm_rank)(comm, grid->coordinates);
+    } else if (REAL(MPI_Cartdim_get)(comm, &grid->n) == MPI_SUCCESS && grid->n <= GRID)
+        REAL(MPI_Cart_get)(comm, grid->n, grid->dims, grid->periods, grid->coordinates);
+    else grid->n = 0;
+}
+
 static void put_grid(struct text *t, const struct part *p, const struct said *said) {
-    MPI_Comm comm = said->comm;
-    enum { MOST = 32 };
-    int n = 0, kind = MPI_UNDEFINED, dims[MOST], periods[MOST] = {0}, coordinates[MOST];
-    int64_t lists[3][MOST];
-    if (comm != MPI_COMM_NULL && (REAL(MPI_Topo_test)(comm, &kind) != MPI_SUCCESS || kind != MPI_CART)) {
-        n = 1;
-        REAL(MPI_Comm_size)(comm, dims);
-        REAL(MPI_Comm_rank)(comm, coordinates);
-    } else if (comm != MPI_COMM_NULL && REAL(MPI_Cartdim_get)(comm, &n) == MPI_SUCCESS && n <= MOST) {
-        REAL(MPI_Cart_get)(comm, n, dims, periods, coordinates);
-    } else n = 0;
-    int all = said->reversed && n ? cut(p) : n; /* those that are not cut stand before, and have one rank */
+    const struct grid *g = &said->grid;
+    int64_t lists[3][GRID];
+    int n = g->n, all = said->reversed && n ? cut(p) : n; /* those that are not cut stand before, and have one rank */
+    if (said->inferred && n == p->dims) all = n;
     for (int k = 0; k < all; k++) {
         int from = said->reversed ? all - 1 - k : k;
-        lists[0][k] = from < n ? dims[from] : 1;
-        lists[1][k] = from < n ? coordinates[from] : 0;
-        lists[2][k] = from < n && periods[from];
+        lists[0][k] = from < n ? g->dims[from] : 1;
+        lists[1][k] = from < n ? g->coordinates[from] : 0;
+        lists[2][k] = from < n && g->periods[from];
     }
-    n = all;
-    put_list(t, ",\"grid\":{\"dims\":", lists[0], n);
-    put_list(t, ",\"coordinates\":", lists[1], n);
-    put_list(t, ",\"periods\":", lists[2], n);
+    put_list(t, ",\"grid\":{\"dims\":", lists[0], all);
+    put_list(t, ",\"coordinates\":", lists[1], all);
+    put_list(t, ",\"periods\":", lists[2], all);
     put_words(t, "}");
 }
 
@@ -250,6 +253,14 @@ void weft_halo_write_part(const struct part *p, const struct said *said, uint64_
     put_number(&t, said->lag);
     put_grid(&t, p, said);
     if (said->reversed) put_words(&t, ",\"reversed\":true");
+    if (said->inferred) {
+        put_words(&t, ",\"inferred\":true,\"address\":");
+        put_number(&t, (int64_t)p->low);
+    }
+    if (said->again) {
+        put_words(&t, ",\"again\":");
+        put_number(&t, said->before);
+    }
     put_words(&t, ",\"at\":[");
     put_string(&t, said->file);
     put_words(&t, ",");

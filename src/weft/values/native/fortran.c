@@ -95,30 +95,32 @@ VISIBLE void weft_fortran_part_at(const char *name, int64_t length, const struct
                                   int64_t halos, const int64_t *lower, const int64_t *periodic);
 
 /* An array with ghost cells, handed on to the recorder: nothing of it is kept here. One with gaps has no shape that it takes. */
-static void part_of(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo, bool fits,
-                    const int *comm, const int64_t *lower, const int64_t *periodic) {
+static void part_of(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo,
+                    int64_t halos, const int *comm, const int64_t *lower, const int64_t *periodic) {
     void (*part)(const void *, int, size_t, const char *, int, const int64_t *, const int64_t *, const int *,
                  const int64_t *, const int64_t *);
     *(void **)(&part) = dlsym(RTLD_DEFAULT, "weft_halo_part_fortran");
     char *called = part ? text_of(name, length) : NULL;
     if (!called) return;
     int64_t shape[15], stride = (int64_t)given->size;
+    bool fits = !halos || halos == given->rank; /* none: receives tell them */
     for (int d = 0; d < given->rank && d < 15; d++) {
         fits &= given->dim[d].stride == stride;
         shape[d] = given->dim[d].extent;
         stride *= shape[d];
     }
-    part(given->base, letter(given), given->size, called, fits ? given->rank : 0, shape, halo, comm, lower, periodic);
+    part(given->base, letter(given), given->size, called, fits ? given->rank : 0, shape, halos ? halo : NULL, comm,
+         lower, periodic);
     free(called);
 }
 
 void weft_fortran_part(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo,
                        int64_t halos, int comm) {
-    part_of(name, length, given, halo, halos == given->rank, &comm, NULL, NULL);
+    part_of(name, length, given, halo, halos, &comm, NULL, NULL);
 }
 
-/* Where no communicator knows the grid: `lower` from 0 on, `periodic` 0 or 1, as many of each as of `halo`. */
+/* Where no communicator knows the grid: `lower` from 0 on, `periodic` 0 or 1, one for each dimension. */
 void weft_fortran_part_at(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo,
                           int64_t halos, const int64_t *lower, const int64_t *periodic) {
-    part_of(name, length, given, halo, halos == given->rank, NULL, lower, periodic);
+    part_of(name, length, given, halo, halos, NULL, lower, periodic);
 }

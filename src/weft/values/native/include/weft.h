@@ -205,6 +205,10 @@ static inline void weft_probe_array(uint32_t place, const void *data, int type, 
 #define weft_part(pointer, type, of, dims, shape, halo, comm)                                                          \
     weft_part_lagging(pointer, type, of, dims, shape, halo, comm, 0)
 
+/* The same, where receives tell how wide the ghosts are. */
+#define weft_part_inferred(pointer, type, of, dims, shape, comm)                                                       \
+    weft_part_lagging(pointer, type, of, dims, shape, (const int64_t *)0, comm, 0)
+
 /* The same, where a ghost may be older than its owner's cell by so many changes. */
 #define weft_part_lagging(pointer, type, of, dims, shape, halo, comm, lag)                                             \
     do {                                                                                                               \

@@ -112,17 +112,19 @@ contains
     end subroutine
 
     !> A whole array whose outermost elements, `halo` of them at both ends of each dimension, are copies of what other ranks
-    !> of the communicator own (with mpi_f08 it is comm%mpi_val).
+    !> of the communicator own (with mpi_f08 it is comm%mpi_val). Without `halo` receives tell how many.
     subroutine weft_part(name, values, halo, comm)
         character(*), intent(in) :: name
         type(*), dimension(..), intent(in) :: values
-        integer, intent(in) :: halo(:), comm
+        integer, intent(in), optional :: halo(:)
+        integer, intent(in) :: comm
         integer(c_int64_t) :: widths(15)
         integer :: n
         if (.not. asked) call ask()
         if (.not. associated(part_taken)) return
-        n = min(size(halo), 15)
-        widths(1:n) = halo(1:n)
+        n = 0
+        if (present(halo)) n = min(size(halo), 15)
+        if (n > 0) widths(1:n) = halo(1:n)
         call part_taken(name, len(name, c_int64_t), values, widths, int(n, c_int64_t), int(comm, c_int))
     end subroutine
 
@@ -131,17 +133,23 @@ contains
     subroutine weft_part_at(name, values, halo, lower, periodic)
         character(*), intent(in) :: name
         type(*), dimension(..), intent(in) :: values
-        integer, intent(in) :: halo(:), lower(:)
+        integer, intent(in), optional :: halo(:)
+        integer, intent(in) :: lower(:)
         logical, intent(in) :: periodic(:)
         integer(c_int64_t) :: widths(15), first(15), rounds(15)
-        integer :: n
+        integer :: n, given
         if (.not. asked) call ask()
         if (.not. associated(part_at_taken)) return
-        n = min(size(halo), size(lower), size(periodic), 15)
-        widths(1:n) = halo(1:n)
+        n = min(size(lower), size(periodic), 15)
+        given = 0
+        if (present(halo)) then
+            n = min(n, size(halo))
+            given = n
+            widths(1:n) = halo(1:n)
+        end if
         first(1:n) = lower(1:n) - 1
         rounds(1:n) = merge(1, 0, periodic(1:n))
-        call part_at_taken(name, len(name, c_int64_t), values, widths, int(n, c_int64_t), first, rounds)
+        call part_at_taken(name, len(name, c_int64_t), values, widths, int(given, c_int64_t), first, rounds)
     end subroutine
 
     !> Iteration `index` of the loop `name` begins; an earlier one that is still open has ended.
