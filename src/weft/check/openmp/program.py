@@ -36,6 +36,8 @@ KEPT: Final = (
     "-fno-toplevel-reorder", "-fno-tree-dse", "-fno-tree-dce",  # these keep what is only written or only read
     "-fno-builtin-memset", "-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-tree-loop-distribute-patterns",
     "-fno-builtin-memcmp", "-fno-builtin-strlen", "-fno-builtin-strcmp", "-fno-builtin-strncmp", "-fno-builtin-sprintf",
+    "-fno-builtin-strcpy", "-fno-builtin-strncpy", "-fno-builtin-strcat", "-fno-builtin-strncat",
+    "-fno-builtin-snprintf",
 )  # fmt: skip
 # Private variables are watched where their address goes out; gfortran knows too well where it does not (-fno-tree-pta).
 # It does not know -fno-builtin-memcpy: what it copies as a whole would pass by the wrapped functions.

@@ -27,6 +27,16 @@ void largest_word(void) {
     }
 }
 
+/* case appended data-race */
+void appended(void) {
+    char text[2 * N] = "";
+#pragma omp parallel for
+    for (int i = 0; i < N; i++) {
+#pragma omp critical /* right */
+        strcat(text, "."); /* found */
+    }
+}
+
 static int smaller(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 /* case sorted_halves data-race */

@@ -55,6 +55,11 @@ WRAP(char *, strcat, char *to, const char *from) {
     READ(to, before + 1), READ(from, n), WRITTEN(to + before, n);
     return __real_strcat(to, from);
 }
+WRAP(char *, strncat, char *to, const char *from, size_t most) {
+    size_t before = strlen(to), n = strnlen(from, most);
+    READ(to, before + 1), READ(from, n < most ? n + 1 : n), WRITTEN(to + before, n + 1);
+    return __real_strncat(to, from, most);
+}
 /* What comparing looks at: up to where two strings differ. */
 static size_t alike(const char *a, const char *b, size_t most) {
     size_t n = 0;
