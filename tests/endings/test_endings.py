@@ -326,3 +326,13 @@ def test_an_epoch_that_an_exception_leaves_open_follows_from_it() -> None:
     twin.ranks[0].call("MPI_Win_lock_all", win=win)
     twin.ranks[0].finalize()
     assert "epoch-misuse" in [one.kind for one in found(twin.open())]
+
+
+def test_a_mismatch_of_two_ranks_is_told_beside_the_exception_that_it_becomes_in_one() -> None:
+    b = Builder(ranks=2, ended="finished")
+    for rank, count in zip(b.ranks, (4, 2), strict=True):
+        rank.bcast(0, count=count, error=15 * (count == 2), site=("exc.py", 4, "work"))
+    raises(b.ranks[1], name="mpi4py.MPI.Exception", text="MPI_ERR_TRUNCATE")
+    for rank in b.ranks:
+        rank.finalize()
+    assert sorted(one.kind for one in found(b.open())) == ["argument-mismatch", "uncaught-exception"]

@@ -26,6 +26,8 @@ ARGUMENTS: Final = frozenset(
     )
 )  # fmt: skip
 """Kinds that say why MPI ended a process, or returned the error that mpi4py raised."""
+BETWEEN: Final = frozenset(("argument-mismatch", "collective-mismatch"))
+"""Of them those that name several ranks' calls, of which the exception of one tells less."""
 MAX_TOLD: Final = 16
 _LEFT: Final = "unmatched message"
 """What MPICH says where a communicator is freed, or MPI finalised, while messages that nobody received are there."""
@@ -180,6 +182,8 @@ def _why(end: Finding, found: list[Finding], result: Consequences) -> tuple[Find
     for other in sorted(found, key=result.of):  # what says more than MPI's own words in front
         if left and other.kind == "unmatched-send" and not result.of(other):
             return end, other
+        if raised and other.kind in BETWEEN:
+            continue
         if other.kind in ARGUMENTS and (
             events & set(other.events) or places & {(s.rank, s.file, s.line) for s in other.sites}
         ):
