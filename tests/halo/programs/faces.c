@@ -98,7 +98,7 @@ static void star(const double *u, double *v, int far) {
                 for (int k = width[2]; k < full[2] - width[2]; k++)
                     v[cell(i, j, k)] = (u[cell(i - far, j, k)] + u[cell(i + far, j, k)] +     /* the star */
                                         u[cell(i, j - far, k)] + u[cell(i, j + far, k)] +     /* the star */
-                                        u[cell(i, j, k - far)] + u[cell(i, j, k + far)]) /
+                                        u[cell(i, j, k - far)] + u[cell(i, j, k + far)]) /  /* the star */
                                        6; /* the star */
     }
 }
