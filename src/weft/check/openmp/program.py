@@ -34,10 +34,7 @@ HOOKS: Final = (
 KEPT: Final = (
     "-O1", "-fno-tree-loop-im", "-fno-tree-pre", "-fno-tree-sink", "-fno-ipa-pure-const", "-finline-small-functions",
     "-fno-toplevel-reorder", "-fno-tree-dse", "-fno-tree-dce",  # these keep what is only written or only read
-    "-fno-builtin-memset", "-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-tree-loop-distribute-patterns",
-    "-fno-builtin-memcmp", "-fno-builtin-strlen", "-fno-builtin-strcmp", "-fno-builtin-strncmp", "-fno-builtin-sprintf",
-    "-fno-builtin-strcpy", "-fno-builtin-strncpy", "-fno-builtin-strcat", "-fno-builtin-strncat",
-    "-fno-builtin-snprintf",
+    "-fno-tree-loop-distribute-patterns",
 )  # fmt: skip
 # Private variables are watched where their address goes out; gfortran knows too well where it does not (-fno-tree-pta).
 # It does not know -fno-builtin-memcpy: what it copies as a whole would pass by the wrapped functions.
@@ -163,8 +160,10 @@ def flags(request: Request, source: Path, folder: Path) -> list[str]:
     """The compiler's options for a source, but for what it is to make."""
     fortran = language(source) == "fortran"
     options = request.options.of(source)
+    # What the compiler would do itself in place of a call would pass by the wrapped functions.
+    called = [f"-fno-builtin-{name}" for name in wrapped(runtime()) if not name.startswith("_")]
     return [
-        *KEPT, *HOOKS, *((*FORTRAN, "-J", str(folder)) if fortran else ()), f"-I{source.parent}",
+        *KEPT, *called, *HOOKS, *((*FORTRAN, "-J", str(folder)) if fortran else ()), f"-I{source.parent}",
         *(f"-I{path}" for path in options.include), *(f"-D{name}" for name in options.define), *options.flags,
     ]  # fmt: skip
 
