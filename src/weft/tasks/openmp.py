@@ -333,8 +333,9 @@ class NativeBackend:
     def _visited(self, stop: dict[str, Any], thread: int) -> Stop | None:
         """A stop at a person's breakpoint, where that is for the task that came there."""
         point = self._gdb.points.get(str(stop.get("bkptno")))
-        meant = point is not None and self.meant(point, thread)
-        return self._here("breakpoint", thread, point=point.id) if point is not None and meant else None
+        if point is None or not self.meant(point, thread):
+            return None
+        return self._here("breakpoint", thread, point=point.id)
 
     def _changed(self, stop: dict[str, Any], thread: int) -> Stop | None:
         """A stop at something watched: its value is another one, or the frame that has it is about to be left."""

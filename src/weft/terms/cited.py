@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,18 @@ def finding(
         evidence=evidence or {},
         cause=cause,
     )
+
+
+class Some:
+    """Which findings are told one by one: MAX_OF_ONE_SITE of each key, such as a call site."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Hashable, int] = defaultdict(int)
+
+    def more(self, key: Hashable) -> bool:
+        """Count one; whether it is still told."""
+        self._seen[key] += 1
+        return self._seen[key] <= MAX_OF_ONE_SITE
 
 
 def some_of_sites(rank: Rank, events: NDArray[Any]) -> NDArray[np.int64]:

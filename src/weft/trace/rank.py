@@ -220,11 +220,11 @@ class Rank:
         """The rank's clock on the common time axis."""
         return self.trace._axes[self.index]
 
-    def enter_ns(self, part: slice = slice(None)) -> NDArray[np.int64]:
+    def enter_ns(self, part: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.int64]:
         """Entry times of `events`, or of a part of them, in ns since the run's first event."""
         return self.axis.ns_array(self.events["enter"][part])
 
-    def exit_ns(self, part: slice = slice(None)) -> NDArray[np.int64]:
+    def exit_ns(self, part: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.int64]:
         """Exit times; for open calls -1."""
         events = self.events[part]
         exits = self.axis.ns_array(events["enter"] + layout.decode_durations(events["duration"]))

@@ -19,7 +19,7 @@ from weft.mpi.meaning import Form, InPlace, base
 from weft.terms import calls, describe
 from weft.terms.blocks import blocks, meet
 from weft.terms.calls import catalogue, masks, words
-from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said
+from weft.terms.cited import Some, cause, finding, said
 from weft.terms.columns import Ints, Ragged, columns, distinct, ints
 from weft.terms.significant import side_of, significant
 from weft.trace import Event, Flag, Function, Rank, Trace
@@ -84,7 +84,7 @@ class _Arguments:
         self._met: dict[tuple[int, ...], bool] = {}
         """By datatypes and counts of two buffers at one address whether they have a byte in common."""
         self.told: set[int] = set()
-        self.sites: dict[tuple[int, str], int] = {}
+        self.some = Some()
 
     def find(self) -> Iterator[Finding]:
         """Every check; of one call site and parameter at most some findings."""
@@ -106,9 +106,7 @@ class _Arguments:
             if index in self.told:
                 continue
             event = self.rank.event(index)
-            key = event.site_id, parameter
-            self.sites[key] = self.sites.get(key, 0) + 1
-            if self.sites[key] > MAX_OF_ONE_SITE:
+            if not self.some.more((event.site_id, parameter)):
                 continue
             self.told.add(index)
             yield finding(

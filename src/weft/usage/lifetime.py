@@ -146,17 +146,15 @@ def _overlap(rank: Rank, rows: Ints) -> tuple[int, int] | None:
 
     A fold of failed polls spans the time between its calls too: it is not to be asked for.
     """
-    enter, leave = rank.enter_ns(), rank.exit_ns()
-    events = rank.events
+    enter, leave = rank.enter_ns(rows).tolist(), rank.exit_ns(rows).tolist()
     # Events are in order of their entries: a call overlaps if it begins before the latest end of another thread's.
     latest: dict[int, tuple[int, int]] = {}
-    threads = rank.event_threads
-    for row in rows.tolist():
-        thread, begin = int(threads[row]), int(enter[row])
-        for other, (end, index) in latest.items():
-            if other != thread and end > begin:
+    threads, closed = rank.event_threads[rows].tolist(), (rank.events["flags"][rows] & Flag.CLOSED).tolist()
+    for row, thread, begin, end, is_closed in zip(rows.tolist(), threads, enter, leave, closed, strict=True):
+        for other, (until, index) in latest.items():
+            if other != thread and until > begin:
                 return index, row
-        end = int(leave[row]) if events["flags"][row] & Flag.CLOSED else np.iinfo(np.int64).max
-        if thread not in latest or end > latest[thread][0]:
-            latest[thread] = int(end), row
+        until = end if is_closed else np.iinfo(np.int64).max
+        if thread not in latest or until > latest[thread][0]:
+            latest[thread] = until, row
     return None

@@ -14,7 +14,7 @@ from weft.match import NONE, Match, Post, Posts
 from weft.systems import MPI
 from weft.terms import calls
 from weft.terms.calls import masks
-from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said
+from weft.terms.cited import MAX_OF_ONE_SITE, Some, cause, finding, said
 from weft.terms.columns import columns, ints
 from weft.terms.describe import tag_argument, where
 from weft.terms.progress import ended, reached_finalize
@@ -107,13 +107,12 @@ def _taken_and_left(trace: Trace) -> Iterator[Finding]:
             continue
         events = rank.events
         got = set(_messages(rank, table.where(rank, calls.MRECVS)).values())
-        sites: dict[int, int] = {}
+        some = Some()
         for index, message in _messages(rank, taken).items():
             event = rank.event(index)
             if message < ID_DYNAMIC or message in got or events["error"][index]:
                 continue
-            sites[event.site_id] = sites.get(event.site_id, 0) + 1
-            if sites[event.site_id] <= MAX_OF_ONE_SITE:
+            if some.more(event.site_id):
                 yield finding(
                     "unmatched-send",
                     f"rank {rank.index} takes a message of rank {event.peer} in {said(event)} and never receives it: "
@@ -179,13 +178,11 @@ def _unmatched_receives(trace: Trace, match: Match, done: NDArray[np.bool_]) -> 
 
 def _first_of_sites(trace: Trace, posts: Posts, rows: NDArray[np.generic]) -> Iterator[tuple[Event, int]]:
     """The events of the rows, of each call site of a rank at most some."""
-    seen: dict[tuple[int, int], int] = {}
+    some = Some()
     ranks = posts.ranks()[rows]
     for row, rank in zip(rows.tolist(), ranks.tolist(), strict=True):
         event = trace.ranks[rank].event(int(posts.event[row]))
-        key = rank, event.site_id
-        seen[key] = seen.get(key, 0) + 1
-        if seen[key] <= MAX_OF_ONE_SITE:
+        if some.more((rank, event.site_id)):
             yield event, row
 
 

@@ -17,7 +17,7 @@ from weft.kinds import Severity
 from weft.order import Order
 from weft.terms.blocks import spread
 from weft.terms.calls import words
-from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said, some_of_sites
+from weft.terms.cited import Some, cause, finding, said, some_of_sites
 from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.windows import group_members
 from weft.trace import Event, Rank, Trace
@@ -101,10 +101,9 @@ def _misused(rank: Rank, of: Epochs) -> Iterator[Finding]:
         severity: Severity = "warning" if of.wrong[place] == _TOLERATED else "error"
         open_ = int(of.wrong[place]) in _LEFT_OPEN
         yield _wrong(event, why, *([other] if other else []), severity=severity, left_open=open_)
-    sites: dict[int, int] = {}
+    some = Some()
     for event, why, other in unpermitted(rank, of):
-        sites[event.site_id] = sites.get(event.site_id, 0) + 1
-        if sites[event.site_id] <= MAX_OF_ONE_SITE:
+        if some.more(event.site_id):
             yield _wrong(event, why, other)
 
 
@@ -218,21 +217,16 @@ class _Operations:
             event, target = self.rank.event(int(self.event[row])), int(self.target[row])
             yield _wrong(event, f"accesses rank {target}, which is not in the group of its epoch,")
         for row in beyond.tolist():
-            event = self.rank.event(int(self.event[row]))
-            yield finding(
-                "invalid-argument",
-                f"rank {self.rank.index} accesses bytes {self.low[row]:,} to {self.high[row]:,} of rank "
-                f"{self.target[row]}'s window of {self.size[row]:,} bytes in {said(event)}",
-                [event], evidence={"parameter": "target_disp"}, cause=cause(event),
-            )  # fmt: skip
+            where = f"rank {self.target[row]}'s window of {self.size[row]:,} bytes"
+            yield self._astray(row, f"bytes {self.low[row]:,} to {self.high[row]:,} of {where}")
         for row in self._told(self._unattached & ~self.strange).tolist():
-            event = self.rank.event(int(self.event[row]))
-            yield finding(
-                "invalid-argument",
-                f"rank {self.rank.index} accesses memory of rank {self.target[row]} that this one never attached to "
-                f"the window in {said(event)}",
-                [event], evidence={"parameter": "target_disp"}, cause=cause(event),
-            )  # fmt: skip
+            yield self._astray(row, f"memory of rank {self.target[row]} that this one never attached to the window")
+
+    def _astray(self, row: int, what: str) -> Finding:
+        """An access of what is no part of the window."""
+        event = self.rank.event(int(self.event[row]))
+        told = f"rank {self.rank.index} accesses {what} in {said(event)}"
+        return finding("invalid-argument", told, [event], evidence={"parameter": "target_disp"}, cause=cause(event))
 
     @property
     def _unattached(self) -> NDArray[np.bool_]:
@@ -241,15 +235,19 @@ class _Operations:
         rows = np.flatnonzero((self.high > self.low) & (self.target >= 0) & (self.size < 0))
         pairs = self.window[rows].astype(np.int64) << 32 | self.target[rows]
         for pair in distinct(pairs).tolist():
-            low, high = self._attached(self.of.windows[pair >> 32], pair & 0xFFFFFFFF) or (None, None)
-            if low is not None and high is not None:
+            attached = self._attached(self.of.windows[pair >> 32], pair & 0xFFFFFFFF)
+            if attached is not None:
                 mine = rows[pairs == pair]
-                meets = (low[None, :] < self.high[mine, None]) & (high[None, :] > self.low[mine, None])
-                found[mine] = ~meets.any(axis=1)
+                low, furthest = attached
+                begun = np.searchsorted(low, self.high[mine])  # how many begin before the operation ends
+                found[mine] = (begun == 0) | (np.append(furthest, 0)[begun - 1] <= self.low[mine])
         return found
 
     def _attached(self, window: Window, target: int) -> tuple[Ints, Ints] | None:
-        """First byte and end of all that a rank attaches to a window; None where that one is not dynamic or unknown."""
+        """All that a rank attaches to a window, by first byte: where it begins, and the furthest end up to there.
+
+        None where the window is not dynamic or not known.
+        """
         definition, owner = self._definition(window, target), self.trace.ranks[target]
         if definition is None or definition.flavor != _DYNAMIC:
             return None
@@ -259,7 +257,8 @@ class _Operations:
         size = np.zeros(len(at), np.int64)
         for events, found in columns(owner, at, frozenset(("size",))):
             size[np.searchsorted(at, events)] = ints(found, "size")
-        return low, low + size
+        order = np.argsort(low)
+        return low[order], np.maximum.accumulate((low + size)[order])
 
     def _told(self, wrong: NDArray[np.bool_]) -> Ints:
         """Of rows with something wrong those that are told: of an operation the first, of a line some operations."""

@@ -34,8 +34,13 @@ def unpermitted(rank: Rank, of: Epochs) -> Iterator[Told]:
 
 def _denied(rank: Rank, of: Epochs, rows: Ints) -> Iterator[Told]:
     """The first operation of each fence epoch of which a fence says that it has none."""
-    epochs, first = np.unique(of.epoch[rows], return_index=True)
     asserted = _assertions(rank, of)
+    if not asserted:
+        return
+    marked = np.array(list(asserted))
+    epochs, first = np.unique(of.epoch[rows], return_index=True)
+    mine = np.isin(of.begin[epochs], marked) | np.isin(of.end[epochs], marked)
+    epochs, first = epochs[mine], first[mine]
     for epoch, row in zip(epochs.tolist(), rows[first].tolist(), strict=True):
         event = rank.event(int(of.event[row]))
         begin, end = int(of.begin[epoch]), int(of.end[epoch])
@@ -48,9 +53,11 @@ def _denied(rank: Rank, of: Epochs, rows: Ints) -> Iterator[Told]:
 
 
 def _assertions(rank: Rank, of: Epochs) -> dict[int, int]:
-    """By fence what it asserts."""
+    """What fences assert, by those that assert anything of this."""
     found: dict[int, int] = {}
     for events, values in columns(rank, of.event[of.call == FENCE], frozenset(("assert",))):
         if "assert" in values:
-            found.update(zip(events.tolist(), ints(values, "assert").tolist(), strict=True))
+            asserts = ints(values, "assert")
+            some = asserts & (_NO_PRECEDE | _NO_SUCCEED) != 0
+            found.update(zip(events[some].tolist(), asserts[some].tolist(), strict=True))
     return found

@@ -16,7 +16,7 @@ from weft.findings import Finding
 from weft.kinds import Severity
 from weft.match import NONE, Match
 from weft.terms.calls import catalogue, masks
-from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said, some_of_sites
+from weft.terms.cited import Some, cause, finding, said, some_of_sites
 from weft.terms.describe import where
 from weft.terms.progress import reached_finalize
 from weft.trace import Event, Rank, Trace
@@ -119,7 +119,7 @@ def _unpacked(trace: Trace, match: Match) -> Iterator[Finding]:
     """Messages of which other elements were taken than had been packed."""
     packed = [_Contents(rank, PACKS) for rank in trace.ranks]
     taken = [_Contents(rank, UNPACKS) for rank in trace.ranks]
-    seen: dict[tuple[int, int, int, int], int] = defaultdict(int)
+    some = Some()
     sends, recvs = match.sends, match.recvs
     for row in np.flatnonzero(sends.partner != NONE).tolist():
         (sender, sent), (receiver, received) = sends.id(row), recvs.id(int(sends.partner[row]))
@@ -134,9 +134,8 @@ def _unpacked(trace: Trace, match: Match) -> Iterator[Finding]:
         if (differs := first_difference(there, asked)) is None:
             continue
         has, wants = differs
-        site = (sender, int(source["site"][sent]), receiver, int(target["site"][wants.event]))
-        seen[site] += 1
-        if seen[site] <= MAX_OF_ONE_SITE:
+        sites = (sender, int(source["site"][sent]), receiver, int(target["site"][wants.event]))
+        if some.more(sites):
             yield _mismatch(trace.ranks[sender].event(sent), trace.ranks[receiver], has, wants)
 
 
@@ -217,11 +216,10 @@ def _kept_buffers(rank: Rank) -> Iterator[Finding]:
 
 
 def _leaks(rank: Rank, kept: list[int]) -> Iterator[Finding]:
-    sites: dict[int, int] = defaultdict(int)
+    some = Some()
     for index in kept:
         event = rank.event(index)
-        sites[event.site_id] += 1
-        if sites[event.site_id] <= MAX_OF_ONE_SITE:
+        if some.more(event.site_id):
             yield finding(
                 "resource-leak",
                 f"rank {rank.index} never frees the buffer that {event.function.called} made{where(event)}",

@@ -9,7 +9,7 @@ from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.calls import catalogue
-from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said
+from weft.terms.cited import Some, cause, finding, said
 from weft.trace import Event
 
 
@@ -18,11 +18,10 @@ def wrong_readies(of: Traffic) -> Iterator[Finding]:
     if not catalogue(of.rank).count(of.masks.table(calls.READIES)):
         return
     inits = of.masks.where(of.rank, frozenset(("Psend_init",)))
-    told: dict[int, int] = {}
+    some = Some()
     for init in (of.rank.event(int(index)) for index in inits):
         for event, why, others in _of_request(of, init):
-            told[event.site_id] = told.get(event.site_id, 0) + 1
-            if told[event.site_id] <= MAX_OF_ONE_SITE:
+            if some.more(event.site_id):
                 message = f"rank {of.rank.index} in {said(event)} says {why.format(request=said(init))}"
                 yield finding("request-misuse", message, [event, *others, init], cause=cause(event))
 

@@ -11,7 +11,7 @@ from weft import sources
 from weft.findings import Finding
 from weft.mpi import meaning
 from weft.terms.calls import masks, words
-from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding
+from weft.terms.cited import Some, cause, finding
 from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.describe import where
 from weft.terms.progress import reached_finalize
@@ -90,11 +90,10 @@ def _leaks(rank: Rank) -> Iterator[Finding]:
         frees = table.where(rank, kind.frees)
         freed = events[kind.freed][frees].astype(np.int64)
         lost = makers[(made >= ID_DYNAMIC) & ~np.isin(made, freed)]
-        sites: dict[int, int] = {}
+        some = Some()
         for index in lost.tolist():
             event = rank.event(index)
-            sites[event.site_id] = sites.get(event.site_id, 0) + 1
-            if sites[event.site_id] <= MAX_OF_ONE_SITE and not _by_library(event):
+            if some.more(event.site_id) and not _by_library(event):
                 yield _leak(rank, kind.noun, event)
 
 
