@@ -32,6 +32,7 @@ from fresh_programs import C_FRESH
 from memory_programs import C_MEMORY
 from onesided_programs import C_ONESIDED, FORTRAN, FORTRAN_SETUPS, FORTRAN_TEMPLATES
 from race_programs import RaceProgram
+from standard_programs import C_STANDARD, FORTRAN_STANDARD, PY_STANDARD
 
 import weft
 from weft.cli.main import main as weft_main
@@ -669,9 +670,9 @@ C_TEMPLATES = [
 
 
 LANGUAGES = {
-    "py": (PYTHON, [*PY_TEMPLATES, *PY_CAUSES]),
-    "c": (C, [*C_TEMPLATES, *C_MEMORY, *C_ONESIDED, *C_CAUSES, *C_FRESH]),
-    "f": (FORTRAN, FORTRAN_TEMPLATES),
+    "py": (PYTHON, [*PY_TEMPLATES, *PY_CAUSES, *PY_STANDARD]),
+    "c": (C, [*C_TEMPLATES, *C_MEMORY, *C_ONESIDED, *C_CAUSES, *C_FRESH, *C_STANDARD]),
+    "f": (FORTRAN, [*FORTRAN_TEMPLATES, *FORTRAN_STANDARD]),
 }
 LAUNCHERS = {"mpich": ["mpiexec.mpich"], "openmpi": ["mpiexec.openmpi", "--allow-run-as-root", "--oversubscribe"]}
 """Of the system's MPIs, which have Fortran."""

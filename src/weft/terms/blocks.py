@@ -72,7 +72,7 @@ def blocks(datatype: Datatype | None, count: int) -> list[Block] | None:
         one = _of(datatype, 0)
         if one is None or datatype.extent is None:
             return None
-        return _joined((offset + k * datatype.extent, n) for k in range(count) for offset, n in one)
+        return joined((offset + k * datatype.extent, n) for k in range(count) for offset, n in one)
     except _TooMany:
         return None
 
@@ -112,7 +112,7 @@ def _of(datatype: Datatype, depth: int) -> list[Block] | None:
             found += [(offset + k * child.extent + at, n) for k in range(times) for at, n in inner]
         if len(found) > MOST:
             raise _TooMany
-    return _joined(found)
+    return joined(found)
 
 
 def _parts(datatype: Datatype) -> list[tuple[Datatype, int, int]] | None:
@@ -197,14 +197,14 @@ def _bounded(n: int) -> int:
     return max(n, 0)
 
 
-def _joined(found: Iterable[Block]) -> list[Block]:
+def joined(found: Iterable[Block]) -> list[Block]:
     """Blocks in order, those that touch as one."""
-    joined: list[Block] = []
+    made: list[Block] = []
     for number, (offset, n) in enumerate(sorted(block for block in found if block[1] > 0)):
         if number > MOST * 16:
             raise _TooMany
-        if joined and joined[-1][0] + joined[-1][1] >= offset:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], offset + n - joined[-1][0]))
+        if made and made[-1][0] + made[-1][1] >= offset:
+            made[-1] = (made[-1][0], max(made[-1][1], offset + n - made[-1][0]))
         else:
-            joined.append((offset, n))
-    return joined
+            made.append((offset, n))
+    return made

@@ -118,6 +118,19 @@ def columns(rank: Rank, which: Ints, names: frozenset[str]) -> Iterator[tuple[In
                 yield which[rows], _decode(rank, rank.trace.functions[id], which[rows], thread.tails, names)
 
 
+def argument(rank: Rank, event: Ints, name: str) -> Ints:
+    """A scalar argument of calls of one function, which ascend, from the slot or the tail."""
+    function = rank.trace.functions[int(rank.events["function"][event[0]])]
+    for place, parameter in function.slot.items():
+        if parameter.name == name:
+            values = np.ascontiguousarray(rank.events[place][event])
+            return values.view(np.int64) if values.dtype == np.uint64 else values.astype(np.int64)
+    found = np.zeros(len(event), np.int64)
+    for some, decoded in columns(rank, event, frozenset((name,))):
+        found[np.searchsorted(event, some)] = ints(decoded, name)
+    return found
+
+
 def _decode(
     rank: Rank, function: Function, which: Ints, tails: NDArray[np.uint8], names: frozenset[str]
 ) -> dict[str, Column]:

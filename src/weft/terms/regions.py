@@ -8,7 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from weft.mpi.meaning import Access, Act, Meaning, Mode, Share, base, named, of
+from weft.terms.blocks import Block, blocks, joined
 from weft.terms.significant import significant
+from weft.terms.sizes import size_of
 from weft.terms.typemap import span
 from weft.trace import Datatype, Event
 from weft.trace.layout import IN_PLACE
@@ -53,17 +55,40 @@ def regions(event: Event) -> Iterator[Region]:
             yield from _region(event, name, parameter, address)
 
 
+def pieces(event: Event, parameter: str) -> tuple[list[Block], int] | None:
+    """The bytes of a buffer of a call as blocks at their addresses, and how many bytes the call moves there.
+
+    Where these are more than the blocks are long, some are touched twice. None for a buffer that does not count, or
+    whose bytes are not known.
+    """
+    name, args = base(event.function.name), event.args
+    address = args.get(parameter, 0)
+    if not isinstance(address, int) or address in (0, IN_PLACE) or not _counts(event, parameter):
+        return None
+    datatype = _datatype(event, parameter)
+    size = size_of(datatype)
+    amounts = [(at, count) for at, count in _blocks(event, name, parameter, datatype) if count > 0]
+    inner = {count: blocks(datatype, count) for _, count in amounts}
+    if size is None or None in inner.values():
+        return None
+    found = ((address + at + offset, n) for at, count in amounts for offset, n in inner[count] or ())
+    return joined(found), size * sum(count for _, count in amounts)
+
+
+def _datatype(event: Event, parameter: str) -> Datatype | None:
+    types = [event.args[t] for t in _TYPES[parameter] if t in event.args]
+    return event.rank.datatype(types[0]) if types and isinstance(types[0], int) else None
+
+
 def _counts(event: Event, parameter: str) -> bool:
     return bool(significant(event.rank, np.array([event.index]), parameter)[0])
 
 
 def _region(event: Event, name: str, parameter: str, address: int) -> Iterator[Region]:
-    args = event.args
-    types = [args[t] for t in _TYPES[parameter] if t in args]
     written = parameter in _WRITTEN or (parameter in ("buf", "origin_addr") and name in _RECEIVES)
-    datatype = event.rank.datatype(types[0]) if types and isinstance(types[0], int) else None
-    blocks = _blocks(event, name, parameter, datatype)
-    found = [(at, s, count) for at, count in blocks if (s := span(datatype, count)) is not None]
+    datatype = _datatype(event, parameter)
+    amounts = _blocks(event, name, parameter, datatype)
+    found = [(at, s, count) for at, count in amounts if (s := span(datatype, count)) is not None]
     if found:
         low, high = min(at + s[0] for at, s, _ in found), max(at + s[1] for at, s, _ in found)
         yield Region(parameter, address, low, high, datatype, sum(count for *_, count in found), written)

@@ -25,6 +25,7 @@ from weft.terms.significant import side_of, significant
 from weft.trace import Event, Flag, Function, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
 from weft.trace.layout import ROOT as ROOT_RANK
+from weft.usage.aliases import wrong as shared_bytes
 from weft.usage.files import wrong as wrong_files
 from weft.usage.resources import CLASSES
 from weft.usage.suspects import Sorts, suspects
@@ -90,8 +91,8 @@ class _Arguments:
         """Every check; of one call site and parameter at most some findings."""
         checks: tuple[Callable[[], Iterator[Finding]], ...] = (
             self._counts, self._ranks, self._tags, self._null_handles, self._uncommitted, self._operations,
-            self._negative_tails, self._aliases, self._in_place, self._colours, self._members, self._files,
-            self._refused, self._aborted,
+            self._negative_tails, self._aliases, self._shared_bytes, self._in_place, self._colours, self._members,
+            self._files, self._refused, self._aborted,
         )  # fmt: skip
         for check in checks:
             yield from check()
@@ -330,6 +331,11 @@ class _Arguments:
             same &= self._both_count(events)
             same[same] = [self._meets(event) for event in events[same].tolist()]
             yield from self._tell(events[same], "recvbuf", lambda e: "one buffer to send from and to receive into")
+
+    def _shared_bytes(self) -> Iterator[Finding]:
+        """Buffers that share bytes with others of the same call, or parts of one buffer with each other."""
+        for index, parameter, why in shared_bytes(self.rank):
+            yield from self._tell(np.array([index]), parameter, _always(why))
 
     def _meets(self, index: int) -> bool:
         """Whether a call with buffers of one address sends and receives the same bytes: types may choose others."""

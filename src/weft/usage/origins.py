@@ -12,7 +12,7 @@ from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.cited import cause, finding, said, some_of_sites
-from weft.terms.columns import Ints, columns, distinct, ints
+from weft.terms.columns import Ints, argument, distinct
 from weft.terms.significant import significant
 from weft.terms.sizes import solid
 from weft.trace import Rank
@@ -106,9 +106,9 @@ def _nothing() -> Accesses:
 
 def _of(rank: Rank, event: Ints, end: Ints, buffer: _Buffer) -> Accesses:
     """One buffer of the calls of one function; those without bytes, with gaps, or that do not count are left out."""
-    address = _argument(rank, event, buffer.address)
-    count = _argument(rank, event, buffer.amount) if buffer.amount else np.ones(len(event), np.int64)
-    kind = _argument(rank, event, buffer.datatype)
+    address = argument(rank, event, buffer.address)
+    count = argument(rank, event, buffer.amount) if buffer.amount else np.ones(len(event), np.int64)
+    kind = argument(rank, event, buffer.datatype)
     size = np.zeros(len(event), np.int64)
     for id in distinct(kind).tolist():
         size[kind == id] = solid(rank.datatype(id))
@@ -117,16 +117,3 @@ def _of(rank: Rank, event: Ints, end: Ints, buffer: _Buffer) -> Accesses:
     low = address[good].view(np.uint64)
     high = low + (count[good] * size[good]).astype(np.uint64)
     return Accesses(event[good], end[good], event[good], low, high, np.full(len(low), buffer.writes))
-
-
-def _argument(rank: Rank, event: Ints, name: str) -> Ints:
-    """An argument of the calls of one function, from the slot or the tail."""
-    function = rank.trace.functions[int(rank.events["function"][event[0]])]
-    for place, parameter in function.slot.items():
-        if parameter.name == name:
-            values = np.ascontiguousarray(rank.events[place][event])
-            return values.view(np.int64) if values.dtype == np.uint64 else values.astype(np.int64)
-    found = np.zeros(len(event), np.int64)
-    for some, columns_ in columns(rank, event, frozenset((name,))):
-        found[np.searchsorted(event, some)] = ints(columns_, name)
-    return found

@@ -1,0 +1,199 @@
+"""Buffers of one call that share bytes which it writes: with what it sends, or with themselves.
+
+MPI-4.1, 2.3 (arguments), 5.1.11 (datatypes) and 6.5 to 6.8 (what a collective receives of each member).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from weft.mpi import meaning
+from weft.mpi.meaning import Access, Act, Share, base, named
+from weft.terms.blocks import blocks, meet
+from weft.terms.calls import masks
+from weft.terms.columns import Ints, Ragged, argument, columns, distinct
+from weft.terms.regions import pieces
+from weft.terms.significant import significant
+from weft.terms.sizes import size_of, solid
+from weft.trace import Datatype, Function, FunctionTable, Rank
+from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE
+
+Told = tuple[int, str, str]
+"""An event, the parameter that is wrong, and what is wrong with it, as an object of `gives MPI_Sendrecv`."""
+
+MOST: Final = 200
+"""Calls of one function, of different lines and distances of their buffers, whose bytes are compared one by one."""
+_RECEIVING: Final = named(Act.RECEIVE, Act.MATCHED_RECEIVE) | {"Sendrecv_replace", "Isendrecv_replace"}
+_GETS: Final = named(Act.ACCESS, where=lambda m: m.access is Access.READ)
+_NO_BUFFER: Final = np.array([0, IN_PLACE], np.uint64).view(np.int64)
+_SHARED: Final = "a recvbuf that shares bytes with what it sends"
+_TWICE: Final = "blocks of recvbuf that share bytes, which would be written more than once,"
+
+
+def wrong(rank: Rank) -> Iterator[Told]:
+    """What is wrong with the buffers of each call by itself."""
+    for function in _with_two(rank.trace.functions):
+        which = _called(rank, function)
+        if len(which):
+            yield from ((row, "recvbuf", _SHARED) for row in _meeting(rank, function, which))
+    for function in _with_lists(rank.trace.functions):
+        which = _called(rank, function)
+        if len(which):
+            places = "displs" if "displs" in function.by_name else "rdispls"
+            yield from ((row, places, _TWICE) for row in _written_twice(rank, which, places))
+    yield from _types(rank)
+
+
+def _called(rank: Rank, function: Function) -> Ints:
+    """The calls of one function that did not fail."""
+    which = masks(rank.trace.functions).where(rank, frozenset((base(function.name),)))
+    events = rank.events
+    rows: Ints = which[(events["function"][which] == function.id) & (events["error"][which] == 0)]
+    return rows
+
+
+@cache
+def _with_two(functions: FunctionTable) -> tuple[Function, ...]:
+    """Those with a buffer to send from and one to receive into."""
+    return tuple(f for f in functions if {"sendbuf", "recvbuf"} <= f.by_name.keys())
+
+
+@cache
+def _with_lists(functions: FunctionTable) -> tuple[Function, ...]:
+    """Those that receive blocks of different lengths, each at a displacement of its own; of neighbours none."""
+    rows = {f: meaning.of(f.name) for f in functions}
+    lists = (Share.LISTED, Share.TYPED)
+    return tuple(f for f, row in rows.items() if row and row.receives in lists and not row.neighbours)
+
+
+# What is sent and what is received
+
+
+def _meeting(rank: Rank, function: Function, which: Ints) -> Iterator[int]:
+    """Calls that receive into bytes that they send."""
+    sent, got = (argument(rank, which, name) for name in ("sendbuf", "recvbuf"))
+    near = ~np.isin(sent, _NO_BUFFER) & ~np.isin(got, _NO_BUFFER)
+    near &= _reach(rank, function, which, "send") > got - sent
+    near &= _reach(rank, function, which, "recv") > sent - got
+    which, apart = which[near], (got - sent)[near]
+    sites = rank.events["site"][which].astype(np.int64)
+    first = np.unique(sites << 40 ^ apart, return_index=True)[1]
+    for row in which[np.sort(first)][:MOST].tolist():
+        event = rank.event(row)
+        one, other = pieces(event, "sendbuf"), pieces(event, "recvbuf")
+        if one is not None and other is not None and meet(one[0], other[0]):
+            yield row
+
+
+def _reach(rank: Rank, function: Function, which: Ints, side: str) -> Ints:
+    """How many bytes behind a buffer's address its end lies at most; a large number where that is not known."""
+    names = function.by_name
+    count, kind = (next((n for n in (side + of, of) if n in names), None) for of in ("count", "type"))
+    kind = kind or ("datatype" if "datatype" in names else None)
+    row = meaning.of(function.name)
+    far = np.full(len(which), 1 << 40, np.int64)
+    if count is None or kind is None or row is None or Share.EACH in (row.sends, row.receives):
+        return far
+    counts, kinds = argument(rank, which, count), argument(rank, which, kind)
+    for id in distinct(kinds).tolist():
+        size, mine = solid(rank.datatype(id)), kinds == id
+        if size:
+            far[mine] = np.where(counts[mine] == COUNT_IN_TAIL, far[mine], counts[mine] * size)
+    return far
+
+
+# Blocks with a displacement for each member
+
+
+def _written_twice(rank: Rank, which: Ints, displacements: str) -> Iterator[int]:
+    """Calls of which two members' parts are received into the same bytes."""
+    which = which[significant(rank, which, "recvcounts") & (rank.events["buffer"][which] != np.uint64(IN_PLACE))]
+    for events, found in columns(rank, which, frozenset(("recvcounts", displacements, "recvtypes"))):
+        counts, places, types = (found.get(name) for name in ("recvcounts", displacements, "recvtypes"))
+        if not isinstance(counts, Ragged) or not isinstance(places, Ragged):
+            continue
+        if not np.array_equal(counts.starts, places.starts):
+            continue
+        size = _sizes(rank, events, counts, types)
+        step = size if types is None else np.ones(len(size), np.int64)
+        yield from events[_meet_within(counts.owners, places.values * step, counts.values * size)].tolist()
+
+
+def _sizes(rank: Rank, events: Ints, counts: Ragged, types: Any) -> Ints:
+    """The bytes of an element of each member's part; 0 for a datatype with gaps, which is not looked at."""
+    if types is None:
+        kinds = argument(rank, events, "recvtype")[counts.owners]
+    elif np.array_equal(types.starts, counts.starts):
+        kinds = types.values
+    else:
+        return np.zeros(len(counts.values), np.int64)
+    size = np.zeros(len(kinds), np.int64)
+    for id in distinct(kinds).tolist():
+        size[kinds == id] = solid(rank.datatype(id)) if id > 1 else 0
+    return size
+
+
+def _meet_within(owners: Ints, low: Ints, length: Ints) -> Ints:
+    """The owners of which two ranges meet."""
+    some = length > 0
+    owners, low, high = owners[some], low[some], (low + length)[some]
+    order = np.lexsort((low, owners))
+    owners, low, high = owners[order], low[order], high[order]
+    # What begins before the end of the one before it: the first that meets any does so with its neighbour.
+    hit = (owners[1:] == owners[:-1]) & (low[1:] < high[:-1])
+    return distinct(owners[1:][hit]).astype(np.int64)
+
+
+# Datatypes with entries that overlap
+
+
+def _types(rank: Rank) -> Iterator[Told]:
+    """Calls that receive with a datatype of which two entries, or two elements, share bytes."""
+    for function in rank.trace.functions:
+        for kind, count in _written(function):
+            which = _called(rank, function)
+            if len(which):
+                yield from ((row, kind, why) for row, why in _of_types(rank, which, kind, count))
+
+
+@cache
+def _written(function: Function) -> tuple[tuple[str, str], ...]:
+    """The datatypes with which a call writes, each with the count that belongs to it."""
+    name, names = base(function.name), function.by_name
+    pairs = [("recvtype", "recvcount"), ("result_datatype", "result_count")]
+    if name in _GETS:
+        pairs.append(("origin_datatype", "origin_count"))
+    else:
+        pairs.append(("target_datatype", "target_count"))
+    if name in _RECEIVING:
+        pairs.append(("datatype", "count"))
+    return tuple((kind, count if count in names else "") for kind, count in pairs if kind in names)
+
+
+def _of_types(rank: Rank, which: Ints, kind: str, count: str) -> Iterator[tuple[int, str]]:
+    kinds = argument(rank, which, kind)
+    counts = argument(rank, which, count) if count else np.ones(len(which), np.int64)
+    use = (counts > 0) & (counts != COUNT_IN_TAIL) & significant(rank, which, kind)
+    for id in distinct(kinds[use]).tolist():
+        datatype = rank.datatype(id)
+        if id <= 1 or datatype is None or datatype.predefined or solid(datatype):
+            continue
+        mine = np.flatnonzero(use & (kinds == id))
+        for n in distinct(counts[mine]).tolist()[:MOST]:
+            if _overlaps(datatype, 1):
+                why = f"{datatype.name}, of which entries overlap,"
+            elif n > 1 and _overlaps(datatype, n):
+                why = f"{n:,} elements of {datatype.name}, which overlap each other,"
+            else:
+                continue
+            yield from ((row, why) for row in which[mine[counts[mine] == n]].tolist())
+
+
+def _overlaps(datatype: Datatype, count: int) -> bool:
+    """Whether so many elements touch a byte more than once, where their bytes are known."""
+    found, size = blocks(datatype, count), size_of(datatype)
+    return found is not None and size is not None and sum(n for _, n in found) < size * count

@@ -1,0 +1,63 @@
+"""Programs of what the standard asks for and few look at: bytes that one call gives twice. See programs.py."""
+
+_INDEXED = """
+  MPI_Datatype t;
+  MPI_Type_indexed(2, (int[]){{2, 2}}, (int[]){{0, {at}}}, MPI_INT, &t);
+  MPI_Type_commit(&t);{body}
+  MPI_Type_free(&t);"""
+_COLUMN = """
+  MPI_Datatype t;
+  MPI_Type_vector(4, 1, 2, MPI_INT, &t);
+  MPI_Type_commit(&t);{body}
+  MPI_Type_free(&t);"""
+
+_SHARED_BYTES = [
+    ("invalid-argument", "sendrecv_half_of_it", 2, """
+  MPI_Sendrecv(b, 2, MPI_INT, right, 1, b + <<1||2>>, 2, MPI_INT, left, 1, comm, MPI_STATUS_IGNORE); /* BUG */"""),
+    ("invalid-argument", "sendrecv_of_columns", 2, _COLUMN.format(body="""
+  MPI_Sendrecv(b, 1, t, right, 1, b + <<2||1>>, <<3, MPI_INT||1, t>>, left, 1, comm, MPI_STATUS_IGNORE); /* BUG */""")),
+    ("invalid-argument", "gathered_into_what_is_sent", 2, """
+  MPI_Allgather(b + <<1||2>>, 1, MPI_INT, b, 1, MPI_INT, comm); /* BUG */"""),
+    ("invalid-argument", "iallreduce_half_of_it", 2, """
+  MPI_Iallreduce(b, b + <<3||4>>, 4, MPI_INT, MPI_SUM, comm, &r); /* BUG */
+  MPI_Wait(&r, MPI_STATUS_IGNORE);"""),
+    ("invalid-argument", "entries_that_overlap", 2, _INDEXED.format(at="<<1||2>>", body="""
+  if (me == 0) MPI_Send(a, 4, MPI_INT, 1, 1, comm);
+  else MPI_Recv(b, 1, t, 0, 1, comm, MPI_STATUS_IGNORE); /* BUG */""")),
+    ("invalid-argument", "elements_that_overlap", 2, """
+  MPI_Datatype t;
+  MPI_Type_create_resized(MPI_DOUBLE, 0, <<4||8>>, &t);
+  MPI_Type_commit(&t);
+  if (me == 0) MPI_Send(d, 2, MPI_DOUBLE, 1, 1, comm);
+  else MPI_Recv(d, 2, t, 0, 1, comm, MPI_STATUS_IGNORE); /* BUG */
+  MPI_Type_free(&t);"""),
+    ("invalid-argument", "target_that_overlaps", 2, _INDEXED.format(at="<<1||2>>", body="""
+  MPI_Win w;
+  MPI_Win_create(b, sizeof b, sizeof(int), MPI_INFO_NULL, comm, &w);
+  MPI_Win_fence(0, w);
+  MPI_Put(a, 4, MPI_INT, right, 0, 1, t, w); /* BUG */
+  MPI_Win_fence(0, w);
+  MPI_Win_free(&w);""")),
+    ("invalid-argument", "gatherv_blocks", 2, """
+  MPI_Gatherv(a, 2, MPI_INT, b, (int[]){2, 2}, (int[]){0, <<1||2>>}, MPI_INT, 0, comm); /* BUG */"""),
+    ("invalid-argument", "alltoallv_blocks", 2, """
+  int sends[2] = {1, 1}, from[2] = {0, 0};
+  MPI_Alltoallv(a, sends, from, MPI_INT, b, sends, (int[]){<<0||1>>, 0}, MPI_INT, comm); /* BUG */"""),
+    ("invalid-argument", "ialltoallw_blocks", 2, """
+  int counts[2] = {1, 1}, from[2] = {0, 0}, to[2] = {4, <<6||8>>};
+  MPI_Datatype types[2] = {MPI_INT, MPI_INT};
+  MPI_Ialltoallw(a, counts, from, types, b, counts, to, types, comm, &r); /* BUG */
+  MPI_Wait(&r, MPI_STATUS_IGNORE);"""),
+]  # fmt: skip
+
+C_STANDARD = [*_SHARED_BYTES]
+
+PY_STANDARD = [
+    ("invalid-argument", "gatherv_blocks", 2, """
+comm.Gatherv([a, 2, MPI.INT], [b, (2, 2), (0, <<1||2>>), MPI.INT], 0)  # BUG"""),
+]  # fmt: skip
+
+FORTRAN_STANDARD = [
+    ("invalid-argument", "sendrecv_half_of_it", 2, """
+  call MPI_Sendrecv(b, 4, MPI_INTEGER, right, 1, b(<<3||5>>), 4, MPI_INTEGER, left, 1, comm, st, ierr) ! BUG"""),
+]  # fmt: skip
