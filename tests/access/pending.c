@@ -313,13 +313,41 @@ static void requested_put(void)
     MPI_Win_free(&win);
 }
 
+static void written_to_a_file(void)
+{
+    MPI_File f;
+    MPI_Request r;
+    MPI_File_open(MPI_COMM_WORLD, "pending.dat", MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL,
+                  &f);
+    MPI_File_iwrite_at(f, (MPI_Offset)rank * N * 8, out, N, MPI_DOUBLE, &r);
+    sum += out[1]; /* what is written to a file may be read */
+    if (wrong)
+        out[5] = 8; /* BUG buffer-reuse */
+    MPI_Wait(&r, MPI_STATUS_IGNORE);
+    out[5] = 8;
+    MPI_File_close(&f);
+}
+
+static void counts_of_a_collective(void)
+{
+    int counts[2] = {1, 1}, places[2] = {0, 1};
+    MPI_Request r;
+    MPI_Ialltoallv(out, counts, places, MPI_DOUBLE, in, counts, places, MPI_DOUBLE, MPI_COMM_WORLD, &r);
+    sum += counts[0];
+    if (wrong)
+        places[1] = 2; /* BUG buffer-reuse */
+    MPI_Wait(&r, MPI_STATUS_IGNORE);
+    places[1] = 2;
+    sum += places[1];
+}
+
 static const struct { const char *name; void (*run)(void); } cases[] = {
 #define CASE(name) {#name, name}
     CASE(isend_stored_to), CASE(issend_copied_over), CASE(send_cleared_by_a_function), CASE(received_read),
     CASE(received_stored_to), CASE(one_of_two_waited_for), CASE(tested), CASE(asked_for_its_status), CASE(persistent),
     CASE(columns), CASE(broadcast), CASE(reduced), CASE(reduced_in_place), CASE(gathered), CASE(each_its_own_part),
     CASE(matched_probe), CASE(to_nobody), CASE(put_before_flush), CASE(got_before_fence), CASE(fetched_before_flush),
-    CASE(requested_put),
+    CASE(requested_put), CASE(written_to_a_file), CASE(counts_of_a_collective),
 };
 
 int main(int argc, char **argv)

@@ -50,7 +50,34 @@ _SHARED_BYTES = [
   MPI_Wait(&r, MPI_STATUS_IGNORE);"""),
 ]  # fmt: skip
 
-C_STANDARD = [*_SHARED_BYTES]
+_FILE = """
+  MPI_File f;
+  MPI_File_open(comm, "standard.dat", MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &f);
+  MPI_File_set_size(f, 4096);{body}
+  MPI_File_close(&f);"""
+
+_PENDING = [
+    ("buffer-reuse", "two_iallreduces_into_one", 2, """
+  MPI_Iallreduce(a, b, 4, MPI_INT, MPI_SUM, comm, rs);
+  MPI_Iallreduce(a, b + <<3||4>>, 4, MPI_INT, MPI_MAX, comm, rs + 1); /* BUG */
+  MPI_Waitall(2, rs, MPI_STATUSES_IGNORE);"""),
+    ("buffer-reuse", "reduced_into_what_is_sent", 2, """
+  MPI_Isend(b, 4, MPI_INT, right, 1, comm, &r);
+  MPI_Allreduce(a, b <<||+ 4>>, 4, MPI_INT, MPI_SUM, comm); /* BUG */
+  MPI_Recv(big, 4, MPI_INT, left, 1, comm, MPI_STATUS_IGNORE);
+  MPI_Wait(&r, MPI_STATUS_IGNORE);"""),
+    ("buffer-reuse", "written_to_a_file_and_received_into", 2, _FILE.format(body="""
+  MPI_File_iwrite_at(f, 16 * me, b, 4, MPI_INT, &r);
+  MPI_Sendrecv(a, 4, MPI_INT, right, 1, <<b||big>>, 4, MPI_INT, left, 1, comm, MPI_STATUS_IGNORE); /* BUG */
+  MPI_Wait(&r, MPI_STATUS_IGNORE);""")),
+    ("buffer-reuse", "read_twice_into_one_buffer", 2, _FILE.format(body="""
+  MPI_File_iread_at(f, 0, b, 4, MPI_INT, &r);
+  MPI_File_iread_at(f, 64, b <<||+ 4>>, 4, MPI_INT, &q); /* BUG */
+  MPI_Wait(&r, MPI_STATUS_IGNORE);
+  MPI_Wait(&q, MPI_STATUS_IGNORE);""")),
+]  # fmt: skip
+
+C_STANDARD = [*_SHARED_BYTES, *_PENDING]
 
 PY_STANDARD = [
     ("invalid-argument", "gatherv_blocks", 2, """

@@ -17,6 +17,7 @@ _REQUESTS = re.compile(
     r"|(I(?P<now>\w+)|(?P<later>\w+)_init))(_c)?",
     re.IGNORECASE,
 )
+_TRANSFERS = re.compile(r"MPI_File_i(read|write)(_at|_shared)?(_all)?(_c)?")
 _COLLECTIVES = frozenset(
     "bcast gather gatherv scatter scatterv allgather allgatherv alltoall alltoallv alltoallw reduce allreduce"
     " reduce_scatter reduce_scatter_block scan exscan neighbor_allgather neighbor_allgatherv neighbor_alltoall"
@@ -108,12 +109,15 @@ def _part(buffer: str, count: str, kind: str, *, written: bool) -> str:
 
 
 def _of_request(f: Function, names: set[str]) -> Iterator[str]:
-    found = _REQUESTS.fullmatch(f.name)
+    found, transfer = _REQUESTS.fullmatch(f.name), _TRANSFERS.fullmatch(f.name)
+    if transfer:
+        yield _part("buf", "count", "datatype", written=transfer[1] == "read")
     if not found:
         return
     base = (found["now"] or found["later"] or "").lower().removesuffix("_c")
     if base in _COLLECTIVES:
         yield from _of_collective(base, names)
+        yield from _of_lists(base, names)
     elif base in ("", "sendrecv", "sendrecv_replace"):
         yield from _of_message(f, names)
 
@@ -176,6 +180,19 @@ def _of_reduction(base: str, names: set[str]) -> Iterator[str]:
     # In place, what is combined is read from there, all of it, before the result comes.
     both = f"sendbuf == MPI_IN_PLACE ? {many} : {got}"
     yield f"{where}{{ weft_part(recvbuf, {both}, datatype, true); if (sendbuf == MPI_IN_PLACE) weft_part_brought(); }}"
+
+
+def _of_lists(base: str, names: set[str]) -> Iterator[str]:
+    """Counts and displacements of each peer, which may not change before a collective is complete (6.12).
+
+    Of datatypes a binding to another language may give a list of its own, which is gone when the call returns.
+    """
+    if "neighbor" in base or base == "reduce_scatter":
+        return
+    root = "weft_root(comm, root)" if "root" in names else "true"
+    for name in sorted(names & {"sendcounts", "recvcounts", "sdispls", "rdispls", "displs"}):
+        there = f"{name} && sendbuf != MPI_IN_PLACE" if name.startswith("s") else name
+        yield f"if ({root} && {there}) weft_part({name}, weft_many(comm) * (int64_t)sizeof *{name}, MPI_BYTE, false);"
 
 
 def _side(side: str, base: str, names: set[str], peers: str) -> str:

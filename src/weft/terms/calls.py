@@ -122,6 +122,19 @@ WINDOW_COLLECTIVES: Final = _over(Over.WINDOW, Form.BLOCKING)
 FILE_COLLECTIVES: Final = _over(Over.FILE, Form.BLOCKING, Form.BEGIN, Form.END)
 FILE_ICOLLECTIVES: Final = _over(Over.FILE, Form.NONBLOCKING)
 
+
+def _transfers(word: str, *wanted: Form) -> frozenset[str]:
+    acts = (Act.TRANSFER, Act.COLLECTIVE)
+    return named(*acts, where=lambda m: m.topic == "files" and word in m.name and m.form in wanted)
+
+
+FILE_READS: Final = _transfers("read", Form.BLOCKING)
+FILE_WRITES: Final = _transfers("write", Form.BLOCKING)
+FILE_IREADS: Final = _transfers("read", Form.NONBLOCKING)
+FILE_IWRITES: Final = _transfers("write", Form.NONBLOCKING)
+FILE_BEGINS: Final = _over(Over.FILE, Form.BEGIN)
+FILE_ENDS: Final = _over(Over.FILE, Form.END)
+
 FINALIZE: Final = named(Act.BEGIN_OR_END, where=lambda m: m.over is Over.WORLD)
 SESSION_ENDS: Final = named(Act.BEGIN_OR_END, where=lambda m: m.over is Over.SESSION)
 ENDS: Final = FINALIZE | SESSION_ENDS

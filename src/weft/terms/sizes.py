@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.trace import Datatype
+import numpy as np
+
+from weft.terms.columns import Ints, distinct
+from weft.trace import Datatype, Rank
 
 # Names of one machine type in C and Fortran: the standard tells them apart, a program that mixes them is portable to
 # every machine on which they have one size. x86-64 and AArch64 Linux; the number is the size in bytes.
@@ -49,3 +52,11 @@ def solid(datatype: Datatype | None) -> int:
     if datatype.extent is None:
         return size if datatype.predefined else 0
     return size if datatype.extent == size and not datatype.lb else 0
+
+
+def solids(rank: Rank, kinds: Ints) -> Ints:
+    """The sizes of datatypes of a rank by their ids, 0 of those with gaps and of what is none."""
+    size = np.zeros(len(kinds), np.int64)
+    for id in distinct(kinds).tolist():
+        size[kinds == id] = solid(rank.datatype(id)) if id > 1 else 0
+    return size

@@ -18,7 +18,7 @@ from weft.terms.calls import masks
 from weft.terms.columns import Ints, Ragged, argument, columns, distinct
 from weft.terms.regions import pieces
 from weft.terms.significant import significant
-from weft.terms.sizes import size_of, solid
+from weft.terms.sizes import size_of, solid, solids
 from weft.trace import Datatype, Function, FunctionTable, Rank
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE
 
@@ -99,11 +99,9 @@ def _reach(rank: Rank, function: Function, which: Ints, side: str) -> Ints:
     if count is None or kind is None or row is None or Share.EACH in (row.sends, row.receives):
         return far
     counts, kinds = argument(rank, which, count), argument(rank, which, kind)
-    for id in distinct(kinds).tolist():
-        size, mine = solid(rank.datatype(id)), kinds == id
-        if size:
-            far[mine] = np.where(counts[mine] == COUNT_IN_TAIL, far[mine], counts[mine] * size)
-    return far
+    size = solids(rank, kinds)
+    reach: Ints = np.where((size == 0) | (counts == COUNT_IN_TAIL), far, counts * size)
+    return reach
 
 
 # Blocks with a displacement for each member
@@ -131,10 +129,7 @@ def _sizes(rank: Rank, events: Ints, counts: Ragged, types: Any) -> Ints:
         kinds = types.values
     else:
         return np.zeros(len(counts.values), np.int64)
-    size = np.zeros(len(kinds), np.int64)
-    for id in distinct(kinds).tolist():
-        size[kinds == id] = solid(rank.datatype(id)) if id > 1 else 0
-    return size
+    return solids(rank, kinds)
 
 
 def _meet_within(owners: Ints, low: Ints, length: Ints) -> Ints:

@@ -27,9 +27,10 @@ from weft.usage.completion import Completion, completion
 from weft.usage.epochs import START, Epochs, Window, epochs
 from weft.usage.exposed import in_own_windows
 from weft.usage.exposures import Exposures, exposures
-from weft.usage.origins import local_buffers, of_messages, shared_origins
+from weft.usage.origins import local_buffers, shared_origins
 from weft.usage.overlaps import joined as both_in_order
 from weft.usage.permitted import unpermitted
+from weft.usage.received import of_messages
 from weft.usage.rmaraces import Accesses, joined, races
 from weft.usage.stores import stores
 

@@ -7,20 +7,18 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.cited import cause, finding, said, some_of_sites
 from weft.terms.columns import Ints, argument, distinct
 from weft.terms.significant import significant
-from weft.terms.sizes import solid
+from weft.terms.sizes import solids
 from weft.trace import Rank
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.usage.completion import Completion
 from weft.usage.epochs import Epochs
-from weft.usage.overlaps import Accesses, joined, messages_of, overlaps, told
-from weft.usage.received import received
+from weft.usage.overlaps import Accesses, joined, overlaps, told
 
 
 class _Buffer(NamedTuple):
@@ -46,11 +44,6 @@ BUFFERS: Final = {
     "Compare_and_swap": (_ONE["origin"], _ONE["compare"], _ONE["result"]),
 }  # fmt: skip
 """What each argument of a one-sided operation is: read, or written."""
-
-
-def of_messages(of: Traffic) -> Accesses:
-    """The buffers of a rank's messages and collectives, also those that are received into beside a send."""
-    return joined(messages_of(of), received(of))
 
 
 def shared_origins(rank: Rank, own: Accesses, messages: Accesses) -> Iterator[Finding]:
@@ -109,9 +102,7 @@ def _of(rank: Rank, event: Ints, end: Ints, buffer: _Buffer) -> Accesses:
     address = argument(rank, event, buffer.address)
     count = argument(rank, event, buffer.amount) if buffer.amount else np.ones(len(event), np.int64)
     kind = argument(rank, event, buffer.datatype)
-    size = np.zeros(len(event), np.int64)
-    for id in distinct(kind).tolist():
-        size[kind == id] = solid(rank.datatype(id))
+    size = solids(rank, kind)
     good = (address != 0) & (count > 0) & (count != COUNT_IN_TAIL) & (size > 0) & (rank.events["error"][event] == 0)
     good &= significant(rank, event, buffer.address)
     low = address[good].view(np.uint64)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft.deadlock.traffic import Traffic, behind
 from weft.findings import Finding
 from weft.match import NONE
-from weft.mpi.meaning import Act, Form, named
+from weft.mpi.meaning import Act, Form, base, named
 from weft.native.headers import overlaps as c_overlaps
 from weft.native.headers import requests
 from weft.native.headers.requests import Access
@@ -34,8 +34,12 @@ MOST_IDS: Final = 1 << 28
 _COLLECTIVES: Final = named(Act.COLLECTIVE, where=lambda m: m.form is Form.BLOCKING and m.uses_its_count)
 """Those of which every member uses at least `count` elements of the buffer in the slot."""
 ICOLLECTIVES: Final = calls.nonblocking(_COLLECTIVES)
-_READS: Final = calls.SENDS | calls.ISENDS | calls.SEND_INITS | _COLLECTIVES | ICOLLECTIVES
-_WRITES: Final = calls.RECVS | calls.IRECVS | calls.RECV_INITS
+_READS: Final = (
+    calls.SENDS | calls.ISENDS | calls.SEND_INITS | _COLLECTIVES | ICOLLECTIVES | calls.FILE_WRITES | calls.FILE_IWRITES
+)
+_WRITES: Final = calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.FILE_READS | calls.FILE_IREADS
+_PENDING: Final = calls.ISENDS | calls.IRECVS | calls.ICOLLECTIVES | calls.FILE_IREADS | calls.FILE_IWRITES
+_OF_FILES: Final = calls.FILE_READS | calls.FILE_IREADS | calls.FILE_WRITES | calls.FILE_IWRITES
 _BROADCASTS: Final = calls.forms(calls.BROADCASTS, Form.BLOCKING, Form.NONBLOCKING)
 
 
@@ -82,7 +86,8 @@ def told(rank: Rank, rows: Accesses, one: int, two: int, held_by: str) -> Findin
     """The finding for rows `one` and `two` that share bytes; `held_by` says with {} whose bytes they are already."""
     first, second = rank.event(int(rows.begin[one])), rank.event(int(rows.begin[two]))
     shared = int(min(rows.high[one], rows.high[two])) - int(max(rows.low[one], rows.low[two]))
-    verb = "receives into" if rows.writes[two] else "sends from"
+    of_file = base(second.function.name) in _OF_FILES
+    verb = ("reads" if of_file else "receives into") if rows.writes[two] else ("writes" if of_file else "sends from")
     held = "is received into" if rows.writes[one] else "is sent"
     return finding(
         "buffer-reuse",
@@ -136,7 +141,7 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
     chosen = table(reads | writes) & ~table(calls.PERSISTENT)
     sort = chosen * np.uint8(Access.MADE)
     sort[chosen & table(writes)] |= Access.WRITES.value
-    sort[chosen & table(calls.ISENDS | calls.IRECVS | calls.ICOLLECTIVES)] |= Access.PENDING.value
+    sort[chosen & table(_PENDING)] |= Access.PENDING.value
     # A send whose completion was not seen may have been complete at once (see requests._Requests._spare).
     sort[chosen & table(calls.ISENDS)] |= Access.SHORT.value
     sort[table(calls.COMPLETIONS)] |= Access.COMPLETES.value

@@ -19,11 +19,13 @@ from weft.terms.describe import where
 from weft.terms.progress import reached_finalize
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
-from weft.usage.overlaps import ICOLLECTIVES, MOST_IDS, first_done, messages_of, overlaps, told
+from weft.usage.overlaps import ICOLLECTIVES, MOST_IDS, first_done, overlaps, told
 from weft.usage.readies import wrong_readies
+from weft.usage.received import of_messages
 
 _USES = calls.OF_ONE | calls.RELEASES
 _SENDING = calls.ISENDS | calls.SEND_INITS
+_WRITING: Final = calls.RECVS | calls.SENDRECVS | calls.DATA_COLLECTIVES | calls.FILE_READS
 _NONE: Final = np.zeros(0, np.int64)
 
 
@@ -381,9 +383,9 @@ def _written_while_pending(of: Traffic) -> bool:
     def count(names: frozenset[str]) -> int:
         return catalogue(of.rank).count(of.masks.table(names))
 
-    if count(calls.IRECVS | calls.RECV_INITS | calls.words("Ibcast")):
+    if count(calls.IRECVS | calls.RECV_INITS | calls.ISENDRECVS | calls.ICOLLECTIVES | calls.FILE_IREADS):
         return True
-    return bool(count(_SENDING | ICOLLECTIVES) and count(calls.RECVS | calls.words("Bcast")))
+    return bool(count(_SENDING | calls.FILE_IWRITES) and count(_WRITING))
 
 
 def _overlaps(of: Traffic) -> Iterator[Finding]:
@@ -391,6 +393,7 @@ def _overlaps(of: Traffic) -> Iterator[Finding]:
     rank = of.rank
     if not _written_while_pending(of):
         return
-    rows = messages_of(of)
+    rows = of_messages(of)
     for one, two in overlaps(rows, rank.events["site"][rows.begin], len(rank.events)):
-        yield told(rank, rows, one, two, "the pending {}")
+        if rows.begin[one] != rows.begin[two]:  # within one call it is the arguments that are wrong
+            yield told(rank, rows, one, two, "the pending {}")
