@@ -93,6 +93,7 @@ RECORDS: Final = (
     # one-sided
     Kind("epoch-misuse", "error", ("one-sided",)),
     Kind("rma-race", "error", ("one-sided", "accesses of windows")),
+    Kind("file-race", "error", ("files",)),
     # waiting
     Kind("late-sender", "note", ("waits",)),
     Kind("late-receiver", "note", ("waits",)),

@@ -77,11 +77,57 @@ _PENDING = [
   MPI_Wait(&q, MPI_STATUS_IGNORE);""")),
 ]  # fmt: skip
 
-C_STANDARD = [*_SHARED_BYTES, *_PENDING]
+_FILES = [
+    ("file-race", "written_at_one_place", 2, _FILE.format(body="""
+  MPI_File_write_at(f, <<0||4 * me>>, &me, 1, MPI_INT, MPI_STATUS_IGNORE); /* BUG */""")),
+    ("file-race", "one_atomic_place", 2, _FILE.format(body="""
+  MPI_File_set_atomicity(f, <<0||1>>);
+  MPI_File_write_at(f, 0, &me, 1, MPI_INT, MPI_STATUS_IGNORE); /* BUG */""")),
+    ("file-race", "views_that_overlap", 2, _FILE.format(body="""
+  MPI_File_set_view(f, <<4||8>> * me, MPI_INT, MPI_INT, "native", MPI_INFO_NULL);
+  MPI_File_write_all(f, a, 2, MPI_INT, MPI_STATUS_IGNORE); /* BUG */""")),
+    ("file-race", "interleaved_views", 2, """
+  MPI_Datatype t, u;
+  MPI_Type_contiguous(<<2||1>>, MPI_INT, &t);
+  MPI_Type_create_resized(t, 0, 8, &u);
+  MPI_Type_commit(&u);""" + _FILE.format(body="""
+  MPI_File_set_view(f, 4 * me, MPI_INT, u, "native", MPI_INFO_NULL);
+  MPI_File_write(f, a, 4, MPI_INT, MPI_STATUS_IGNORE); /* BUG */
+  MPI_File_seek(f, 0, MPI_SEEK_SET);
+  MPI_File_read(f, b, 4, MPI_INT, MPI_STATUS_IGNORE);""") + """
+  MPI_Type_free(&t);
+  MPI_Type_free(&u);"""),
+    ("file-race", "read_without_sync", 2, _FILE.format(body="""
+  if (me == 0) MPI_File_write_at(f, 8, a, 2, MPI_INT, MPI_STATUS_IGNORE); /* BUG */
+  <<||MPI_File_sync(f);>>
+  MPI_Barrier(comm);
+  <<||MPI_File_sync(f);>>
+  if (me == 1) MPI_File_read_at(f, 12, b, 1, MPI_INT, MPI_STATUS_IGNORE); /* BUG */""")),
+    ("request-leak", "split_never_ended", 2, _FILE.format(body="""
+  MPI_File_write_at_all_begin(f, 16 * me, a, 4, MPI_INT); /* BUG */
+  <<||MPI_File_write_at_all_end(f, a, MPI_STATUS_IGNORE);>>""")),
+    ("request-misuse", "collective_in_a_split_one", 2, """
+  MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN);""" + _FILE.format(body="""
+  MPI_File_read_at_all_begin(f, 16 * me, a, 4, MPI_INT);
+  <<||MPI_File_read_at_all_end(f, a, MPI_STATUS_IGNORE);>>
+  MPI_File_read_at_all(f, 32, b, 4, MPI_INT, MPI_STATUS_IGNORE); /* BUG */
+  <<MPI_File_read_at_all_end(f, a, MPI_STATUS_IGNORE);||>>""")),
+    ("request-misuse", "closed_before_the_wait", 2, _FILE.replace("MPI_File_close(&f);", "").format(body="""
+  MPI_File_iwrite_at(f, 16 * me, a, 4, MPI_INT, &r);
+  <<MPI_File_close(&f); /* BUG */||>>
+  MPI_Wait(&r, MPI_STATUS_IGNORE);
+  <<||MPI_File_close(&f);>>""")),
+]  # fmt: skip
+
+C_STANDARD = [*_SHARED_BYTES, *_PENDING, *_FILES]
 
 PY_STANDARD = [
     ("invalid-argument", "gatherv_blocks", 2, """
 comm.Gatherv([a, 2, MPI.INT], [b, (2, 2), (0, <<1||2>>), MPI.INT], 0)  # BUG"""),
+    ("file-race", "written_at_one_place", 2, """
+f = MPI.File.Open(comm, "standard.dat", MPI.MODE_RDWR | MPI.MODE_CREATE | MPI.MODE_DELETE_ON_CLOSE)
+f.Write_at(<<0||16 * me>>, a)  # BUG
+f.Close()"""),
 ]  # fmt: skip
 
 FORTRAN_STANDARD = [

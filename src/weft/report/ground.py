@@ -61,6 +61,12 @@ class Ground:
         return any(catalogue(rank).counts[known].any() for rank in self.trace.ranks)
 
     @property
+    def files(self) -> bool:
+        """Whether a file is opened."""
+        known = masks(self.trace.functions).ids(calls.words("File_open"))
+        return any(catalogue(rank).counts[known].any() for rank in self.trace.ranks)
+
+    @property
     def touched(self) -> bool:
         """Whether the run holds the program's own accesses of memory that MPI had."""
         return any(rank.file is not None and rank.file.numbers(StreamKind.ACCESSES) for rank in self.trace.ranks)

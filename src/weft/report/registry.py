@@ -101,6 +101,12 @@ def _onesided(ground: Ground) -> Iterable[Finding]:
     return find(ground.trace, ground.order)
 
 
+def _of_files(ground: Ground) -> Iterable[Finding]:
+    from weft.usage.fileraces import find
+
+    return find(ground.trace, ground.order)
+
+
 def _memory(ground: Ground) -> Iterable[Finding]:
     from weft.usage.overruns import find
 
@@ -159,6 +165,10 @@ def _windows(ground: Ground) -> bool:
     return ground.windows
 
 
+def _files(ground: Ground) -> bool:
+    return ground.files
+
+
 def _touched(ground: Ground) -> bool:
     return ground.touched
 
@@ -189,6 +199,7 @@ ANALYSES: Final = (
     Analysis("messages", MATCH, _messages),
     Analysis("requests", NONE, _requests, _mpi),
     Analysis("one-sided", ORDER, _onesided, _windows),
+    Analysis("files", ORDER, _of_files, _files),
     Analysis("memory behind buffers", MATCH, _memory),
     Analysis("accesses of buffers", NONE, _pending, _touched),
     Analysis("accesses of windows", ORDER, _of_windows, _touched),

@@ -22,6 +22,7 @@ from weft.trace.layout import ID_DYNAMIC, PROC_NULL
 from weft.usage.overlaps import ICOLLECTIVES, MOST_IDS, first_done, overlaps, told
 from weft.usage.readies import wrong_readies
 from weft.usage.received import of_messages
+from weft.usage.transfers import wrong_transfers
 
 _USES = calls.OF_ONE | calls.RELEASES
 _SENDING = calls.ISENDS | calls.SEND_INITS
@@ -38,6 +39,7 @@ def find(trace: Trace) -> list[Finding]:
             found += _Requests(of).find()
             found += wrong_readies(of)
             found += _changed(rank)
+            found += wrong_transfers(of)
             found += _overlaps(of)
     return found
 

@@ -1,0 +1,265 @@
+"""Bytes of a file that two ranks access, at least one of which writes, without what orders them (MPI-4.1, 14.6.1)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from weft.deadlock.gatherings import Gatherings
+from weft.deadlock.traffic import Traffic
+from weft.findings import Finding
+from weft.match import NONE
+from weft.mpi.meaning import base
+from weft.order import Order
+from weft.terms import calls
+from weft.terms.blocks import Block, blocks
+from weft.terms.calls import masks, words
+from weft.terms.cited import cause, finding, said
+from weft.terms.columns import Ints
+from weft.terms.sizes import size_of
+from weft.trace import Datatype, Event, Rank, Trace
+from weft.usage.overlaps import first_done
+
+MOST: Final = 50_000
+"""Calls on files of a rank that are followed."""
+MOST_PARTS: Final = 4096
+"""Parts of a file that one call may touch; of one with more nothing is known."""
+MOST_COMPARED: Final = 200
+"""Accesses that meet of two lines of two ranks whose order is asked for."""
+_APPEND: Final = 128
+_SET, _CURRENT = 600, 602
+"""MPI_MODE_APPEND, MPI_SEEK_SET and MPI_SEEK_CUR of MPICH, its kin and Open MPI."""
+_TRANSFERS: Final = calls.FILE_READS | calls.FILE_WRITES | calls.FILE_IREADS | calls.FILE_IWRITES | calls.FILE_BEGINS
+_STEPS: Final = _TRANSFERS | words("File_set_view File_seek File_set_atomicity")
+_SYNC: Final = words("File_sync")
+File = tuple[int, int]
+
+
+class _Access(NamedTuple):
+    """Bytes of a file that a call reads or writes, from its event until `end`, the number of events for ever."""
+
+    rank: int
+    event: int
+    end: int
+    low: int
+    high: int
+    writes: bool
+
+
+def find(trace: Trace, order: Order) -> list[Finding]:
+    """The accesses of files that race, and those that may not see each other."""
+    gatherings = Gatherings(trace)
+    accesses: dict[File, list[_Access]] = defaultdict(list)
+    for rank in trace.ranks:
+        if len(rank) and len(masks(trace.functions).where(rank, words("File_open"))):
+            for file, found in _of_rank(rank, gatherings):
+                accesses[file] += found
+    told: list[Finding] = []
+    for file, found in accesses.items():
+        told += _Sharing(trace, order, gatherings, file).find(found)
+    return told
+
+
+# What is accessed
+
+
+def _of_rank(rank: Rank, gatherings: Gatherings) -> Iterator[tuple[File, list[_Access]]]:
+    steps = masks(rank.trace.functions).where(rank, _STEPS)[:MOST]
+    events = [rank.event(int(index)) for index in steps]
+    done = first_done(Traffic(rank))
+    for file, local in gatherings.file_ids(rank).items():
+        opened = rank.definitions.file(local)
+        mine = [event for event in events if event.args.get("fh") == local and not event.error]
+        if opened is not None and mine:
+            yield file, list(_of_file(_View(appends=bool(opened.amode & _APPEND)), mine, done.tolist()))
+
+
+def _of_file(view: _View, events: list[Event], done: list[int]) -> Iterator[_Access]:
+    atomic = False
+    for event in events:
+        name, args = base(event.function.name), event.args
+        if name == "File_set_view":
+            view = _View.of(event)
+        elif name == "File_set_atomicity":
+            atomic = bool(args.get("flag"))
+        elif name == "File_seek":
+            view.seek(args["offset"], args["whence"])
+        else:
+            size = (size_of(event.datatype) or 0) * max(int(args.get("count", 0)), 0)
+            for low, high in view.touched(name, args.get("offset"), size) if not atomic else ():
+                yield _Access(event.rank.index, event.index, _end(event, done), low, high, "write" in name)
+
+
+def _end(event: Event, done: list[int]) -> int:
+    name = base(event.function.name)
+    if name in calls.FILE_READS | calls.FILE_WRITES:
+        return event.index
+    if name in calls.FILE_BEGINS:  # until its second half
+        ends = masks(event.rank.trace.functions).where(event.rank, calls.FILE_ENDS)
+        ends = ends[(ends > event.index) & (event.rank.events["object"][ends] == event.object)]
+        return int(ends[0]) if len(ends) else len(event.rank)
+    over = done[event.object] if event.object < len(done) else NONE
+    return len(event.rank) if over == NONE else over
+
+
+class _View:
+    """What a rank sees of a file (14.3), and where it stands there; None where that is not known."""
+
+    def __init__(self, *, appends: bool = False) -> None:
+        self.start: int | None = 0
+        self.unit = 1
+        self.step, self.parts = 1, [(0, 1)]
+        """The bytes from one filetype to the next, and those of one that belong to the view."""
+        self.at: int | None = None if appends else 0
+
+    @classmethod
+    def of(cls, event: Event) -> _View:
+        """The view that MPI_File_set_view gives."""
+        args, view = event.args, cls()
+        unit, kind = size_of(event.datatype), event.rank.datatype(args["filetype"])
+        parts = blocks(kind, 1)
+        if not unit or not parts or kind is None or args["disp"] < 0 or args.get("datarep") != "native":
+            view.start = None
+            return view
+        view.start, view.unit, view.parts = int(args["disp"]), unit, parts
+        view.step = _extent(kind)
+        return view
+
+    def seek(self, offset: int, whence: int) -> None:
+        """Go to a place."""
+        if whence == _SET:
+            self.at = offset
+        elif whence != _CURRENT or self.at is None:
+            self.at = None
+        else:
+            self.at += offset
+
+    def touched(self, name: str, offset: int | None, size: int) -> list[tuple[int, int]]:
+        """The bytes of the file that a call of so many bytes touches, which moves the rank's own pointer."""
+        if "shared" in name or "ordered" in name:
+            return []
+        begin = self.at if offset is None else offset
+        if offset is None and self.at is not None:
+            self.at += size // self.unit
+        if begin is None or begin < 0 or self.start is None or not size:
+            return []
+        return self._laid_out(self.start, begin * self.unit, size)
+
+    def _laid_out(self, start: int, first: int, size: int) -> list[tuple[int, int]]:
+        """Where bytes `first` to `first + size` of the view lie in the file."""
+        width = sum(length for _, length in self.parts)
+        if self.parts == [(0, self.step)]:
+            return [(start + first, start + first + size)]
+        found: list[Block] = []
+        tile, left, skip = first // width, size, first % width
+        while left > 0:
+            if len(found) > MOST_PARTS:
+                return []
+            for offset, length in self.parts:
+                taken = min(max(length - skip, 0), left)
+                if taken:
+                    low = start + tile * self.step + offset + skip
+                    found.append((low, low + taken))
+                skip, left = max(skip - length, 0), left - taken
+            tile += 1
+        return found
+
+
+def _extent(kind: Datatype) -> int:
+    return (kind.extent if kind.extent is not None else size_of(kind)) or 1
+
+
+# What orders them
+
+
+class _Sharing:
+    """The accesses of all ranks to one file that they opened together."""
+
+    def __init__(self, trace: Trace, order: Order, gatherings: Gatherings, file: File) -> None:
+        self.trace, self.order, self.gatherings, self.file = trace, order, gatherings, file
+        self.compared: dict[tuple[int, int, int, int], int] = defaultdict(int)
+        self.told: set[tuple[str, int, int]] = set()
+        self._lists: dict[tuple[int, frozenset[str]], Ints] = {}
+
+    def find(self, accesses: list[_Access]) -> Iterator[Finding]:
+        under_way: list[_Access] = []
+        for access in sorted(accesses, key=lambda a: (a.low, a.high)):
+            under_way = [other for other in under_way if other.high > access.low]
+            for other in under_way:
+                if other.rank != access.rank and (other.writes or access.writes):
+                    yield from self._pair(other, access)
+            if len(under_way) < MOST_COMPARED:
+                under_way.append(access)
+
+    def _pair(self, one: _Access, two: _Access) -> Iterator[Finding]:
+        events = [self.trace.event(access.rank, access.event) for access in (one, two)]
+        key = (one.rank, two.rank, events[0].site_id, events[1].site_id)
+        self.compared[key] += 1
+        if self.compared[key] > MOST_COMPARED:
+            return
+        for a, b in ((one, two), (two, one)):
+            if self._before(a.rank, a.end, b) or self._apart(a.rank, a.event, b):
+                if a.writes and not self._synced(a, b):
+                    yield from self._tell("unsynced", a, b)
+                return
+        yield from self._tell("race", *sorted((one, two), key=lambda a: (a.rank, a.event)))
+
+    def _before(self, rank: int, event: int, other: _Access) -> bool:
+        """Whether an event is over before an access begins, by the messages and collectives of the run."""
+        if event >= len(self.trace.ranks[rank]):
+            return False
+        return self.order.reaches((rank, event), (other.rank, other.event), a_end=True, b_end=False)
+
+    def _apart(self, rank: int, event: int, other: _Access) -> bool:
+        """Whether a collective on the file that is not begun before an event is over before the other access begins.
+
+        The standard does not promise that it makes ranks wait for each other; what they do in it is no race at once.
+        """
+        mine, others = (self._calls(r, calls.FILE_COLLECTIVES) for r in (rank, other.rank))
+        first = int(np.searchsorted(mine, event))
+        return first < len(mine) and first < int(np.searchsorted(others, other.event))
+
+    def _synced(self, writer: _Access, other: _Access) -> bool:
+        """Whether the writer brings its bytes to the file before the other access begins."""
+        syncs = self._calls(writer.rank, _SYNC)
+        behind = syncs[syncs > writer.end][:1].tolist()
+        return any(self._before(writer.rank, at, other) or self._apart(writer.rank, at, other) for at in behind)
+
+    def _calls(self, rank: int, names: frozenset[str]) -> Ints:
+        if (rank, names) not in self._lists:
+            of = self.trace.ranks[rank]
+            local = self.gatherings.file_ids(of).get(self.file, -1)
+            rows = masks(self.trace.functions).where(of, names)
+            self._lists[rank, names] = rows[of.events["object"][rows] == local]
+        return self._lists[rank, names]
+
+    def _tell(self, sort: str, one: _Access, two: _Access) -> Iterator[Finding]:
+        first, second = (self.trace.event(access.rank, access.event) for access in (one, two))
+        key = (sort, first.site_id, second.site_id)
+        if key in self.told:
+            return
+        self.told.add(key)
+        low, high = max(one.low, two.low), min(one.high, two.high)
+        local = self.gatherings.file_ids(first.rank)[self.file]
+        opened = first.rank.definitions.file(local)
+        where = f"bytes {low:,} to {high:,} of {Path(opened.name).name if opened else 'the file'}"
+        does, also = ("writes" if access.writes else "reads" for access in (one, two))
+        if sort == "race":
+            message = (
+                f"rank {one.rank} {does} {where} in {said(first)} and rank {two.rank} {also} them in {said(second)}: "
+                "nothing orders them, and the file is not atomic"
+            )
+        else:
+            also = "reads" if not two.writes else "writes over"
+            message = (
+                f"rank {two.rank} {also} {where} in {said(second)}, which rank {one.rank} writes before in "
+                f"{said(first)}: without MPI_File_sync between the file may not have them"
+            )
+        yield finding(
+            "file-race", message, [first, second], severity="error" if sort == "race" else "warning",
+            evidence={"file": opened.name if opened else "", "from": low, "to": high}, cause=cause(first, second),
+        )  # fmt: skip
