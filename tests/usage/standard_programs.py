@@ -119,7 +119,44 @@ _FILES = [
   <<||MPI_File_close(&f);>>""")),
 ]  # fmt: skip
 
-C_STANDARD = [*_SHARED_BYTES, *_PENDING, *_FILES]
+_GRID = """
+  MPI_Comm grid;
+  MPI_Cart_create(comm, 2, (int[]){{3, 2}}, (int[]){{1, 0}}, 0, &grid);{body}
+  MPI_Comm_free(&grid);"""
+
+_LEFT = [
+    ("resource-leak", "session", 2, """
+  MPI_Session s;
+  MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &s); /* BUG */
+  <<||MPI_Session_finalize(&s);>>"""),
+    ("resource-leak", "key_of_attributes", 2, """
+  int key;
+  MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, &key, NULL); /* BUG */
+  <<||MPI_Type_free_keyval(&key);>>"""),
+    ("resource-leak", "memory_of_mpi", 2, """
+  int *x, *y;
+  MPI_Alloc_mem(64, MPI_INFO_NULL, &x);
+  MPI_Free_mem(x);
+  MPI_Alloc_mem(64, MPI_INFO_NULL, &x); /* BUG */
+  MPI_Alloc_mem(64, MPI_INFO_NULL, &y); /* BUG */
+  MPI_Free_mem(y);
+  <<||MPI_Free_mem(x);>>"""),
+]  # fmt: skip
+
+_NEIGHBOURS = [
+    ("argument-mismatch", "neighbours_of_a_grid", 6, _GRID.format(body="""
+  MPI_Neighbor_allgather(a, <<1 + (me == 2)||1>>, MPI_INT, b, 1, MPI_INT, grid); /* BUG */""")),
+    ("argument-mismatch", "neighbours_one_by_one", 6, _GRID.format(body="""
+  int sends[4] = {1, 2, 1, 2}, from[4] = {0, 1, 3, 4}, gets[4] = {<<1, 2||2, 1>>, 2, 1}, to[4] = {0, 2, 3, 5};
+  MPI_Neighbor_alltoallv(a, sends, from, MPI_INT, b, gets, to, MPI_INT, grid); /* BUG */""")),
+    ("argument-mismatch", "edges_of_one_end", 3, """
+  MPI_Comm graph;
+  int from[2] = {left, right}, to[1] = {right}, in = <<1 + (me == 2)||1>>, *alike = MPI_UNWEIGHTED;
+  MPI_Dist_graph_create_adjacent(comm, in, from, alike, 1, to, alike, MPI_INFO_NULL, 0, &graph); /* BUG */
+  MPI_Comm_free(&graph);"""),
+]  # fmt: skip
+
+C_STANDARD = [*_SHARED_BYTES, *_PENDING, *_FILES, *_LEFT, *_NEIGHBOURS]
 
 PY_STANDARD = [
     ("invalid-argument", "gatherv_blocks", 2, """

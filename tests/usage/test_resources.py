@@ -46,6 +46,7 @@ def test_what_an_attribute_of_a_predefined_communicator_may_free_at_the_end_is_n
             "MPI_Comm_create_keyval", comm_copy_attr_fn=0, comm_delete_attr_fn=delete, comm_keyval=77, extra_state=0
         )
         b.ranks[0].call("MPI_Comm_set_attr", comm=comm, comm_keyval=77, attribute_val=0)
+        b.ranks[0].call("MPI_Comm_free_keyval", comm_keyval=77)
         return found(b)
 
     assert kept(0x1234) == []
@@ -65,3 +66,13 @@ def test_a_group_of_a_window_is_not_taken_for_the_window() -> None:
     b.ranks[0].call("MPI_Win_get_group", win=300, group=301)
     b.ranks[0].call("MPI_Group_free", group=301)
     assert found(b) == []
+
+
+def test_a_key_whose_number_a_later_one_has_is_told_once_for_each_that_is_not_freed() -> None:
+    b = Builder(ranks=1)
+    for free in (True, False):
+        b.ranks[0].call("MPI_Comm_create_keyval", comm_copy_attr_fn=0, comm_delete_attr_fn=0, comm_keyval=7)
+        if free:
+            b.ranks[0].call("MPI_Comm_free_keyval", comm_keyval=7)
+    b.ranks[0].call("MPI_Type_create_keyval", type_copy_attr_fn=0, type_delete_attr_fn=0, type_keyval=7)
+    assert [f.message.split("MPI_")[1].split()[0] for f in found(b)] == ["Comm_create_keyval", "Type_create_keyval"]

@@ -23,6 +23,7 @@ from weft.terms.sizes import kind_of, size_of
 from weft.terms.words import listed, rank_words
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, EVENT, IN_PLACE
+from weft.usage.neighbours import Edge, edges, unequal
 
 MAX_INSTANCES = 2000
 """Instances of one function whose per-member counts are compared."""
@@ -33,12 +34,15 @@ _SAME_COUNT = calls.BROADCASTS | calls.among_data(lambda m: m.reduces and m.coun
 _EXCHANGES = calls.among_data(lambda m: Share.EACH in (m.sends, m.receives) and not m.reduces and not m.neighbours)
 _BY_MEMBER = calls.among_data(lambda m: Share.LISTED in (m.sends, m.receives) and not m.reduces and not m.neighbours)
 """Collectives in which the counts of each pair of members are to agree."""
+_GRAPHS: Final = frozenset(("Dist_graph_create_adjacent",))
 _ALIKE: Final = {
     "Cart_create": ("dims", "periods"), "Reduce_scatter": ("recvcounts",), "File_open": ("amode",),
     "File_set_size": ("size",), "File_preallocate": ("size",), "File_seek_shared": ("offset", "whence"),
     "File_set_atomicity": ("flag",),
 }  # fmt: skip
 """Arguments beside those of the slot that are the same at all members (MPI-4.1, 6.10, 8.5.1, 14.2 and 14.4)."""
+_LOOKED_AT: Final = _EXCHANGES | _BY_MEMBER | calls.NEIGHBOURS | _GRAPHS | _ALIKE.keys()
+"""What is looked at even where the slots of all members agree."""
 _LOGICAL: Final = frozenset(("periods", "flag"))
 MOST_SHOWN: Final = 60
 """Letters of an array that a message shows."""
@@ -67,7 +71,7 @@ def _uneven(trace: Trace, match: Match) -> Ints:
     name, anyway = np.zeros(65536, np.uint16), np.zeros(65536, np.uint8)
     for function in trace.functions:
         name[function.id] = number[base(function.name)]
-        anyway[function.id] = _kin(function.name) in _EXCHANGES | _BY_MEMBER | _ALIKE.keys()
+        anyway[function.id] = _kin(function.name) in _LOOKED_AT
     events = [np.ascontiguousarray(r.events) for r in trace.ranks]
     given = Gathered(
         instances=len(of), first=of.first, rows=of.rows, rank=parts.ranks(), event=parts.event,
@@ -266,6 +270,8 @@ def _arguments(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
     yield from _unequal(table, right & ~differing & table.differing(kind, typed), kind, "type", _type_name)
     yield from _exchanged(table, right, (total, kind), peer, kinds)
     yield from _by_member(table, right)
+    yield from _between_neighbours(table, right)
+    yield from _graphs(table, right)
     yield from _alike(table, right)
 
 
@@ -440,42 +446,128 @@ def _by_member(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
             continue
         places = list(table.parts(instance))
         clash = _clash([table.at(p) for p in places])
-        if clash is None:
-            continue
-        sender, receiver, gives, takes, what = clash
-        key, name = cause(sender, receiver), calls.spoken(sender.function.name)
-        if key not in seen:
+        if clash is not None and (key := cause(clash[0], clash[1])) not in seen:
             seen.add(key)
+            yield _clashing(table, instance, clash)
+
+
+def _clashing(table: _Table, instance: int, clash: Clash) -> Finding:
+    """The finding for two members of whom one sends other than the other expects."""
+    sender, receiver, gives, takes, what = clash
+    name = calls.spoken(sender.function.name)
+    return finding(
+        "argument-mismatch",
+        f"in {name} on {table.comm(instance).name} rank {sender.rank.index} sends "
+        f"{gives} to rank {receiver.rank.index}{describe.where(sender)} but rank {receiver.rank.index} "
+        f"expects {takes}{describe.where(receiver)}",
+        [sender, receiver],
+        evidence={"argument": what},
+        cause=cause(sender, receiver),
+    )
+
+
+def _between_neighbours(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
+    """What a member sends along an edge of the topology, and what its neighbour expects from there.
+
+    Calls of the same lines with the same counts as others before are not looked at again.
+    """
+    of = np.repeat(np.arange(len(table.first) - 1), np.diff(table.first))
+    wanted = distinct(of[table.called(calls.NEIGHBOURS)]).tolist()
+    site, count = (table.column(name) for name in ("site", "count")) if wanted else (of, of)
+    seen: set[bytes] = set()
+    known: dict[int, list[Edge]] = {}
+    for instance in wanted:
+        span = table.parts(instance)
+        key = site[span.start : span.stop].tobytes() + count[span.start : span.stop].tobytes()
+        if not right[instance] or key in seen or len(seen) >= MOST_ALIKE:
+            continue
+        seen.add(key)
+        comm = table.comm(instance)
+        if comm.index not in known:
+            known[comm.index] = edges(table.trace, comm)
+        by_rank = {comm.rank_of(event.rank.index): event for event in map(table.at, span)}
+        clash = _clash_of_neighbours(by_rank, known[comm.index])
+        if clash is not None:
+            yield _clashing(table, instance, clash)
+
+
+MOST_ALIKE: Final = 64
+"""Calls along the edges of topologies, of different lines or counts, that are looked at."""
+
+
+def _clash_of_neighbours(by_rank: dict[int, Event], along: list[Edge]) -> Clash | None:
+    for edge in along:
+        sender, receiver = by_rank.get(edge.sender), by_rank.get(edge.receiver)
+        if sender is None or receiver is None:
+            continue
+        clash = _differing(
+            sender, receiver, _of_neighbour(sender, "send", edge.out), _of_neighbour(receiver, "recv", edge.into)
+        )
+        if clash is not None:
+            return clash
+    return None
+
+
+def _of_neighbour(event: Event, side: str, index: int) -> Part | None:
+    """What a member gives to, or takes of, its neighbour with a number."""
+    args = event.args
+    kinds = args.get(side + "types")
+    if index < 0 and (kinds is not None or side + "counts" in args):
+        return None
+    kind = kinds[index] if kinds is not None and index < len(kinds) else args.get(side + "type", 0)
+    return _bytes(event, args.get(side + "counts", args.get(side + "count")), index, kind)
+
+
+def _graphs(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
+    """Members of a graph who name edges that their other end does not name."""
+    of = np.repeat(np.arange(len(table.first) - 1), np.diff(table.first))
+    for instance in distinct(of[table.called(_GRAPHS)])[:MOST_ALIKE].tolist():
+        comm = table.comm(instance)
+        by_rank = {comm.rank_of(event.rank.index): event for event in map(table.at, table.parts(instance))}
+        found = unequal(by_rank) if right[instance] and len(by_rank) == len(comm.members) else None
+        if found is not None:
+            one, two, gives, takes = found
             yield finding(
                 "argument-mismatch",
-                f"in {name} on {table.comm(instance).name} rank {sender.rank.index} sends "
-                f"{gives} to rank {receiver.rank.index}{describe.where(sender)} but rank {receiver.rank.index} "
-                f"expects {takes}{describe.where(receiver)}",
-                [sender, receiver],
-                evidence={"argument": what},
-                cause=key,
+                f"in {calls.spoken(one.function.name)} on {comm.name} rank {one.rank.index} names {_edges(gives)} to "
+                f"rank {two.rank.index}{describe.where(one)} but that one {_edges(takes)} from it{describe.where(two)}",
+                [one, two],
+                evidence={"argument": "destinations"},
+                cause=cause(one, two),
             )
+
+
+def _edges(count: int) -> str:
+    return f"{count or 'no'} edge{'s' * (count > 1)}"
 
 
 Part = tuple[int, str | None]
 """Bytes, and the name of the basic type where there is one."""
+Clash = tuple[Event, Event, str, str, str]
+"""Two members of whom one sends other than the other expects, what each says in words, and the argument."""
 
 
-def _clash(events: list[Event]) -> tuple[Event, Event, str, str, str] | None:
-    """The first pair of members of whom one sends other than the other expects, in words, and the argument."""
+def _clash(events: list[Event]) -> Clash | None:
+    """The first pair of members of whom one sends other than the other expects."""
     comm = events[0].comm
     if comm is None:
         return None
     by_rank = {comm.rank_of(event.rank.index): event for event in events}
     for i, sender in by_rank.items():
         for j, receiver in by_rank.items():
-            gives, takes = _given(sender, i, j), _taken(receiver, i, j)
-            if gives is None or takes is None:
-                continue
-            if gives[0] != takes[0]:
-                return sender, receiver, f"{gives[0]:,} bytes", f"{takes[0]:,}", "count"
-            if gives[0] and gives[1] and takes[1] and kind_of(gives[1]) != kind_of(takes[1]):
-                return sender, receiver, gives[1], takes[1], "type"
+            clash = _differing(sender, receiver, _given(sender, i, j), _taken(receiver, i, j))
+            if clash is not None:
+                return clash
+    return None
+
+
+def _differing(sender: Event, receiver: Event, gives: Part | None, takes: Part | None) -> Clash | None:
+    if gives is None or takes is None:
+        return None
+    if gives[0] != takes[0]:
+        return sender, receiver, f"{gives[0]:,} bytes", f"{takes[0]:,}", "count"
+    if gives[0] and gives[1] and takes[1] and kind_of(gives[1]) != kind_of(takes[1]):
+        return sender, receiver, gives[1], takes[1], "type"
     return None
 
 

@@ -10,10 +10,12 @@ import numpy as np
 from weft import sources
 from weft.findings import Finding
 from weft.mpi import meaning
+from weft.mpi.meaning import base
 from weft.terms.calls import masks, words
 from weft.terms.cited import Some, cause, finding
 from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.describe import where
+from weft.terms.libraries import library_code
 from weft.terms.progress import reached_finalize
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC
@@ -31,7 +33,7 @@ class _Class(NamedTuple):
 
 _NOUNS: Final = {
     "COMM": "communicator", "DATATYPE": "datatype", "GROUP": "group", "OP": "operation", "WINDOW": "window",
-    "FILE": "file", "INFO": "info object", "ERRHANDLER": "error handler",
+    "FILE": "file", "INFO": "info object", "ERRHANDLER": "error handler", "SESSION": "session",
 }  # fmt: skip
 _FREED: Final = {"COMM": "comm", "DATATYPE": "datatype", "OP": "tag"}
 
@@ -54,6 +56,8 @@ def find(trace: Trace) -> list[Finding]:
     for rank in trace.ranks:
         if reached_finalize(rank) and not _frees_at_its_end(rank):
             found += _leaks(rank)
+            found += _keyvals(rank)
+            found += _memory(rank)
     return found
 
 
@@ -124,6 +128,51 @@ def _leak(rank: Rank, noun: str, event: Event) -> Finding:
         [event],
         evidence={"class": noun},
         cause=f"{noun} {cause(event)}",
+    )
+
+
+_KEYVAL_MAKERS: Final = words("Comm_create_keyval Type_create_keyval Win_create_keyval Keyval_create")
+_KEYVAL_FREES: Final = words("Comm_free_keyval Type_free_keyval Win_free_keyval Keyval_free")
+MOST: Final = 10_000
+"""Calls about keys of attributes, and about memory of MPI, that are followed."""
+
+
+def _keyvals(rank: Rank) -> Iterator[Finding]:
+    """Keys of attributes: a library gives a freed one's number to the next."""
+    held: dict[tuple[str, int], Event] = {}
+    rows = masks(rank.trace.functions).where(rank, _KEYVAL_MAKERS | _KEYVAL_FREES)[:MOST]
+    for event in (rank.event(int(row)) for row in rows):
+        name = base(event.function.name)
+        of = "Comm" if name.startswith("Keyval") else name.partition("_")[0]
+        keyval = next((value for key, value in event.args.items() if key.endswith("keyval")), None)
+        if name in _KEYVAL_FREES:
+            held.pop((of, keyval or 0), None)
+        elif keyval is not None and not event.error and not library_code(event.site):
+            held[of, keyval] = event
+    some = Some()
+    for event in held.values():
+        if len(rows) < MOST and some.more(event.site_id):
+            yield _leak(rank, "key of attributes", event)
+
+
+def _memory(rank: Rank) -> Iterator[Finding]:
+    """Memory of MPI_Alloc_mem, where fewer pieces are freed than were made: which, the record does not say."""
+    table = masks(rank.trace.functions)
+    made, freed = (table.where(rank, words(name)) for name in ("Alloc_mem", "Free_mem"))
+    made = made[rank.events["error"][made] == 0]
+    if len(freed) >= len(made):
+        return
+    sites = distinct(rank.events["site"][made])
+    events = [rank.event(int(made[rank.events["site"][made] == site][0])) for site in sites]
+    if all(library_code(event.site) for event in events):
+        return
+    which = f"{len(made) - len(freed):,} of the pieces of memory" if len(made) > 1 else "the memory"
+    yield finding(
+        "resource-leak",
+        f"rank {rank.index} never frees {which} that MPI_Alloc_mem made{where(events[0])}",
+        events,
+        evidence={"class": "memory"},
+        cause=f"memory {cause(*events)}",
     )
 
 
