@@ -109,6 +109,17 @@ def test_a_returned_error_class_is_told() -> None:
     assert finding.evidence["parameter"] == "datatype"
 
 
+@pytest.mark.parametrize(("library", "error"), [("MPICH 5.0", 28), ("Open MPI 5.0", 34)])
+def test_an_info_object_that_mpi_refused_is_told_under_either_librarys_number(library: str, error: int) -> None:
+    for numbered in (error, 62 - error):
+        b = Builder(ranks=1)
+        b.ranks[0].call("MPI_Win_set_info", error=numbered)
+        trace = b.open()
+        trace.functions.mpi["library"] = library
+        found = find(trace)
+        assert [finding.evidence["parameter"] for finding in found] == ["info"] * (numbered == error)
+
+
 @pytest.mark.parametrize("wrong", [False, True])
 def test_who_only_stands_in_the_roots_group_gives_arguments_without_meaning(wrong: bool) -> None:
     b = Builder(ranks=3)

@@ -200,6 +200,24 @@ def test_a_stale_copy_of_a_handle_is_told() -> None:
         assert "is already over, that of irecv(source=1, tag=0) at a.c:5" in finding.message
 
 
+def test_a_request_that_no_call_made_is_no_stale_copy() -> None:
+    for failing in (False, True):
+        b = Builder(ranks=2)
+        r0 = b.ranks[0]
+        if failing:
+            r0.call("MPI_Irecv", source=2, tag=0, error=6, site=at(5))
+        r0.wait(Request(r0.new_id("REQUEST"), "MPI_Irecv"), site=at(7))
+        [finding] = found(b)
+        assert (finding.kind, finding.certainty) == ("request-misuse", "certain")
+        assert [site.line for site in finding.sites] == [7, 5][: 1 + failing]
+        why = (
+            "irecv(source=2, tag=0) at a.c:5 failed, and left its handle as it was"
+            if failing
+            else "its handle was never set"
+        )
+        assert finding.message.endswith(f"a.c:7 that no call made: {why}")
+
+
 def test_a_lost_id_of_a_finished_send_is_no_stale_copy() -> None:
     """MPICH gave two sends one handle: the first wait took the second's id, the second wait finds none."""
     b = Builder(ranks=2)

@@ -55,13 +55,10 @@ _MAY_FAIL_OTHERWISE = calls.RECVS | calls.WAITS | calls.MRECVS | calls.SENDRECVS
 """Where MPI ends a process for what came in a message, too."""
 
 # Error classes by their number in the library (they are not normalised in the record), to the kind of parameter.
-_MPICH = "buf count type tag comm rank root group op topology dims arg . truncate . . . . request"
-_OPEN_MPI = "buf count type tag comm rank request root group op topology dims arg . truncate"
-_WORDS = {
-    "buf": "buffer", "count": "count", "type": "datatype", "tag": "tag", "comm": "communicator", "rank": "rank",
-    "root": "root", "group": "group", "op": "operation", "topology": "topology", "dims": "dimensions",
-    "arg": "argument", "request": "request",
-}  # fmt: skip
+_FIRST = ("buffer", "count", "datatype", "tag", "communicator", "rank")
+_THEN = ("root", "group", "operation", "topology", "dimensions", "argument")
+_MPICH = dict(enumerate(_FIRST + _THEN, 1)) | {19: "request", 28: "info", 48: "attribute key"}
+_OPEN_MPI = dict(enumerate((*_FIRST, "request", *_THEN), 1)) | {34: "info", 36: "attribute key"}
 
 
 def find(trace: Trace) -> list[Finding]:
@@ -405,12 +402,10 @@ class _Arguments:
         """Calls that returned an error class which names a sort of argument."""
         which = np.flatnonzero(self.events["error"] != 0) if catalogue(self.rank).failed else np.zeros(0, np.int64)
         library = str(self.rank.trace.functions.mpi or self.rank.trace.run.get("mpi") or "").lower()
-        table = (_OPEN_MPI if "open mpi" in library or "openmpi" in library else _MPICH).split()
+        table = _OPEN_MPI if "open mpi" in library or "openmpi" in library else _MPICH
         for index in which.tolist():
-            error = int(self.events["error"][index])
-            word = table[error - 1] if error <= len(table) else "."
-            if word in _WORDS:
-                noun = _WORDS[word]
+            noun = table.get(int(self.events["error"][index]))
+            if noun:
                 yield from self._tell(
                     np.array([index]), noun, _always(f"a wrong {noun}: it returned an error of class {noun},")
                 )

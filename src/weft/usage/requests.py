@@ -151,16 +151,28 @@ class _Requests:
         return np.array(found, np.int64)
 
     def _stale_finding(self, event: Event) -> Finding:
-        makers = self._over_before(event.index)
-        which = f", that of {said(makers[0])}" if makers else ""
+        makers, why = self._why_stale(event.index)
         verb = "frees" if event.function.name == "MPI_Request_free" else "completes"
         return finding(
             "request-misuse",
-            f"rank {self.rank.index} {verb} a request{where(event)} that is already over{which}: its handle was copied "
-            "before it was waited for, tested or freed, and the copy is stale",
+            f"rank {self.rank.index} {verb} a request{where(event)} that {why}",
             [event, *makers],
             cause=cause(event),
         )
+
+    def _why_stale(self, index: int) -> tuple[list[Event], str]:
+        """The calls that the request of a call is of, as far as they are known, and why it is none."""
+        if (self.makers < index).any():
+            makers = self._over_before(index)
+            which = f", that of {said(makers[0])}" if makers else ""
+            copied = "its handle was copied before it was waited for, tested or freed, and the copy is stale"
+            return makers, f"is already over{which}: {copied}"
+        failed = self.masks.where(self.rank, calls.REQUEST_MAKERS)
+        failed = failed[(failed < index) & (self.rank.events["error"][failed] != 0)]
+        if len(failed):
+            failure = self.rank.event(int(failed[-1]))
+            return [failure], f"no call made: {said(failure)} failed, and left its handle as it was"
+        return [], "no call made: its handle was never set"
 
     @cached_property
     def _overs(self) -> tuple[Ints, Ints]:
