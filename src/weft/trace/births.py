@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
-from weft.trace.layout import Def, Flag, Level
+from weft.trace.layout import Def, Level
 from weft.trace.run import Trace
 
 NOT_RECORDED: Final = -1
@@ -21,11 +19,9 @@ def births(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
     found = []
     if trace.system.grows:
         return _within(trace)
-    functions = trace.functions.mask(trace.system.spawns)
     for rank in trace.ranks if len(trace.worlds) > 1 else ():
         numbers = [d.index for d in rank.definitions.all(Def.WORLD) if d.origin.startswith("spawn")]
-        made = functions[rank.events["function"]] & (rank.events["flags"] & Flag.CLOSED != 0)
-        events = np.flatnonzero(made & (rank.events["error"] == 0)).tolist() or [NOT_RECORDED] * len(numbers)
+        events = rank.spawns().tolist() or [NOT_RECORDED] * len(numbers)
         others = rank.other_worlds()
         found += [(rank.index, e, others.get(n, ())) for e, n in zip(events, numbers, strict=False)]
     return found
@@ -49,11 +45,9 @@ def _within(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
     """Where a world grows, a spawn's arguments tell which of its ranks it brought; without events run.json does."""
     if trace.level is Level.OUTCOMES:
         return _told(trace)
-    functions = trace.functions.mask(trace.system.spawns)
     found = []
     for rank in trace.ranks:
-        made = functions[rank.events["function"]] & (rank.events["flags"] & Flag.CLOSED != 0)
-        for event in np.flatnonzero(made & (rank.events["error"] == 0)).tolist():
+        for event in rank.spawns().tolist():
             tids = rank.event(event).args.get("tids", [])
             children = tuple(tid for tid in tids if 0 <= tid < len(trace.ranks))
             if children:
