@@ -158,6 +158,24 @@ def test_a_pool_with_synchronous_workers_is_silent() -> None:
     assert found(b) == []
 
 
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_thread_that_answers_whom_it_got_also_serves_its_own_rank(answers: bool) -> None:
+    """A counter in a thread of rank 0, of which its main thread asks too."""
+    b = Builder(ranks=2)
+    r0, r1 = b.ranks
+    r1.ssend(0, site=at(1), enter=100, exit=210)
+    r0.ssend(0, site=at(2), enter=110, exit=410)
+    r0.recv(ANY, got=1, site=at(3), enter=200, exit=210, thread=1)
+    if answers:
+        r0.ssend(1, tag=5, site=at(4), enter=300, exit=310, thread=1)
+        r1.recv(0, tag=5, site=at(5), enter=300, exit=310)
+    r0.recv(ANY if answers else 0, got=0, site=at(6), enter=400, exit=410, thread=1)
+    if answers:
+        r0.ssend(0, tag=5, site=at(4), enter=500, exit=510, thread=1)
+        r0.recv(0, tag=5, site=at(7), enter=500, exit=510)
+    assert len(found(b)) == (not answers)
+
+
 def test_nonblocking_receives_hang_in_their_wait() -> None:
     def build(named: bool) -> Builder:
         b = two_senders()

@@ -334,7 +334,7 @@ def _try(match: Match, replays: _Replays, choice: Choice) -> Finding | None:
     except _Unclear:
         return None
     stuck = replays.stuck(again.result())
-    mine = next((s for s in stuck if s.rank == again.rank), None)
+    mine = _own(match, again, stuck)
     if mine is None:
         return None
     event = match.trace.event(mine.rank, mine.event)
@@ -343,6 +343,14 @@ def _try(match: Match, replays: _Replays, choice: Choice) -> Finding | None:
     waiting = {s.rank for s in stuck}
     wanting = [row for row in _completed(match, mine) if _wants(match, again, row, waiting)]
     return _finding(again, event, wanting[0], len(stuck)) if wanting else None
+
+
+def _own(match: Match, again: _Rematch, stuck: list[_Stuck]) -> _Stuck | None:
+    """Where the wildcard's own thread stands, which shows what it looks at; else where another one of its rank does."""
+    here = [s for s in stuck if s.rank == again.rank]
+    thread = match.trace.ranks[again.rank].event_threads
+    received = thread[int(match.recvs.event[again.choice.recv])]
+    return next((s for s in here if thread[s.event] == received), here[0] if here else None)
 
 
 def _completed(match: Match, stuck: _Stuck) -> list[int]:

@@ -164,9 +164,10 @@ class _Requests:
         """The calls that the request of a call is of, as far as they are known, and why it is none."""
         if (self.makers < index).any():
             makers = self._over_before(index)
-            which = f", that of {said(makers[0])}" if makers else ""
             copied = "its handle was copied before it was waited for, tested or freed, and the copy is stale"
-            return makers, f"is already over{which}: {copied}"
+            if makers:
+                return makers, f"is already over, that of {said(makers[0])}: {copied}"
+            return [], f"is already over: {copied}, or it never was one"
         failed = self.masks.where(self.rank, calls.REQUEST_MAKERS)
         failed = failed[(failed < index) & (self.rank.events["error"][failed] != 0)]
         if len(failed):
