@@ -72,7 +72,7 @@ RECORDS: Final = (
     Kind("abort", "error", ("how the ranks ended",)),
     Kind("early-exit", "error", ("how the ranks ended",)),
     # messages and collectives
-    Kind("message-race", "warning", ("message races",)),
+    Kind("message-race", "warning", ("message races", "lifetime and threads")),
     Kind("deadlock", "error", ("deadlock", CHECK)),
     Kind("potential-deadlock", "warning", ("potential deadlock", "other matches", CHECK)),
     Kind("collective-mismatch", "error", ("collectives", "lifetime and threads")),
@@ -88,7 +88,9 @@ RECORDS: Final = (
     Kind("buffer-overrun", "error", ("memory behind buffers",)),
     Kind("resource-leak", "warning", ("resources", "packing and buffers")),
     Kind(
-        "invalid-argument", "error", ("invalid arguments", "packing and buffers", "lifetime and threads", "one-sided")
+        "invalid-argument",
+        "error",
+        ("invalid arguments", "packing and buffers", "lifetime and threads", "one-sided", "ready sends"),
     ),
     # one-sided
     Kind("epoch-misuse", "error", ("one-sided",)),

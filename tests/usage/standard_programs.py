@@ -156,7 +156,48 @@ _NEIGHBOURS = [
   MPI_Comm_free(&graph);"""),
 ]  # fmt: skip
 
-C_STANDARD = [*_SHARED_BYTES, *_PENDING, *_FILES, *_LEFT, *_NEIGHBOURS]
+_ASSERTED = [
+    ("argument-mismatch", "fence_of_one_rank", 2, """
+  MPI_Win w;
+  MPI_Win_create(b, sizeof b, sizeof(int), MPI_INFO_NULL, comm, &w);
+  MPI_Win_fence(<<me ? MPI_MODE_NOPRECEDE : 0||MPI_MODE_NOPRECEDE | (me ? MPI_MODE_NOSTORE : 0)>>, w); /* BUG */
+  MPI_Win_fence(MPI_MODE_NOSUCCEED, w);
+  MPI_Win_free(&w);"""),
+    ("epoch-misuse", "put_that_is_denied", 2, """
+  MPI_Win w;
+  MPI_Win_create(b, sizeof b, sizeof(int), MPI_INFO_NULL, comm, &w);
+  MPI_Win_fence(<<MPI_MODE_NOPUT||me ? 0 : MPI_MODE_NOPUT>>, w); /* BUG */
+  if (me == 0) MPI_Put(a, 1, MPI_INT, 1, 0, 1, MPI_INT, w); /* BUG */
+  else MPI_Get(a, 1, MPI_INT, 0, 4, 1, MPI_INT, w);
+  MPI_Win_fence(0, w);
+  MPI_Win_free(&w);"""),
+    ("argument-mismatch", "place_of_all_in_a_file", 2, _FILE.format(body="""
+  MPI_File_set_errhandler(f, MPI_ERRORS_RETURN);
+  MPI_File_seek_shared(f, <<4 * me||4>>, MPI_SEEK_SET); /* BUG */""")),
+    ("invalid-argument", "packed_over_the_end", 2, """
+  int at = 0;
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  MPI_Pack(a, 2, MPI_INT, big, 12, &at, comm);
+  MPI_Pack(a, <<2||1>>, MPI_INT, big, 12, &at, comm); /* BUG */"""),
+    ("invalid-argument", "ready_too_early", 2, """
+  if (me == 0) {
+    <<||MPI_Recv(b, 1, MPI_INT, 1, 2, comm, MPI_STATUS_IGNORE);>>
+    MPI_Rsend(a, 1, MPI_INT, 1, 1, comm); /* BUG */
+    <<MPI_Send(a, 1, MPI_INT, 1, 2, comm);||>>
+  } else {
+    <<MPI_Recv(b, 1, MPI_INT, 0, 2, comm, MPI_STATUS_IGNORE);||>>
+    MPI_Irecv(b, 1, MPI_INT, 0, 1, comm, &r); /* BUG */
+    <<||MPI_Send(a, 1, MPI_INT, 0, 2, comm);>>
+    MPI_Wait(&r, MPI_STATUS_IGNORE);
+  }"""),
+    ("invalid-argument", "ready_by_chance", 2, """
+  if (me) MPI_Irecv(b, 1, MPI_INT, 0, 1, comm, &r); /* BUG */
+  <<||MPI_Barrier(comm);>>
+  if (me == 0) { usleep(50000); MPI_Rsend(a, 1, MPI_INT, 1, 1, comm); } /* BUG */
+  else MPI_Wait(&r, MPI_STATUS_IGNORE);"""),
+]  # fmt: skip
+
+C_STANDARD = [*_SHARED_BYTES, *_PENDING, *_FILES, *_LEFT, *_NEIGHBOURS, *_ASSERTED]
 
 PY_STANDARD = [
     ("invalid-argument", "gatherv_blocks", 2, """

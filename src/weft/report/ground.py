@@ -6,7 +6,7 @@ from functools import cached_property
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from weft.match import Match, match
+from weft.match import Match, Post, match
 from weft.terms import calls
 from weft.terms.calls import catalogue, masks
 from weft.trace import Trace
@@ -59,6 +59,11 @@ class Ground:
         """Whether any call of the run is one-sided, or makes a window."""
         known = masks(self.trace.functions).ids(calls.ON_WINDOWS | calls.WINDOW_MAKERS)
         return any(catalogue(rank).counts[known].any() for rank in self.trace.ranks)
+
+    @property
+    def ready(self) -> bool:
+        """Whether a message is sent in the ready mode."""
+        return bool((self.match.sends.flags & Post.READY).any())
 
     @property
     def files(self) -> bool:

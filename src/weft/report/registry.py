@@ -101,6 +101,12 @@ def _onesided(ground: Ground) -> Iterable[Finding]:
     return find(ground.trace, ground.order)
 
 
+def _ready_sends(ground: Ground) -> Iterable[Finding]:
+    from weft.usage.readysends import find
+
+    return find(ground.trace, ground.match, ground.order)
+
+
 def _of_files(ground: Ground) -> Iterable[Finding]:
     from weft.usage.fileraces import find
 
@@ -165,6 +171,10 @@ def _windows(ground: Ground) -> bool:
     return ground.windows
 
 
+def _ready(ground: Ground) -> bool:
+    return ground.ready
+
+
 def _files(ground: Ground) -> bool:
     return ground.files
 
@@ -199,6 +209,7 @@ ANALYSES: Final = (
     Analysis("messages", MATCH, _messages),
     Analysis("requests", NONE, _requests, _mpi),
     Analysis("one-sided", ORDER, _onesided, _windows),
+    Analysis("ready sends", ORDER, _ready_sends, _ready),
     Analysis("files", ORDER, _of_files, _files),
     Analysis("memory behind buffers", MATCH, _memory),
     Analysis("accesses of buffers", NONE, _pending, _touched),

@@ -20,8 +20,9 @@ from weft.terms import calls, describe
 from weft.terms.blocks import blocks, meet
 from weft.terms.calls import catalogue, masks, words
 from weft.terms.cited import Some, cause, finding, said
-from weft.terms.columns import Ints, Ragged, columns, distinct, ints
+from weft.terms.columns import Ints, Ragged, argument, columns, distinct, ints
 from weft.terms.significant import side_of, significant
+from weft.terms.sizes import solids
 from weft.trace import Event, Flag, Function, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
 from weft.trace.layout import ROOT as ROOT_RANK
@@ -49,6 +50,8 @@ _ALIASED = (
 """Calls with two buffers, each of one address and one datatype."""
 _ON_REQUESTS = words("Start") | calls.CANCELS | calls.RELEASES
 _SORTS = Sorts(_SENDING, _RECEIVING, _TYPED, _REDUCING, _ON_WINDOWS | _ON_REQUESTS, _ALIASED)
+_MOST_PACKED = 1000
+"""Calls that pack near the end of their buffer which are looked at."""
 _UNDEFINED_COLOUR = -32766
 _TO_ROOT = calls.forms(calls.TO_ROOT, Form.BLOCKING, Form.NONBLOCKING)
 _MAY_FAIL_OTHERWISE = calls.RECVS | calls.WAITS | calls.MRECVS | calls.SENDRECVS | {"Abort", "Finalize"}
@@ -88,8 +91,8 @@ class _Arguments:
         """Every check; of one call site and parameter at most some findings."""
         checks: tuple[Callable[[], Iterator[Finding]], ...] = (
             self._counts, self._ranks, self._tags, self._null_handles, self._uncommitted, self._operations,
-            self._negative_tails, self._aliases, self._shared_bytes, self._in_place, self._colours, self._members,
-            self._files, self._refused, self._aborted,
+            self._negative_tails, self._packs, self._aliases, self._shared_bytes, self._in_place, self._colours,
+            self._members, self._files, self._refused, self._aborted,
         )  # fmt: skip
         for check in checks:
             yield from check()
@@ -315,6 +318,20 @@ class _Arguments:
                         continue
                     yield from self._tell(self._that_count(events[bad], name), name, _negative(name))
 
+    def _packs(self) -> Iterator[Finding]:
+        """More that is packed, or taken out, than the buffer has behind the position (MPI-4.1, 5.2)."""
+        for name, count, room in (("Pack", "incount", "outsize"), ("Unpack", "outcount", "insize")):
+            which = self._where(words(name))
+            if len(which) and len(distinct(self.events["function"][which])) == 1:  # not beside large counts
+                many, size, at = (argument(self.rank, which, each) for each in (count, room, "position"))
+                bytes_ = many * solids(self.rank, argument(self.rank, which, "datatype"))
+                # What a column has of the position is where it came to: that at the entry is in the call's arguments.
+                failed = self.events["error"][which] != 0
+                near = np.flatnonzero((bytes_ > 0) & (failed | (at + bytes_ > size)))[:_MOST_PACKED]
+                begun = [int(self.rank.event(int(index)).args["position"]) for index in which[near]]
+                bad = near[np.array(begun, np.int64) + bytes_[near] > size[near]]
+                yield from self._tell(which[bad], room, _too_small(room))
+
     def _aliases(self) -> Iterator[Finding]:
         """The same memory as send and receive buffer where MPI_IN_PLACE is not given (MPI-4.1, 6.1)."""
         which = self._suspects(_ALIASED)
@@ -448,6 +465,12 @@ def _always(text: str) -> Callable[[Event], str]:
 
 def _negative(name: str) -> Callable[[Event], str]:
     return lambda event: f"a negative {name}, {event.args.get(name)},"
+
+
+def _too_small(room: str) -> Callable[[Event], str]:
+    return lambda event: (
+        f"an {room} of {event.args[room]:,}, too small for what follows position {event.args['position']:,},"
+    )
 
 
 def _name(event: Event, place: str) -> str:

@@ -16,7 +16,7 @@ from weft.native.bridge import addresses
 from weft.native.headers.scan import Gathered, kernel
 from weft.terms import calls, describe
 from weft.terms.calls import masks
-from weft.terms.cited import cause, finding, said
+from weft.terms.cited import Some, cause, finding, said
 from weft.terms.columns import Ints, columns, distinct
 from weft.terms.progress import ended
 from weft.terms.sizes import kind_of, size_of
@@ -38,12 +38,14 @@ _GRAPHS: Final = frozenset(("Dist_graph_create_adjacent",))
 _ALIKE: Final = {
     "Cart_create": ("dims", "periods"), "Reduce_scatter": ("recvcounts",), "File_open": ("amode",),
     "File_set_size": ("size",), "File_preallocate": ("size",), "File_seek_shared": ("offset", "whence"),
-    "File_set_atomicity": ("flag",),
+    "File_set_atomicity": ("flag",), "Win_fence": ("assert",),
 }  # fmt: skip
 """Arguments beside those of the slot that are the same at all members (MPI-4.1, 6.10, 8.5.1, 14.2 and 14.4)."""
 _LOOKED_AT: Final = _EXCHANGES | _BY_MEMBER | calls.NEIGHBOURS | _GRAPHS | _ALIKE.keys()
 """What is looked at even where the slots of all members agree."""
 _LOGICAL: Final = frozenset(("periods", "flag"))
+_OF_ALL: Final = {8: "MPI_MODE_NOPRECEDE", 16: "MPI_MODE_NOSUCCEED"}
+"""What a fence asserts for all or for none (12.5.5), as the record has it (native/shim/wrap.h)."""
 MOST_SHOWN: Final = 60
 """Letters of an array that a message shows."""
 _ALONE = frozenset(("MPI_Comm_free", "MPI_Finalize"))
@@ -132,6 +134,7 @@ class _Table:
         self.names, self.function = self._canonical(ids)
         # Of a started persistent collective only its init has arguments, and that is a part of its own.
         started = ((self.flags & Post.PERSISTENT) != 0) & ((self.flags & Post.INIT) == 0)
+        self.whole = ~started
         self.plain = (parts.parent[self.rows] == NONE) & ~started
         inter = np.array([c.inter for c in trace.communicators], np.bool_)
         self.inter = np.repeat(inter[of.comm], np.diff(self.first))
@@ -158,10 +161,10 @@ class _Table:
             if len(mine):
                 yield rank, mine
 
-    def called(self, names: frozenset[str]) -> NDArray[np.bool_]:
-        """Parts that call one of `names`, blocking, nonblocking or persistent."""
+    def called(self, names: frozenset[str], *, on_objects: bool = False) -> NDArray[np.bool_]:
+        """Parts that call one of `names`, blocking, nonblocking or persistent, on a communicator, or also on others."""
         wanted = [_kin(name) in names for name in self.names]
-        hit: NDArray[np.bool_] = np.array(wanted, np.bool_)[self.function] & self.plain
+        hit: NDArray[np.bool_] = np.array(wanted, np.bool_)[self.function] & (self.whole if on_objects else self.plain)
         return hit
 
     def differing(self, values: Ints, use: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
@@ -278,10 +281,14 @@ def _arguments(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
 def _alike(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
     """Members that give other dimensions, counts or modes than the others."""
     of = np.repeat(np.arange(len(table.first) - 1), np.diff(table.first))
-    for instance in distinct(of[table.called(frozenset(_ALIKE)) & ~table.inter])[:MAX_INSTANCES].tolist():
+    alike = table.called(frozenset(_ALIKE), on_objects=True) & ~table.inter
+    some, site = Some(), table.column("site") if alike.any() else of
+    for instance in distinct(of[alike])[:MAX_INSTANCES].tolist():
         places = list(table.parts(instance)) if right[instance] else []
+        if not places or not some.more(site[places].tobytes()):
+            continue
         args = [table.at(place).args for place in places]
-        for name in _ALIKE[_kin(table.names[table.function[places[0]]])] if places else ():
+        for name in _ALIKE[_kin(table.names[table.function[places[0]]])]:
             values = [_shown(given.get(name), name) for given in args]
             if len(set(values)) > 1 and "" not in values:
                 yield _unlike(table, instance, table.groups(places, values), name, lambda e, v: v)
@@ -292,6 +299,8 @@ def _shown(value: Any, name: str) -> str:
     """An argument as `dims=[2, 2]`, "" where it is not known."""
     if value is None:
         return ""
+    if name == "assert":
+        return "assert=" + "|".join(word for bit, word in _OF_ALL.items() if value & bit).ljust(1, "0")
     if name in _LOGICAL:
         value = [bool(one) for one in value] if isinstance(value, list) else bool(value)
     return f"{name}={value}"

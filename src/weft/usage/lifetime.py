@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,7 @@ _FREE: Final = meaning.names(m for m in meaning.every().values() if Trait.ANYTIM
 _INITS: Final = words("Init Init_thread")
 _LEVELS: Final = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
 _SERIALIZED: Final = 2
+_LOOKS: Final = words("Probe Iprobe")
 _COLLECTIVE: Final = calls.COMM_COLLECTIVES | calls.ICOLLECTIVES
 
 
@@ -38,6 +40,8 @@ def find(trace: Trace) -> list[Finding]:
             found += _after_the_end(rank)
             found += _from_threads(rank)
             found += _at_once(rank)
+            found += _ended_elsewhere(rank)
+            found += _probes(rank)
     return found
 
 
@@ -139,6 +143,77 @@ def _at_once(rank: Rank) -> Iterator[Finding]:
             evidence={"communicator": comm.name},
             cause=cause(one, two),
         )
+
+
+def _ended_elsewhere(rank: Rank) -> Iterator[Finding]:
+    """MPI_Finalize by another thread than the one that initialised MPI, at a level that lets each of them call."""
+    table, header = masks(rank.trace.functions), rank.header
+    inits, ends = (table.where(rank, names) for names in (_INITS, calls.FINALIZE))
+    if len(rank.threads) < 2 or not len(inits) or not len(ends) or header is None or header.thread_level < _SERIALIZED:
+        return
+    if rank.event_threads[inits[0]] != rank.event_threads[ends[0]]:
+        first, last = rank.event(int(inits[0])), rank.event(int(ends[0]))
+        why = f"from another thread than the one that initialised MPI{where(first)}"
+        yield replace(_tell(last, why), severity="warning")
+
+
+class _Look(NamedTuple):
+    """A probe of a thread, and the receive that it makes next on that communicator."""
+
+    thread: int
+    begin: int
+    end: int
+    probe: Event
+    receive: Event
+
+
+def _probes(rank: Rank) -> Iterator[Finding]:
+    """Probes of two threads that may see one message before either receives it (MPI-4.1, 3.8.2)."""
+    if len(rank.threads) < 2:
+        return
+    looks = sorted(_looks(rank), key=lambda look: look.begin)
+    open_: list[_Look] = []
+    seen: set[tuple[int, int]] = set()
+    for look in looks:
+        open_ = [other for other in open_ if other.end > look.begin]
+        for other in open_:
+            lines = other.probe.site_id, look.probe.site_id
+            if other.thread != look.thread and _alike(other.probe, look.probe) and lines not in seen:
+                seen.add(lines)
+                events = [other.probe, look.probe, other.receive, look.receive]
+                yield finding(
+                    "message-race",
+                    f"rank {rank.index} looks for a message in {said(other.probe)} and, before that thread receives it "
+                    f"in {said(other.receive)}, in another thread in {said(look.probe)}: both may see the same one, "
+                    "and a receive get another than was looked at; MPI_Mprobe and MPI_Mrecv keep them apart",
+                    events,
+                    cause=cause(other.probe, look.probe),
+                )
+        open_.append(look)
+
+
+def _looks(rank: Rank) -> Iterator[_Look]:
+    table = masks(rank.trace.functions)
+    rows = table.where(rank, _LOOKS | calls.RECVS | calls.IRECVS)
+    looking = table.table(_LOOKS)
+    pending: dict[tuple[int, int], int] = {}
+    functions, comms = rank.events["function"][rows], rank.events["comm"][rows]
+    of = zip(rows.tolist(), functions.tolist(), comms.tolist(), rank.event_threads[rows].tolist(), strict=True)
+    for index, function, comm, thread in of:
+        if looking[function]:
+            pending[thread, comm] = index
+        elif (thread, comm) in pending:
+            probe, receive = rank.event(pending.pop((thread, comm))), rank.event(index)
+            begin, end = (int(rank.enter_ns(np.array([event.index]))[0]) for event in (probe, receive))
+            if probe.function.name != "MPI_Iprobe" or probe.flags & Flag.TRUE:
+                yield _Look(thread, begin, end, probe, receive)
+
+
+def _alike(one: Event, other: Event) -> bool:
+    """Whether one message may be what both look for."""
+    either = one.flags | other.flags
+    source = one.peer == other.peer or either & Flag.ANY_SOURCE
+    return bool(one.comm_id == other.comm_id and source and (one.tag == other.tag or either & Flag.ANY_TAG))
 
 
 def _overlap(rank: Rank, rows: Ints) -> tuple[int, int] | None:

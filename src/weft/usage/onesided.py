@@ -29,7 +29,7 @@ from weft.usage.exposed import in_own_windows
 from weft.usage.exposures import Exposures, exposures
 from weft.usage.origins import local_buffers, shared_origins
 from weft.usage.overlaps import joined as both_in_order
-from weft.usage.permitted import unpermitted
+from weft.usage.permitted import unpermitted, updated
 from weft.usage.received import of_messages
 from weft.usage.rmaraces import Accesses, joined, races
 from weft.usage.stores import stores
@@ -78,6 +78,7 @@ def find(trace: Trace, order: Order) -> list[Finding]:
         parts.append(operations.accesses(exposed, over))
         unplaced |= operations.unplaced()
     accesses = joined(parts)
+    found += (_wrong(*told) for told in updated(known, accesses))
     stored = stores(trace, gatherings, accesses, unplaced)
     return [*found, *races(trace, order, accesses if stored is None else joined([accesses, stored]))]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -12,8 +12,9 @@ from weft.terms.cited import said
 from weft.terms.columns import Ints, columns, ints
 from weft.trace import Event, Rank
 from weft.usage.epochs import FENCE, START, Epochs
+from weft.usage.rmaraces import OPERATION, READ, Accesses
 
-_NO_PRECEDE, _NO_SUCCEED = 8, 16
+_NO_PUT, _NO_PRECEDE, _NO_SUCCEED = 4, 8, 16
 """Assertions as the record has them (native/shim/wrap.h)."""
 
 Told = tuple[Event, str, Event]
@@ -52,12 +53,33 @@ def _denied(rank: Rank, of: Epochs, rows: Ints) -> Iterator[Told]:
             yield closed, f"asserts MPI_MODE_NOPRECEDE behind {said(event)}", event
 
 
+def updated(known: Mapping[Rank, Epochs], accesses: Accesses) -> Iterator[Told]:
+    """Operations that change a window of which its rank asserts, at the fence before, that nobody does."""
+    changing = (
+        (accesses.origin == OPERATION) & (accesses.sort != READ) & (accesses.operation >= 0) & (accesses.fence >= 0)
+    )
+    for rank, of in known.items():
+        asserted = {event for event, asserts in _assertions(rank, of).items() if asserts & _NO_PUT}
+        for epoch in np.flatnonzero((of.sort == FENCE) & np.isin(of.begin, list(asserted))).tolist():
+            fence = rank.event(int(of.begin[epoch]))
+            comm, ordinal = of.windows[int(of.window[np.searchsorted(of.event, fence.index)])]
+            rows = changing & (accesses.target == rank.index) & (accesses.fence == of.number[epoch])
+            rows &= (accesses.comm == comm) & (accesses.ordinal == ordinal)
+            for row in np.flatnonzero(rows)[:1].tolist():
+                event = rank.trace.event(int(accesses.rank[row]), int(accesses.event[row]))
+                yield (
+                    event,
+                    f"changes rank {rank.index}'s window, of which {said(fence)} asserts MPI_MODE_NOPUT,",
+                    fence,
+                )
+
+
 def _assertions(rank: Rank, of: Epochs) -> dict[int, int]:
     """What fences assert, by those that assert anything of this."""
     found: dict[int, int] = {}
     for events, values in columns(rank, of.event[of.call == FENCE], frozenset(("assert",))):
         if "assert" in values:
             asserts = ints(values, "assert")
-            some = asserts & (_NO_PRECEDE | _NO_SUCCEED) != 0
+            some = asserts & (_NO_PUT | _NO_PRECEDE | _NO_SUCCEED) != 0
             found.update(zip(events[some].tolist(), asserts[some].tolist(), strict=True))
     return found
