@@ -8,6 +8,7 @@ import platform
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from importlib.resources import files
 from pathlib import Path
@@ -47,13 +48,13 @@ def built() -> Path:
 def inlining() -> list[str]:
     """The options with which gcc's own hooks are no calls: an assembler of ours before the system's (x86-64 only).
 
-    Nothing where there is none: then each hook is called, which takes twice as long.
+    Nothing where there is none: then each hook is called, which takes several times as long.
     """
     real = shutil.which("as")
-    tools = ("sed", "mktemp")
-    if platform.machine() != "x86_64" or real is None or not all(map(shutil.which, tools)):
+    if platform.machine() != "x86_64" or real is None or not shutil.which("sh"):
         return []
-    text = (files("weft") / "access/native/assembler.sh").read_text().replace("@ASSEMBLER@", shlex.quote(real))
+    words = [sys.executable, "-IS", str(files("weft") / "access/assembler.py"), real]
+    text = f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
     folder = cache_folder() / "access" / hashlib.sha256(text.encode()).hexdigest()[:16]
     script = folder / "as"
     if not script.exists():
@@ -65,7 +66,7 @@ def inlining() -> list[str]:
             work.replace(script)
         except OSError:
             return []
-    return [f"-B{folder}/"]
+    return [f"-B{folder}/", "-fverbose-asm"]
 
 
 def _build(contents: dict[str, bytes], target: Path) -> None:

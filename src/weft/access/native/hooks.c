@@ -9,13 +9,15 @@
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define PLACE ((uintptr_t)__builtin_return_address(0))
 
-volatile uint8_t weft_hook_pages[WEFT_PAGES]; /* the assembler's inlined hooks know this name (assembler.sh) */
-static volatile uintptr_t range_low, range_span;
+/* These two are known by name to the program's own code (assembler.py), which comes here where the second is not 0 only. */
+volatile uint8_t weft_hook_pages[WEFT_PAGES];
+volatile uintptr_t weft_hook_span;
+static volatile uintptr_t range_low;
 static struct weft_client client = {.version = WEFT_CLIENT_VERSION,
                                     .weft = WEFT_VERSION,
                                     .pages = weft_hook_pages,
                                     .low = &range_low,
-                                    .span = &range_span};
+                                    .span = &weft_hook_span};
 
 /* Weak: a program that is linked statically has no dlsym, and no recorder either. */
 extern void *dlsym(void *handle, const char *name) __attribute__((weak));
@@ -42,9 +44,49 @@ static inline __attribute__((always_inline)) void touch(uintptr_t a, size_t byte
 
 /* Ranges may begin outside of what is of interest. */
 static inline void touch_range(uintptr_t a, size_t bytes, unsigned kind, uintptr_t place) {
-    if (LIKELY(!range_span || !bytes || a >= range_low + range_span || a + bytes <= range_low)) return;
+    if (LIKELY(!weft_hook_span || !bytes || a >= range_low + weft_hook_span || a + bytes <= range_low)) return;
     client.touched(a, bytes, kind, place);
 }
+
+#ifdef __x86_64__
+/* What a loop asks (assembler.py), in its caller's frame: for how many iterations at most it may leave out the hooks of an
+ * access, and of what lies up to `extent` bytes behind it. Only `most` changes. */
+struct question {
+    uint64_t mine;
+    int64_t most;
+    uintptr_t address;
+    int64_t step;
+    uint64_t extent, bits;
+};
+__attribute__((used, target("general-regs-only"))) static void reach(struct question *of) {
+    int64_t low = (int64_t)(of->address >> WEFT_PAGE_SHIFT);
+    int64_t high = (int64_t)((of->address + of->extent) >> WEFT_PAGE_SHIFT);
+    for (int64_t page = low; page <= high; page++)
+        if (weft_hook_pages[page % WEFT_PAGES] & of->bits) of->most = 0;
+    int64_t way = of->most ? (of->most - 1) * of->step : 0;
+    int64_t up = (int64_t)((of->address + of->extent + (uint64_t)way) >> WEFT_PAGE_SHIFT);
+    int64_t down = (int64_t)((of->address + (uint64_t)way) >> WEFT_PAGE_SHIFT);
+    for (int64_t page = high + 1; way > 0 && page <= up; page++)
+        if (weft_hook_pages[page % WEFT_PAGES] & of->bits) {
+            int64_t left = (page << WEFT_PAGE_SHIFT) - (int64_t)(of->address + of->extent);
+            of->most = (left + of->step - 1) / of->step;
+            return;
+        }
+    for (int64_t page = low - 1; way < 0 && page >= down; page--)
+        if (weft_hook_pages[page % WEFT_PAGES] & of->bits) {
+            of->most = ((int64_t)of->address - ((page + 1) << WEFT_PAGE_SHIFT)) / -of->step + 1;
+            return;
+        }
+}
+
+/* Keeps all registers but %rax, for the program's code does not know of a call. */
+__asm__(".text\n\t.globl weft_hook_reach\n\t.hidden weft_hook_reach\n\t.type weft_hook_reach, @function\n"
+        "weft_hook_reach:\n\t.cfi_startproc\n"
+        "\tpush %rcx\n\tpush %rdx\n\tpush %rsi\n\tpush %rdi\n\tpush %r8\n\tpush %r9\n\tpush %r10\n\tpush %r11\n"
+        "\t.cfi_adjust_cfa_offset 64\n\tlea 72(%rsp), %rdi\n\tcall reach\n"
+        "\tpop %r11\n\tpop %r10\n\tpop %r9\n\tpop %r8\n\tpop %rdi\n\tpop %rsi\n\tpop %rdx\n\tpop %rcx\n"
+        "\t.cfi_adjust_cfa_offset -64\n\tret\n\t.cfi_endproc\n\t.size weft_hook_reach, .-weft_hook_reach\n");
+#endif
 
 #define HOOKS(n)                                                                                                       \
     void __tsan_read##n(void *p) { touch((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }                                    \
@@ -138,7 +180,7 @@ void __tsan_atomic_signal_fence(int order) { (void)order, __atomic_signal_fence(
 #define COPIES(name)                                                                                                   \
     void *__real_##name(void *to, const void *from, size_t n);                                                         \
     void *__wrap_##name(void *to, const void *from, size_t n) {                                                        \
-        if (UNLIKELY(range_span)) {                                                                                    \
+        if (UNLIKELY(weft_hook_span)) {                                                                                \
             touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                                    \
             touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                                     \
         }                                                                                                              \
@@ -175,7 +217,7 @@ void *__tsan_memset(void *to, int value, size_t n) {
 #define CHECKED(name, second, reads)                                                                                   \
     void *__real___##name##_chk(void *to, second from, size_t n, size_t room);                                         \
     void *__wrap___##name##_chk(void *to, second from, size_t n, size_t room) {                                        \
-        if (UNLIKELY(range_span) && n <= room) {                                                                       \
+        if (UNLIKELY(weft_hook_span) && n <= room) {                                                                   \
             if (reads) touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                         \
             touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                                     \
         }                                                                                                              \
@@ -190,12 +232,12 @@ extern size_t malloc_usable_size(void *p) __attribute__((weak));
 
 static inline void released(void *p, size_t n) {
     uintptr_t a = (uintptr_t)p;
-    if (UNLIKELY(range_span) && a < range_low + range_span && a + n > range_low)
+    if (UNLIKELY(weft_hook_span) && a < range_low + weft_hook_span && a + n > range_low)
         client.touched(a, n, WEFT_HOOK_FREE, 0);
 }
 
 static inline size_t block_size(void *p) {
-    return UNLIKELY(range_span) && malloc_usable_size ? malloc_usable_size(p) : 1;
+    return UNLIKELY(weft_hook_span) && malloc_usable_size ? malloc_usable_size(p) : 1;
 }
 
 void __real_free(void *p);

@@ -1,0 +1,638 @@
+"""Stands before the assembler where `weft cc` compiles (gcc, x86-64), as a program of its own: the hooks' fast path.
+
+    python assembler.py REAL_ASSEMBLER ARGUMENTS...
+
+gcc calls a hook before each access. Here a stretch of code with such calls (no label within, no other call) becomes
+two: one without hooks, which runs while MPI has no memory of the program, and one with them at the end of the
+function. Which one runs is asked once a stretch. In the one with hooks what a hook looks at first, whether anything
+in the page of the address is of interest, is looked at in place of the call. The registers and flags that a call may
+change are free there.
+
+As a call may change all vector registers, the compiler saves what they hold before each hook and loads it again
+behind it. Where the hooks are gone, a value that is still in its register is not loaded, and what is saved again
+before anybody has read it is not saved (Slots). The compiler's comments tell its own slots for this (-fverbose-asm,
+%sfp), which nothing else can name.
+
+A loop of one such stretch, whose addresses go on in equal steps, has a third form (Loop). While MPI has memory
+somewhere else, it is asked from time to time how many iterations will not get to a page of interest (weft_hook_reach,
+hooks.c), and so many run without hooks.
+
+Line and frame tables say the same of all. Nothing is imported from Weft: this runs once for each file compiled.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_PLAIN = re.compile(r"\tcall\t__tsan_(?:volatile_)?(read|write)\d+(?:@PLT)?$")
+_HOOK = re.compile(
+    r"\tcall\t__tsan_(?:(?:unaligned_)?(?:volatile_)?(?:read|write|read_write)\d+|(?:read|write)_range|vptr_\w+)(?:@PLT)?$"
+)
+_OF_DEBUGGERS = re.compile(r"\.L(?:VL|BB|BE|BI)\d+:")
+"""Labels that nobody jumps to."""
+_VIEW = re.compile(r" view \S+")
+_STATEMENT = re.compile(r" is_stmt (\d)")
+_ARGUMENT = re.compile(r"\t(?:lea|mov)[lq]\t(?!.*%[re]?dil?\b.*, %[re]di$).*, %[re]di$")
+"""Sets the address that a hook is to be given, from what lies elsewhere."""
+_NAMES_IT = re.compile(r"%[re]?dil?\b")
+_ENDS = re.compile(r"\t(?:call|jmp|ret|notrack|bnd|ud2|hlt|int3|rep\s+ret)")
+_SAVES = re.compile(r"\t(v?)mov(ss|sd|aps|apd)\t(%xmm\d+), (-?\d*\(%r[sb]p\))\t# %sfp")
+_LOADS = re.compile(r"\t(v?)mov(ss|sd|aps|apd)\t(-?\d*\(%r[sb]p\)), (%xmm\d+)\t# %sfp")
+_COPIES = re.compile(r"\tv?mov(ss|sd|aps|apd)\t(\S+), (%xmm\d+)(?:\t#|$)")
+_COMPUTES = re.compile(r"\t(v)?(?:add|sub|mul|div|min|max)(ss|sd)\t(.*?), (?:(%xmm\d+), )?(%xmm\d+)(?:\t#|$)")
+_VECTORS = re.compile(r"%[xyz](mm\d+)")
+_FRAME_POINTER = "\tmovq\t%rsp, %rbp"
+_CLEARS = re.compile(r"\t(?:push|pop|leave|enter|rep|v?pcmp[ei]str|f?xrstor|xbegin)|%rsp(?!\))")
+"""Moves the frame, or changes registers that it does not name."""
+_BYTES = {"ss": 4, "sd": 8, "aps": 16, "apd": 16}
+_LABEL = re.compile(r"(\.L\d+):$")
+_INTEGER = re.compile(r"-?\d+$")
+_MEMORY = re.compile(r"(-?\d*)\((%r\w+)?(?:,(%r\w+)(?:,(\d))?)?\)$")
+_GENERAL = re.compile(
+    r"(?:mov|lea|add|sub|and|or|xor|sal|sar|shl|shr|neg|not|inc|dec|set|cmov|imul|cmp|test|nop)(?!xchg)"
+)
+_OPPOSITE = {a: b for pair in ("e ne", "l ge", "le g", "b ae", "be a", "s ns", "z nz", "c nc")
+             for a, b in (pair.split(), pair.split()[::-1])}  # fmt: skip
+_REGISTERS = {
+    name: f"%r{full}"
+    for full, parts in (
+        *((f"{x}x", (f"%r{x}x", f"%e{x}x", f"%{x}x", f"%{x}l", f"%{x}h")) for x in "abcd"),
+        *((x, (f"%r{x}", f"%e{x}", f"%{x}", f"%{x}l")) for x in ("si", "di", "bp", "sp")),
+        *((f"{x}", (f"%r{x}", f"%r{x}d", f"%r{x}w", f"%r{x}b")) for x in range(8, 16)),
+    )
+    for name in parts
+}
+"""By each name of a register, or of a part of it, that of the whole."""
+_CALLEES = ("%rax", "%rcx", "%rdx", "%rsi", "%rdi", "%r8", "%r9", "%r10", "%r11")
+_MOST, _ASKS_EACH, _FARTHEST, _MOST_ASKED = 1024, 128, 256, 12
+"""Of a loop: how many iterations at most run without hooks, after how many with hooks it is asked, how many bytes its
+longest step has, and how many different accesses."""
+_LOOKS_ON = 16
+"""How many lines behind the last hook a register may be loaded again to be seen."""
+_BITS = {"read": 1, "write": 3}
+"""WEFT_PAGE_READS; with WEFT_PAGE_WRITES (client.h)."""
+
+
+State = tuple[tuple[str, str], frozenset[tuple[str, str]]]
+"""How the unwinder finds a frame: its register and offset, and which registers lie at which offsets."""
+
+
+class Frame:
+    """What the unwinder knows at a place: how the caller's frame is found, and where registers lie."""
+
+    def __init__(self) -> None:
+        self.known = True
+        """Whether each directive so far was one of those understood here."""
+        self.state: State = ("7", "8"), frozenset()
+        self._kept: list[State] = []
+
+    def follow(self, line: str) -> None:
+        """Take a directive into account."""
+        name, _, rest = line.strip().partition(" ")
+        values = [value.strip() for value in rest.split(",")]
+        (register, offset), saved = self.state
+        match name, values:
+            case ".cfi_def_cfa", [new, far]:
+                self.state = (new, far), saved
+            case ".cfi_def_cfa_offset", [far]:
+                self.state = (register, far), saved
+            case ".cfi_def_cfa_register", [new]:
+                self.state = (new, offset), saved
+            case ".cfi_offset", [of, far]:
+                self.state = self.state[0], frozenset({*(pair for pair in saved if pair[0] != of), (of, far)})
+            case ".cfi_restore", [of]:
+                self.state = self.state[0], frozenset(pair for pair in saved if pair[0] != of)
+            case ".cfi_remember_state", _:
+                self._kept.append(self.state)
+            case ".cfi_restore_state", _ if self._kept:
+                self.state = self._kept.pop()
+            case ((".cfi_startproc" | ".cfi_personality" | ".cfi_lsda"), _):
+                pass
+            case _:
+                self.known = False
+
+    def become(self, state: State) -> Iterator[str]:
+        """The directives that lead from this state to another."""
+        (now, saved), (then, wanted) = self.state, state
+        if now != then:
+            yield f"\t.cfi_def_cfa {then[0]}, {then[1]}"
+        yield from (f"\t.cfi_offset {of}, {far}" for of, far in sorted(wanted - saved))
+        gone = {of for of, _ in saved} - {of for of, _ in wanted}
+        yield from (f"\t.cfi_restore {of}" for of in sorted(gone))
+        self.state = state
+
+
+class Editor:
+    """Edits one file."""
+
+    def __init__(self) -> None:
+        self.changed = False
+        self._stretches = 0
+        self._statement = "1"
+        """The line table's flag, which a .loc sets for all that follow."""
+
+    def edited(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines of the file, with hooks made cheap."""
+        function: list[str] | None = None
+        for line in lines:
+            if function is not None:
+                function.append(line)
+                if line.startswith("\t.cfi_endproc"):
+                    yield from self._function(function)
+                    function = None
+            elif line.startswith("\t.cfi_startproc"):
+                function = [line]
+            else:
+                yield line
+        yield from function or ()
+        if self.changed:
+            yield from (f"\t.hidden\tweft_hook_{name}" for name in ("pages", "span", "reach"))
+
+    def _function(self, lines: list[str]) -> list[str]:
+        """A function, from where the unwinder's table of it begins to where it ends."""
+        lines = _uncommented(lines)
+        places = [self._placed(line) for line in lines]
+        if not any(map(_HOOK.match, lines)):
+            return lines
+        self.changed = True
+        frame = Frame()
+        for line in lines[:-1]:
+            if line.startswith("\t.cfi_"):
+                frame.follow(line)
+        if frame.known:
+            return self._parted(lines, places)
+        return [more for line in lines for more in _looked(line)]
+
+    def _placed(self, line: str) -> str:
+        """A .loc as it reads anywhere else in the file; what it says of all that follow is remembered. Else nothing."""
+        if not line.startswith("\t.loc "):
+            return ""
+        if found := _STATEMENT.search(line):
+            self._statement = found[1]
+        return f"{_STATEMENT.sub('', _VIEW.sub('', line))} is_stmt {self._statement}"
+
+    def _parted(self, lines: list[str], places: list[str]) -> list[str]:
+        """The function with its stretches without hooks, and those with hooks behind it."""
+        frame, place, pointed = Frame(), "", _FRAME_POINTER in lines
+        hot: list[str] = []
+        behind: list[tuple[State, list[str]]] = []
+        loop: Loop | None = None
+        at, end = 0, len(lines) - 1
+
+        def copied(first: int, last: int) -> list[str]:
+            return [places[n] or lines[n] for n in range(first, last) if not _OF_DEBUGGERS.match(lines[n])]
+
+        while at < end:
+            line = lines[at]
+            if not _HOOK.match(line):
+                if line.startswith("\t.cfi_"):
+                    frame.follow(line)
+                elif _LABEL.match(line):
+                    loop = loop_at(lines, at)
+                place = places[at] or place
+                hot.append(line)
+                if loop and at == loop.last:
+                    hot.append(f".Lweft_exit_{loop.number}:")
+                    loop = None
+                at += 1
+                continue
+            until = _end(lines, at)
+            number = self._stretches
+            self._stretches += 1
+            if loop:
+                until = min(until, loop.last)
+            before = [place, _argument_before(hot)]
+            slow = [more for part in copied(at, until) for more in _looked(part)]
+            hot += (
+                "\tcmpq\t$0, weft_hook_span(%rip)",
+                f"\tjne\t.Lweft_{number}",
+                *Slots(_without(lines[at:until]), pointed).lines,
+                f".Lweft_back_{number}:",
+            )
+            cold = [f".Lweft_{number}:", *filter(None, before), *slow]
+            if loop:
+                loop.number = number
+                whole = Slots(_without(copied(loop.first, loop.last)), pointed).lines
+                on_stack = frame.state[0][0] == "7"
+                cold += loop.behind(copied(loop.first, at), copied(until, loop.last), whole, on_stack)
+            else:
+                cold.append(f"\tjmp\t.Lweft_back_{number}")
+            behind.append((frame.state, cold))
+            place = next(filter(None, reversed(places[at:until])), place)
+            at = until
+        # The line table's flag is to be what the compiler left it at.
+        if place:
+            behind[-1][1].insert(-1, f"{_STATEMENT.sub('', place)} is_stmt {self._statement}")
+        for state, cold in behind:
+            hot += (*frame.become(state), *cold)
+        return [*hot, lines[-1]]
+
+
+Form = tuple[int, tuple[tuple[str, int], ...]]
+"""A sum: a number, and registers as they are when an iteration begins, each times a number."""
+
+
+def _sum(a: Form | None, b: Form | None, times: int = 1) -> Form | None:
+    if a is None or b is None:
+        return None
+    terms = dict(a[1])
+    for register, factor in b[1]:
+        terms[register] = terms.get(register, 0) + factor * times
+    return a[0] + b[0] * times, tuple(sorted((r, f) for r, f in terms.items() if f))
+
+
+class Values:
+    """What registers hold while an iteration runs, as far as that is a sum; `known` until a strange instruction."""
+
+    def __init__(self) -> None:
+        self.known = True
+        self._of: dict[str, Form | None] = {name: (0, ((name, 1),)) for name in set(_REGISTERS.values())}
+
+    def __getitem__(self, register: str) -> Form | None:
+        return self._of[register]
+
+    def called(self) -> None:
+        """A hook was called: it may have changed what is the callee's."""
+        self._of.update(dict.fromkeys(_CALLEES))
+
+    def follow(self, line: str) -> None:
+        """Take an instruction into account."""
+        operation, _, rest = line.partition("\t# ")[0][1:].partition("\t")
+        operands = rest.split(", ") if rest else []
+        into = _REGISTERS.get(operands[-1]) if operands else None
+        if operation.startswith("j") or operation == "nop":
+            return
+        if "%xmm" in rest or "%ymm" in rest or "%zmm" in rest:
+            self.known &= re.search(r"gather|mask|str[im]", operation) is None
+            if into:
+                self._of[into] = None
+        elif operation == "cltq":
+            self._of["%rax"] = None
+        elif not operands or not _GENERAL.match(operation) or (operation.startswith("imul") and len(operands) == 1):
+            self.known = False
+        elif into and not operation.startswith(("cmp", "test")):
+            self._of[into] = self._result(operation, operands, into) if operands[-1] == into else None
+
+    def _result(self, operation: str, operands: list[str], into: str) -> Form | None:
+        first = self._value(operands[0])
+        match operation:
+            case "movq":
+                return first
+            case "addq" | "subq":
+                return _sum(self._of[into], first, 1 if operation == "addq" else -1)
+            case "incq" | "decq":
+                return _sum(self._of[into], (1, ()), 1 if operation == "incq" else -1)
+            case "salq" | "shlq" if len(operands) == 2 and first is not None and not first[1]:
+                return _sum((0, ()), self._of[into], 1 << (first[0] & 63))
+            case "leaq":
+                found = _MEMORY.match(operands[0])
+                if not found or "%rip" in operands[0]:
+                    return None
+                value: Form | None = int(found[1] or 0), ()
+                for register, times in ((found[2], 1), (found[3], int(found[4] or 1))):
+                    value = _sum(value, self._of[register], times) if register else value
+                return value
+            case _:
+                return None
+
+    def _value(self, operand: str) -> Form | None:
+        if operand.startswith("$") and _INTEGER.match(operand[1:]):
+            return int(operand[1:]), ()
+        return self._of.get(operand)
+
+
+class Loop:
+    """A loop whose only stretch with hooks is all of it, and whose addresses go on in equal steps."""
+
+    number = -1
+    """Of its stretch."""
+
+    def __init__(self, first: int, last: int, leaves: str, counter: tuple[str, int], asks: list[str]) -> None:
+        self.first, self.last = first, last
+        """Of its first line, and of the jump back."""
+        self._leaves = leaves
+        self._counter, self._step = counter
+        self._asks = asks
+
+    def behind(self, begin: list[str], rest: list[str], whole: list[str], on_stack: bool) -> list[str]:
+        """What follows the stretch with hooks: the rest of the iteration, the question, and the loop without hooks.
+
+        The counter's first value that is not to be reached lies below the stack: a function that calls others has
+        nothing there.
+        `on_stack`: frames are found by the stack's pointer.
+        """
+        n, small = self.number, [name for name, whole in _REGISTERS.items() if whole == self._counter][1]
+        step = abs(self._step)
+        leave = f"\tj{self._leaves}\t.Lweft_exit_{n}"
+        grown, shrunk = (["\t.cfi_adjust_cfa_offset 64"], ["\t.cfi_adjust_cfa_offset -64"]) if on_stack else ([], [])
+        return [
+            *rest, leave, f"\ttestl\t${(_ASKS_EACH * step - 1) & -step}, {small}", f"\tje\t.Lweft_ask_{n}",
+            f".Lweft_slow_{n}:", *begin, f"\tjmp\t.Lweft_{n}",
+            f".Lweft_ask_{n}:", "\tleaq\t-64(%rsp), %rsp", *grown, "\tmovq\t%rax, (%rsp)",
+            f"\tmovq\t${_MOST}, 8(%rsp)", *self._asks, "\tmovq\t8(%rsp), %rax", "\ttestq\t%rax, %rax",
+            f"\tje\t.Lweft_none_{n}", f"\timulq\t${self._step}, %rax, %rax", f"\taddq\t{self._counter}, %rax",
+            "\tmovq\t%rax, 56(%rsp)", "\tmovq\t(%rsp), %rax", "\tleaq\t64(%rsp), %rsp", *shrunk,
+            f".Lweft_free_{n}:", *whole, leave, f"\tcmpq\t-8(%rsp), {self._counter}",
+            f"\tj{'l' if self._step > 0 else 'g'}\t.Lweft_free_{n}", f"\tjmp\t.Lweft_ask_{n}",
+            *grown, f".Lweft_none_{n}:", "\tmovq\t(%rsp), %rax", "\tleaq\t64(%rsp), %rsp", *shrunk,
+            f"\tjmp\t.Lweft_slow_{n}",
+        ]  # fmt: skip
+
+
+def loop_at(lines: list[str], at: int) -> Loop | None:
+    """The loop that begins at a label; None where there is none of this kind."""
+    label = lines[at][:-1]
+    back, leaves = 0, ""
+    for number in range(at + 1, len(lines)):
+        line = lines[number]
+        if (
+            line.startswith("\tj")
+            and line.endswith(f"\t{label}")
+            and (other := _OPPOSITE.get(line[2:].partition("\t")[0]))
+        ):
+            back, leaves = number, other
+        if not _HOOK.match(line) and (_ENDS.match(line) if line.startswith("\t") else not _OF_DEBUGGERS.match(line)):
+            break
+        if line.startswith("\t.") and not line.startswith("\t.loc "):
+            break
+    body = lines[at + 1 : back]
+    if not back or not any(map(_PLAIN.match, body)) or not _flags_free(body):
+        return None
+    values = Values()
+    accesses: list[tuple[Form, int]] = []
+    for line in body:
+        if found := _PLAIN.match(line):
+            address = values["%rdi"]
+            if address is None:
+                return None
+            accesses.append((address, _BITS[found[1]]))
+            values.called()
+        elif _HOOK.match(line):
+            return None
+        elif line.startswith("\t") and line[1] != ".":
+            values.follow(line)
+    steps = {r: form[0] for r in set(_REGISTERS.values()) if (form := values[r]) and form[1] == ((r, 1),)}
+    counters = [(r, step) for r, step in steps.items() if step and abs(step) & (abs(step) - 1) == 0 and r != "%rsp"]
+    asks = _questions(accesses, steps) if values.known and counters else None
+    return Loop(at + 1, back, leaves, min(counters, key=lambda c: abs(c[1])), asks) if asks else None
+
+
+def _flags_free(body: list[str]) -> bool:
+    """Whether the flags are free where an iteration begins: before they are used they are set, or a hook is called."""
+    for line in body:
+        if _HOOK.match(line) or re.match(r"\t(?:cmp|test|add|sub)[bwlq]\t", line):
+            return True
+        if line.startswith(("\tj", "\tset", "\tcmov", "\tadc", "\tsbb", "\trc", "\tlahf", "\tpushf")):
+            return False
+    return False
+
+
+def _questions(accesses: list[tuple[Form, int]], steps: dict[str, int]) -> list[str] | None:
+    """Code that asks of each access how many iterations it may go on for; None where that cannot be known."""
+    together: dict[tuple[tuple[tuple[str, int], ...], int], list[int]] = {}
+    for (number, terms), bits in accesses:
+        together.setdefault((terms, bits), []).append(number)
+    if len(together) > _MOST_ASKED:
+        return None
+    lines: list[str] = []
+    for (terms, bits), numbers in together.items():
+        low, high = min(numbers), max(numbers)
+        match terms:
+            case ((base, 1),):
+                place = f"({base})"
+            case ((base, 1), (index, (1 | 2 | 4 | 8) as times)) | ((index, (2 | 4 | 8) as times), (base, 1)):
+                place = f"({base},{index},{times})"
+            case _:
+                return None
+        if any(r not in steps or r == "%rsp" for r, _ in terms) or high - low > 4096 or abs(low) > 1 << 30:
+            return None
+        step = sum(steps[r] * times for r, times in terms)
+        if abs(step) > _FARTHEST:
+            return None
+        lines += (
+            f"\tleaq\t{low}{place}, %rax", "\tmovq\t%rax, 16(%rsp)", f"\tmovq\t${step}, 24(%rsp)",
+            f"\tmovq\t${high - low}, 32(%rsp)", f"\tmovq\t${bits}, 40(%rsp)", "\tcall\tweft_hook_reach",
+        )  # fmt: skip
+    return lines
+
+
+def _uncommented(lines: list[str]) -> list[str]:
+    """The lines of a function without the compiler's comments, but for that on its own slots."""
+    left: list[str] = []
+    by_hand = False  # a person's assembly
+    for line in lines:
+        by_hand = (by_hand or line == "#APP") and line != "#NO_APP"
+        if by_hand or not line.startswith(("\t", "# ")) or line.startswith("\t."):
+            left.append(line)
+        elif line.startswith("\t"):
+            text, mark, said = line.partition("\t#")
+            left.append(f"{text}\t# %sfp" if mark and "%sfp" in said else text)
+    return left
+
+
+class Slots:
+    """Code that runs from its begin on, without what saves and loads vector registers for calls that are gone.
+
+    `pointed`: %rbp is the frame's pointer, and not just a register.
+    """
+
+    def __init__(self, lines: Iterable[str], pointed: bool) -> None:
+        self._frame = re.compile(r"(-?\d*)\(%r([sb])p\)" if pointed else r"(-?\d*)\(%r(s)p\)")
+        self._left: list[str | None] = []
+        self._held: dict[tuple[str, int], str] = {}
+        """By slot and bytes the register that has what lies there."""
+        self._unread: dict[tuple[str, int], int] = {}
+        """By slot and bytes where it was saved, as long as nobody can have read it."""
+        self._low: dict[str, int] = {}
+        """By register how many of its bytes can be other than 0, where that is known."""
+        for line in lines:
+            self._left.append(line if line[:1] != "\t" or line[1] == "." else self._seen(line))
+
+    @property
+    def lines(self) -> list[str]:
+        """What is left."""
+        return [line for line in self._left if line is not None]
+
+    def _seen(self, line: str) -> str | None:
+        """The instruction in its new form; None where it is needless."""
+        if found := _SAVES.match(line):
+            key = found[4], _BYTES[found[2]]
+            again = self._unread.get(key)
+            self._touched(line, key[1])
+            if again is not None:
+                self._left[again] = None
+            self._held[key], self._unread[key] = found[3], len(self._left)
+        elif found := _LOADS.match(line):
+            return self._loaded(line, found)
+        elif found := _COPIES.match(line):
+            self._touched(line, writes=False)
+            width, source = _BYTES[found[1]], found[2]
+            known = width if "(" in source else self._low.get(source, 16) if width == 16 else 16
+            self._written(found[3], known)
+        elif found := _COMPUTES.match(line):
+            return self._computed(line, found)
+        elif line.startswith("\tj"):
+            self._unread.clear()  # who reads there is not known
+        elif "\t" not in line[1:] or _CLEARS.search(line):
+            self._held.clear()
+            self._unread.clear()
+            self._low.clear()
+        else:
+            self._touched(line)
+            for name in _VECTORS.findall(line):
+                self._written(f"%x{name}", 16)
+        return line
+
+    def _loaded(self, line: str, found: re.Match[str]) -> str | None:
+        """A load of a slot: none, or a move, where a register has the value. The bytes above become 0, as by a load."""
+        vex, width, slot, into = found[1], _BYTES[found[2]], found[3], found[4]
+        held = self._held.get((slot, width))
+        low = self._low.get(held, 16) if held else 16
+        if held is None or (width == 4 and low > 4):
+            self._touched(line, width, writes=False)
+            self._written(into, width)
+            self._held[slot, width] = into
+            return line
+        if held != into:
+            self._written(into, min(low, width))
+        elif low <= width and not (vex and width == 16):
+            return None
+        else:
+            self._low[into] = min(low, width)
+        return f"\t{vex}mov{'aps' if low <= width else 'q'}\t{held}, {into}"
+
+    def _computed(self, line: str, found: re.Match[str]) -> str:
+        """An operation on single numbers; of what a slot holds, on the register that has it."""
+        width, operand, first, into = _BYTES[found[2]], found[3], found[4] or found[5], found[5]
+        held = self._held.get((operand, width)) if line.endswith("# %sfp") else None
+        if held is None:
+            self._touched(line, writes=False)
+        else:
+            line = line.replace(f"\t{operand}, ", f"\t{held}, ", 1)
+        self._written(into, max(self._low.get(first, 16), width))
+        return line
+
+    def _written(self, register: str, low: int) -> None:
+        """A register has another value, of which so many bytes can be other than 0."""
+        self._held = {key: held for key, held in self._held.items() if held != register}
+        self._low[register] = low
+
+    def _touched(self, line: str, width: int = 64, *, writes: bool = True) -> None:
+        """A line names memory of the frame: what lies there may have been read, and is perhaps another value now."""
+        for offset, base in self._frame.findall(line):
+            for of in (self._unread, self._held) if writes else (self._unread,):
+                for key in [key for key in of if _meets(key, base, int(offset or 0), width)]:
+                    del of[key]
+
+
+def _meets(key: tuple[str, int], base: str, begin: int, width: int) -> bool:
+    """Whether a slot may meet so many bytes of the frame."""
+    offset, _, register = key[0].partition("(%r")
+    at = int(offset or 0)
+    return register[0] != base or (at < begin + width and at + key[1] > begin)
+
+
+def _end(lines: list[str], at: int) -> int:
+    """Where the stretch ends that begins with the hook at `at`: behind the last hook that is got to from there alone.
+
+    And behind what loads again, soon after it, what was saved before it.
+    """
+    last = more = at + 1
+    saved: dict[str, int] = {}
+    for number in range(at + 1, len(lines)):
+        line = lines[number]
+        if _HOOK.match(line):
+            last = number + 1
+        elif line.startswith("\t"):
+            if _ENDS.match(line) or (line.startswith("\t.") and not line.startswith("\t.loc ")):
+                break
+            if found := _SAVES.match(line):
+                saved[found[4]] = number
+            elif (found := _LOADS.match(line)) and saved.get(found[3], last) < last and number - last < _LOOKS_ON:
+                more = number + 1
+        elif not _OF_DEBUGGERS.match(line):
+            break
+    return max(last, more)
+
+
+def _looked(line: str) -> list[str]:
+    """A line; for a hook of an access with a look at the page of its address around it."""
+    found = _PLAIN.match(line)
+    if not found:
+        return [line]
+    return ["\tmovl\t%edi, %eax", "\tleaq\tweft_hook_pages(%rip), %rcx", "\tshrl\t$12, %eax",
+            f"\ttestb\t${_BITS[found[1]]}, (%rcx,%rax)", "\tje\t77775f", line, "77775:"]  # fmt: skip
+
+
+def _without(stretch: list[str]) -> list[str]:
+    """A stretch without its hooks, and without what sets their address where nothing else has use for that."""
+    left: list[str] = []
+    begin = 0
+    for line in stretch:
+        if not _HOOK.match(line):
+            left.append(line)
+            continue
+        for number in reversed(range(begin, len(left))):
+            before = left[number]
+            if not before.startswith("\t") or before.startswith("\t.loc "):
+                continue
+            if _ARGUMENT.match(before):
+                del left[number]
+                break
+            # A jump may lead to where the register is read; instructions without operands may read it (movsq).
+            if _NAMES_IT.search(before) or before.startswith(("\tj", "\trep")) or "\t" not in before[1:]:
+                break
+        begin = len(left)
+    return left
+
+
+def _argument_before(lines: list[str]) -> str:
+    """Take what sets the address of a hook away, where it is the last instruction; nothing where it is not."""
+    for number in reversed(range(len(lines))):
+        line = lines[number]
+        if line.startswith("\t.loc ") or _OF_DEBUGGERS.match(line):
+            continue
+        return lines.pop(number) if _ARGUMENT.match(line) else ""
+    return ""
+
+
+def source_of(arguments: list[str]) -> int | None:
+    """Which of an assembler's arguments is the file to assemble; None where it reads its input."""
+    found, value = None, False
+    for number, word in enumerate(arguments):
+        if not value and (word == "-" or word.endswith(".s")):
+            found = number
+        value = not value and word in ("-o", "-I", "--defsym", "-MD")
+    return found
+
+
+def main(real: str, arguments: list[str]) -> int:
+    """Assemble, with cheap hooks where the compiler put any in."""
+    at = source_of(arguments)
+    name = "-" if at is None else arguments[at]
+    text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode("latin-1")
+    if "__tsan_" in text and ".intel_syntax" not in text and not {"--32", "--x32"} & set(arguments):
+        try:
+            text = "\n".join([*Editor().edited(text.removesuffix("\n").split("\n")), ""])
+        except Exception as error:  # whatever it is, the program is to be built
+            print(f"weft cc: the hooks of {name} stay calls, which are slower: {error!r}", file=sys.stderr)
+    elif name != "-":
+        os.execv(real, [real, *arguments])
+    handle, work = tempfile.mkstemp(prefix="weft-cc-", suffix=".s")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode("latin-1"))
+        words = [*arguments, work] if at is None else [*arguments[:at], work, *arguments[at + 1 :]]
+        return subprocess.run([real, *words], check=False).returncode
+    finally:
+        Path(work).unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
