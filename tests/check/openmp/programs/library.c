@@ -64,3 +64,27 @@ void seed(void) {
             a[i] = rand_r(&state); /* found */
     }
 }
+
+/* case shown data-race */
+void shown(void) {
+    static char name[N] = "one";
+#pragma omp parallel sections
+    {
+        printf("%3d%% %-*.1f %s\n", 40, 8, 2.5, name); /* wrong */ /* found */
+        printf("%3d%% %-*.1f\n", 40, 8, 2.5); /* right */
+#pragma omp section
+        strcpy(name, "two"); /* found */
+    }
+}
+
+/* case beginning_shown data-race */
+void beginning_shown(void) {
+    static char name[N] = "abcdef";
+#pragma omp parallel sections
+    {
+        fprintf(stdout, "%ld %.*s\n", 7L, 4, name); /* wrong */ /* found */
+        fprintf(stdout, "%ld %.*s\n", 7L, 3, name); /* right */
+#pragma omp section
+        name[3] = 'D'; /* found */
+    }
+}

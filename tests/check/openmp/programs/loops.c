@@ -1,3 +1,4 @@
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <omp.h>
@@ -398,4 +399,38 @@ int last_without_value(void) {
         a[i] = k;
     }
     return k + a[3];
+}
+
+/* case read_again_and_again data-race */
+void read_again_and_again(void) {
+    static double a[2 * N], sums[N];
+#pragma omp parallel for
+    for (int i = 0; i < 4; i++) {
+        for (int turn = 0; turn < 3; turn++)
+            for (int k = 0; k < 2 * N; k++) sums[i] += a[k]; /* found */
+        if (i == 3) a[101] = sums[i]; /* wrong */ /* found */
+    }
+}
+
+/* case written_again_and_again data-race */
+void written_again_and_again(void) {
+    static int a[4][2 * N];
+#pragma omp parallel for
+    for (int i = 0; i < 4; i++) {
+        for (int turn = 0; turn < 3; turn++)
+            for (int k = 0; k < 2 * N; k++) a[i][k] += turn; /* found */
+        a[0][101] += i; /* wrong */ /* found */
+        a[i][101] += i; /* right */
+    }
+}
+
+/* case parts_of_what_was_seen data-race */
+void parts_of_what_was_seen(void) {
+    static int64_t a[2 * N], sums[4];
+#pragma omp parallel for
+    for (int i = 0; i < 4; i++) {
+        for (int turn = 0; turn < 3; turn++)
+            for (int k = 0; k < 2 * N; k++) sums[i] += a[k]; /* found */
+        if (i == 3) ((volatile char *)a)[1003] = 1; /* wrong */ /* found */
+    }
 }

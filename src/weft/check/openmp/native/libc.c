@@ -79,8 +79,49 @@ WRAP(int, strncmp, const char *a, const char *b, size_t most) {
 
 /* --- input and output --------------------------------------------------------------------------------------------- */
 
+static void string_read(const char *s, int most, uint32_t place) {
+    size_t n = most < 0 ? strlen(s) : strnlen(s, (size_t)most);
+    shadow_range((uintptr_t)s, most < 0 || n < (size_t)most ? n + 1 : n, false, place);
+}
+
+/* The strings that a format reads, and what it counts into by %n, up to a conversion that is not known here. */
+static void arguments_used(const char *format, va_list given, uint32_t place) {
+    va_list rest;
+    va_copy(rest, given);
+    for (const char *at = strchr(format, '%'); at; at = strchr(at, '%')) {
+        at += 1 + strspn(at + 1, "-+ #0'");
+        if (*at == '*') (void)va_arg(rest, int), at++;
+        at += strspn(at, "0123456789");
+        int most = -1;
+        if (*at == '.' && at[1] == '*') most = va_arg(rest, int), at += 2;
+        else if (*at == '.') most = (int)strtol(at + 1, (char **)&at, 10);
+        const char *size = at;
+        at += strspn(at, "hlLqjzt");
+        bool wide = at != size && *size != 'h';
+        if (*at && strchr("diouxXc", *at)) {
+            if (wide) (void)va_arg(rest, long);
+            else (void)va_arg(rest, int);
+        } else if (*at && strchr("eEfFgGaA", *at)) {
+            if (*size == 'L') (void)va_arg(rest, long double);
+            else (void)va_arg(rest, double);
+        } else if (*at == 's' && !wide) {
+            const char *s = va_arg(rest, const char *);
+            if (s) string_read(s, most, place);
+        } else if (*at == 'n' && size == at) {
+            shadow_range((uintptr_t)va_arg(rest, int *), sizeof(int), true, place);
+        } else if (*at == 'p') {
+            (void)va_arg(rest, void *);
+        } else if (*at != '%') {
+            break;
+        }
+        at++;
+    }
+    va_end(rest);
+}
+
 /* These would lose their arguments: what they are is done here. */
 static int printed(char *to, size_t room, const char *format, va_list given, uint32_t place) {
+    arguments_used(format, given, place);
     int n = vsnprintf(to, room, format, given);
     size_t length = n < 0 ? 0 : (size_t)n + 1;
     if (to && room) shadow_range((uintptr_t)to, length < room ? length : room, true, place);
@@ -97,6 +138,24 @@ int __wrap_snprintf(char *to, size_t room, const char *format, ...) {
     va_list given;
     va_start(given, format);
     int n = printed(to, room, format, given, place_of(PLACE));
+    va_end(given);
+    return n;
+}
+static int put_out(FILE *to, const char *format, va_list given, uint32_t place) {
+    arguments_used(format, given, place);
+    return vfprintf(to, format, given);
+}
+int __wrap_printf(const char *format, ...) {
+    va_list given;
+    va_start(given, format);
+    int n = put_out(stdout, format, given, place_of(PLACE));
+    va_end(given);
+    return n;
+}
+int __wrap_fprintf(FILE *to, const char *format, ...) {
+    va_list given;
+    va_start(given, format);
+    int n = put_out(to, format, given, place_of(PLACE));
     va_end(given);
     return n;
 }

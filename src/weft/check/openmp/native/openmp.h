@@ -253,9 +253,13 @@ void shadow_turn(void); /* another strand runs, or the same one again */
 void shadow_forget(void); /* all marks are over */
 size_t shadow_places(void); /* at how many an access was looked at */
 
+/* --- hooks.c */
+void hooks_again(void);  /* what accesses are compared with has changed */
+void lines_forget(void); /* words of the shadow have changed otherwise than by the running strand's accesses */
+
 #define TERA ((uintptr_t)1 << 40)
 #define SHADOW (16 * TERA)
-#define SHADOW_SIZE (33 * TERA)
+#define SHADOW_SIZE (33 * TERA + ((uintptr_t)1 << 30)) /* the planes, and what lies between them */
 #define DEVICE_WORDS (SHADOW + SHADOW_SIZE)
 #define DEVICE_SIZE (13 * TERA)
 void shadow_reserve(uintptr_t at, size_t size);

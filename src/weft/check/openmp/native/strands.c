@@ -76,6 +76,7 @@ void current_is(strand_t s) {
     now.in_row = s - now.row < now.row_end - now.row && !any_before;
     now.locks = me && (me->held || me->released);
     now.apart = !now.on || !me || now.locks || now.devices;
+    hooks_again();
 }
 
 void checks(bool on) {
@@ -100,6 +101,7 @@ void comes_before(strand_t s, strand_t earlier, strand_t last) {
     add_before(s, earlier, last);
     any_before = true;
     now.in_row = false;
+    hooks_again();
 }
 
 /* A list of releases: each is behind the earlier ones. Whose strand was the last already, goes on in it. */
