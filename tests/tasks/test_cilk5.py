@@ -96,6 +96,18 @@ def test_a_record_is_put_into_each_frame() -> None:
     assert known.saved == {"fib": {"n", "x"}}
 
 
+def test_the_head_of_a_procedure_ends_with_its_parameters() -> None:
+    known = build.Procedures()
+    build.with_records(
+        FIB.replace(
+            "int fib     (CilkWorkerState*const _cilk_ws,int n)",
+            "int\nfib (CilkWorkerState*const _cilk_ws,int n,\n  int m)",
+        ),
+        known,
+    )
+    assert known.opened == {"fib": 30}
+
+
 def test_a_source_without_procedures_stays_as_it_is() -> None:
     """A library in C, in a file of Cilk."""
     known = build.Procedures()
@@ -198,6 +210,19 @@ def test_a_breakpoint_at_a_procedure_stops_each_call_on_every_worker() -> None:
         assert s.output() == "Result: 8\n"
     assert len({task for _, task, _, _ in stops}) == len(stops) == 25
     assert {(why, function, line) for why, _, function, line in stops} == {("breakpoint", "fib", 8)}
+
+
+@needs_cilk
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_breakpoint_at_a_procedure_is_behind_parameters_on_several_lines(workers: str) -> None:
+    with session([str(PROGRAMS / "heads.cilk"), "--nproc", workers, "6"]) as s:
+        s.do("break add")
+        stops = []
+        while (stop := s.do("continue"))["why"] != "ended":
+            stops.append(at(stop))
+        assert s.output() == "Result: 8\n"
+    assert len({task for _, task, _, _ in stops}) == len(stops) == 25
+    assert {(why, function, line) for why, _, function, line in stops} == {("breakpoint", "add", 12)}
 
 
 @needs_cilk

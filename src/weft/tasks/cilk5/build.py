@@ -30,7 +30,11 @@ SCOPES = re.compile(r"struct _cilk_(\w+)_frame\{CilkStackFrame header;((?:struct
 SCOPE = re.compile(r"struct\{([^{}]*)\}scope(\d+);")
 FIELD = re.compile(r"\(\*\s*(\w+)\)|(\w+)\s*(?:\[[^;]*\])*;")
 """The variables of a procedure's blocks, as its frame has room for them."""
-OPENED = re.compile(r"^# (\d+)[^\n]*\n[^\n]*?\b(\w+)\s*\(CilkWorkerState\*const _cilk_ws[^\n]*CILK2C_INIT_FRAME", re.M)
+OPENED = re.compile(
+    r"^# (\d+)[^\n]*\n((?:(?!^#)[^;{}])*?\b(\w+)\s*\(CilkWorkerState\*const _cilk_ws[^;{}]*)\{[^\n]*CILK2C_INIT_FRAME",
+    re.M,
+)
+"""The head of a fast clone: the line that it begins in, all up to its first brace, and the name."""
 KEPT = re.compile(r"_cilk_sync(\d+):((?:\w+=_cilk_frame->scope\d+\.\w+;)*)")
 """Where a slow clone goes on, and the variables that it takes from its frame there."""
 
@@ -48,8 +52,9 @@ class Cilk:
 class Procedures:
     """What cilk2c says of a program's procedures, by their names.
 
-    `opened`: the line with the name. `scopes`: the blocks of its frame with each variable. `kept`: what a slow clone
-    takes back from the frame at a spawn or sync. `saved`: the variables that are ever put into the frame.
+    `opened`: the last line of the head, with the end of its parameters. `scopes`: the blocks of its frame with each
+    variable. `kept`: what a slow clone takes back from the frame at a spawn or sync. `saved`: the variables that are
+    ever put into the frame.
     """
 
     opened: dict[str, int] = field(default_factory=dict)
@@ -134,7 +139,7 @@ def with_records(text: str, known: Procedures) -> str:
     """
     for name, blocks in SCOPES.findall(text):
         known.scopes[name] = [(int(n), a or b) for inner, n in SCOPE.findall(blocks) for a, b in FIELD.findall(inner)]
-    known.opened.update((name, int(line)) for line, name in OPENED.findall(text))
+    known.opened.update((name, int(line) + head.count("\n")) for line, head, name in OPENED.findall(text))
     begins = [*FRAME.finditer(text)]
     ends = [found.start() for found in begins[1:]] + [len(text)] * bool(begins)
     for found, end in zip(begins, ends, strict=True):
