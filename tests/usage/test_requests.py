@@ -160,6 +160,20 @@ def test_two_sends_may_share_a_buffer() -> None:
     assert kinds(b) == []
 
 
+@pytest.mark.parametrize("apart", [0, 4])
+def test_receives_that_one_startall_starts_into_the_same_bytes_are_told(apart: int) -> None:
+    b = Builder(ranks=2)
+    r0, r1 = b.ranks
+    requests = [r0.recv_init(1, count=1, buffer=0x1000 + i * apart) for i in range(2)]
+    r0.startall(requests, site=at(5))
+    for _ in range(2):
+        r1.send(0)
+    r0.waitall(requests)
+    for request in requests:
+        r0.request_free(request)
+    assert [f.kind for f in found(b)] == ([] if apart else ["buffer-reuse"])
+
+
 def test_columns_of_a_matrix_do_not_overlap() -> None:
     b = Builder(ranks=2)
     r0 = b.ranks[0]

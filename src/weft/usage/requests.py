@@ -409,6 +409,8 @@ def _overlaps(of: Traffic) -> Iterator[Finding]:
     if not _written_while_pending(of):
         return
     rows = of_messages(of)
+    starts = of.masks.table(calls.STARTS)[catalogue(rank).function]
     for one, two in overlaps(rows, rank.events["site"][rows.begin], len(rank.events)):
-        if rows.begin[one] != rows.begin[two]:  # within one call it is the arguments that are wrong
+        begin = rows.begin[one]
+        if begin != rows.begin[two] or starts[begin]:  # within another call it is the arguments that are wrong
             yield told(rank, rows, one, two, "the pending {}")
