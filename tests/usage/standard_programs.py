@@ -174,6 +174,31 @@ _ASSERTED = [
     ("argument-mismatch", "place_of_all_in_a_file", 2, _FILE.format(body="""
   MPI_File_set_errhandler(f, MPI_ERRORS_RETURN);
   MPI_File_seek_shared(f, <<4 * me||4>>, MPI_SEEK_SET); /* BUG */""")),
+    ("invalid-argument", "operation_that_was_freed", 2, """
+  MPI_Op sum, copy;
+  MPI_Op_create((MPI_User_function *)(void *)abs, 1, &sum);
+  copy = <<sum||MPI_SUM>>;
+  MPI_Op_free(&sum);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  MPI_Allreduce(a, b, <<0||1>>, MPI_INT, copy, comm); /* BUG */"""),
+    ("invalid-argument", "info_that_was_freed", 2, """
+  MPI_Info one, copy;
+  int flag;
+  char text[8];
+  MPI_Info_create(&one);
+  copy = one;
+  <<MPI_Info_free(&one);||>>
+  MPI_Info_get(copy, "a", 7, text, &flag); /* BUG */
+  <<||MPI_Info_free(&one);>>"""),
+    ("invalid-argument", "type_that_was_freed", 2, """
+  MPI_Datatype pair, copy;
+  MPI_Type_contiguous(2, MPI_INT, &pair);
+  MPI_Type_commit(&pair);
+  copy = pair;
+  <<MPI_Type_free(&pair);||>>
+  if (me == 0) MPI_Send(a, 1, copy, 1, 1, comm); /* BUG */
+  else MPI_Recv(b, 2, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);
+  <<||MPI_Type_free(&pair);>>"""),
     ("invalid-argument", "packed_over_the_end", 2, """
   int at = 0;
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from weft.trace.layout import ROOT as ROOT_RANK
 from weft.usage.aliases import wrong as shared_bytes
 from weft.usage.files import wrong as wrong_files
 from weft.usage.resources import CLASSES
+from weft.usage.stale import wrong as stale
 from weft.usage.suspects import Sorts, suspects
 
 _SENDING = calls.SENDS | calls.ISENDS | calls.SEND_INITS | calls.SENDRECVS | calls.ISENDRECVS
@@ -347,8 +349,8 @@ class _Arguments:
             yield from self._tell(events[same], "recvbuf", lambda e: "one buffer to send from and to receive into")
 
     def _shared_bytes(self) -> Iterator[Finding]:
-        """Buffers that share bytes with others of the same call, or parts of one buffer with each other."""
-        for index, parameter, why in shared_bytes(self.rank):
+        """Buffers that share bytes with others of the same call, or with themselves, and objects that were freed."""
+        for index, parameter, why in chain(shared_bytes(self.rank), stale(self.rank)):
             yield from self._tell(np.array([index]), parameter, _always(why))
 
     def _meets(self, index: int) -> bool:
