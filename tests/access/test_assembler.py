@@ -82,9 +82,10 @@ def test_each_access_of_what_is_wanted_is_told_as_if_hooks_were_calls(
     assert execute(["gcc", *options, *CALLS, "-c", "-o", "calls.o", source], cwd=tmp_path).returncode == 0
     assert weft_command("cc", "gcc", *options, "-o", "calls", "calls.o").returncode == 0
     for array in "012345":
-        expected = ran(tmp_path / "calls", recorder, "named", array)
-        assert ran(tmp_path / "hooked", recorder, "named", array) == expected
-        assert int(expected[1].split()[0]) > 1000
+        for begin in ("0", "40"):  # whole pages, and parts of some
+            expected = ran(tmp_path / "calls", recorder, "named", array, begin)
+            assert ran(tmp_path / "hooked", recorder, "named", array, begin) == expected
+            assert int(expected[1].split()[0]) > 1000
     code = execute(["objdump", "-d", tmp_path / "hooked"]).stdout
     assert code.count("<weft_hook_reach>\n") > 5, "no loop asks for how long it may run"
 
@@ -160,6 +161,28 @@ def test_what_lies_in_a_slot_is_loaded_where_a_write_may_have_changed_it() -> No
         lines = edited(FUNCTION.format(body=body))
         hot = lines[: lines.index("\tret")]
         assert any(line.startswith("\tmovsd\t8(%rsp), %xmm0") for line in hot) == loaded, between
+
+
+def test_what_is_saved_before_a_jump_stays_for_who_reads_it_there() -> None:
+    saves = "\tmovsd\t%xmm{n}, 8(%rsp)\t# _1, %sfp\n\tcall\t__tsan_read8@PLT"
+    for between, kept in (("\taddq\t$8, %rbx", 1), ("\tjne\t.L7", 2), ("\tmovss\t12(%rsp), %xmm5", 2)):
+        body = "\n".join(["\tcall\t__tsan_read8@PLT", saves.format(n=0), between, saves.format(n=1)])
+        lines = edited(FUNCTION.format(body=body))
+        hot = lines[: lines.index("\tret")]
+        assert sum("8(%rsp)" in line and line.startswith("\tmovsd") for line in hot) == kept, between
+
+
+def test_a_load_that_is_left_out_leaves_what_lies_above_the_number_as_a_load_would() -> None:
+    again = "\tmovsd\t%xmm0, 8(%rsp)\t# _1, %sfp\n\tcall\t__tsan_read8@PLT\n\tmovsd\t8(%rsp), %xmm0\t# %sfp, _1"
+    for before, expected in (
+        ("\tmovsd\t(%rbx), %xmm0", None), ("\tmovsd\t(%rbx), %xmm0\n\taddsd\t%xmm1, %xmm0", None),
+        ("\taddsd\t%xmm1, %xmm0", "\tmovq\t%xmm0, %xmm0"), ("\tmovupd\t(%rbx), %xmm0", "\tmovq\t%xmm0, %xmm0"),
+    ):  # fmt: skip
+        body = "\n".join(["\tcall\t__tsan_read8@PLT", before, again, "\tcall\t__tsan_read8@PLT"])
+        lines = edited(FUNCTION.format(body=body))
+        hot = lines[: lines.index("\tret")]
+        assert ("\tmovq\t%xmm0, %xmm0" in hot) == (expected is not None), before
+        assert not any(line.startswith("\tmovsd\t8(%rsp)") for line in hot)
 
 
 def test_a_persons_assembly_within_is_left_alone() -> None:

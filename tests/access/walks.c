@@ -59,7 +59,7 @@ int main(int argc, char **argv) {
     int which = argc > 1 ? atoi(argv[1]) : 0;
     const size_t sizes[] = {8, 8, 4, 4, 4, 1};
     void (*wanted)(void *, size_t) = (void (*)(void *, size_t))dlsym(RTLD_DEFAULT, "wanted");
-    if (wanted) wanted(arrays[which] + N / 2 * sizes[which] + 40, 9000);
+    if (wanted) wanted(arrays[which] + N / 2 * sizes[which] + (argc > 2 ? atoi(argv[2]) : 0), 8192);
     long found = 0;
     for (int k = 0; k < 40; k++) {
         random = random * 6364136223846793005u + 1442695040888963407u;
