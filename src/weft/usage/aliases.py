@@ -5,7 +5,7 @@ MPI-4.1, 2.3 (arguments), 5.1.11 (datatypes) and 6.5 to 6.8 (what a collective r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -14,13 +14,13 @@ import numpy as np
 from weft.mpi import meaning
 from weft.mpi.meaning import Access, Act, Share, base, named
 from weft.terms.blocks import blocks, meet
-from weft.terms.calls import masks
+from weft.terms.calls import catalogue, masks
 from weft.terms.columns import Ints, Ragged, argument, columns, distinct
 from weft.terms.regions import pieces
 from weft.terms.significant import significant
 from weft.terms.sizes import size_of, solid, solids
 from weft.trace import Datatype, Function, FunctionTable, Rank
-from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE
+from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, Def
 
 Told = tuple[int, str, str]
 """An event, the parameter that is wrong, and what is wrong with it, as an object of `gives MPI_Sendrecv`."""
@@ -36,24 +36,24 @@ _TWICE: Final = "blocks of recvbuf that share bytes, which would be written more
 
 def wrong(rank: Rank) -> Iterator[Told]:
     """What is wrong with the buffers of each call by itself."""
-    for function in _with_two(rank.trace.functions):
-        which = _called(rank, function)
-        if len(which):
-            yield from ((row, "recvbuf", _SHARED) for row in _meeting(rank, function, which))
-    for function in _with_lists(rank.trace.functions):
-        which = _called(rank, function)
-        if len(which):
-            places = "displs" if "displs" in function.by_name else "rdispls"
-            yield from ((row, places, _TWICE) for row in _written_twice(rank, which, places))
-    yield from _types(rank)
+    present = [rank.trace.functions[id] for id in catalogue(rank).present]
+    for function, which in _called(rank, present, _with_two(rank.trace.functions)):
+        yield from ((row, "recvbuf", _SHARED) for row in _meeting(rank, function, which))
+    for function, which in _called(rank, present, _with_lists(rank.trace.functions)):
+        places = "displs" if "displs" in function.by_name else "rdispls"
+        yield from ((row, places, _TWICE) for row in _written_twice(rank, which, places))
+    yield from _types(rank, present)
 
 
-def _called(rank: Rank, function: Function) -> Ints:
-    """The calls of one function that did not fail."""
-    which = masks(rank.trace.functions).where(rank, frozenset((base(function.name),)))
+def _called(rank: Rank, present: list[Function], functions: Collection[Function]) -> Iterator[tuple[Function, Ints]]:
+    """Of the functions that a rank calls those that are among some, each with the calls that did not fail."""
     events = rank.events
-    rows: Ints = which[(events["function"][which] == function.id) & (events["error"][which] == 0)]
-    return rows
+    for function in present:
+        if function in functions:
+            which = masks(rank.trace.functions).where(rank, frozenset((base(function.name),)))
+            which = which[(events["function"][which] == function.id) & (events["error"][which] == 0)]
+            if len(which):
+                yield function, which
 
 
 @cache
@@ -146,13 +146,15 @@ def _meet_within(owners: Ints, low: Ints, length: Ints) -> Ints:
 # Datatypes with entries that overlap
 
 
-def _types(rank: Rank) -> Iterator[Told]:
+def _types(rank: Rank, present: list[Function]) -> Iterator[Told]:
     """Calls that receive with a datatype of which two entries, or two elements, share bytes."""
-    for function in rank.trace.functions:
+    known = {id: rank.datatype(id) for id in rank.definitions.ids(Def.DATATYPE) if id > 1}
+    spread = {id: of for id, of in known.items() if of is not None and not of.predefined and not solid(of)}
+    if not spread:
+        return
+    for function, which in _called(rank, present, [f for f in present if _written(f)]):
         for kind, count in _written(function):
-            which = _called(rank, function)
-            if len(which):
-                yield from ((row, kind, why) for row, why in _of_types(rank, which, kind, count))
+            yield from ((row, kind, why) for row, why in _of_types(rank, which, kind, count, spread))
 
 
 @cache
@@ -169,14 +171,18 @@ def _written(function: Function) -> tuple[tuple[str, str], ...]:
     return tuple((kind, count if count in names else "") for kind, count in pairs if kind in names)
 
 
-def _of_types(rank: Rank, which: Ints, kind: str, count: str) -> Iterator[tuple[int, str]]:
+def _of_types(
+    rank: Rank, which: Ints, kind: str, count: str, spread: Mapping[int, Datatype]
+) -> Iterator[tuple[int, str]]:
+    """`spread`: the datatypes of the rank whose bytes do not just fill them, by their ids."""
     kinds = argument(rank, which, kind)
+    use = np.isin(kinds, list(spread))
+    if not use.any():
+        return
     counts = argument(rank, which, count) if count else np.ones(len(which), np.int64)
-    use = (counts > 0) & (counts != COUNT_IN_TAIL) & significant(rank, which, kind)
+    use &= (counts > 0) & (counts != COUNT_IN_TAIL) & significant(rank, which, kind)
     for id in distinct(kinds[use]).tolist():
-        datatype = rank.datatype(id)
-        if id <= 1 or datatype is None or datatype.predefined or solid(datatype):
-            continue
+        datatype = spread[id]
         mine = np.flatnonzero(use & (kinds == id))
         for n in distinct(counts[mine]).tolist()[:MOST]:
             if _overlaps(datatype, 1):
