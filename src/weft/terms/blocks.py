@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -68,6 +68,35 @@ def blocks(datatype: Datatype | None, count: int) -> list[Block] | None:
         return None
     if size := solid(datatype):
         return [(0, size * count)]
+    key = count, datatype.extent, _layout(datatype, 0)
+    if key not in _kept:
+        if len(_kept) >= _KEPT:
+            _kept.clear()
+        _kept[key] = _found(datatype, count)
+    found = _kept.get(key)
+    return None if found is None else [*found]
+
+
+_KEPT: Final = 64
+_kept: dict[tuple[int, int | None, Hashable], list[Block] | None] = {}
+"""Blocks by count, extent and layout: programs that make a datatype for each message make few that differ."""
+
+
+def _layout(datatype: Datatype, depth: int) -> Hashable:
+    """What the blocks of a datatype depend on."""
+    definition = datatype.definition
+    if (size := solid(datatype)) or definition is None or depth > _DEEPEST:
+        return size or size_of(datatype), datatype.extent, definition is None
+    parts = dict(zip(definition.types, datatype.inner, strict=True))
+    inner = {id: None if of is None else (of.id <= 1, _layout(of, depth + 1)) for id, of in parts.items()}
+    numbers = {id: number for number, id in enumerate(inner)}
+    which = tuple(numbers[id] for id in definition.types)
+    return (
+        datatype.combiner, datatype.extent, definition.integers, definition.addresses, which, tuple(inner.values()),
+    )  # fmt: skip
+
+
+def _found(datatype: Datatype, count: int) -> list[Block] | None:
     try:
         one = _of(datatype, 0)
         if one is None or datatype.extent is None:
@@ -100,8 +129,11 @@ def _of(datatype: Datatype, depth: int) -> list[Block] | None:
     if parts is None:
         return None
     found: list[Block] = []
+    seen: Datatype | None = None
+    inner: list[Block] | None = None
     for child, offset, times in parts:
-        inner = _of(child, depth + 1)
+        if child is not seen:  # mostly they are all of one
+            seen, inner = child, _of(child, depth + 1)
         if inner is None or child.extent is None:
             return None
         if len(inner) * times > MOST and inner != [(0, child.extent)]:

@@ -221,8 +221,14 @@ class _Target:
     def races(self) -> Iterator[Finding]:
         """Sweep by address; where too much overlaps to look at all of it, say so."""
         told: set[tuple[str, str]] = set()
+        seen: set[tuple[int, int, int, int]] = set()
         between = chain(self._in_one_fence(), self._in_classes(told)) if self._several_ranks else ()
+        rank, site = self.all.rank.item, self.all.site.item
         for one, two in chain(self._in_one_epoch(), between):
+            sites = rank(one), site(one), rank(two), site(two)
+            if sites in seen:
+                continue
+            seen.add(sites)
             key = self._lines(one, two)
             if key not in told:
                 told.add(key)
@@ -234,21 +240,21 @@ class _Target:
         """Accesses of one rank in one epoch."""
         of = self.all
         for pair in self._within(np.arange(len(of)), np.stack([of.rank, of.bucket])):
-            if of.rank[pair[0]] == of.rank[pair[1]] and not self._one_over(*pair):
+            if of.rank.item(pair[0]) == of.rank.item(pair[1]) and not self._one_over(*pair):
                 yield pair
 
     def _one_over(self, one: int, two: int) -> bool:
         """Whether the one of a rank's two accesses is over when the other begins."""
-        of = self.all
-        first, second = (one, two) if of.event[one] <= of.event[two] else (two, one)
-        return 0 <= int(of.end[first]) < int(of.event[second])
+        one_at, two_at = self.all.event.item(one), self.all.event.item(two)
+        first, later = (one, two_at) if one_at <= two_at else (two, one_at)
+        return 0 <= self.all.end.item(first) < later
 
     def _in_one_fence(self) -> Iterator[tuple[int, int]]:
         """Accesses of two ranks between the same fences."""
         of = self.all
         rows = np.flatnonzero(of.fence >= 0)
         for pair in self._within(rows, of.fence[rows][None]):
-            if of.rank[pair[0]] != of.rank[pair[1]]:
+            if of.rank.item(pair[0]) != of.rank.item(pair[1]):
                 yield pair
 
     def _within(self, rows: Ints, keys: Ints) -> Iterator[tuple[int, int]]:
