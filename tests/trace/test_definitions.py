@@ -98,22 +98,6 @@ def test_a_spawned_world_comes_behind_its_parent_and_shares_its_intercommunicato
     assert spawned.peer(4, 1) == 1
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-def test_worlds_of_one_size_are_paired_by_the_time_of_their_spawns_unless_that_was_the_same(at_once: bool) -> None:
-    b = Builder(ranks=2)
-    alone = [b.comm("MPI_Comm_split", [0]), b.comm("MPI_Comm_split", [1])]
-    b.spawn([1], 2, comm=alone[1], enter=1000, exit=1100)
-    b.spawn([0], 2, comm=alone[0], enter=1050 if at_once else 1200, exit=1300)
-    trace = b.open()
-    spawned = {(c.members, c.remote_members) for c in trace.communicators if c.inter}
-    if at_once:
-        assert spawned == {((-1, -1), (0,)), ((-1, -1), (1,)), ((-1,), (2, 3)), ((-1,), (4, 5))}
-        assert "whose 2 worlds of one size are" in trace.problems[0]
-    else:
-        assert spawned == {((1,), (2, 3)), ((0,), (4, 5))}
-        assert not trace.problems
-
-
 # Datatypes
 
 BASIC = ["MPI_INT", "MPI_DOUBLE", "MPI_BYTE"]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from weft.findings import Finding
 from weft.match import match
 from weft.trace.builder import Builder
-from weft.trace.layout import ANY_SOURCE
 from weft.usage.messages import find
 
 
@@ -117,16 +114,3 @@ def test_the_halves_of_a_sendrecv_have_their_own_types() -> None:
     for r in b.ranks:
         r.sendrecv(1 - r.index, 1 - r.index, count=4, datatype="MPI_INT", recvcount=2)
     assert kinds(b) == ["truncation", "truncation"]
-
-
-@pytest.mark.parametrize("at_once", [False, True])
-def test_a_receive_from_whichever_of_unknown_children_is_not_called_unmatched(at_once: bool) -> None:
-    """Of two worlds that were spawned at the same time nobody knows whose they are, and what they sent."""
-    b = Builder(ranks=2)
-    alone = [b.comm("MPI_Comm_split", [0]), b.comm("MPI_Comm_split", [1])]
-    first = b.spawn([1], 1, comm=alone[1], enter=1000, exit=1100)
-    b.spawn([0], 1, comm=alone[0], enter=1050 if at_once else 1200, exit=1300)
-    b.ranks[1].recv(ANY_SOURCE, comm=first, got=0, got_tag=0)
-    for rank in b.ranks:
-        rank.finalize()
-    assert [f.kind for f in found(b)] == ([] if at_once else ["unmatched-receive"])

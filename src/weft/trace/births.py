@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.trace.layout import Def, Level
+import numpy as np
+
+from weft.trace.layout import Def, Flag, Level
 from weft.trace.run import Trace
 
 NOT_RECORDED: Final = -1
@@ -19,9 +21,11 @@ def births(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
     found = []
     if trace.system.grows:
         return _within(trace)
+    functions = trace.functions.mask(trace.system.spawns)
     for rank in trace.ranks if len(trace.worlds) > 1 else ():
         numbers = [d.index for d in rank.definitions.all(Def.WORLD) if d.origin.startswith("spawn")]
-        events = rank.spawns().tolist() or [NOT_RECORDED] * len(numbers)
+        made = functions[rank.events["function"]] & (rank.events["flags"] & Flag.CLOSED != 0)
+        events = np.flatnonzero(made & (rank.events["error"] == 0)).tolist() or [NOT_RECORDED] * len(numbers)
         others = rank.other_worlds()
         found += [(rank.index, e, others.get(n, ())) for e, n in zip(events, numbers, strict=False)]
     return found
@@ -45,9 +49,11 @@ def _within(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
     """Where a world grows, a spawn's arguments tell which of its ranks it brought; without events run.json does."""
     if trace.level is Level.OUTCOMES:
         return _told(trace)
+    functions = trace.functions.mask(trace.system.spawns)
     found = []
     for rank in trace.ranks:
-        for event in rank.spawns().tolist():
+        made = functions[rank.events["function"]] & (rank.events["flags"] & Flag.CLOSED != 0)
+        for event in np.flatnonzero(made & (rank.events["error"] == 0)).tolist():
             tids = rank.event(event).args.get("tids", [])
             children = tuple(tid for tid in tids if 0 <= tid < len(trace.ranks))
             if children:

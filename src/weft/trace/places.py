@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from weft.trace.communicators import members_text
@@ -26,7 +25,7 @@ class Places:
         jobs: dict[str, list[RankFile]] = defaultdict(list)
         for file in files:
             jobs[file.header.job].append(file)
-        order = sorted(jobs, key=lambda job: (_nth_job(job), min(f.header.start.realtime_ns for f in jobs[job]), job))
+        order = sorted(jobs, key=lambda job: (min(f.header.start.realtime_ns for f in jobs[job]), job))
         for job in order:
             for part in spawned(jobs[job]) if job != order[0] else [jobs[job]]:
                 self._place(job, part)
@@ -92,33 +91,15 @@ class Places:
 def spawned(files: list[RankFile]) -> list[list[RankFile]]:
     """The worlds behind one name: MPICH's launcher gives all that one of its proxies starts the same.
 
-    A proxy starts those of one size one after the other: the n-th record of each rank is of the n-th world.
+    Those of one size were started one after the other: the n-th record of each rank is of the n-th world.
     """
     worlds: dict[tuple[int, int], list[RankFile]] = defaultdict(list)
     seen: Counter[tuple[int, int]] = Counter()
-    for file in _as_started(files):
+    for file in sorted(files, key=lambda f: (f.header.start.realtime_ns, f.path.name)):
         size, rank = file.header.world_size, file.header.rank
         worlds[size, seen[size, rank] if rank >= 0 else 0].append(file)
         seen[size, rank] += 1
-    return list(worlds.values())
-
-
-def _as_started(files: list[RankFile]) -> list[RankFile]:
-    """The records of one proxy's processes as it started them: by their numbers, which may have begun anew.
-
-    Not by the time of their first call: of two worlds that start at once the processes come to it in any order.
-    """
-    order = sorted(files, key=lambda f: (f.header.pid, f.header.start.realtime_ns, f.path.name))
-    gaps = [after.header.pid - before.header.pid for before, after in pairwise(order)]
-    last = gaps.index(max(gaps)) + 1 if gaps else 0
-    anew = order[last].header.start.realtime_ns < order[0].header.start.realtime_ns
-    return order[last:] + order[:last] if anew else order
-
-
-def _nth_job(name: str) -> int:
-    """The number that Open MPI's launcher gives its jobs in turn, behind the name of their server; 0 for others."""
-    number = name.rpartition("@")[2] if "@" in name else ""
-    return int(number) if number.isascii() and number.isdigit() and len(number) < 10 else 0
+    return sorted(worlds.values(), key=lambda part: part[0].header.start.realtime_ns)
 
 
 def _missing_sentence(missing: list[int], size: int, world: int, files: int) -> str:

@@ -285,16 +285,6 @@ class Rank:
         """The communicators that this process made, in order."""
         return list(self.definitions.all(Def.COMM))
 
-    def spawns(self) -> NDArray[np.int64]:
-        """The indices of the calls that made a world."""
-        made = self.trace.functions.mask(self.trace.system.spawns)[self.events["function"]]
-        made &= (self.events["flags"] & Flag.CLOSED != 0) & (self.events["error"] == 0)
-        return np.flatnonzero(made)
-
-    def spawn_times(self) -> list[tuple[int, int]]:
-        """When each call that made a world began and ended, ns; nothing where calls are not recorded."""
-        return [(e.enter_ns, e.exit_ns or e.enter_ns) for e in map(self.event, self.spawns().tolist())]
-
     def other_worlds(self) -> dict[int, tuple[int, ...]]:
         """Rank indices of the processes of other worlds, by this process's own numbers for them."""
         return self.trace._kin.get(self.index, {})

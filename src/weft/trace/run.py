@@ -114,11 +114,7 @@ class Trace:
 
     @cached_property
     def _kin(self) -> dict[int, dict[int, tuple[int, ...]]]:
-        known, unknown = kin(self.ranks, self.worlds) if len(self.worlds) > 1 else ({}, 0)
-        if unknown:
-            which = f"whose {unknown} worlds of one size are that were spawned at the same time is not known"
-            self._say(f"{which}: messages between them and their parents are not matched")
-        return known
+        return kin(self.ranks, self.worlds) if len(self.worlds) > 1 else {}
 
     # Communicators, sites, time
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import chain, islice, repeat
+from itertools import islice
 from typing import Final, Protocol
 
 from weft.plain import dataclass
@@ -37,85 +37,34 @@ class Process(Protocol):
         """Worlds and communicators that it knows."""
         ...
 
-    def spawn_times(self) -> list[tuple[int, int]]:
-        """When each call that made a world began and ended; nothing where calls are not recorded."""
-        ...
 
-
-@dataclass(frozen=True, slots=True)
-class _Spawn:
-    """A call that made a world, by the ranks of `group`: in the time from `began` to `ended`, 0 where not known."""
-
-    group: tuple[int, ...]
-    world: int
-    size: int
-    began: int
-    ended: int
-    numbers: tuple[tuple[int, int], ...]
-    """Rank index, and that rank's own number of the new world."""
-
-
-def kin(ranks: Sequence[Process], worlds: Sequence[World]) -> tuple[dict[int, dict[int, tuple[int, ...]]], int]:
+def kin(ranks: Sequence[Process], worlds: Sequence[World]) -> dict[int, dict[int, tuple[int, ...]]]:
     """For each rank index: the processes of the other worlds that it knows, by its own numbers for them.
 
     A process knows the other side of a spawn only by its size. The two are paired by both sizes, and among equals in
-    the order of time: that of the calls, and that in which the launcher started the children. Calls of one size that
-    went on at the same time are not paired: nothing tells whose request came first. Their number is returned, too.
+    the order of time: MPI_Comm_spawn returns when the children have started.
     """
     known: dict[int, dict[int, tuple[int, ...]]] = defaultdict(dict)
+    made: dict[tuple[object, ...], tuple[int, ...] | None] = {}
     parents: dict[int, tuple[int, ...]] = {}
-    unknown = 0
-    for calls in _at_once(_calls(ranks, worlds)):
-        children = []
-        for call in calls:
-            child = _child(ranks, worlds[call.world + 1 :], call.size, len(call.group), parents)
-            if child:
-                parents[child.index] = call.group
-                children.append(child)
-        if len(calls) == 1 and children:
-            for index, number in calls[0].numbers:
-                known[index][number] = children[0].ranks
-        elif len(calls) > 1:
-            unknown += len(calls)
-            parents.update((child.index, ()) for child in children)
+    for rank in ranks:
+        seen: dict[tuple[int, ...], int] = defaultdict(int)
+        for number, size, group in _spawns(rank, worlds):
+            seen[group] += 1
+            key = (group, seen[group])
+            if key not in made:
+                child = _child(ranks, worlds[rank.world + 1 :], size, len(group), parents)
+                made[key] = child.ranks if child else None
+                if child:
+                    parents[child.index] = group
+            brought = made[key]
+            if brought is not None:
+                known[rank.index][number] = brought
     for rank in ranks:
         for definition in islice(rank.definitions.all(Def.WORLD), MAX_WORLDS):
-            if definition.origin == "parent" and parents.get(rank.world):
+            if definition.origin == "parent" and rank.world in parents:
                 known[rank.index][definition.index] = parents[rank.world]
-    return dict(known), unknown
-
-
-def _at_once(calls: list[_Spawn]) -> list[list[_Spawn]]:
-    """The calls in order of time, those of one size that overlap together."""
-    found: list[list[_Spawn]] = []
-    open_of: dict[tuple[int, int], list[_Spawn]] = {}
-    for call in sorted(calls, key=lambda c: c.began):
-        before = open_of.get((call.size, len(call.group)))
-        if before and call.began < max(c.ended for c in before):
-            before.append(call)
-        else:
-            open_of[call.size, len(call.group)] = [call]
-            found.append(open_of[call.size, len(call.group)])
-    return found
-
-
-def _calls(ranks: Sequence[Process], worlds: Sequence[World]) -> list[_Spawn]:
-    """Each spawn once: the n-th ones of the members of one group are one call."""
-    found: dict[tuple[tuple[int, ...], int], _Spawn] = {}
-    for rank in ranks:
-        seen: Counter[tuple[int, ...]] = Counter()
-        spawns = _spawns(rank, worlds)
-        times = chain(rank.spawn_times() if spawns else (), repeat((0, 0)))
-        for (number, size, group), (began, ended) in zip(spawns, times, strict=False):
-            seen[group] += 1
-            other = found.get((group, seen[group]))
-            found[group, seen[group]] = _Spawn(
-                group, rank.world, size,
-                min(began, other.began) if other else began,
-                max(ended, other.ended) if other else ended,
-                (*(other.numbers if other else ()), (rank.index, number)),
-            )  # fmt: skip
-    return list(found.values())
+    return dict(known)
 
 
 def _spawns(rank: Process, worlds: Sequence[World]) -> list[tuple[int, int, tuple[int, ...]]]:

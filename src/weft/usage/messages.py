@@ -71,21 +71,19 @@ def _too_long(event: Event) -> Finding:
 # Unmatched
 
 
-def _left(trace: Trace, posts: Posts, done: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Rows without a partner that can get none any more: the other side has ended, and all of it is recorded."""
+def _left(posts: Posts, done: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Rows without a partner that can get none any more: the other side has ended."""
     skip = Post.CANCELLED | Post.RECALLED | Post.UNDECIDED | Post.PARTITIONED | Post.INIT
     rows = np.flatnonzero((posts.partner == NONE) & ((posts.flags & skip) == 0))
     peer = posts.peer[rows]
     named = (peer >= 0) & done[np.maximum(peer, 0)]
     anyone = (peer < 0) & ((posts.flags[rows] & Post.ANY_SOURCE) != 0) & bool(done.all())
-    strange = [c.index for c in trace.communicators if -1 in c.members or -1 in c.remote_members]
-    anyone &= ~np.isin(posts.comm[rows], strange)
     left: NDArray[np.int64] = rows[named | anyone]
     return left
 
 
 def _unmatched_sends(trace: Trace, match: Match, done: NDArray[np.bool_]) -> Iterator[Finding]:
-    for event, row in _first_of_sites(trace, match.sends, _left(trace, match.sends, done)):
+    for event, row in _first_of_sites(trace, match.sends, _left(match.sends, done)):
         receiver = int(match.sends.peer[row])
         if _recalled(trace, match, row):
             continue
@@ -154,7 +152,7 @@ def _recalled(trace: Trace, match: Match, row: int) -> bool:
 
 
 def _unmatched_receives(trace: Trace, match: Match, done: NDArray[np.bool_]) -> Iterator[Finding]:
-    rows = _left(trace, match.recvs, done)
+    rows = _left(match.recvs, done)
     for event, row in _first_of_sites(trace, match.recvs, rows):
         source = int(match.recvs.peer[row])
         if event.open:
