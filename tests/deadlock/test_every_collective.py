@@ -91,6 +91,8 @@ class Program:
                 }[p.handle]  # fmt: skip
             elif p.direction == "inout" and p.handle and not p.array:
                 given[p.name] = self.known[rank.index][p.handle]
+            elif p.name in ("sources", "destinations"):
+                given[p.name] = [1 - rank.index] * 2
             elif p.direction == "in" and p.array:
                 given[p.name] = ["MPI_INT"] * 2 if p.handle == "DATATYPE" else [1] * (0 if p.handle else 2)
             elif p.direction == "in" and p.type == "int":
