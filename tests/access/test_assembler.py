@@ -50,6 +50,14 @@ def ran(program: Path, recorder: Path, wants: str, *words: str) -> tuple[str, st
     return done.stdout, done.stderr
 
 
+def build(folder: Path, weft_command: Weft, source: Path, options: tuple[str, ...]) -> None:
+    """The program of a source as `hooked`, and as `calls`, in which each hook is a call."""
+    done = weft_command("cc", "gcc", *options, "-o", "hooked", str(source))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert execute(["gcc", *options, *CALLS, "-c", "-o", "calls.o", source], cwd=folder).returncode == 0
+    assert weft_command("cc", "gcc", *options, "-o", "calls", "calls.o").returncode == 0
+
+
 def avx(options: tuple[str, ...]) -> None:
     if "-march=haswell" in options and " avx2 " not in Path("/proc/cpuinfo").read_text():
         pytest.skip("no AVX2 here")
@@ -76,11 +84,7 @@ def test_each_access_of_what_is_wanted_is_told_as_if_hooks_were_calls(
     tmp_path: Path, weft_command: Weft, recorder: Path, options: tuple[str, ...]
 ) -> None:
     avx(options)
-    source = HERE / "walks.c"
-    done = weft_command("cc", "gcc", *options, "-o", "hooked", str(source))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert execute(["gcc", *options, *CALLS, "-c", "-o", "calls.o", source], cwd=tmp_path).returncode == 0
-    assert weft_command("cc", "gcc", *options, "-o", "calls", "calls.o").returncode == 0
+    build(tmp_path, weft_command, HERE / "walks.c", options)
     for array in "012345":
         for begin in ("0", "40"):  # whole pages, and parts of some
             expected = ran(tmp_path / "calls", recorder, "named", array, begin)
@@ -95,10 +99,7 @@ def test_the_callers_of_an_access_are_found_from_each_form(
     tmp_path: Path, weft_command: Weft, recorder: Path, options: tuple[str, ...]
 ) -> None:
     avx(options)
-    source = HERE / "callers.c"
-    assert weft_command("cc", "gcc", *options, "-o", "hooked", str(source)).returncode == 0
-    assert execute(["gcc", *options, *CALLS, "-c", "-o", "calls.o", source], cwd=tmp_path).returncode == 0
-    assert weft_command("cc", "gcc", *options, "-o", "calls", "calls.o").returncode == 0
+    build(tmp_path, weft_command, HERE / "callers.c", options)
     hooked, calls = (ran(tmp_path / name, recorder, "frames") for name in ("hooked", "calls"))
     assert hooked == calls
     assert int(calls[1].split()[2]) > 4 * int(calls[1].split()[0])

@@ -189,7 +189,6 @@ LISTED = {
     "replay/plan.py": "how a replay is told the outcome",
     "usage/collectives.py": "arguments beside root, operation and types that members give alike",
     "usage/origins.py": "parameters that are buffers",
-    "usage/resources.py": "calls that make and free keys of attributes",
     "waits/causes.py": "what a table of times calls making and freeing",
 }
 """Files that name several functions in one place, and what they say of them that the table does not."""

@@ -51,7 +51,7 @@ _FRAME_POINTER = "\tmovq\t%rsp, %rbp"
 _CLEARS = re.compile(r"\t(?:push|pop|leave|enter|rep|v?pcmp[ei]str|f?xrstor|xbegin)|%rsp(?!\))")
 """Moves the frame, or changes registers that it does not name."""
 _BYTES = {"ss": 4, "sd": 8, "aps": 16, "apd": 16}
-_LABEL = re.compile(r"(\.L\d+):$")
+_LABEL = re.compile(r"\.L\d+:$")
 _INTEGER = re.compile(r"-?\d+$")
 _MEMORY = re.compile(r"(-?\d*)\((%r\w+)?(?:,(%r\w+)(?:,(\d))?)?\)$")
 _GENERAL = re.compile(
@@ -357,9 +357,7 @@ def loop_at(lines: list[str], at: int) -> Loop | None:
             and (other := _OPPOSITE.get(line[2:].partition("\t")[0]))
         ):
             back, leaves = number, other
-        if not _HOOK.match(line) and (_ENDS.match(line) if line.startswith("\t") else not _OF_DEBUGGERS.match(line)):
-            break
-        if line.startswith("\t.") and not line.startswith("\t.loc "):
+        if _breaks(line):
             break
     body = lines[at + 1 : back]
     if not back or not any(map(_PLAIN.match, body)) or not _flags_free(body):
@@ -547,18 +545,24 @@ def _end(lines: list[str], at: int) -> int:
     saved: dict[str, int] = {}
     for number in range(at + 1, len(lines)):
         line = lines[number]
+        if _breaks(line):
+            break
         if _HOOK.match(line):
             last = number + 1
-        elif line.startswith("\t"):
-            if _ENDS.match(line) or (line.startswith("\t.") and not line.startswith("\t.loc ")):
-                break
-            if found := _SAVES.match(line):
-                saved[found[4]] = number
-            elif (found := _LOADS.match(line)) and saved.get(found[3], last) < last and number - last < _LOOKS_ON:
-                more = number + 1
-        elif not _OF_DEBUGGERS.match(line):
-            break
+        elif found := _SAVES.match(line):
+            saved[found[4]] = number
+        elif (found := _LOADS.match(line)) and saved.get(found[3], last) < last and number - last < _LOOKS_ON:
+            more = number + 1
     return max(last, more)
+
+
+def _breaks(line: str) -> bool:
+    """Whether a stretch ends before a line: others may come there, or it leads elsewhere, or is no instruction."""
+    if not line.startswith("\t"):
+        return not _OF_DEBUGGERS.match(line)
+    if line[1] == ".":
+        return not line.startswith("\t.loc ")
+    return bool(_ENDS.match(line)) and not _HOOK.match(line)
 
 
 def _looked(line: str) -> list[str]:

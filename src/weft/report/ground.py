@@ -57,8 +57,7 @@ class Ground:
     @property
     def windows(self) -> bool:
         """Whether any call of the run is one-sided, or makes a window."""
-        known = masks(self.trace.functions).ids(calls.ON_WINDOWS | calls.WINDOW_MAKERS)
-        return any(catalogue(rank).counts[known].any() for rank in self.trace.ranks)
+        return self._calls(calls.ON_WINDOWS | calls.WINDOW_MAKERS)
 
     @property
     def ready(self) -> bool:
@@ -68,7 +67,10 @@ class Ground:
     @property
     def files(self) -> bool:
         """Whether a file is opened."""
-        known = masks(self.trace.functions).ids(calls.words("File_open"))
+        return self._calls(calls.words("File_open"))
+
+    def _calls(self, names: frozenset[str]) -> bool:
+        known = masks(self.trace.functions).ids(names)
         return any(catalogue(rank).counts[known].any() for rank in self.trace.ranks)
 
     @property

@@ -68,17 +68,18 @@ def blocks(datatype: Datatype | None, count: int) -> list[Block] | None:
         return None
     if size := solid(datatype):
         return [(0, size * count)]
-    key = count, datatype.extent, _layout(datatype, 0)
-    if key not in _kept:
+    key = count, _layout(datatype, 0)
+    found = _kept.get(key, _NOT_YET)
+    if found is _NOT_YET:
         if len(_kept) >= _KEPT:
             _kept.clear()
-        _kept[key] = _found(datatype, count)
-    found = _kept.get(key)
+        found = _kept[key] = _found(datatype, count)
     return None if found is None else [*found]
 
 
 _KEPT: Final = 64
-_kept: dict[tuple[int, int | None, Hashable], list[Block] | None] = {}
+_NOT_YET: Final[list[Block]] = []
+_kept: dict[tuple[int, Hashable], list[Block] | None] = {}
 """Blocks by count, extent and layout: programs that make a datatype for each message make few that differ."""
 
 

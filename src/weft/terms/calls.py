@@ -32,7 +32,7 @@ from weft.mpi.meaning import (
 )
 from weft.terms import passes
 from weft.trace import Rank
-from weft.trace.functions import FunctionTable
+from weft.trace.functions import Function, FunctionTable
 
 
 def words(text: str) -> frozenset[str]:
@@ -215,6 +215,10 @@ class Catalogue:
         self.failed, self.open, self.changed = passes.catalogue(events, self.function, self.counts)
         self.present: list[int] = np.flatnonzero(self.counts).tolist()
         """Ids of the functions that are called."""
+
+    def of(self, function: Function) -> NDArray[np.int64]:
+        """Indices of the events that call one function."""
+        return np.flatnonzero(self.function == function.id) if self.counts[function.id] else np.zeros(0, np.int64)
 
     def count(self, table: NDArray[np.bool_]) -> int:
         """How many events call a function that is True in a lookup table."""

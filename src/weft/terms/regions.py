@@ -10,7 +10,6 @@ import numpy as np
 from weft.mpi.meaning import Access, Act, Meaning, Mode, Share, base, named, of
 from weft.terms.blocks import Block, blocks, joined
 from weft.terms.significant import significant
-from weft.terms.sizes import size_of
 from weft.terms.typemap import span
 from weft.trace import Datatype, Event
 from weft.trace.layout import IN_PLACE
@@ -55,24 +54,19 @@ def regions(event: Event) -> Iterator[Region]:
             yield from _region(event, name, parameter, address)
 
 
-def pieces(event: Event, parameter: str) -> tuple[list[Block], int] | None:
-    """The bytes of a buffer of a call as blocks at their addresses, and how many bytes the call moves there.
-
-    Where these are more than the blocks are long, some are touched twice. None for a buffer that does not count, or
-    whose bytes are not known.
-    """
+def pieces(event: Event, parameter: str) -> list[Block] | None:
+    """The bytes of a buffer of a call as blocks at their addresses; None where it does not count or is not known."""
     name, args = base(event.function.name), event.args
     address = args.get(parameter, 0)
     if not isinstance(address, int) or address in (0, IN_PLACE) or not _counts(event, parameter):
         return None
     datatype = _datatype(event, parameter)
-    size = size_of(datatype)
     amounts = [(at, count) for at, count in _blocks(event, name, parameter, datatype) if count > 0]
     inner = {count: blocks(datatype, count) for _, count in amounts}
-    if size is None or None in inner.values():
+    if None in inner.values():
         return None
     found = ((address + at + offset, n) for at, count in amounts for offset, n in inner[count] or ())
-    return joined(found), size * sum(count for _, count in amounts)
+    return joined(found)
 
 
 def _datatype(event: Event, parameter: str) -> Datatype | None:

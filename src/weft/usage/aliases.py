@@ -14,7 +14,7 @@ import numpy as np
 from weft.mpi import meaning
 from weft.mpi.meaning import Access, Act, Share, base, named
 from weft.terms.blocks import blocks, meet
-from weft.terms.calls import catalogue, masks
+from weft.terms.calls import catalogue
 from weft.terms.columns import Ints, Ragged, argument, columns, distinct
 from weft.terms.regions import pieces
 from weft.terms.significant import significant
@@ -50,8 +50,8 @@ def _called(rank: Rank, present: list[Function], functions: Collection[Function]
     events = rank.events
     for function in present:
         if function in functions:
-            which = masks(rank.trace.functions).where(rank, frozenset((base(function.name),)))
-            which = which[(events["function"][which] == function.id) & (events["error"][which] == 0)]
+            which = catalogue(rank).of(function)
+            which = which[events["error"][which] == 0]
             if len(which):
                 yield function, which
 
@@ -85,7 +85,7 @@ def _meeting(rank: Rank, function: Function, which: Ints) -> Iterator[int]:
     for row in which[np.sort(first)][:MOST].tolist():
         event = rank.event(row)
         one, other = pieces(event, "sendbuf"), pieces(event, "recvbuf")
-        if one is not None and other is not None and meet(one[0], other[0]):
+        if one is not None and other is not None and meet(one, other):
             yield row
 
 

@@ -126,6 +126,8 @@ class _Table:
         parts = match.collectives
         self.rows = of.rows.astype(np.int64)
         self.first = of.first.astype(np.int64)
+        self.instance = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+        """Of each part the collective that it is of."""
         self.rank = parts.ranks()[self.rows].astype(np.int64)
         self.by_rank, self.rank_first = _by_rank(self.rank, len(trace.ranks))
         self.event = parts.event[self.rows].astype(np.int64)
@@ -280,7 +282,7 @@ def _arguments(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
 
 def _alike(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
     """Members that give other dimensions, counts or modes than the others."""
-    of = np.repeat(np.arange(len(table.first) - 1), np.diff(table.first))
+    of = table.instance
     alike = table.called(frozenset(_ALIKE), on_objects=True) & ~table.inter
     some, site = Some(), table.column("site") if alike.any() else of
     for instance in distinct(of[alike])[:MAX_INSTANCES].tolist():
@@ -448,7 +450,7 @@ def _received(table: _Table, places: NDArray[Any], kinds: _Kinds) -> tuple[Ints,
 def _by_member(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
     """The v-collectives: what member i is said to give to member j, on both sides."""
     use = table.called(_BY_MEMBER) & ~table.inter
-    of = np.repeat(np.arange(len(table.first) - 1), np.diff(table.first))
+    of = table.instance
     seen: set[str] = set()
     for instance in distinct(of[use])[:MAX_INSTANCES].tolist():
         if not right[instance]:
@@ -480,7 +482,7 @@ def _between_neighbours(table: _Table, right: NDArray[np.bool_]) -> Iterator[Fin
 
     Calls of the same lines with the same counts as others before are not looked at again.
     """
-    of = np.repeat(np.arange(len(table.first) - 1), np.diff(table.first))
+    of = table.instance
     wanted = distinct(of[table.called(calls.NEIGHBOURS)]).tolist()
     site, count = (table.column(name) for name in ("site", "count")) if wanted else (of, of)
     seen: set[bytes] = set()
@@ -529,7 +531,7 @@ def _of_neighbour(event: Event, side: str, index: int) -> Part | None:
 
 def _graphs(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
     """Members of a graph who name edges that their other end does not name."""
-    of = np.repeat(np.arange(len(table.first) - 1), np.diff(table.first))
+    of = table.instance
     for instance in distinct(of[table.called(_GRAPHS)])[:MOST_ALIKE].tolist():
         comm = table.comm(instance)
         by_rank = {comm.rank_of(event.rank.index): event for event in map(table.at, table.parts(instance))}

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
-from weft.match import NONE
 from weft.mpi.meaning import base
 from weft.order import Order
 from weft.terms import calls
@@ -22,7 +22,7 @@ from weft.terms.cited import cause, finding, said
 from weft.terms.columns import Ints
 from weft.terms.sizes import size_of
 from weft.trace import Datatype, Event, Rank, Trace
-from weft.usage.overlaps import first_done
+from weft.usage.overlaps import first_done, over_at
 
 MOST: Final = 50_000
 """Calls on files of a rank that are followed."""
@@ -75,10 +75,10 @@ def _of_rank(rank: Rank, gatherings: Gatherings) -> Iterator[tuple[File, list[_A
         opened = rank.definitions.file(local)
         mine = [event for event in events if event.args.get("fh") == local and not event.error]
         if opened is not None and mine:
-            yield file, list(_of_file(_View(appends=bool(opened.amode & _APPEND)), mine, done.tolist()))
+            yield file, list(_of_file(_View(appends=bool(opened.amode & _APPEND)), mine, done))
 
 
-def _of_file(view: _View, events: list[Event], done: list[int]) -> Iterator[_Access]:
+def _of_file(view: _View, events: list[Event], done: NDArray[np.uint32]) -> Iterator[_Access]:
     atomic = False
     for event in events:
         name, args = base(event.function.name), event.args
@@ -94,7 +94,7 @@ def _of_file(view: _View, events: list[Event], done: list[int]) -> Iterator[_Acc
                 yield _Access(event.rank.index, event.index, _end(event, done), low, high, "write" in name)
 
 
-def _end(event: Event, done: list[int]) -> int:
+def _end(event: Event, done: NDArray[np.uint32]) -> int:
     name = base(event.function.name)
     if name in calls.FILE_READS | calls.FILE_WRITES:
         return event.index
@@ -102,8 +102,7 @@ def _end(event: Event, done: list[int]) -> int:
         ends = masks(event.rank.trace.functions).where(event.rank, calls.FILE_ENDS)
         ends = ends[(ends > event.index) & (event.rank.events["object"][ends] == event.object)]
         return int(ends[0]) if len(ends) else len(event.rank)
-    over = done[event.object] if event.object < len(done) else NONE
-    return len(event.rank) if over == NONE else over
+    return int(over_at(event.rank, np.array([event.index]), done)[0])
 
 
 class _View:

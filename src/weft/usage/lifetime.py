@@ -204,9 +204,8 @@ def _looks(rank: Rank) -> Iterator[_Look]:
             pending[thread, comm] = index
         elif (thread, comm) in pending:
             probe, receive = rank.event(pending.pop((thread, comm))), rank.event(index)
-            begin, end = (int(rank.enter_ns(np.array([event.index]))[0]) for event in (probe, receive))
             if probe.function.name != "MPI_Iprobe" or probe.flags & Flag.TRUE:
-                yield _Look(thread, begin, end, probe, receive)
+                yield _Look(thread, probe.enter_ns, receive.enter_ns, probe, receive)
 
 
 def _alike(one: Event, other: Event) -> bool:

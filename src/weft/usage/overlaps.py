@@ -21,7 +21,7 @@ from weft.terms.blocks import spread
 from weft.terms.calls import catalogue
 from weft.terms.cited import cause, finding, said
 from weft.terms.columns import Ints, distinct, numbered
-from weft.terms.sizes import solid
+from weft.terms.sizes import solid, solids
 from weft.trace import Rank
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, PROC_NULL
 
@@ -204,6 +204,15 @@ def first_done(of: Traffic) -> NDArray[np.uint32]:
     return found
 
 
+def over_at(rank: Rank, rows: Ints, done: NDArray[np.uint32]) -> Ints:
+    """The events that completed, or freed, the requests of some calls; as many as there are events where none did."""
+    requests = rank.events["object"][rows].astype(np.int64)
+    found = np.full(len(rows), NONE, np.int64)
+    inside = requests < len(done)
+    found[inside] = done[requests[inside]]
+    return np.where(found == NONE, len(rank), found)
+
+
 def _ends(of: Traffic, request: Ints, start: Ints) -> Ints:
     """The event that completed each start of a persistent request; a freed one ends there as far as can be known."""
     frees = of.masks.where(of.rank, calls.RELEASES)
@@ -220,9 +229,7 @@ def spans(rank: Rank, args: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64
     """The bytes of each operation's buffer; False for one with gaps, without an address, or to nobody."""
     events = rank.events
     address_, count, datatype = events["buffer"][args], events["count"][args], events["datatype"][args]
-    size = np.zeros(len(args), np.uint64)
-    for id in distinct(datatype).tolist():
-        size[datatype == id] = solid(rank.datatype(id))
+    size = solids(rank, datatype).astype(np.uint64)
     good = (address_ != 0) & (address_ != np.uint64(IN_PLACE)) & (count > 0) & (count != COUNT_IN_TAIL) & (size > 0)
     good &= (events["peer"][args] != PROC_NULL) & (events["error"][args] == 0)
     return address_, address_ + size * np.maximum(count, 0).astype(np.uint64), good

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from weft.deadlock.traffic import Traffic
-from weft.match import NONE
 from weft.mpi import meaning
 from weft.mpi.meaning import Share, base
 from weft.terms import calls
@@ -19,7 +17,7 @@ from weft.terms.significant import significant
 from weft.terms.sizes import solids
 from weft.trace import Function, Rank
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE
-from weft.usage.overlaps import Accesses, first_done, joined, messages_of
+from weft.usage.overlaps import Accesses, first_done, joined, messages_of, over_at
 
 _PAIRS: Final = calls.SENDRECVS | calls.ISENDRECVS
 _COLLECTIVES: Final = (calls.DATA_COLLECTIVES | calls.ICOLLECTIVES) - calls.forms(frozenset(("Exscan",)))
@@ -45,23 +43,14 @@ def received(of: Traffic) -> Accesses:
         name = base(function.name)
         if name not in _PAIRS | _COLLECTIVES:
             continue
-        which = of.masks.where(of.rank, frozenset((name,)))
-        which = which[(of.events["function"][which] == id) & (of.events["error"][which] == 0)]
+        which = catalogue(of.rank).of(function)
+        which = which[of.events["error"][which] == 0]
         end = which
         if name in _PENDING and len(which):
             done = first_done(of) if done is None else done
-            end = _ends(of.rank, which, done)
+            end = over_at(of.rank, which, done)
         parts += _of_function(of.rank, function, which, end) if len(which) else ()
     return joined(*parts) if len(parts) > 1 else parts[0]
-
-
-def _ends(rank: Rank, which: Ints, done: NDArray[np.uint32]) -> Ints:
-    """The calls that completed nonblocking ones."""
-    requests = rank.events["object"][which].astype(np.int64)
-    found = np.full(len(which), NONE, np.int64)
-    inside = requests < len(done)
-    found[inside] = done[requests[inside]]
-    return np.where(found == NONE, len(rank), found)
 
 
 def _of_function(rank: Rank, function: Function, which: Ints, end: Ints) -> Iterator[Accesses]:

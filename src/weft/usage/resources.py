@@ -131,8 +131,9 @@ def _leak(rank: Rank, noun: str, event: Event) -> Finding:
     )
 
 
-_KEYVAL_MAKERS: Final = words("Comm_create_keyval Type_create_keyval Win_create_keyval Keyval_create")
-_KEYVAL_FREES: Final = words("Comm_free_keyval Type_free_keyval Win_free_keyval Keyval_free")
+_KEYVALS: Final = frozenset(name for name in meaning.every() if "keyval" in name.lower())
+_KEYVAL_MAKERS: Final = frozenset(name for name in _KEYVALS if "create" in name)
+_KEYVAL_FREES: Final = frozenset(name for name in _KEYVALS if "free" in name)
 MOST: Final = 10_000
 """Calls about keys of attributes, and about memory of MPI, that are followed."""
 

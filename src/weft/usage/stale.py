@@ -37,7 +37,8 @@ def wrong(rank: Rank) -> Iterator[Told]:
         known = None
         for function in _present(rank):
             for name in _given(function, kind.handle):
-                which = _calls(rank, function, int(freed[0]))
+                which = catalogue(rank).of(function)
+                which = which[which > freed[0]]
                 values = argument(rank, which, name) if len(which) else which
                 which, values = which[values >= ID_DYNAMIC], values[values >= ID_DYNAMIC]
                 if len(which):
@@ -55,12 +56,6 @@ def _given(function: Function, handle: str) -> list[str]:
     return [p.name for p in function.parameters if p.handle == handle and p.direction != "out" and not p.array]
 
 
-def _calls(rank: Rank, function: Function, behind: int) -> Ints:
-    which = masks(rank.trace.functions).where(rank, frozenset((masks(rank.trace.functions).name(function.id),)))
-    rows: Ints = which[(rank.events["function"][which] == function.id) & (which > behind)]
-    return rows
-
-
 def _made(rank: Rank, handle: str) -> Ints:
     """The ids of all objects of a class that calls gave, or of which the record has a definition."""
     found = [np.zeros(0, np.int64)]
@@ -68,7 +63,7 @@ def _made(rank: Rank, handle: str) -> Ints:
         found.append(np.array(rank.definitions.ids(Def.DATATYPE), np.int64))
     for function in _present(rank):
         for p in function.parameters:
-            which = _calls(rank, function, -1) if p.handle == handle and p.direction == "out" else found[0][:0]
+            which = catalogue(rank).of(function) if p.handle == handle and p.direction == "out" else found[0][:0]
             if len(which) and p.place != "tail":
                 found.append(rank.events[p.place][which].astype(np.int64))
             elif len(which):

@@ -7,7 +7,6 @@ from typing import Final
 
 from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
-from weft.match import NONE
 from weft.mpi.meaning import Act, Form, Over, base, named
 from weft.mpi.meaning import of as meaning_of
 from weft.terms import calls
@@ -17,7 +16,7 @@ from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.progress import reached_finalize
 from weft.trace import Event, Rank
 from weft.trace.layout import ID_DYNAMIC
-from weft.usage.overlaps import first_done
+from weft.usage.overlaps import first_done, over_at
 
 _TOGETHER: Final = named(Act.COLLECTIVE, where=lambda m: m.over is Over.FILE and m.form is Form.BLOCKING) & (
     calls.FILE_READS | calls.FILE_WRITES
@@ -87,12 +86,12 @@ def _under_way(of: Traffic) -> Iterator[Wrong]:
     closed = {int(file): int(at) for file, at in zip(ids, closes, strict=True)}
     done = first_done(of)
     for events, found in columns(rank, makers, frozenset(("fh",))):
-        for index, file in zip(events.tolist(), ints(found, "fh").tolist(), strict=True):
-            request, at = int(rank.events["object"][index]), closed.get(file)
-            over = int(done[request]) if request < len(done) else NONE
-            leaks = over == NONE and reached_finalize(rank)  # then the request itself is told
+        overs = over_at(rank, events, done)
+        for index, file, over in zip(events.tolist(), ints(found, "fh").tolist(), overs.tolist(), strict=True):
+            at = closed.get(file)
+            leaks = over == len(rank) and reached_finalize(rank)  # then the request itself is told
             if at is not None and index < at < over and not leaks:
-                close, begun, *wait = (rank.event(i) for i in (at, index, over) if i != NONE)
+                close, begun, *wait = (rank.event(i) for i in (at, index, over) if i < len(rank))
                 later = f": {said(wait[0])} comes later" if wait else ""
                 why = f"closes a file in {said(close)} before {said(begun)} is complete{later}"
                 yield "request-misuse", why, [close, begun, *wait]
