@@ -98,6 +98,20 @@ def test_a_spawned_world_comes_behind_its_parent_and_shares_its_intercommunicato
     assert spawned.peer(4, 1) == 1
 
 
+@pytest.mark.parametrize("names", [("one", "two"), ("two", "one")])
+def test_worlds_of_one_size_are_paired_by_the_names_of_their_spawns(names: tuple[str, str]) -> None:
+    """Two ranks spawn at once: in which order the worlds started tells nothing. A third one nobody named."""
+    b = Builder(ranks=3)
+    alone = [b.comm("MPI_Comm_split", [i]) for i in range(3)]
+    for parent, name in zip((0, 1, 2), (*names, ""), strict=True):
+        b.spawn([parent], 2, comm=alone[parent], name=name)
+    b.world_start[1], b.world_start[2] = b.world_start[2], b.world_start[1]
+    trace = b.open()
+    jobs = [rank.header.job for rank in trace.ranks if rank.header]
+    children = {c.members: {jobs[i] for i in c.remote_members} for c in trace.communicators if c.inter}
+    assert children == {(i,): {f"weft-builder-{i + 1}"} for i in range(3)}
+
+
 # Datatypes
 
 BASIC = ["MPI_INT", "MPI_DOUBLE", "MPI_BYTE"]

@@ -46,5 +46,14 @@ def test_kept_bytes_are_those_of_their_row() -> None:
     assert kept[1] is not None and kept[1].tobytes() == b"8 bytes."
 
 
+def test_a_spawn_has_one_name_in_its_root_and_its_children() -> None:
+    trace = Trace.open(GOLDEN / "1.7")
+    known = [next(iter(rank.definitions.all(layout.Def.WORLD))) for rank in trace.ranks]
+    assert [(d.origin, d.name) for d in known] == [
+        ("spawn", "4711-1764160000000000000-1"), ("spawn", ""), ("parent", "4711-1764160000000000000-1"),
+    ]  # fmt: skip
+    assert [rank.other_worlds() for rank in trace.ranks] == [{1: (2,)}, {1: (2,)}, {1: (0, 1)}]
+
+
 def test_the_present_version_has_a_golden_run() -> None:
     assert (GOLDEN / f"{layout.FORMAT_MAJOR}.{layout.FORMAT_MINOR}" / "run.json").is_file()

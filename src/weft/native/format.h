@@ -32,7 +32,7 @@
 
 #define WEFT_MAGIC "WEFTRANK"
 #define WEFT_FORMAT_MAJOR 1
-#define WEFT_FORMAT_MINOR 6
+#define WEFT_FORMAT_MINOR 7
 #define WEFT_PAGE 4096u
 
 /* What a chunk holds. */
@@ -240,7 +240,8 @@ enum weft_def {
                               only), u instruction offset in the code's bytecode, bytes, u n, n (u module, u offset):
                               return addresses of the callers, innermost first; or n (u code, u instruction) */
     WEFT_DEF_PYCODE = 11, /* u id, s file, s qualified name, u first line, s location table (PEP 657) */
-    WEFT_DEF_WORLD = 12, /* u index (from 1), u size, s origin: "parent" or "spawn:<event object id>" */
+    WEFT_DEF_WORLD = 12, /* u index (from 1), u size, s origin: "parent" or "spawn", s name of the spawn (since
+                              1.7; "" where nobody named it): the same in the root of the spawn and in its children */
     WEFT_DEF_ENV = 13, /* s NAME=VALUE */
     WEFT_DEF_ARGV = 14, /* u n, n s */
     WEFT_DEF_CWD = 15, /* s */

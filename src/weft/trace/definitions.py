@@ -183,6 +183,8 @@ class WorldDefinition:
     index: int
     size: int
     origin: str
+    name: str
+    """Of the spawn, the same in its root and in all its children; empty where nobody named it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +291,7 @@ _DECODERS: Final[dict[int, Callable[[Cursor, int], object]]] = {
     Def.MODULE: lambda c, i: ModuleDefinition(i, c.u(), c.u(), c.s(), c.s()),
     Def.SITE: _site,
     Def.PYCODE: _code,
-    Def.WORLD: lambda c, i: WorldDefinition(i, c.u(), c.s()),
+    Def.WORLD: lambda c, i: WorldDefinition(i, c.u(), c.s(), c.s() if c.left else ""),
 }
 """Records that begin with an id that is theirs alone."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
 from weft.plain import dataclass
-from weft.trace.definitions import CommDefinition, Definitions, Members
+from weft.trace.definitions import CommDefinition, Definitions, Members, WorldDefinition
 from weft.trace.layout import Def
 
 MAX_GROUP: Final = 2**20
@@ -38,28 +38,35 @@ class Process(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Spawn:
+    """A call that made a world, by the ranks of `group`."""
+
+    world: int
+    group: tuple[int, ...]
+    size: int
+    name: str
+    numbers: dict[int, int]
+    """By rank index: that rank's own number of the new world."""
+
+
 def kin(ranks: Sequence[Process], worlds: Sequence[World]) -> dict[int, dict[int, tuple[int, ...]]]:
     """For each rank index: the processes of the other worlds that it knows, by its own numbers for them.
 
-    A process knows the other side of a spawn only by its size. The two are paired by both sizes, and among equals in
-    the order of time: MPI_Comm_spawn returns when the children have started.
+    The root of a spawn and its children have a name for it, which the recorder gave. Where a process has none, it knows
+    the other side only by its size: the two are paired by both sizes, and among equals in the order of time, as
+    MPI_Comm_spawn returns when the children have started.
     """
     known: dict[int, dict[int, tuple[int, ...]]] = defaultdict(dict)
-    made: dict[tuple[object, ...], tuple[int, ...] | None] = {}
     parents: dict[int, tuple[int, ...]] = {}
-    for rank in ranks:
-        seen: dict[tuple[int, ...], int] = defaultdict(int)
-        for number, size, group in _spawns(rank, worlds):
-            seen[group] += 1
-            key = (group, seen[group])
-            if key not in made:
-                child = _child(ranks, worlds[rank.world + 1 :], size, len(group), parents)
-                made[key] = child.ranks if child else None
-                if child:
-                    parents[child.index] = group
-            brought = made[key]
-            if brought is not None:
-                known[rank.index][number] = brought
+    made = {world.index: d for world in worlds[1:] if (d := _made_by(ranks, world))}
+    named = {definition.name: worlds[index] for index, definition in made.items() if definition.name}
+    for spawn in sorted(_spawns(ranks, worlds), key=lambda s: not s.name):
+        child = named.get(spawn.name) if spawn.name else _child(made, worlds[spawn.world + 1 :], spawn, parents)
+        if child:
+            parents[child.index] = spawn.group
+            for index, number in spawn.numbers.items():
+                known[index][number] = child.ranks
     for rank in ranks:
         for definition in islice(rank.definitions.all(Def.WORLD), MAX_WORLDS):
             if definition.origin == "parent" and rank.world in parents:
@@ -67,15 +74,22 @@ def kin(ranks: Sequence[Process], worlds: Sequence[World]) -> dict[int, dict[int
     return dict(known)
 
 
-def _spawns(rank: Process, worlds: Sequence[World]) -> list[tuple[int, int, tuple[int, ...]]]:
-    """(own number of the new world, its size, rank indices of the spawning group) of each spawn of a rank."""
-    found = []
-    made = [d for d in islice(rank.definitions.all(Def.WORLD), MAX_WORLDS) if d.origin.startswith("spawn")]
-    for definition, comm in zip(made, _over(rank, [d.index for d in made]), strict=True):
-        if definition.size <= MAX_GROUP:
+def _spawns(ranks: Sequence[Process], worlds: Sequence[World]) -> list[_Spawn]:
+    """Each spawn once: the n-th ones of the members of one group are one call, and its root knows the name."""
+    found: dict[tuple[tuple[int, ...], int], _Spawn] = {}
+    for rank in ranks:
+        seen: Counter[tuple[int, ...]] = Counter()
+        made = [d for d in islice(rank.definitions.all(Def.WORLD), MAX_WORLDS) if d.origin.startswith("spawn")]
+        for definition, comm in zip(made, _over(rank, [d.index for d in made]), strict=True):
+            if definition.size > MAX_GROUP:
+                continue
             group = _expand(worlds[rank.world].ranks, comm.local) if comm else ()
-            found.append((definition.index, definition.size, group))
-    return found
+            seen[group] += 1
+            other = found.get((group, seen[group]))
+            numbers = {**(other.numbers if other else {}), rank.index: definition.index}
+            name = (other.name if other else "") or definition.name
+            found[group, seen[group]] = _Spawn(rank.world, group, definition.size, name, numbers)
+    return list(found.values())
 
 
 def _over(rank: Process, numbers: list[int]) -> list[CommDefinition | None]:
@@ -96,19 +110,22 @@ def _expand(world: tuple[int, ...], members: Members) -> tuple[int, ...]:
 
 
 def _child(
-    ranks: Sequence[Process], later: Sequence[World], size: int, group: int, taken: Mapping[int, tuple[int, ...]]
+    made: Mapping[int, WorldDefinition], later: Sequence[World], spawn: _Spawn, taken: Mapping[int, tuple[int, ...]]
 ) -> World | None:
     """The first world that is still without a parent and fits."""
     for world in later:
-        if world.index not in taken and len(world.ranks) == size and _parent_size(ranks, world) in (None, group):
+        parent = made.get(world.index)
+        fits = not parent or (parent.size == len(spawn.group) and not parent.name)
+        if world.index not in taken and len(world.ranks) == spawn.size and fits:
             return world
     return None
 
 
-def _parent_size(ranks: Sequence[Process], world: World) -> int | None:
-    """What the first readable rank of a spawned world says of its parents' number."""
+def _made_by(ranks: Sequence[Process], world: World) -> WorldDefinition | None:
+    """What the first readable rank of a spawned world says of its parents."""
     for index in world.ranks:
-        for definition in islice(ranks[index].definitions.all(Def.WORLD), MAX_WORLDS) if index >= 0 else ():
+        known: Iterator[WorldDefinition] = ranks[index].definitions.all(Def.WORLD) if index >= 0 else iter(())
+        for definition in islice(known, MAX_WORLDS):
             if definition.origin == "parent":
-                return int(definition.size)
+                return definition
     return None

@@ -10,7 +10,7 @@ from weft.trace.builder import ANY, Builder, standard_functions
 from weft.trace.layout import ACCESS, HASHED, TOUCH, AccessKind, EndingKind, HashSide, TouchKind
 
 NAMES = """MPI_Send MPI_Recv MPI_Waitall MPI_Irecv MPI_Comm_split MPI_Allreduce MPI_Type_vector MPI_Iprobe
-MPI_Finalize""".split()
+MPI_Comm_spawn MPI_Finalize""".split()
 
 
 def make(path: Path) -> None:
@@ -41,6 +41,7 @@ def make(path: Path) -> None:
     hashed["side"], hashed["kept"] = HashSide.RECEIVED, (0, 1)
     r1.hashes(hashed)
     r1.contents(b"8 bytes.")
+    b.spawn([0, 1], 1, name="4711-1764160000000000000-1")
     r1.open.recv(0, tag=99, site=("step.py", 12, "finish"))
     r0.ends(
         EndingKind.EXCEPTION, name="KeyError", text="'missing'", traceback="Traceback (most recent call last):\n",

@@ -521,13 +521,15 @@ void weft_spawned(MPI_Comm intercomm) {
     REAL(MPI_Group_size)(remote, &size);
     uint32_t world = (uint32_t)foreign_count + 1;
     foreign_add(remote, world);
-    struct definition d = definition_start(64);
+    struct definition d = definition_start(128);
     weft_text_u(&d.text, world);
     weft_text_u(&d.text, (uint64_t)size);
     MPI_Comm parent = MPI_COMM_NULL;
     REAL(MPI_Comm_get_parent)(&parent);
     const char *origin = parent == intercomm ? "parent" : "spawn";
+    const char *name = parent == intercomm ? getenv("WEFT_SPAWN") : weft_spawn_name;
     weft_text_s(&d.text, origin, strlen(origin));
+    weft_text_s(&d.text, name ? name : "", name ? strnlen(name, sizeof weft_spawn_name) : 0);
     definition_end(&d, WEFT_DEF_WORLD);
     if (parent != intercomm) weft_replay_spawned(intercomm, ++spawned_count);
 }

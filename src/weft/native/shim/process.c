@@ -272,7 +272,7 @@ void weft_clean_python_environment(void) {
     }
     snprintf(code, sizeof code,
              "[__import__('os').environ.pop(n, None) for n in ('LD_PRELOAD', 'WEFT_RUN', 'WEFT_LEVEL', 'WEFT_WATCH', "
-             "'WEFT_HASH', "
+             "'WEFT_HASH', 'WEFT_SPAWN', "
              "'WEFT_REPLAY', 'WEFT_AGENT')] and "
              "'%s' and __import__('os').environ.__setitem__('LD_PRELOAD', '%s')\n",
              quoted, quoted);
@@ -344,6 +344,7 @@ void weft_clean_environment(void) {
     unsetenv("WEFT_LEVEL");
     unsetenv("WEFT_WATCH");
     unsetenv("WEFT_HASH");
+    unsetenv("WEFT_SPAWN");
     unsetenv("WEFT_REPLAY");
     unsetenv("WEFT_AGENT");
 }

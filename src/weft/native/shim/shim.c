@@ -191,11 +191,13 @@ static int environment_rank(void) {
 }
 
 /* A name that is the same for all ranks of one world and for no other world of the run. Hydra gives none: there the
- * first world is told by its not being spawned, and a spawned one by its proxy, the ranks' parent process. */
+ * first world is told by its not being spawned, and a spawned one by the spawn that the recorder of its parent named,
+ * or else by its proxy, the ranks' parent process. */
 static void job_name(char *out, size_t size) {
     const char *name = getenv("PMIX_NAMESPACE"), *step = getenv("SLURM_STEP_ID");
     if (!name) name = getenv("PMI_JOBID");
     if (name) snprintf(out, size, "%s", name);
+    else if (getenv("PMI_SPAWNED") && (name = getenv("WEFT_SPAWN"))) snprintf(out, size, "spawned-%s", name);
     else if (getenv("PMI_SPAWNED")) snprintf(out, size, "spawned-%d", (int)getppid());
     else if (getenv("PMI_RANK") || getenv("PMI_FD")) snprintf(out, size, "world");
     else if (getenv("SLURM_PROCID") && (name = getenv("SLURM_JOB_ID")))
@@ -314,20 +316,45 @@ void weft_started(bool world, int provided) {
 /* ---- spawned processes ---- */
 void weft_spawn_free(struct weft_spawn *spawn) {
     for (int i = 0; i < spawn->n; i++) {
-        for (int k = 0; k < spawn->variables; k++) free(spawn->vectors[i][k]);
+        /* The rest are the program's own. A vector that is not complete has none of these. */
+        for (int k = 0; spawn->vectors[i] && (spawn->commands[i] ? k < spawn->own : spawn->vectors[i][k] != NULL); k++)
+            free(spawn->vectors[i][k]);
         free(spawn->vectors[i]);
     }
     free(spawn->commands);
     free(spawn->vectors);
 }
 
-/* `env LD_PRELOAD=... WEFT_RUN=... WEFT_LEVEL=... command arguments` for each command, where the MPI needs it. */
-struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *const *vectors, int multiple) {
+/* The command as env(1) is to find it; NULL for one that it would not start as MPI does: its `path` MPI searches alone, for
+ * env(1) as well. Owned by the caller. */
+static char *spawned_command(const char *command, MPI_Info info) {
+    char path[PATH_MAX];
+    int given = 0;
+    if (info != MPI_INFO_NULL && REAL(MPI_Info_get)(info, "path", sizeof path - 1, path, &given) != MPI_SUCCESS)
+        given = 0;
+    return given || strchr(command, '=') ? NULL : strdup(command);
+}
+
+__thread char weft_spawn_name[64];
+
+/* `env WEFT_SPAWN=... command arguments` for each command: its world is told by that name, and whose it is. Where the MPI
+ * does not hand on the launcher's environment, LD_PRELOAD=..., WEFT_RUN=... and the like stand there, too. */
+struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *const *vectors, const MPI_Info *infos,
+                                     int multiple) {
     struct weft_spawn spawn = {.n = 0};
+    static unsigned count_of_spawns;
+    weft_spawn_name[0] = 0;
+    if (n <= 0 || !commands || !infos) return spawn;
+    const char *own = NULL;
 #ifdef OPEN_MPI
     Dl_info self;
-    if (n <= 0 || !commands || !dladdr((void *)weft_bind, &self) || !self.dli_fname) return spawn;
+    if (!dladdr((void *)weft_bind, &self) || !(own = self.dli_fname)) return spawn;
+#endif
     if (multiple && vectors && vectors == (char *const *const *)MPI_ARGVS_NULL) vectors = NULL;
+    char name[sizeof weft_spawn_name];
+    const struct weft_header *header = weft_the_record->header;
+    snprintf(name, sizeof name, "%u-%llu-%u", header->pid, (unsigned long long)header->start.realtime_ns,
+             __atomic_add_fetch(&count_of_spawns, 1, __ATOMIC_RELAXED));
     spawn.commands = calloc((size_t)n, sizeof *spawn.commands);
     spawn.vectors = calloc((size_t)n, sizeof *spawn.vectors);
     for (int i = 0; i < n && spawn.commands && spawn.vectors; i++) {
@@ -335,29 +362,29 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
         if (given == (char *const *)MPI_ARGV_NULL) given = NULL;
         size_t count = 0;
         while (given && given[count]) count++;
-        char **vector = calloc(count + 8, sizeof *vector);
-        size_t at = 3;
-        if (!vector || asprintf(&vector[0], "LD_PRELOAD=%s", self.dli_fname) < 0 ||
-            asprintf(&vector[1], "WEFT_RUN=%s", weft_run_path) < 0 ||
-            asprintf(&vector[2], "WEFT_LEVEL=%s", weft_level == WEFT_LEVEL_OUTCOMES ? "outcomes" : "trace") < 0)
-            break;
-        if (weft_replay_path[0] && asprintf(&vector[at++], "WEFT_REPLAY=%s", weft_replay_path) < 0) break;
-        if (weft_agent_path[0] && asprintf(&vector[at++], "WEFT_AGENT=%s", weft_agent_path) < 0) break;
-        if (weft_hashing && asprintf(&vector[at++], "WEFT_HASH=1") < 0) break;
-        spawn.variables = (int)at;
-        vector[at++] = commands[i];
+        char **vector = spawn.vectors[i] = calloc(count + 9, sizeof *vector);
+        size_t at = 0;
+        spawn.n = i + 1;
+        if (!vector || asprintf(&vector[at++], "WEFT_SPAWN=%s", name) < 0) break;
+        if (own) {
+            if (asprintf(&vector[at++], "LD_PRELOAD=%s", own) < 0) break;
+            if (asprintf(&vector[at++], "WEFT_RUN=%s", weft_run_path) < 0) break;
+            const char *level = weft_level == WEFT_LEVEL_OUTCOMES ? "outcomes" : "trace";
+            if (asprintf(&vector[at++], "WEFT_LEVEL=%s", level) < 0) break;
+            if (weft_replay_path[0] && asprintf(&vector[at++], "WEFT_REPLAY=%s", weft_replay_path) < 0) break;
+            if (weft_agent_path[0] && asprintf(&vector[at++], "WEFT_AGENT=%s", weft_agent_path) < 0) break;
+            if (weft_hashing && asprintf(&vector[at++], "WEFT_HASH=1") < 0) break;
+        }
+        if (!(vector[at] = spawned_command(commands[i], infos[i]))) break;
+        spawn.own = (int)++at;
         for (size_t k = 0; k < count; k++) vector[at + k] = given[k];
         spawn.commands[i] = (char *)"/usr/bin/env";
-        spawn.vectors[i] = vector;
-        spawn.n = i + 1;
     }
-    if (spawn.n < n) { /* no memory: the children go unrecorded */
+    if (spawn.n < n || !spawn.commands[n - 1]) { /* no memory, or a command that env(1) cannot find */
         weft_spawn_free(&spawn);
-        spawn = (struct weft_spawn){.n = 0};
+        return (struct weft_spawn){.n = 0};
     }
-#else
-    (void)n, (void)commands, (void)vectors, (void)multiple;
-#endif
+    memcpy(weft_spawn_name, name, sizeof name);
     return spawn;
 }
 

@@ -90,6 +90,7 @@ WEFT_COLD void weft_made_window(MPI_Win made, MPI_Comm comm, int flavor, const v
 WEFT_COLD void weft_made_file(MPI_File made, MPI_Comm comm, int amode, const char *name);
 WEFT_COLD void weft_named(int class, uint32_t id, const char *name);
 WEFT_COLD void weft_spawned(MPI_Comm intercomm);
+extern WEFT_HIDDEN __thread char weft_spawn_name[64]; /* of the spawn that this thread is in as its root, or "" */
 
 /* ---- requests ---- */
 struct weft_pending { /* what a completion needs to know of its start */

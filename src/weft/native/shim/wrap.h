@@ -57,12 +57,12 @@ WEFT_INLINE int64_t weft_strings_bound(char *const *strings) {
 
 /* ---- spawned processes are recorded like the others ---- */
 struct weft_spawn {
-    int n, variables;
+    int n, own; /* `own` first strings of each vector were made here */
     char **commands;
     char ***vectors;
 };
 WEFT_HIDDEN struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *const *vectors,
-                                                 int multiple);
+                                                 const MPI_Info *infos, int multiple);
 WEFT_HIDDEN void weft_spawn_free(struct weft_spawn *spawn);
 
 /* ---- wrappers of level outcomes, written by hand ---- */

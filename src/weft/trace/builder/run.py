@@ -96,10 +96,11 @@ class Builder(RunInMaking):
             rank.call("MPI_Win_create", base=base, size=size, disp_unit=unit, info=1, comm=comm, win=id, **kw)
         return made
 
-    def spawn(self, parents: Sequence[int], size: int, *, comm: Comm | None = None, **kw: Any) -> Comm:
+    def spawn(self, parents: Sequence[int], size: int, *, comm: Comm | None = None, name: str = "", **kw: Any) -> Comm:
         """MPI_Comm_spawn by the ranks `parents` (all members of `comm`): a new world of `size` ranks behind all others.
 
-        Returns the intercommunicator; its `remote` are the new ranks.
+        The first of the parents is its root, which has its name. Returns the intercommunicator; its `remote` are the
+        new ranks.
         """
         world = 1 + max(rank.world for rank in self.ranks)
         first = len(self.ranks)
@@ -111,7 +112,9 @@ class Builder(RunInMaking):
             rank = self.ranks[i]
             others = children if i in parents else parents
             number = rank.new_id("WORLD") - ID_DYNAMIC + 1
-            rank.define(Def.WORLD, put_u(number) + put_u(len(others)) + put_s("spawn" if i in parents else "parent"))
+            origin = put_s("spawn" if i in parents else "parent")
+            known = put_s("" if i in parents[1:] else name)
+            rank.define(Def.WORLD, put_u(number) + put_u(len(others)) + origin + known)
             rank.worlds[self.ranks[others[0]].world] = number, tuple(others)
             if i in parents:
                 made = self.comm_of(rank, "MPI_Comm_spawn", parents, children, parent=comm or self.world, **kw)
