@@ -6,6 +6,7 @@ import pytest
 
 from weft.findings import Finding
 from weft.match import match
+from weft.trace import Trace
 from weft.trace.builder import Builder
 from weft.usage.collectives import find
 
@@ -165,3 +166,17 @@ def test_other_types_of_one_size_in_a_v_collective_are_told() -> None:
     [finding] = build("MPI_FLOAT")
     assert "rank 0 sends MPI_INT to rank 1 at a.c:10 but rank 1 expects MPI_FLOAT at a.c:11" in finding.message
     assert build("MPI_INT") == []
+
+
+@pytest.mark.parametrize(("count", "told"), [(1, []), (2, ["argument-mismatch"])])
+def test_neighbours_are_compared_though_not_all_have_made_the_grid(count: int, told: list[str]) -> None:
+    """MPI ends a job at the first message that is too long: other members may not have come so far."""
+    b = Builder(ranks=4)
+    grid = b.comm("MPI_Cart_create", range(4), dims=[4], periods=[0])
+    for rank in b.ranks:
+        each = {"sendcount": count if rank.index == 1 else 1, "recvcount": 1}
+        rank.call("MPI_Neighbor_allgather", sendtype="MPI_INT", recvtype="MPI_INT", comm=grid, **each)
+    path = b.write()
+    b.ranks[3].path.unlink()
+    trace = Trace.open(path)
+    assert [f.kind for f in find(trace, match(trace))] == told

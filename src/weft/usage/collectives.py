@@ -535,7 +535,7 @@ def _graphs(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
     for instance in distinct(of[table.called(_GRAPHS)])[:MOST_ALIKE].tolist():
         comm = table.comm(instance)
         by_rank = {comm.rank_of(event.rank.index): event for event in map(table.at, table.parts(instance))}
-        found = unequal(by_rank) if right[instance] and len(by_rank) == len(comm.members) else None
+        found = unequal(by_rank) if right[instance] else None
         if found is not None:
             one, two, gives, takes = found
             yield finding(

@@ -24,13 +24,16 @@ class Edge(NamedTuple):
 
 
 def edges(trace: Trace, comm: Communicator) -> list[Edge]:
-    """The edges of a communicator's topology, by ranks in it; none where the calls that made it are not known."""
+    """The edges of a communicator's topology, by ranks in it, as far as the calls that made it are known.
+
+    A member that the run's end found on its way out of that call has none that is.
+    """
     makers = {comm.rank_of(index): made for index in comm.members if (made := _maker(trace.ranks[index], comm))}
     names = {base(event.function.name) for event in makers.values()}
-    if len(makers) != len(comm.members) or len(names) != 1 or len(makers) > MOST:
+    if len(names) != 1 or len(comm.members) > MOST:
         return []
     if names == {"Cart_create"}:
-        args = makers[0].args
+        args = next(iter(makers.values())).args
         return list(_of_grid(args["dims"], [bool(one) for one in args["periods"]]))
     return list(_of_graph(makers))
 
