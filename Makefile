@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-attach test-values test-halo test-stops test-races test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-attach test-values test-halo test-stops test-races test-long test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 clean
 .DELETE_ON_ERROR:
 
 help:
@@ -99,6 +99,10 @@ test-wheel: recorders
 test-matrix: debian recorders
 	$(PYTEST) tests/matrix --timeout 900
 
+# All that `make test` leaves out for its length: further languages, grids and MPIs of what it tries in one form. Hours.
+test-long: debian recorders
+	$(PYTEST) -m matrix -n $(JOBS) --dist loadfile --timeout 1500
+
 # Some 400 small programs, each with one error or none: errors are found at their lines, the others are silent.
 test-corpus: debian recorders
 	$(BIN)/python tests/usage/programs.py --mpi both --jobs $(JOBS) $(CORPUS)
@@ -143,6 +147,7 @@ vsix:
 # The races of 5,000 random programs against all legal matchings of each.
 test-races: setup
 	WEFT_RACE_PROGRAMS=5000 $(PYTEST) tests/races/test_races_against_enumeration.py
+	WEFT_EXPLORE_PROGRAMS=1000 $(PYTEST) tests/explore/test_search.py
 
 # Every way for a rank to end, on both MPIs.
 test-endings: debian recorders

@@ -18,7 +18,7 @@ from weft.explore.outcomes import Outcome, Variant
 from weft.explore.search import Came, Search
 from weft.replay.force import Forcing
 
-PROGRAMS = int(os.environ.get("WEFT_EXPLORE_PROGRAMS", "200"))
+PROGRAMS = int(os.environ.get("WEFT_EXPLORE_PROGRAMS", "80"))
 MOST = 3000
 """States of a program that is enumerated; larger ones are left out."""
 

@@ -23,7 +23,7 @@ from weft.trace import Trace
 from weft.trace.builder import ANY, Builder, Request, standard_functions
 from weft.trace.layout import ANY_TAG
 
-PROGRAMS = int(os.environ.get("WEFT_RACE_PROGRAMS", "1200"))
+PROGRAMS = int(os.environ.get("WEFT_RACE_PROGRAMS", "400"))
 """5,000 take four minutes of a processor: `make test-races`."""
 NAMES = (
     "MPI_Send MPI_Ssend MPI_Issend MPI_Recv MPI_Irecv MPI_Wait MPI_Waitall MPI_Barrier MPI_Probe MPI_Mprobe MPI_Mrecv"

@@ -16,7 +16,12 @@ CROSS = [("pool trace", False), ("pool trace", True), ("balance order", False), 
 
 @pytest.mark.parametrize(
     ("name", "mpi"),
-    [("balance", "mpich"), ("futures", "mpich"), ("threads", "mpich"), ("halo", "openmpi"), ("threads", "openmpi")],
+    [
+        ("balance", "mpich"),
+        ("threads", "mpich"),
+        ("threads", "openmpi"),
+        *(pytest.param(*case, marks=pytest.mark.matrix) for case in (("futures", "mpich"), ("halo", "openmpi"))),
+    ],
 )
 def test_every_replay_is_the_recorded_run(name: str, mpi: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     venv = Path(request.getfixturevalue(mpi).mpicc).parents[1]

@@ -79,7 +79,7 @@ def test_ranks_that_can_be_interrupted_come_back_and_the_suite_goes_on(mpich: In
     assert out.count("1 failed, 1 passed") == 1
 
 
-@BOTH
+@pytest.mark.parametrize("which", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 def test_a_test_that_hangs_in_mpi_ends_the_job_with_a_last_word(
     which: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-CASES = int(os.environ.get("WEFT_FUZZ_CASES", "390"))
+CASES = int(os.environ.get("WEFT_FUZZ_CASES", "200"))
 
 
 @pytest.mark.timeout(60 + CASES)

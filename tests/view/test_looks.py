@@ -71,6 +71,7 @@ class TestRows:
         assert shown.state("page.graph.lanes.bottom <= page.graph.height + 1")
         shown.keep(tmp_path, "64-ranks-deadlocked")
 
+    @pytest.mark.matrix
     def test_of_a_thousand_ranks_too(self, page: Show, folder: Path) -> None:
         shown = page(runs.deadlock(folder / "thousand", 1000, 1), size=(1280, 800))
         shown.js("const s = document.querySelector('#grouping'); s.value = ''; s.dispatchEvent(new Event('change'))")
