@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-corpus test-slurm test-attach test-values test-halo test-stops test-races test-long test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-attach test-values test-halo test-stops test-races test-long test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 clean
 .DELETE_ON_ERROR:
 
 help:
@@ -264,6 +264,10 @@ cilk5:
 # Each faulty OpenMP program and its twin for 1, 2 and 16 threads, and 20 times.
 test-openmp:
 	$(PYTEST) tests/check/openmp -m "matrix or not matrix" --timeout 900
+
+# Each faulty program with prange and its twin: `make test` runs a third of them.
+test-prange:
+	$(PYTEST) tests/check/numba -m "matrix or not matrix" --timeout 1000
 
 # What `weft check` costs beside the plain program.
 bench-check: setup

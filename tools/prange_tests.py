@@ -91,7 +91,7 @@ def main() -> int:
     """Print a line a class, and the sum."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", metavar="WORD")
-    parser.add_argument("--seconds", type=float, default=300, help="of a class's plain tests")
+    parser.add_argument("--seconds", type=float, default=300, help="of processor time of a class's plain tests")
     parser.add_argument("--list", action="store_true", help="only name the classes and how many tests each has")
     args = parser.parse_args()
     differing = 0

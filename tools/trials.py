@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import re
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +32,8 @@ FIRST: Final = re.compile(
     r"^(?P<said>.*) in .* \((?P<ended>[^()]*)\)$",
 )
 MOST_LINES: Final = 20
+WAIT: Final = 4
+"""Times the processor time that a program may take that it is waited for: others may be busy on the machine."""
 HEADERS: Final = (".h", ".hpp", ".inc", ".dat", ".par")
 
 
@@ -98,13 +102,22 @@ def first_error(text: str) -> str:
 
 
 def output(command: Sequence[str], folder: Path, seconds: float) -> tuple[list[str], int | None]:
-    """The lines that a command prints, without those that tell times, and its status; None: its time was up."""
+    """The lines that a command prints, without those that tell times, and its status; None: its time was up.
+
+    `seconds` are the processor time of each of its processes.
+    """
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
+
     try:
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=seconds, check=False, errors="replace",
-            stdin=subprocess.DEVNULL,
+            command, cwd=folder, capture_output=True, text=True, timeout=WAIT * seconds, check=False, errors="replace",
+            stdin=subprocess.DEVNULL, preexec_fn=limited,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
+        return [], None
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return [], None
     return [line.rstrip() for line in done.stdout.splitlines() if not CLOCKS.search(line)], done.returncode
 
@@ -123,13 +136,14 @@ def trial(program: Path, settings: Sequence[str], grid: str, seconds: float) -> 
         if status and names[0].suffix == ".py":
             return Trial(str(program), "none", f"the plain program fails: its status is {status}")
         report = folder / "report.txt"
-        words = [sys.executable, "-m", "weft", "check", "-o", str(report), "--timeout", str(20 * seconds)]
+        words = [sys.executable, "-m", "weft", "check", "-o", str(report), "--timeout", str(20 * WAIT * seconds)]
         if names[0].suffix != ".py":
             words += [f"-I{folder}", *(["-p", grid] if grid else [])]
         words += map(str, names)
         got, _ = output(words, folder, 30 * seconds)
         if not report.exists():
-            done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=30 * seconds, check=False)
+            wait = 30 * WAIT * seconds
+            done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=wait, check=False)
             return Trial(str(program), "refused", done.stderr.strip().replace(f"{folder}/", ""))
         said = report.read_text(encoding="utf-8").replace(f"{folder}/", "").splitlines()
     found = tuple(one for one in said if re.match(r"(error|warning|note): |  +.*\[[a-z-]+\]$", one))
@@ -142,7 +156,9 @@ def main() -> int:
     """Print a line a program, and the sum."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="+", type=Path, metavar="PROGRAM")
-    parser.add_argument("--seconds", type=float, default=30, help="of the plain program; the check may take 20 times")
+    parser.add_argument(
+        "--seconds", type=float, default=30, help="of processor time of the plain program; the check may take 20 times"
+    )
     parser.add_argument("--grid", default="", help="as -p of weft check")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--quiet", action="store_true", help="only what differs, is refused or has findings")

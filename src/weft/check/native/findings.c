@@ -120,6 +120,13 @@ static void put_iteration(struct line *l) {
     if (weft_task.in_task) put(l, ",\"task\":%lld", (long long)weft_task.task);
 }
 
+uint64_t times_found(const char *kind) {
+    uint64_t times = 0;
+    for (int i = 0; i < known_count; i++)
+        if (!strcmp(known[i].kind, kind)) times += known[i].count;
+    return times;
+}
+
 /* The finding's count: NULL where it is not to be had. */
 static uint64_t *count_of(const struct detail *d, int construct) {
     for (int i = 0; i < known_count; i++)

@@ -168,6 +168,9 @@ int64_t weft_numba_outside(void) {
     return was;
 }
 
+/* Reads without a value until now, of every loop. */
+uint64_t weft_numba_without_value(void) { return times_found("uninitialised-read"); }
+
 /* The loop that is running, and where its arrays lie. */
 static const Loop *current;
 static char **current_arguments;

@@ -451,6 +451,7 @@ struct detail {
     int construct;
 };
 uint64_t *found(const struct detail *d);
+uint64_t times_found(const char *kind); /* until now, of all places */
 void findings_place(const char *file, unsigned line, unsigned column, const char *type, int64_t index);
 void findings_bounds(int data, uintptr_t base, int dimension, int64_t index, int64_t low, int64_t high,
                      uintptr_t place);

@@ -145,6 +145,7 @@ class Runtime:
         self._library = ctypes.CDLL(str(path.resolve()))
         self._library.weft_numba_magnitude.restype = ctypes.c_double
         self._library.weft_numba_outside.restype = ctypes.c_int64
+        self._library.weft_numba_without_value.restype = ctypes.c_uint64
         python = ctypes.pythonapi
         self._library.weft_numba_python(python.PyGILState_Ensure, python.PyGILState_Release, python.PyErr_Clear)
 
@@ -187,6 +188,10 @@ class Runtime:
         """Indices outside their bounds since the last time."""
         return int(self._library.weft_numba_outside())
 
+    def without_value(self) -> int:
+        """Reads of memory without a value until now, of every loop."""
+        return int(self._library.weft_numba_without_value())
+
     def magnitude(self) -> float:
         """The largest sum of a reduction's partial results since the last time."""
         return float(self._library.weft_numba_magnitude())
@@ -197,6 +202,6 @@ class Runtime:
 
 
 def describe(object_: Any) -> str:
-    """A text for a value in a message."""
-    text = repr(object_)
+    """A text for a value in a message: a number as Python writes it, whatever its type."""
+    text = repr(object_.item() if isinstance(object_, np.generic) else object_)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -73,7 +73,7 @@ def begin(texts_path: Path, library: Path) -> Watch:
         from weft.check.numba.told import ToldTexts
 
         texts = ToldTexts(library)
-    session = LoopChecks(install(texts, runtime), runtime, findings)
+    session = LoopChecks(install(texts, runtime), runtime)
     session.install()
     watch = Watch(session, texts_path, findings)
     process = os.getpid()

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -72,8 +71,6 @@ class LoopChecks:
 
     compiler: Compiler
     runtime: Runtime
-    findings: Path
-    """What the runtime writes to."""
     mismatches: dict[tuple[str, str, int, str], Mismatch] = field(default_factory=dict)
     checked: dict[tuple[str, str], int] = field(default_factory=dict)
     """Calls by (file, function)."""
@@ -139,6 +136,7 @@ class LoopChecks:
         expected = self._expected(plain, function, args, kwargs, key) if due else None
         outside = self.runtime.outside()
         chosen = self._bounded.of(function) if outside or (due and expected is None) else function
+        without_value = self.runtime.without_value()
         self.runtime.magnitude()
         self.runtime.report_bounds(True)
         self.runtime.follow(True)
@@ -150,7 +148,8 @@ class LoopChecks:
             self.runtime.report_bounds(False)
             outside += self.runtime.outside()
         if expected is not None and not outside and not isinstance(expected.value, BaseException):
-            self._compare(function, args, kwargs, result, expected)
+            garbage = self.runtime.without_value() > without_value
+            self._compare(function, args, kwargs, result, expected, garbage=garbage)
         return result
 
     def _due(self, key: tuple[object, ...]) -> bool:
@@ -185,8 +184,9 @@ class LoopChecks:
         return Expected(value, given, named)
 
     def _compare(
-        self, function: Any, args: tuple[object, ...], kwargs: Mapping[str, object], result: object, expected: Expected
-    ) -> None:
+        self, function: Any, args: tuple[object, ...], kwargs: Mapping[str, object], result: object,
+        expected: Expected, *, garbage: bool,
+    ) -> None:  # fmt: skip
         if any(kernel.loop.asks for kernel in self._kernels(function)):
             return  # what depends on the number of threads need not be equal
         parts = self.runtime.magnitude()
@@ -200,7 +200,7 @@ class LoopChecks:
         for where, one, other in pairs:
             found = difference(where, one, other, parts)
             if found is not None:
-                self._tell(function, found)
+                self._tell(function, found, garbage=garbage)
                 return
 
     def _called(self, function: object) -> Sequence[Any]:
@@ -210,14 +210,14 @@ class LoopChecks:
         found = [self.compiler.kernels.get(one.py_func.__code__, ()) for one in self._called(function)]
         return [kernel for kernels in found for kernel in kernels if kernel.loop.checked]
 
-    def _tell(self, function: Any, found: Difference) -> None:
-        """Say which variable explains a difference, or that none does."""
+    def _tell(self, function: Any, found: Difference, *, garbage: bool) -> None:
+        """Say which variable explains a difference, or that none does; `garbage`: the call read what has no value."""
         suspects: list[tuple[Any, Suspect]] = []
         for one in self._called(function):
             held = [kernel for kernel in self.compiler.kernels.get(one.py_func.__code__, ()) if kernel.loop.checked]
             reductions = {kernel.line: kernel.reductions for kernel in held}
             suspects += [(one, suspect) for suspect in source.suspects(one.py_func, reductions)] if held else []
-        if not suspects and self.uninitialised():
+        if not suspects and garbage:
             return  # garbage in, garbage out: that has been said
         where = found.where + (f"[{', '.join(map(str, found.index))}]" if found.index else "")
         apart = f"{where} is {describe(found.got)}, run sequentially it is {describe(found.expected)}"
@@ -248,12 +248,6 @@ class LoopChecks:
             dict(evidence),
         )  # fmt: skip
         self.tell()
-
-    def uninitialised(self) -> bool:
-        """Whether the runtime has found a read of uninitialised memory."""
-        self.runtime.flush()
-        text = self.findings.read_text(encoding="utf-8", errors="replace") if self.findings.exists() else ""
-        return "uninitialised-read" in text
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,12 @@
 """Elements read before they have a value, each beside its corrected twin."""
 
+import ctypes
+
 import numpy as np
 from numba import njit, prange
+
+draw = ctypes.CDLL(None).rand
+draw.argtypes, draw.restype = [], ctypes.c_int
 
 
 # The accumulator was never set to zero.
@@ -134,6 +139,19 @@ def sign_fixed(a, out):
         out[i] = s
 
 
+# What a library keeps from call to call: the calls above, which read without a value, do not hide that it differs.
+@njit(parallel=True)
+def drawn(out):
+    for i in prange(out.size):  # finds: divergence
+        out[i] = draw()
+
+
+@njit(parallel=True)
+def drawn_fixed(out, first):
+    for i in prange(out.size):
+        out[i] = first + i
+
+
 rng = np.random.default_rng(1)
 row_sums(rng.random((5, 3)))
 row_sums_fixed(rng.random((5, 3)))
@@ -147,3 +165,5 @@ ends(9)
 ends_fixed(9)
 sign(np.array([1.0, 0.0, -1.0, 0.0, 2.0]), np.zeros(5))
 sign_fixed(np.array([1.0, 0.0, -1.0, 0.0, 2.0]), np.zeros(5))
+drawn(np.zeros(5))
+drawn_fixed(np.zeros(5), draw())
