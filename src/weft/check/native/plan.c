@@ -13,32 +13,38 @@
 #define MOST_PLANS 32
 #define HASH_SLOTS 2048
 
+/* An array with room for one more: most plans need a tenth of what its row's places could ask for. */
+static void *roomy(void *array, int count, int *room, size_t size) {
+    if (count < *room) return array;
+    *room = *room ? 2 * *room : 8;
+    array = realloc(array, (size_t)*room * size);
+    if (!array) abort();
+    return array;
+}
+
 static struct plan *new_plan(const struct row *r) {
-    size_t places = (size_t)r->place_count, groups = places < MOST_GROUPS ? places : MOST_GROUPS;
     struct plan *p = calloc(1, sizeof *p);
     if (!p) abort();
-    p->groups = calloc(groups, sizeof *p->groups);
-    p->group_of = calloc(places, sizeof *p->group_of);
-    p->ranges = calloc(places, sizeof *p->ranges);
-    p->demands = calloc(2 * places, sizeof *p->demands);
-    p->kin = calloc(MOST_KIN, sizeof *p->kin);
-    p->clusters = calloc(MOST_CLUSTERS, sizeof *p->clusters);
-    p->unsorted = calloc(2 * places, sizeof *p->unsorted);
-    p->sorted = calloc(2 * places, sizeof *p->sorted);
-    p->sames = calloc(places, sizeof *p->sames);
+    p->group_of = calloc((size_t)r->place_count, sizeof *p->group_of);
     p->memories = calloc((size_t)r->memory_count + 1, sizeof *p->memories);
-    p->wrong = calloc(places, sizeof *p->wrong);
-    p->writers = calloc(groups, sizeof *p->writers);
-    p->trackers = calloc(groups, sizeof *p->trackers);
-    p->order = calloc(groups, sizeof *p->order);
-    p->ends = calloc(groups, sizeof *p->ends);
-    p->written = calloc(groups, sizeof *p->written);
-    if (!p->groups || !p->group_of || !p->kin || !p->clusters || !p->ranges || !p->demands || !p->unsorted ||
-        !p->sorted || !p->sames || !p->memories || !p->wrong || !p->writers || !p->trackers || !p->order || !p->ends ||
-        !p->written)
-        abort();
+    if (!p->group_of || !p->memories) abort();
     p->one = r->rank <= 0;
     return p;
+}
+
+static struct group *new_group(struct plan *p) {
+    int room = p->group_room;
+    p->groups = roomy(p->groups, p->group_count, &p->group_room, sizeof *p->groups);
+    if (room < p->group_room) {
+        size_t count = (size_t)p->group_room;
+        p->writers = realloc(p->writers, count * sizeof *p->writers);
+        p->trackers = realloc(p->trackers, count * sizeof *p->trackers);
+        p->order = realloc(p->order, count * sizeof *p->order);
+        p->ends = realloc(p->ends, count * sizeof *p->ends);
+        p->written = realloc(p->written, count * sizeof *p->written);
+        if (!p->writers || !p->trackers || !p->order || !p->ends || !p->written) abort();
+    }
+    return &p->groups[p->group_count++];
 }
 
 /* The kin of a form; -1: there are too many. */
@@ -48,6 +54,7 @@ static int kin_of(struct plan *p, const struct row *r, const struct line forms[]
     for (int i = last, more = p->kin_count; more > 0; i = i ? i - 1 : p->kin_count - 1, more--)
         if (p->kin[i].form == form) return i;
     if (p->kin_count == MOST_KIN) return -1;
+    p->kin = roomy(p->kin, p->kin_count, &p->kin_room, sizeof *p->kin);
     p->kin[p->kin_count] = (struct kin){.form = form,
                                         .at = forms[form].at,
                                         .step = (int64_t)forms[form].step,
@@ -75,8 +82,10 @@ static int group_of(struct plan *p, const struct row *r, const struct line forms
     for (; slots[slot].epoch == epoch; slot = (slot + 1) % HASH_SLOTS) {
         const struct group *g = &p->groups[slots[slot].group];
         if (low_of(p, g) != a->at || step_of(p, g) != (int64_t)a->step || g->size != size) continue;
-        if (g->form != form && (p->same_count == 0 || p->sames[p->same_count - 1].form != form))
+        if (g->form != form && (p->same_count == 0 || p->sames[p->same_count - 1].form != form)) {
+            p->sames = roomy(p->sames, p->same_count, &p->same_room, sizeof *p->sames);
             p->sames[p->same_count++] = (struct same){form, slots[slot].group};
+        }
         return slots[slot].group;
     }
     int kin = kin_of(p, r, forms, form);
@@ -86,14 +95,14 @@ static int group_of(struct plan *p, const struct row *r, const struct line forms
     k->first = shift < k->first ? shift : k->first;
     k->last = shift + (int64_t)size > k->last ? shift + (int64_t)size : k->last;
     slots[slot].epoch = epoch, slots[slot].group = p->group_count;
-    p->groups[p->group_count] = (struct group){.shift = shift,
-                                               .form = form,
-                                               .kin = kin,
-                                               .size = size,
-                                               .first_write = INT_MAX,
-                                               .first_track = INT_MAX,
-                                               .demands = -1};
-    return p->group_count++;
+    *new_group(p) = (struct group){.shift = shift,
+                                   .form = form,
+                                   .kin = kin,
+                                   .size = size,
+                                   .first_write = INT_MAX,
+                                   .first_track = INT_MAX,
+                                   .demands = -1};
+    return p->group_count - 1;
 }
 
 /* Where a site's interval lets the group's kin be: as all of its intervals with the same home do. */
@@ -109,6 +118,7 @@ static void add_range(struct plan *p, int group, const uintptr_t *home, uintptr_
         one->high = high < one->high ? high : one->high;
         return;
     }
+    p->ranges = roomy(p->ranges, p->range_count, &p->range_room, sizeof *p->ranges);
     p->ranges[p->range_count] = (struct range){home, low, high, p->groups[group].kin, k->ranges};
     k->ranges = p->range_count++;
 }
@@ -126,6 +136,7 @@ static void add_demand(struct plan *p, int group, bool read, stamp_t least, stam
         if (within(least, limit, d->least, d->limit)) d->least = least, d->limit = limit;
         if (within(d->least, d->limit, least, limit)) return;
     }
+    p->demands = roomy(p->demands, p->demand_count, &p->demand_room, sizeof *p->demands);
     p->demands[p->demand_count] = (struct demand){least, limit, read, group, g->demands, 1, 1, p->demand_count};
     g->demands = p->demand_count++;
 }
@@ -142,6 +153,7 @@ static bool known_wrong(const struct row_place *place) {
 
 static void may_count(struct plan *p, int group, const struct row_place *place, int number) {
     if (p->groups[group].first_write == INT_MAX) add_demand(p, group, false, 0, here.started ? now.base : SPLIT - 1);
+    p->wrong = roomy(p->wrong, p->wrong_count, &p->wrong_room, sizeof *p->wrong);
     p->wrong[p->wrong_count++] = (struct counted){place->site->wrong, number};
     p->last = number;
 }
@@ -215,14 +227,27 @@ static bool next_to(const struct group *g, const struct group *h) {
 
 /* By their cells: in the order of the last time, where that is one still. */
 static void sort_demands(struct plan *p) {
+    static struct demand *unsorted; /* of the plan that is made now */
+    static size_t unsorted_room;
     size_t count = (size_t)p->demand_count;
     bool known = p->sorted_count == p->demand_count;
+    if (count == 0) return;
     sorted = p;
-    if (known) memcpy(p->unsorted, p->demands, count * sizeof *p->demands);
-    for (size_t i = 0; known && i < count; i++) p->demands[i] = p->unsorted[p->sorted[i]];
+    if (unsorted_room < count) {
+        free(unsorted);
+        unsorted = malloc((unsorted_room = 2 * count) * sizeof *unsorted);
+        if (!unsorted) abort();
+    }
+    if (known) memcpy(unsorted, p->demands, count * sizeof *p->demands);
+    for (size_t i = 0; known && i < count; i++) p->demands[i] = unsorted[p->sorted[i]];
     for (size_t i = 1; known && i < count; i++) known = by_cells(&p->demands[i - 1], &p->demands[i]) <= 0;
     if (known) return;
     qsort(p->demands, count, sizeof *p->demands, by_cells);
+    if (p->sorted_room < p->demand_count) {
+        p->sorted = realloc(p->sorted, count * sizeof *p->sorted);
+        if (!p->sorted) abort();
+        p->sorted_room = p->demand_count;
+    }
     for (size_t i = 0; i < count; i++) p->sorted[i] = p->demands[i].made;
     p->sorted_count = p->demand_count;
 }
@@ -312,7 +337,10 @@ static void gather(struct plan *p) {
             p->cluster_count = -1;
             return;
         }
-        if (k < 0) p->clusters[k = p->cluster_count++] = (struct cluster){g->object, g->kin, low, high, 0, 0};
+        if (k < 0) {
+            p->clusters = roomy(p->clusters, p->cluster_count, &p->cluster_room, sizeof *p->clusters);
+            p->clusters[k = p->cluster_count++] = (struct cluster){g->object, g->kin, low, high, 0, 0};
+        }
         p->kin[g->kin].cluster = k > p->kin[g->kin].cluster ? k : p->kin[g->kin].cluster;
         struct cluster *c = &p->clusters[k];
         c->low = low < c->low ? low : c->low, c->high = high > c->high ? high : c->high;

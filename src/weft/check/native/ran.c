@@ -16,10 +16,11 @@ static struct ran {
 } *all;
 static size_t room;
 
-/* The places that were opened: a table with a key in each slot. Full, it counts no further. */
-#define PLACES 65536
-static uintptr_t places[PLACES];
-static unsigned place_count;
+/* The places that were opened: a table with a key in each slot, which doubles where half is taken. With the most slots
+ * it counts no further than it has room. */
+#define MOST_PLACES 65536
+static uintptr_t *places;
+static unsigned place_room, place_count;
 
 static struct ran *of(int construct) {
     if (construct < 1) return NULL;
@@ -48,10 +49,27 @@ void ran_iterations(int construct, uint64_t count) {
     if (r) r->iterations += count;
 }
 
+static uintptr_t *slot_of(uintptr_t place) {
+    unsigned at = (unsigned)((place >> 2) * 2654435761u) % place_room;
+    while (places[at] && places[at] != place) at = (at + 1) % place_room;
+    return &places[at];
+}
+
+static void more_places(void) {
+    uintptr_t *old = places;
+    unsigned count = place_room;
+    place_room = count ? 2 * count : 256;
+    places = calloc(place_room, sizeof *places);
+    if (!places) abort();
+    for (unsigned i = 0; i < count; i++)
+        if (old[i]) *slot_of(old[i]) = old[i];
+    free(old);
+}
+
 void ran_place(uintptr_t place) {
-    unsigned at = (unsigned)((place >> 2) * 2654435761u) % PLACES;
-    while (places[at] && places[at] != place) at = (at + 1) % PLACES;
-    if (!places[at] && place_count < PLACES - 1) places[at] = place, place_count++;
+    if (2 * place_count >= place_room && place_room < MOST_PLACES) more_places();
+    uintptr_t *slot = slot_of(place);
+    if (!*slot && place_count < MOST_PLACES - 1) *slot = place, place_count++;
 }
 
 void ran_end(void) {

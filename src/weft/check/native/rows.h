@@ -170,6 +170,7 @@ struct plan { /* which groups there are, and what is to be asked of them */
     stamp_t base;
     int group_count, kin_count, cluster_count, range_count, demand_count, same_count, writer_count, tracker_count,
         memory_count;
+    int group_room, kin_room, cluster_room, range_room, demand_room, same_room, wrong_room, sorted_room;
     struct group *groups;
     int *group_of; /* of each place that its blocks have */
     bool grouped; /* these are known: of `blocks`, as long as the same forms agree */
@@ -177,7 +178,7 @@ struct plan { /* which groups there are, and what is to be asked of them */
     struct cluster *clusters; /* cluster_count -1: there are more */
     int64_t apart; /* of so many iterations all groups were found apart; 0: of none yet */
     struct range *ranges;
-    struct demand *demands, *unsorted;
+    struct demand *demands;
     int *sorted; /* which demand came to each place when they were sorted last */
     int sorted_count;
     struct same *sames;

@@ -1,6 +1,7 @@
 /* What a place of the program may access in this construct, found out at its first access: its site. */
 #include "state.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 bool among(const struct private *list, int n, uintptr_t a, struct private **which) {
@@ -235,28 +236,44 @@ static void edge(struct site *s, struct detail *d, const struct aspect *v, bool 
 
 /* What earlier instances of a loop did to a shared object: where none wrote it, its readers need not be known. A loop
  * that begins to write it is noticed, but not against the reads before that. */
-#define USAGES 16384
+#define MOST_USAGES 16384
 #define PROBES 8
 static struct usage {
     int construct;
     uintptr_t low;
     unsigned first; /* instance that used it first */
     bool written;
-} usages[USAGES];
+} *usages; /* a table that doubles where a quarter is taken, until it has the most slots */
+static unsigned usage_room, usage_count;
 
-/* The usage of an object in this construct; where all of its slots are taken it takes the first, which is forgotten. */
-static struct usage *usage_of(uintptr_t low) {
-    uint64_t key = (low ^ (uint64_t)here.id << 48) * 0x9E3779B97F4A7C15u;
-    struct usage *first = &usages[(key >> 40) % (USAGES - PROBES)];
-    for (struct usage *u = first; u < first + PROBES; u++) {
-        if (u->construct == here.id && u->low == low) return u;
-        if (u->construct == 0) {
-            *u = (struct usage){here.id, low, here.instance, false};
-            return u;
-        }
-    }
-    *first = (struct usage){here.id, low, here.instance, false};
+/* The usage of an object in a construct, or where it is to be; where all of its slots are taken that is the first,
+ * which is forgotten. */
+static struct usage *usage_slot(int construct, uintptr_t low) {
+    uint64_t key = (low ^ (uint64_t)construct << 48) * 0x9E3779B97F4A7C15u;
+    struct usage *first = &usages[(key >> 40) % (usage_room - PROBES)];
+    for (struct usage *u = first; u < first + PROBES; u++)
+        if (u->construct == 0 || (u->construct == construct && u->low == low)) return u;
     return first;
+}
+
+static void more_usages(void) {
+    struct usage *old = usages;
+    unsigned count = usage_room;
+    usage_room = count ? 2 * count : 512;
+    usages = calloc(usage_room, sizeof *usages);
+    if (!usages) abort();
+    for (unsigned i = 0; i < count; i++)
+        if (old[i].construct) *usage_slot(old[i].construct, old[i].low) = old[i];
+    free(old);
+}
+
+static struct usage *usage_of(uintptr_t low) {
+    if (4 * usage_count >= usage_room && usage_room < MOST_USAGES) more_usages();
+    struct usage *u = usage_slot(here.id, low);
+    if (u->construct == here.id && u->low == low) return u;
+    usage_count += u->construct == 0;
+    *u = (struct usage){here.id, low, here.instance, false};
+    return u;
 }
 
 static bool only_read_so_far(uintptr_t low, bool write) {
