@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from weft.findings import Finding
 from weft.match import match
 from weft.trace.builder import Builder
@@ -114,3 +116,25 @@ def test_the_halves_of_a_sendrecv_have_their_own_types() -> None:
     for r in b.ranks:
         r.sendrecv(1 - r.index, 1 - r.index, count=4, datatype="MPI_INT", recvcount=2)
     assert kinds(b) == ["truncation", "truncation"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "tags", "told"),
+    [((2, 4), (1,), []), ((8, 1), (1,), []), ((2, 2), (1,), ["truncation"]), ((2, 2), (1, 1), [])],
+    ids=["alike", "other parts", "too long", "two of one tag"],
+)
+def test_a_partitioned_message_is_compared_as_a_whole(
+    parts: tuple[int, int], tags: tuple[int, ...], told: list[str]
+) -> None:
+    """2 times 4 elements; of several of one tag it is not looked into which is whose."""
+    b = Builder(ranks=2)
+    sides = (("MPI_Psend_init", "dest", (2, 4)), ("MPI_Precv_init", "source", parts))
+    for rank, (function, peer, (partitions, count)) in zip(b.ranks, sides, strict=True):
+        for number, tag in enumerate(tags):
+            rank.call(
+                function, buf=0x1000, partitions=partitions, count=count, datatype="MPI_INT", comm=2,
+                info=1, request=300 + number, tag=tag, **{peer: 1 - rank.index},
+            )  # fmt: skip
+            rank.call("MPI_Start", request=300 + number)
+            rank.call("MPI_Wait", request=300 + number)
+    assert kinds(b) == told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.match import NONE, Match, Post, Posts
+from weft.mpi.meaning import base
 from weft.systems import MPI
 from weft.terms import calls
 from weft.terms.calls import masks
@@ -37,7 +39,7 @@ def find(trace: Trace, match: Match) -> list[Finding]:
     sends = [f for f in _unmatched_sends(trace, match, done) if not _taken_short(f, short)]
     told = [_too_long(event) for event in refused]
     receives = _unmatched_receives(trace, match, done)
-    return [*told, *sends, *_taken_and_left(trace), *receives, *_unfit(trace, match)]
+    return [*told, *sends, *_taken_and_left(trace), *receives, *_unfit(trace, match), *_unfit_partitions(trace, match)]
 
 
 def _refused(trace: Trace) -> Iterator[Event]:
@@ -275,6 +277,29 @@ def _unfit(trace: Trace, match: Match) -> Iterator[Finding]:
         sent = trace.ranks[key[0]].datatype(key[1]), key[2]
         wanted = trace.ranks[key[3]].datatype(key[4]), key[5]
         yield from _compared(send, receive, sent, wanted, n)
+
+
+def _unfit_partitions(trace: Trace, match: Match) -> Iterator[Finding]:
+    """Partitioned messages, as a whole, against their receives (MPI-4.1, 4.2).
+
+    Requests of one tag are matched in the order in which they were made: looked at is what has a tag of its own.
+    """
+    rows = np.flatnonzero((match.sends.partner != NONE) & ((match.sends.flags & Post.PARTITIONED) != 0))
+    made: dict[tuple[object, ...], list[Event]] = defaultdict(list)
+    for rank in trace.ranks if len(rows) else ():
+        for event in map(rank.event, masks(trace.functions).where(rank, calls.PARTITIONED).tolist()):
+            made[rank.index, base(event.function.name), event.comm, event.peer, event.args.get("tag")].append(event)
+    alone = {(one.rank.index, one.index): one for events in made.values() if len(events) == 1 for one in events}
+    seen = set()
+    for row in rows.tolist():
+        partner = int(match.sends.partner[row])
+        send = alone.get((match.sends.id(row)[0], int(match.sends.args[row])))
+        receive = alone.get((match.recvs.id(partner)[0], int(match.recvs.args[partner])))
+        if send is None or receive is None or (send.rank.index, send.index) in seen:
+            continue
+        seen.add((send.rank.index, send.index))
+        sent, wanted = ((e.rank.datatype(e.args["datatype"]), e.args["partitions"] * e.count) for e in (send, receive))
+        yield from _compared(send, receive, sent, wanted, 1)
 
 
 def _compared(
