@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from weft.check import compiled, mark
+from weft.check import compiled, mark, runtime
 from weft.check.compiled import Options, compile_all
 
 C = """\
@@ -84,3 +86,34 @@ def test_a_cache_that_cannot_be_written_is_none(tmp_path: Path, monkeypatch: pyt
     source = tmp_path / "p.c"
     source.write_text(C.replace('#include "size.h"', "#define SIZE 4"))
     assert built(tmp_path, "first", [source], Options())[0] == 0
+
+
+def test_processes_that_begin_at_once_build_the_runtime_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path))
+    built: list[Path] = []
+
+    def make(folder: Path, _: list[str]) -> None:
+        built.append(folder)
+        time.sleep(0.2)
+        (folder / "made").write_text("whole")
+
+    with ThreadPoolExecutor(4) as pool:
+        found = set(pool.map(lambda _: runtime.cached("one.o", (), "facts", make), range(4)))
+    assert [path.read_text() for path in found] == ["whole"]
+    assert len(built) == 1
+
+
+def test_what_programs_of_each_language_are_linked_with_is_compiled_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path))
+    units: list[str] = []
+
+    def run(command: list[str], folder: Path) -> None:
+        units.extend(command[command.index("-c") + 1 :] if "-c" in command else ())
+        (folder / "made").touch()
+
+    monkeypatch.setattr(runtime, "run", run)
+    assert runtime.objects() != runtime.objects(fortran=True)
+    assert {"sites.c", "heap.c", *runtime.FOR_FORTRAN} <= set(units)
+    assert len(units) == len(set(units))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.errors import UsageError, WeftError
-from weft.mpi.ready import cache_folder
+from weft.mpi.ready import alone, cache_folder
 
 BUILD_SECONDS: Final = 300
 # A program may have a `fill` or a `scan` of its own: only these names of the runtime stay known to the linker.
@@ -86,14 +86,26 @@ def library() -> Path:
     return _cached("libweft-check.so", make)
 
 
+def units() -> Path:
+    """What programs of every language are linked with, as one object whose names are all known."""
+
+    def make(folder: Path, names: list[str]) -> None:
+        kept = [name for name in names if name not in (*FOR_PYTHON, *FOR_FORTRAN)]
+        for name in kept:
+            run([*compiler().split(), *FLAGS, "-fPIE", "-c", name], folder)
+        run(["ld", "-r", "-o", "made", *(name.replace(".c", ".o") for name in kept)], folder)
+
+    return _cached("weft-check-units.o", make)
+
+
 def objects(fortran: bool = False) -> Path:
     """The runtime as one object file that programs are linked with."""
 
-    def make(folder: Path, names: list[str]) -> None:
-        kept = [name for name in names if name not in FOR_PYTHON and (fortran or name not in FOR_FORTRAN)]
-        for name in kept:
-            run([*compiler("fortran" if name in FOR_FORTRAN else "c").split(), *FLAGS, "-fPIE", "-c", name], folder)
-        one_object(folder, kept, WRAPPED, KNOWN)
+    def make(folder: Path, _: list[str]) -> None:
+        own = FOR_FORTRAN if fortran else ()
+        for name in own:
+            run([*compiler("fortran").split(), *FLAGS, "-fPIE", "-c", name], folder)
+        one_object(folder, [str(units().resolve()), *(name.replace(".c", ".o") for name in own)], WRAPPED, KNOWN)
 
     return _cached("weft-check-fortran.o" if fortran else "weft-check.o", make)
 
@@ -115,20 +127,20 @@ def cached(name: str, held: Iterable[Traversable], facts: object, make: Callable
     if target.exists():
         return target
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            for one, text in texts.items():
-                Path(folder, one).write_bytes(text)
-            make(Path(folder), sorted(one for one in texts if one.endswith(".c")))
-            Path(folder, "made").replace(target)
+        with alone(target), tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            if not target.exists():
+                for one, text in texts.items():
+                    Path(folder, one).write_bytes(text)
+                make(Path(folder), sorted(one for one in texts if one.endswith(".c")))
+                Path(folder, "made").replace(target)
     except OSError as error:
         raise WeftError(f"cannot build the runtime of `weft check` in {target.parent}: {error}") from error
     return target
 
 
-def one_object(folder: Path, units: Sequence[str], wrapped: Iterable[str], known: Iterable[str]) -> None:
-    """`made`, of units that are compiled: of its names the linker sees `known`, and it wraps no call of its own."""
-    run(["ld", "-r", "-o", "whole", *(unit.replace(".c", ".o") for unit in units)], folder)
+def one_object(folder: Path, parts: Sequence[str], wrapped: Iterable[str], known: Iterable[str]) -> None:
+    """`made`, of object files: of its names the linker sees `known`, and it wraps no call of its own."""
+    run(["ld", "-r", "-o", "whole", *parts], folder)
     own = [f"--redefine-sym={name}=__real_{name}" for name in wrapped]
     run(["objcopy", "--wildcard", *own, *(f"--keep-global-symbol={names}" for names in known), "whole", "made"], folder)
 

@@ -6,11 +6,12 @@ library that it was built for and of the sources that it was built from. Either 
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,19 @@ def cache_folder() -> Path:
     """Where recorders are kept: $WEFT_CACHE, else the user's cache folder."""
     root = os.environ.get("WEFT_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(root) / "weft"
+
+
+@contextmanager
+def alone(made: Path) -> Iterator[None]:
+    """Let one process at a time make a file or folder of the cache: the others wait and then find it.
+
+    OSError where there is no room for it.
+    """
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with made.with_suffix(".lock").open("w") as lock:
+        with suppress(OSError):  # a file system without locks: two may make it, the first to end wins
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def look(library: Path) -> Shim | None:

@@ -6,7 +6,6 @@ so the recorder is compiled against the header that the program was compiled wit
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -17,14 +16,14 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from weft.errors import WeftError
 from weft.mpi import accessed, generate, ready, seldom, table
-from weft.mpi.ready import Shim, cache_folder
+from weft.mpi.ready import Shim, alone, cache_folder
 
 _SOURCES = ("process.c", "shim.c", "objects.c", "sites.c", "python.c", "outcomes.c", "replay.c", "threads.c",
             "windows.c", "turns.c", "ends.c", "buffers.c", "access.c", "memory.c", "endings.c", "crash.c", "leaving.c",
@@ -263,16 +262,13 @@ def _remembered(note: Path, root: Path) -> tuple[Path, Shim] | None:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Let one run at a time build the recorder of this folder; the others wait and then find it."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = folder.with_suffix(".lock").open("w")
-    except OSError as error:
-        raise RecorderError(
-            f"cannot write the recorder's cache {folder.parent}: {error.strerror}; set WEFT_CACHE"
-        ) from None
-    with lock:
-        with suppress(OSError):  # a file system without locks: two may build, the first to end wins
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    with ExitStack() as held:
+        try:
+            held.enter_context(alone(folder))
+        except OSError as error:
+            raise RecorderError(
+                f"cannot write the recorder's cache {folder.parent}: {error.strerror}; set WEFT_CACHE"
+            ) from None
         yield
 
 

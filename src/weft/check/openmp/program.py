@@ -76,8 +76,8 @@ def runtime() -> Path:
     def make(folder: Path, units: list[str]) -> None:
         for unit in units:
             run([*tool.split(), *RUNTIME_FLAGS, "-c", unit], folder)
-        compiled = [folder / unit.replace(".c", ".o") for unit in units]
-        one_object(folder, units, wrapped(*compiled), KNOWN)
+        compiled = [unit.replace(".c", ".o") for unit in units]
+        one_object(folder, compiled, wrapped(*(folder / one for one in compiled)), KNOWN)
 
     held = [one for one in native().iterdir() if one.name.endswith((".c", ".h"))]
     return cached("weft-openmp.o", held, (tool, RUNTIME_FLAGS, KNOWN), make)
