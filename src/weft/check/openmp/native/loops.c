@@ -4,8 +4,8 @@
 #include <string.h>
 
 /* Iterations that a thread takes one behind the other, where it has very many: memory is read as it lies. */
-#define PART 256 /* a power of two */
-#define VERY_MANY (16 * PART)
+#define PART 1024 /* a power of two */
+#define VERY_MANY (4 * PART)
 
 #define LANES 1000000u /* num_threads of a simd loop, and its safelen (weft.check.openmp.directives) */
 

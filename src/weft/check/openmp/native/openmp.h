@@ -189,6 +189,8 @@ struct clock {
     mark_t old, mark, old_atomic, atomic; /* marks: those that are over are below, and the next ones */
     mark_t mine, room; /* from here on, so many, the running strand's */
     mark_t past[PAST]; /* some that are known to come before what runs */
+    bool any_past, first_turn; /* first_turn: what runs never ran before */
+    strand_t newest; /* that ran */
     mark_t row_mark;   /* those with ROW from here on are of the last row */
     bool on, touched; /* touched: memory was accessed since an iteration began */
     bool in_row; /* the running strand, and no path orders it otherwise than by the tree */

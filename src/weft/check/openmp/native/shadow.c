@@ -31,13 +31,14 @@ mark_t *last_marks;
 
 void shadow_turn(void) {
     now.mine = now.mark, now.room = PLAIN_END - now.mine;
-    memset(now.past, 0, sizeof now.past);
+    if (now.any_past) memset(now.past, 0, sizeof now.past), now.any_past = false;
 }
 
 static void marks_restart(void) {
     now.old = now.mark = now.row_mark = FIRST_PLAIN, now.old_atomic = now.atomic = FIRST_ATOMIC;
     shadow_turn();
     hooks_again();
+    lines_forget();
 }
 
 void shadow_open(void) {
@@ -79,7 +80,8 @@ static inline strand_t strand_of(mark_t m) { return mark(m)->strand; }
 
 mark_t mark_made(uint32_t place) {
     mark_t *last = &last_marks[place & ~ATOMIC], m = *last;
-    if (!over(m) && !((m ^ place) & ATOMIC) && strand_of(m) == now.current) return m;
+    bool earlier = now.first_turn && !(m & ATOMIC) && !mine(m); /* than the strand */
+    if (!earlier && !over(m) && !((m ^ place) & ATOMIC) && strand_of(m) == now.current) return m;
     mark_t *next = place & ATOMIC ? &now.atomic : &now.mark;
     if (*next >= (place & ATOMIC ? SPECIAL : PLAIN_END)) { /* what is not marked is as if it were over */
         told_plain("left", "crowd", place & ~ATOMIC, 0);
@@ -123,7 +125,7 @@ static bool lanes_apart(strand_t a, strand_t b, bool read_before) {
 static bool came_before(mark_t m) {
     static unsigned turn;
     if (!ordered(strand_of(m), now.current)) return false;
-    now.past[turn++ % PAST] = m;
+    now.past[turn++ % PAST] = m, now.any_past = true;
     return true;
 }
 
@@ -168,6 +170,7 @@ static bool has_read(mark_t m, uint32_t place) {
 
 /* An access of a granule with its words: the last write, two reads. */
 void judge(mark_t *w, mark_t *r, mark_t *q, uintptr_t a, size_t size, bool write, uint32_t place) {
+    line_changes(a);
     if (!mine(*w) && conflicts(*w, a, place, false)) race(*w, a, size, write, true, place);
     if (write) {
         if (!mine(*r) && conflicts(*r, a, place, true)) race(*r, a, size, true, false, place);

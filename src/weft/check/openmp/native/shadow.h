@@ -39,5 +39,6 @@ static inline void comes_down_to(uintptr_t a) {
 /* --- hooks.c */
 void hook(uintptr_t a, size_t size, bool write, uint32_t flag, uintptr_t from);
 void spins(void);
+void line_changes(uintptr_t a); /* a granule of the line, otherwise than by the hooks' short way */
 
 #endif

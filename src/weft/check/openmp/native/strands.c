@@ -61,7 +61,7 @@ void strands_forget(void) {
     if (any_before || any_history) free_before();
     any_before = any_history = false;
     if (now.next - weft_first > MANY) madvise(weft_nodes, (now.next - weft_first) * sizeof *weft_nodes, MADV_DONTNEED);
-    if (now.next > 0xF0000000u || shadow_full()) shadow_restart(), now.next = 2;
+    if (now.next > 0xF0000000u || shadow_full()) shadow_restart(), now.next = 2, now.newest = 0;
     shadow_forget();
     weft_first = now.base = now.next;
     now.row = now.row_end = 0;
@@ -72,6 +72,8 @@ void strands_forget(void) {
 
 void current_is(strand_t s) {
     now.current = s;
+    now.first_turn = s > now.newest;
+    if (now.first_turn) now.newest = s;
     shadow_turn();
     now.in_row = s - now.row < now.row_end - now.row && !any_before;
     now.locks = me && (me->held || me->released);
