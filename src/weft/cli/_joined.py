@@ -49,13 +49,20 @@ def record(
     def describe(run: RunDirectory) -> None:
         run.facts["sources"] = not args.no_sources
         run.facts["hashes"] = args.hash_messages
+        if args.keep is not None:
+            run.facts["keep"] = args.keep
         recording.begin(run.path, None)
         recorder.describe(plan, shim, run)
 
     path = args.out or joint.place(step, rundir.program_name(plan.line.programs[0]))
     joined = joint.enter(step, path, rundir.first_facts(command, args.level), describe)
     variables = recorder.variables(
-        shim, joined.run, args.level, whole_buffers=args.whole_buffers, hash_messages=args.hash_messages
+        shim,
+        joined.run,
+        args.level,
+        whole_buffers=args.whole_buffers,
+        hash_messages=args.hash_messages,
+        keep=args.keep,
     ) | recording.begin(joined.run.path, None)
     job = run_job(
         plan, joined.run, variables, args.hang_after, joint=joined, concluded=lambda job: conclude(plan, job, args),

@@ -212,6 +212,7 @@ def opened(path: Path) -> Trace:
     from weft.trace import Level
 
     trace = weft.open(path)
+    trace.require_beginning("a comparison")
     if trace.level == Level.OUTCOMES:
         raise UsageError(
             f"{path} was recorded at level `outcomes`, which has no events to compare: `weft replay {path}` records it"

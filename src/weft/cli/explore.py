@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     if args.run is None and args.rest:
         record(args)
     trace = weft.open(args.run or rundir.newest())
+    trace.require_beginning("an exploration")
     if trace.level is Level.OUTCOMES:
         raise UsageError(f"{trace.path} was recorded at level `outcomes`, which has no events: replay it once whole, "
                          "and explore the replay")  # fmt: skip

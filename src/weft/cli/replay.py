@@ -264,6 +264,7 @@ def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cu
     from weft.replay.force import Forcing, parse_force
     from weft.trace import Level
 
+    trace.require_beginning("a replay")
     wanted = args.until + args.breaks
     if trace.level is Level.OUTCOMES:
         if wanted or args.force:

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 DEADLOCK_STATUS = 3
 LEFT_STATUS = 5
+LONGEST_KEPT = 365 * 86400.0
+"""Seconds."""
 
 
 def register(subparsers: Any) -> None:
@@ -52,7 +54,7 @@ def register(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft run [-n N] [--out RUN] [--level outcomes|trace] [--tasks] [--watch-findings] [--report FILE] "
               "[--probes CONFIG] [--against REFERENCE [--debug]] [--hash-messages] [--whole-buffers] [--hang-after S] "
-              "[--call-limit S [--end-at-limit]] "
+              "[--call-limit S [--end-at-limit]] [--keep last:DURATION] "
               "-- PROGRAM",
     )  # fmt: skip
     parser.add_argument("-n", "-np", dest="n", type=positive, metavar="N", help="start N ranks with mpiexec")
@@ -69,6 +71,10 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--call-limit", type=seconds, metavar="S",
         help="tell while the program runs which call has not returned for S seconds, and what the others did meanwhile",
+    )  # fmt: skip
+    parser.add_argument(
+        "--keep", type=last, metavar="last:DURATION",
+        help="keep only about the last DURATION of the calls, such as last:10s or last:10min: for runs without end",
     )  # fmt: skip
     parser.add_argument("--end-at-limit", action="store_true", help="with --call-limit: also end the run then")
     parser.add_argument("--watch-findings", action="store_true",
@@ -127,6 +133,37 @@ def seconds(text: str) -> float:
     return value
 
 
+_UNITS = {"s": 1, "min": 60, "h": 3600}
+
+
+def last(text: str) -> float:
+    """Read `last:10min` as seconds."""
+    kind, _, duration = text.partition(":")
+    number = duration.rstrip("hinms")
+    try:
+        value = float(number) * _UNITS[duration[len(number) :]] if kind == "last" else 0.0
+    except (KeyError, ValueError):
+        value = 0.0
+    if not 0 < value <= LONGEST_KEPT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not last:DURATION, such as last:10s, last:10min or last:2h")
+    return value
+
+
+def refuse_with_keep(args: argparse.Namespace) -> None:
+    """UsageError for what --keep cannot do."""
+    if args.keep is None:
+        return
+    beside = {
+        "--tasks": args.tasks, "--hash-messages": args.hash_messages, "--whole-buffers": args.whole_buffers,
+        "--watch-findings": args.watch_findings, "--call-limit": args.call_limit is not None,
+    }  # fmt: skip
+    for option, given in beside.items():
+        if given:
+            raise UsageError(f"{option} looks at all of a run, and --keep drops its beginning: leave one of them out")
+    if args.level == "outcomes":
+        raise UsageError("--keep drops calls, and level `outcomes` keeps none: it stays whole, leave --keep out")
+
+
 def run(args: argparse.Namespace) -> int:
     """Record one run."""
     command = args.command_line[1:] if args.command_line[:1] == ["--"] else args.command_line
@@ -148,6 +185,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--hash-messages needs --level trace: level `outcomes` holds no calls with messages")
     if args.report is not None and not os.access(args.report.absolute().parent, os.W_OK):
         raise UsageError(f"--report {args.report}: its folder cannot be written")
+    refuse_with_keep(args)
     values.check(args)
     return record(command, args)
 
@@ -179,9 +217,12 @@ def record(command: list[str], args: argparse.Namespace) -> int:
         directory.facts["n"] = args.n
         directory.facts["sources"] = not args.no_sources
         directory.facts["hashes"] = args.hash_messages
+        if args.keep is not None:
+            directory.facts["keep"] = args.keep
         variables = recorder.variables(
-            shim, directory, args.level, whole_buffers=args.whole_buffers, hash_messages=args.hash_messages
-        )
+            shim, directory, args.level, whole_buffers=args.whole_buffers, hash_messages=args.hash_messages,
+            keep=args.keep,
+        )  # fmt: skip
         if args.tasks:
             from weft.tasks import calling
 
@@ -238,7 +279,7 @@ def refuse_of_mpi(args: argparse.Namespace) -> None:
     asked = {
         "--tasks": args.tasks, "--hash-messages": args.hash_messages,
         "--whole-buffers": args.whole_buffers, "--probes": args.probes, "--watch": args.watch,
-        "--against": args.against,
+        "--against": args.against, "--keep": args.keep,
     }  # fmt: skip
     for option, given in asked.items():
         if given:

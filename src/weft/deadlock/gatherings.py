@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from weft.match.before import Before
 from weft.mpi.meaning import Form, Meaning, Over, base
 from weft.plain import dataclass
 from weft.terms import calls
@@ -74,8 +75,9 @@ def _meeting(event: Event) -> _Meeting | None:
 class Gatherings:
     """The collective calls of a run, by member. Only the communicators that are asked for are looked at."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, before: Before | None = None) -> None:
         self.trace = trace
+        self._before = before
         self.masks: Masks = masks(trace.functions)
         self._lists: dict[tuple[str, int, int, int], Ints] = {}
         self._absences: dict[tuple[object, ...], Absence] = {}
@@ -147,7 +149,12 @@ class Gatherings:
         return Call(name, root)
 
     def of_call(self, event: Event, row: Meaning) -> Absence | None:
-        """Who is missing from the collective that `event` is in or began, whatever it is over; None for no telling."""
+        """Who is missing from the collective that `event` is in or began, whatever it is over; None for no telling.
+
+        Where calls were dropped, those on communicators were counted, and those at the end are all there.
+        """
+        if self._before is not None and row.over not in (Over.COMMUNICATOR, Over.WORLD):
+            return None
         if row.over is Over.COMMUNICATOR:
             return self.on_comm(event, _OF_FORM[row.form])
         if row.over is Over.WINDOW:
@@ -171,7 +178,12 @@ class Gatherings:
             lambda r: self.list_of(r, comm, names),
             name=comm.name,
             inter=comm.inter,
+            dropped=self._dropped(comm, names),
         )
+
+    def _dropped(self, comm: Communicator, names: frozenset[str]) -> Callable[[Rank], int | None] | None:
+        before = self._before
+        return None if before is None else lambda rank: before.collectives(rank, comm, self.masks.table(names))
 
     def on_window(self, event: Event) -> Absence | None:
         """The same for fences and frees of a window."""
@@ -242,7 +254,7 @@ class Gatherings:
 
         `starts` tells how often a rank started what the event with this index made.
         """
-        made = self.on_comm(init, calls.COLLECTIVE_INITS)
+        made = self.on_comm(init, calls.COLLECTIVE_INITS) if self._before is None else None
         comm = init.comm
         everyone = self.members(comm) if comm else None
         if made is None or comm is None or everyone is None:
@@ -256,9 +268,16 @@ class Gatherings:
 
     def _absence(
         self, place: tuple[object, ...], event: Event, everyone: frozenset[int], list_of: Callable[[Rank], Ints],
-        *, name: str, inter: bool = False,
-    ) -> Absence:  # fmt: skip
-        k = int(np.searchsorted(list_of(event.rank), event.index))
+        *, name: str, inter: bool = False, dropped: Callable[[Rank], int | None] | None = None,
+    ) -> Absence | None:  # fmt: skip
+        """`dropped` tells how many calls a rank made in front of those in its list, None where that is not known."""
+        first: dict[int, int] = {}
+        if dropped is not None:
+            ahead = {member: dropped(self.trace.ranks[member]) for member in everyone | {event.rank.index}}
+            first = {member: n for member, n in ahead.items() if n is not None}
+            if len(first) < len(ahead):
+                return None
+        k = int(np.searchsorted(list_of(event.rank), event.index)) + first.get(event.rank.index, 0)
         call = self.call(event.rank, event.index, inter)
         key = (*place, k, call)
         if key not in self._absences:
@@ -266,11 +285,11 @@ class Gatherings:
             other: dict[int, int] = {}
             for member in sorted(everyone):
                 rank = self.trace.ranks[member]
-                theirs = list_of(rank)
-                if len(theirs) <= k:
+                theirs, at = list_of(rank), k - first.get(member, 0)
+                if len(theirs) <= at:
                     fewer.append(member)
-                elif self.call(rank, int(theirs[k]), inter) != call:
-                    other[member] = int(theirs[k])
+                elif at >= 0 and self.call(rank, int(theirs[at]), inter) != call:
+                    other[member] = int(theirs[at])
             self._absences[key] = Absence(name, k, call, frozenset(fewer), other)
         return self._absences[key]
 

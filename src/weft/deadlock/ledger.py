@@ -12,8 +12,10 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.deadlock.traffic import Ends, Traffic
+from weft.match.before import Before
 from weft.terms.columns import Ints, distinct
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
 
@@ -105,8 +107,8 @@ class Ledger:
         return channel.comm not in self.uncertain and sent_after < self.left.get(channel, 0) < _ANY_NUMBER
 
 
-def ledgers(traffic: Sequence[Traffic], receivers: Collection[int]) -> dict[int, Ledger]:
-    """The ledger of each rank index in `receivers`."""
+def ledgers(traffic: Sequence[Traffic], receivers: Collection[int], before: Before | None = None) -> dict[int, Ledger]:
+    """The ledger of each rank index in `receivers`; `before` is what the calls came to that the run no longer has."""
     wanted = np.zeros(len(traffic) + 1, np.bool_)
     wanted[list(receivers)] = True
     parts: list[tuple[Ints, Ints, Ints, Ints, Ints]] = []
@@ -122,8 +124,18 @@ def ledgers(traffic: Sequence[Traffic], receivers: Collection[int]) -> dict[int,
         posts[receiver], pending[receiver], uncertain[receiver] = counted, waiting, unclear
         here = np.full(len(counted), receiver)
         parts.append(_counted(counted.comm, counted.peer, here, counted.tag, -1))
+    if before is not None:
+        parts.append(_brought(before, wanted))
+        uncertain = {receiver: found | before.unsettled for receiver, found in uncertain.items()}
     balances = _balances(parts, len(traffic))
     return {r: Ledger(balances.get(r, {}), posts[r], pending[r], uncertain[r]) for r in receivers}
+
+
+def _brought(before: Before, wanted: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """What dropped calls sent and did not receive, as one row for each channel."""
+    rows = [(*channel, n) for channel, n in before.balance.items() if wanted[channel.receiver]]
+    comm, source, receiver, tag, over = np.array(rows, np.int64).reshape(-1, 5).T
+    return comm, source, receiver, tag, over
 
 
 def _counted(comm: Ints, source: Ints, receiver: Ints, tag: Ints, one: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:

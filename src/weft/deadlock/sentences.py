@@ -221,12 +221,14 @@ class _Telling:
         """A message that almost fits, the same for each rank of the group: of other tag, communicator or sender."""
         if reason.comm is None or len(group.ranks) > MAX_SITES:
             return ""
-        books = ledgers(self.standstill.traffic, set(group.ranks))
+        books = ledgers(self.standstill.traffic, set(group.ranks), self.standstill.before)
         found = {_near_channel(books[me].left, reason, source) for me in group.ranks}
         first = found.pop()
         if found or first is None:
             return ""
         event = self._last_sent(first, group.ranks[0])
+        if event is None:
+            return ""
         comm = self.standstill.trace.communicators[first.comm]
         on = f" on {comm.name}" if comm is not reason.comm else ""
         self.misses.append({"source": first.source, "tag": first.tag, "comm": comm.name, "event": list(event.id)})
@@ -234,11 +236,12 @@ class _Telling:
         whom = " to each" if len(group.ranks) > 1 else ""
         return f" ({who} sent tag {first.tag}{on}{whom}{describe.where(event)}, which nobody receives)"
 
-    def _last_sent(self, channel: Channel, to: int) -> Event:
-        """The last message of a channel to a rank."""
+    def _last_sent(self, channel: Channel, to: int) -> Event | None:
+        """The last message of a channel to a rank; None where the run no longer has it."""
         sends = self.standstill.traffic[channel.source].sends
         rows = (sends.comm == channel.comm) & (sends.peer == to) & (sends.tag == channel.tag)
-        return self.standstill.trace.ranks[channel.source].event(int(sends.event[rows][-1]))
+        found = sends.event[rows]
+        return self.standstill.trace.ranks[channel.source].event(int(found[-1])) if len(found) else None
 
     def _places(self, ranks: list[int], group: Group) -> str:
         """Where some ranks are."""

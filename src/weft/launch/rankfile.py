@@ -13,7 +13,21 @@ from typing import Final
 
 from weft.plain import dataclass
 from weft.trace.definitions import Definitions, ThreadDefinition
-from weft.trace.layout import CHUNK, EVENT, HEADER, MAGIC, PAGE, Flag, Level, State, StreamKind
+from weft.trace.layout import (
+    CHUNK,
+    EVENT,
+    FORMAT_MAJOR_KEPT,
+    HEADER,
+    MAGIC,
+    NUMBER_SHIFT,
+    NUMBERS,
+    PAGE,
+    Flag,
+    Level,
+    State,
+    StreamKind,
+)  # fmt: skip
+from weft.trace.rings import RINGS
 
 
 def offset(name: str) -> int:
@@ -99,7 +113,21 @@ def read_chunks(file: int, page: bytes) -> tuple[list[Chunk], list[tuple[int, in
         length = min(link.pages * PAGE, 1 << 24)
         tables.append((link.offset, length))
         entries = unpack_chunks(os.pread(file, length, link.offset), link.used)
-    return chunks + [entry for entry in entries if entry.kind != StreamKind.TABLE], tables
+    chunks += [entry for entry in entries if entry.kind != StreamKind.TABLE]
+    kept = int.from_bytes(page[offset("major") : offset("major") + 2], "little") == FORMAT_MAJOR_KEPT
+    return (turned(chunks) if kept else chunks), tables
+
+
+def turned(chunks: list[Chunk]) -> list[Chunk]:
+    """The chunks of a record with rings (`weft run --keep`): those of a ring by their numbers, without unused ones."""
+    rings = [chunk for chunk in chunks if chunk.kind in RINGS and chunk.used]
+    numbers = [chunk.offset >> NUMBER_SHIFT for chunk in rings]
+    around = max(numbers, default=0) - min(numbers, default=0) > NUMBERS // 2  # they began again at 0
+    ahead = [number + NUMBERS * (around and number < NUMBERS // 2) for number in numbers]
+    in_turn = [rings[i] for i in sorted(range(len(rings)), key=ahead.__getitem__)]
+    place = (1 << NUMBER_SHIFT) - 1
+    placed = [Chunk(one.kind, one.thread, one.pages, one.offset & place, one.used) for one in in_turn]
+    return [chunk for chunk in chunks if chunk.kind not in RINGS] + placed
 
 
 def unpack_chunks(table: bytes, count: int) -> list[Chunk]:

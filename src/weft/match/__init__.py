@@ -10,6 +10,7 @@ from dataclasses import field
 
 import numpy as np
 
+from weft.match.before import dropped_calls, paired_with_the_rest
 from weft.match.functions import Op, Post, Spec, classify, communicates
 from weft.match.grouping import group
 from weft.match.operations import NONE, U32, Collectives, Instances, Operations, Posts, Room, extract
@@ -94,6 +95,8 @@ def paired(trace: Trace, room: Room = np.empty) -> Operations:
     `room` makes the columns. Where it puts them into files, a run larger than memory can be paired.
     """
     operations = extract(trace, room)
+    if (dropped := dropped_calls(trace)) is not None:
+        operations = paired_with_the_rest(dropped, operations)
     _pair(len(trace.ranks), operations.sends, operations.recvs, operations.probes, room)
     return operations
 

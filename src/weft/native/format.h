@@ -33,6 +33,7 @@
 #define WEFT_MAGIC "WEFTRANK"
 #define WEFT_FORMAT_MAJOR 1
 #define WEFT_FORMAT_MINOR 7
+#define WEFT_FORMAT_MAJOR_KEPT 2 /* of `weft run --keep`: a reader of 1 would take a ring for a whole stream */
 #define WEFT_PAGE 4096u
 
 /* What a chunk holds. */
@@ -47,6 +48,8 @@ enum weft_stream_kind {
                                  `weft cc`; numbered on their own, as threads that make no calls have one too */
     WEFT_STREAM_HASHES = 8, /* struct weft_hashed (since 1.5), one a thread, with `weft run --hash-messages` */
     WEFT_STREAM_CONTENTS = 9, /* since 1.6: bytes of the rows of HASHES that have any, one behind the other */
+    WEFT_STREAM_BEFORE = 10,  /* since 2.7: a struct weft_before of the thread, and its rows. It has two chunks, which
+                                 are no stream: the one with the higher `turn` holds */
 };
 
 /* One chunk. `thread` is the ordinal of the thread slot that owns the stream (0 for DEFINITIONS).
@@ -63,14 +66,52 @@ struct weft_chunk {
     uint64_t used;
 };
 
+/* RINGS (major 2, `weft run --keep`). EVENTS and TAILS of a thread are rings there: a chunk all of whose calls are older
+ * than is to be kept gives its place in the file to the newest one. The `offset` of their chunks holds the chunk's number
+ * in its stream above the place in the file,
+ *
+ *   63      40 39                0
+ *   | number  | offset in the file |
+ *
+ * and their order is that of the numbers, modulo 2^24, from the first that BEFORE says to be there. What was dropped is
+ * counted there before a chunk's place is used again, so that a record is whole at any moment. No event lies in two
+ * chunks there: what is left of one stays empty. Positions in TAILS
+ * (`result`) are those in the stream as if nothing had been dropped, modulo 2^32. */
+#define WEFT_NUMBER_SHIFT 40
+#define WEFT_NUMBERS 16777216u
+
+/* How many calls of one sort were dropped. */
+struct weft_dropped {
+    uint16_t function;
+    uint8_t flags;
+    uint8_t error;
+    uint32_t comm;
+    int32_t peer;
+    int32_t tag;
+    uint64_t count;
+};
+
+/* What a thread's rings no longer have. `turn` and `again` are equal where the content is whole. */
+struct weft_before {
+    uint64_t turn;
+    uint64_t events; /* calls in front of the first one that is there */
+    uint64_t tails; /* bytes of TAILS in front of the first chunk that is there */
+    uint32_t first_events; /* number of the first chunk of EVENTS that is there */
+    uint32_t first_tails;
+    uint64_t rows; /* of struct weft_dropped behind this */
+    uint64_t uncounted; /* calls that no row counts, as there are too many sorts */
+    uint64_t again;
+};
+#define WEFT_DROPPED_MOST 4095u
+
 /* How far the process came. */
 enum weft_state {
-    WEFT_STATE_STARTING = 0,  /* inside MPI initialisation */
+    WEFT_STATE_STARTING = 0, /* inside MPI initialisation */
     WEFT_STATE_RUNNING = 1,
     WEFT_STATE_FINALIZED = 2, /* MPI_Finalize (or the last MPI_Session_finalize) returned */
-    WEFT_STATE_EXITED = 3,    /* the process ended by exit() or return from main, or MPI ended it inside a call */
-    WEFT_STATE_ABORTED = 4,   /* the program called MPI_Abort */
-    WEFT_STATE_STOPPED = 5,   /* Weft gave up recording; `stop_reason` says why. The program went on */
+    WEFT_STATE_EXITED = 3, /* the process ended by exit() or return from main, or MPI ended it inside a call */
+    WEFT_STATE_ABORTED = 4, /* the program called MPI_Abort */
+    WEFT_STATE_STOPPED = 5, /* Weft gave up recording; `stop_reason` says why. The program went on */
 };
 
 /* Why Weft gave up recording. */
@@ -102,21 +143,21 @@ struct weft_header {
     char magic[8];
     uint16_t major;
     uint16_t minor;
-    uint16_t slot_size;    /* sizeof(struct weft_event) */
-    uint8_t clock;         /* enum weft_clock */
-    uint8_t level;         /* enum weft_level */
-    uint32_t state;        /* enum weft_state */
-    uint32_t stop_reason;  /* enum weft_stop_reason */
-    int32_t rank;          /* in MPI_COMM_WORLD (or the launcher's rank before it is known); -1 unknown */
-    int32_t world_size;    /* -1 unknown */
+    uint16_t slot_size; /* sizeof(struct weft_event) */
+    uint8_t clock; /* enum weft_clock */
+    uint8_t level; /* enum weft_level */
+    uint32_t state; /* enum weft_state */
+    uint32_t stop_reason; /* enum weft_stop_reason */
+    int32_t rank; /* in MPI_COMM_WORLD (or the launcher's rank before it is known); -1 unknown */
+    int32_t world_size; /* -1 unknown */
     uint32_t pid;
     uint32_t thread_level; /* MPI_THREAD_* provided: 0 single, 1 funneled, 2 serialized, 3 multiple */
-    uint32_t chunk_count;  /* entries of `chunks` in use (the continuation tables are counted by their `used`) */
-    uint32_t threads;      /* thread slots handed out */
+    uint32_t chunk_count; /* entries of `chunks` in use (the continuation tables are counted by their `used`) */
+    uint32_t threads; /* thread slots handed out */
     struct weft_anchor start;
     struct weft_anchor end; /* last anchor taken: at every new chunk, at finalize and at exit */
-    char host[64];          /* NUL-terminated */
-    char job[128];          /* the launcher's job or namespace id: equal for all ranks of one world */
+    char host[64]; /* NUL-terminated */
+    char job[128]; /* the launcher's job or namespace id: equal for all ranks of one world */
     struct weft_chunk chunks[WEFT_HEADER_CHUNKS];
 };
 
@@ -132,33 +173,33 @@ struct weft_header {
  * result 16, object 0, buffer = address of buf. While it still waits: flags ANY_SOURCE, peer -1, duration 0.
  */
 struct weft_event {
-    uint64_t enter;    /* ticks */
+    uint64_t enter; /* ticks */
     uint32_t duration; /* ticks, see weft_duration_encode; 0 while open */
     uint16_t function; /* id in functions.json of the run */
-    uint8_t flags;     /* WEFT_FLAG_* */
-    uint8_t error;     /* MPI error class of the returned code, 255 for a class above 254 */
-    uint32_t site;     /* id of a SITE definition, 0 unknown */
-    uint32_t comm;     /* object id */
-    int32_t peer;      /* dest | source | root | target rank; WEFT_RANK_* when negative. A closed wildcard receive
+    uint8_t flags; /* WEFT_FLAG_* */
+    uint8_t error; /* MPI error class of the returned code, 255 for a class above 254 */
+    uint32_t site; /* id of a SITE definition, 0 unknown */
+    uint32_t comm; /* object id */
+    int32_t peer; /* dest | source | root | target rank; WEFT_RANK_* when negative. A closed wildcard receive
                           holds the source that it got and the flag ANY_SOURCE */
-    int32_t tag;       /* tag | object id of the reduction operation. Likewise for ANY_TAG */
+    int32_t tag; /* tag | object id of the reduction operation. Likewise for ANY_TAG */
     uint32_t datatype; /* object id */
-    int32_t count;     /* elements; INT32_MAX: the true count stands at the head of the tail. For a poll that
+    int32_t count; /* elements; INT32_MAX: the true count stands at the head of the tail. For a poll that
                           failed (Test*, *probe with flag false): number of equal failed polls in a row */
-    uint32_t result;   /* HAS_TAIL: offset of the tail in the thread's TAILS stream / WEFT_TAIL_ALIGN;
+    uint32_t result; /* HAS_TAIL: offset of the tail in the thread's TAILS stream / WEFT_TAIL_ALIGN;
                           else bytes received as the status tells (saturated) */
-    uint32_t object;   /* object id: request, window, file, message, or the object that the call created */
-    uint64_t buffer;   /* address; WEFT_IN_PLACE; 0 for MPI_BOTTOM and NULL. MPI_Wtime/Wtick: the double's bits.
+    uint32_t object; /* object id: request, window, file, message, or the object that the call created */
+    uint64_t buffer; /* address; WEFT_IN_PLACE; 0 for MPI_BOTTOM and NULL. MPI_Wtime/Wtick: the double's bits.
                           MPI_Finalize: WEFT_LEAVING where the way out of the process called it, not the program.
                           A completion: 0 or WEFT_GUESSED. With BUFFER_CHANGED on a call that completes one-sided
                           operations: the origin buffer of one that changed */
 };
 
-#define WEFT_FLAG_CLOSED 0x01u      /* the call returned */
+#define WEFT_FLAG_CLOSED 0x01u /* the call returned */
 #define WEFT_FLAG_ANY_SOURCE 0x02u
 #define WEFT_FLAG_ANY_TAG 0x04u
-#define WEFT_FLAG_TRUE 0x08u        /* the call's LOGICAL `flag` came out true */
-#define WEFT_FLAG_CANCELLED 0x10u   /* the status says cancelled */
+#define WEFT_FLAG_TRUE 0x08u /* the call's LOGICAL `flag` came out true */
+#define WEFT_FLAG_CANCELLED 0x10u /* the status says cancelled */
 #define WEFT_FLAG_HAS_TAIL 0x20u
 #define WEFT_FLAG_BUFFER_CHANGED 0x40u /* the program wrote into the buffer of a pending operation that it completes */
 #define WEFT_FLAG_TICKET 0x80u /* the tail begins with a ticket: order of calls between threads of a process */
@@ -478,6 +519,8 @@ _Static_assert(sizeof(struct weft_hashed) == 32, "hash layout");
 _Static_assert(sizeof(struct weft_touch) == 72, "touch layout");
 _Static_assert(sizeof(struct weft_access) == 80, "access layout");
 _Static_assert(sizeof(struct weft_chunk) == 24, "chunk layout");
+_Static_assert(sizeof(struct weft_dropped) == 24, "dropped layout");
+_Static_assert(sizeof(struct weft_before) == 56, "before layout");
 _Static_assert(sizeof(struct weft_event) == 56, "event layout");
 _Static_assert(sizeof(struct weft_header) <= WEFT_PAGE, "header fits one page");
 

@@ -144,9 +144,235 @@ static struct weft_chunk *table_add(struct weft_record *record, struct weft_chun
     return entry;
 }
 
+/* ---- rings (`weft run --keep`) ---- */
+enum {
+    RING_PART = 8, /* a new chunk is at most so much of what is kept: what is kept beyond the wish stays small */
+    RING_STAYS = 2, /* chunks that are never dropped: the call under way stands in them */
+    BEFORE_PAGES =
+        (sizeof(struct weft_before) + WEFT_DROPPED_MOST * sizeof(struct weft_dropped) + WEFT_PAGE - 1) / WEFT_PAGE,
+    SORTS = 8192, /* places of the hash table, a power of two beyond WEFT_DROPPED_MOST */
+};
+
+/* A chunk of a ring: where it is mapped, its row of the table, and when it was full, 0 for the newest. */
+struct piece {
+    uint8_t *at;
+    struct weft_chunk *entry;
+    uint64_t bytes, left;
+};
+
+/* The ring owns `pieces`, oldest first: the first `gone` of them were dropped, and wait for their next use. */
+struct weft_ring {
+    struct piece *pieces;
+    uint32_t count, room, gone, number;
+    uint8_t *low; /* start of the range in which the newest pieces are mapped */
+    struct weft_before_of *before;
+};
+
+/* What a thread's rings have dropped. `areas` are the two chunks in the file, written in turn. */
+struct weft_before_of {
+    uint16_t thread;
+    struct weft_before_of *next;
+    struct weft_before *areas[2];
+    struct weft_before now;
+    struct weft_dropped rows[WEFT_DROPPED_MOST];
+    uint16_t places[SORTS]; /* row + 1 */
+};
+
+void weft_record_keep(struct weft_record *record, uint64_t ns) {
+    record->keep = ns;
+    if (ns) record->header->major = WEFT_FORMAT_MAJOR_KEPT;
+}
+
+static struct weft_before_of *before_of(struct weft_record *record, uint16_t thread) {
+    struct weft_before_of *b = record->befores;
+    while (b && b->thread != thread) b = b->next;
+    if (b || !(b = calloc(1, sizeof *b))) return b;
+    b->thread = thread;
+    b->next = record->befores;
+    return record->befores = b;
+}
+
+static bool ring_begin(struct weft_stream *stream) {
+    struct weft_ring *ring = calloc(1, sizeof *ring);
+    if (!ring || !(ring->before = before_of(stream->record, stream->thread))) {
+        free(ring);
+        return false;
+    }
+    ring->low = stream->base;
+    stream->ring = ring;
+    return true;
+}
+
+static bool before_room(struct weft_record *record, struct weft_before_of *b) {
+    for (int k = 0; k < 2; k++) {
+        if (b->areas[k]) continue;
+        uint64_t offset, bytes = (uint64_t)BEFORE_PAGES * WEFT_PAGE;
+        if (!file_extend(record, BEFORE_PAGES, &offset)) return false;
+        void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, record->fd, (off_t)offset);
+        if (at == MAP_FAILED) return false;
+        if (!table_add(record, (struct weft_chunk){WEFT_STREAM_BEFORE, b->thread, BEFORE_PAGES, offset, bytes}))
+            return false;
+        b->areas[k] = at;
+    }
+    return true;
+}
+
+/* Puts down what is gone, in the area that does not hold now: until `again` is there, the other one does. */
+static void before_write(struct weft_before_of *b) {
+    struct weft_before *area = b->areas[++b->now.turn & 1];
+    __atomic_store_n(&area->again, 0, __ATOMIC_SEQ_CST);
+    memcpy(area + 1, b->rows, b->now.rows * sizeof *b->rows);
+    memcpy(area, &b->now, sizeof b->now); /* its `again` is 0 */
+    __atomic_store_n(&area->again, b->now.turn, __ATOMIC_SEQ_CST);
+}
+
+static void before_count(struct weft_before_of *b, const struct weft_event *e) {
+    enum { KEPT = WEFT_FLAG_CLOSED | WEFT_FLAG_ANY_SOURCE | WEFT_FLAG_ANY_TAG | WEFT_FLAG_TRUE | WEFT_FLAG_CANCELLED };
+    struct weft_dropped sort = {.function = e->function,
+                                .flags = e->flags & KEPT,
+                                .error = e->error,
+                                .comm = e->comm,
+                                .peer = e->peer,
+                                .tag = e->tag};
+    uint64_t h = ((uint64_t)sort.comm << 32 | (uint32_t)sort.function << 16 | sort.flags << 8 | sort.error) *
+                 0x9e3779b97f4a7c15u;
+    h = (h ^ h >> 29 ^ ((uint64_t)(uint32_t)sort.peer << 32 | (uint32_t)sort.tag)) * 0xbf58476d1ce4e5b9u;
+    for (uint32_t i = (uint32_t)(h >> 40) % SORTS;; i = (i + 1) % SORTS) {
+        if (!b->places[i]) {
+            if (b->now.rows == WEFT_DROPPED_MOST) {
+                b->now.uncounted++;
+                return;
+            }
+            b->rows[b->now.rows] = sort;
+            b->places[i] = (uint16_t)++b->now.rows;
+        }
+        struct weft_dropped *row = &b->rows[b->places[i] - 1];
+        if (memcmp(row, &sort, offsetof(struct weft_dropped, count))) continue;
+        row->count++;
+        return;
+    }
+}
+
+static void piece_drop(struct weft_stream *stream, struct piece *piece) {
+    struct weft_before_of *b = stream->ring->before;
+    if (stream->kind == WEFT_STREAM_EVENTS) {
+        uint64_t n = piece->entry->used / sizeof(struct weft_event);
+        for (uint64_t i = 0; i < n; i++) before_count(b, (const struct weft_event *)piece->at + i);
+        b->now.events += n;
+        b->now.first_events = (b->now.first_events + 1) % WEFT_NUMBERS;
+    } else {
+        b->now.tails += piece->bytes;
+        b->now.first_tails = (b->now.first_tails + 1) % WEFT_NUMBERS;
+    }
+}
+
+/* Drops the chunks that are older than is to be kept. */
+static void ring_turn(struct weft_stream *stream, uint64_t now) {
+    struct weft_record *record = stream->record;
+    struct weft_ring *ring = stream->ring;
+    uint32_t before = ring->gone;
+    while (ring->gone + RING_STAYS < ring->count && now - ring->pieces[ring->gone].left > record->keep) {
+        if (!before_room(record, ring->before)) return;
+        piece_drop(stream, &ring->pieces[ring->gone++]);
+    }
+    if (ring->gone == before) return;
+    before_write(ring->before);
+    for (uint32_t i = before; i < ring->gone; i++) {
+        struct piece *piece = &ring->pieces[i];
+        __atomic_store_n(&piece->entry->used, 0, __ATOMIC_RELEASE);
+        mmap(piece->at, piece->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        piece->at = NULL;
+    }
+}
+
+static uint64_t place_in_file(const struct weft_chunk *entry) {
+    return entry->offset & (((uint64_t)1 << WEFT_NUMBER_SHIFT) - 1);
+}
+
+/* The range is at its end: another one begins with the newest chunk, mapped once more. What stands in the old range
+ * stays mapped there, as the call under way may be written to. */
+static bool ring_move(struct weft_stream *stream) {
+    struct piece *newest = &stream->ring->pieces[stream->ring->count - 1];
+    uint8_t *range = mmap(NULL, stream->reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED) return false;
+    if (mmap(range, newest->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, stream->record->fd,
+             (off_t)place_in_file(newest->entry)) == MAP_FAILED)
+        return false;
+    int64_t by = range - newest->at;
+    newest->at = stream->ring->low = range;
+    stream->base += by;
+    stream->next += by;
+    stream->end += by;
+    stream->chunk_start += by;
+    return true;
+}
+
+static struct piece *piece_add(struct weft_ring *ring) {
+    if (ring->count == ring->room) {
+        uint32_t room = ring->room ? 2 * ring->room : 16;
+        struct piece *more = realloc(ring->pieces, room * sizeof *more);
+        if (!more) return NULL;
+        ring->pieces = more;
+        ring->room = room;
+    }
+    return &ring->pieces[ring->count++];
+}
+
+/* The next chunk of a ring: that which was dropped first, else a new one. False where recording has to stop. */
+static bool ring_grow(struct weft_stream *stream) {
+    struct weft_record *record = stream->record;
+    struct weft_ring *ring = stream->ring;
+    weft_record_anchor(record, &record->header->end);
+    uint64_t now = record->header->end.monotonic_ns, live = 0;
+    if (ring->count) ring->pieces[ring->count - 1].left = now;
+    ring_turn(stream, now);
+    for (uint32_t i = ring->gone; i < ring->count; i++) live += ring->pieces[i].bytes;
+    uint64_t pages = live / RING_PART / WEFT_PAGE;
+    if (pages < FIRST_CHUNK_PAGES) pages = FIRST_CHUNK_PAGES;
+    if (pages > LAST_CHUNK_PAGES) pages = LAST_CHUNK_PAGES;
+    struct piece used = {0};
+    if (ring->gone) {
+        used = ring->pieces[0];
+        pages = used.bytes / WEFT_PAGE;
+        ring->gone--;
+        memmove(ring->pieces, ring->pieces + 1, --ring->count * sizeof *ring->pieces);
+    }
+    uint64_t bytes = pages * WEFT_PAGE, offset;
+    if ((uint64_t)(stream->end - ring->low) + bytes > stream->reserved && !(ring->count && ring_move(stream)))
+        goto full;
+    if (used.entry) offset = place_in_file(used.entry);
+    else if (!file_extend(record, (uint32_t)pages, &offset)) return false;
+    if (offset >> WEFT_NUMBER_SHIFT || mmap(stream->end, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                                            record->fd, (off_t)offset) == MAP_FAILED)
+        goto full;
+    uint64_t numbered = (uint64_t)ring->number << WEFT_NUMBER_SHIFT | offset;
+    struct weft_chunk *entry = used.entry;
+    if (entry) {
+        memset(stream->end, 0, bytes);
+        __atomic_store_n(&entry->offset, numbered, __ATOMIC_RELEASE);
+    } else entry = table_add(record, (struct weft_chunk){stream->kind, stream->thread, (uint32_t)pages, numbered, 0});
+    struct piece *piece = entry ? piece_add(ring) : NULL;
+    if (!piece) goto full;
+    *piece = (struct piece){.at = stream->end, .entry = entry, .bytes = bytes};
+    ring->number = (ring->number + 1) % WEFT_NUMBERS;
+    if (stream->kind == WEFT_STREAM_EVENTS) { /* no event lies in two chunks */
+        stream->base += stream->end - stream->next;
+        stream->next = stream->end;
+    } else if (stream->used) *stream->used = (uint64_t)(stream->end - stream->chunk_start);
+    stream->used = &entry->used;
+    stream->chunk_start = stream->end;
+    stream->end += bytes;
+    return true;
+full:
+    weft_record_stop(record, WEFT_STOP_NO_ADDRESS_SPACE);
+    return false;
+}
+
 bool weft_stream_grow(struct weft_stream *stream, uint64_t bytes) {
     struct weft_record *record = stream->record;
     pthread_mutex_lock(&record->lock);
+    while (stream->ring && !record->stopped && (uint64_t)(stream->end - stream->next) < bytes)
+        if (!ring_grow(stream)) break;
     while (!record->stopped && (uint64_t)(stream->end - stream->next) < bytes) {
         uint64_t mapped = (uint64_t)(stream->end - stream->base);
         uint64_t pages = mapped / WEFT_PAGE; /* as much again: chunks double */
@@ -201,6 +427,7 @@ bool weft_stream_open(struct weft_record *record, struct weft_stream *stream, in
         if (range == MAP_FAILED) continue;
         stream->base = stream->next = stream->end = stream->chunk_start = range;
         stream->reserved = size;
+        if (record->keep && (kind == WEFT_STREAM_EVENTS || kind == WEFT_STREAM_TAILS) && !ring_begin(stream)) break;
         return weft_stream_grow(stream, 1);
     }
     weft_record_stop(record, WEFT_STOP_NO_ADDRESS_SPACE);
@@ -289,19 +516,35 @@ int weft_record_append(struct weft_record *record, int kind, int thread, const v
         thread > 0xffff)
         return -1;
     struct weft_stream *stream = synthetic_stream(record, kind, thread);
-    if (!stream || !weft_stream_fits(stream, n)) return -1;
-    memcpy(stream->next, bytes, n);
-    stream->next += n;
-    weft_stream_publish(stream);
+    if (!stream) return -1;
+    uint64_t most =
+        stream->ring && kind == WEFT_STREAM_EVENTS ? sizeof(struct weft_event) : n; /* none lies in two chunks */
+    for (uint64_t at = 0, size; at < n; at += size) {
+        size = n - at < most ? n - at : most;
+        if (!weft_stream_fits(stream, size)) return -1;
+        memcpy(stream->next, (const uint8_t *)bytes + at, size);
+        stream->next += size;
+        weft_stream_publish(stream);
+    }
     return 0;
 }
 
 void weft_record_free(struct weft_record *record) {
     while (record->synthetic) {
         struct weft_synthetic *next = record->synthetic->next;
-        munmap(record->synthetic->stream.base, record->synthetic->stream.reserved);
+        struct weft_ring *ring = record->synthetic->stream.ring;
+        munmap(ring ? ring->low : record->synthetic->stream.base, record->synthetic->stream.reserved);
+        if (ring) free(ring->pieces);
+        free(ring);
         free(record->synthetic);
         record->synthetic = next;
+    }
+    while (record->befores) {
+        struct weft_before_of *next = record->befores->next;
+        for (int k = 0; k < 2; k++)
+            if (record->befores->areas[k]) munmap(record->befores->areas[k], (uint64_t)BEFORE_PAGES * WEFT_PAGE);
+        free(record->befores);
+        record->befores = next;
     }
     munmap(record->header, WEFT_PAGE);
     close(record->fd);

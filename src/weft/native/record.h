@@ -22,6 +22,7 @@ struct weft_stream {
     volatile uint64_t *used;  /* the newest chunk's `used`, in the file */
     uint64_t reserved;        /* bytes of addresses reserved at base */
     struct weft_record *record;
+    struct weft_ring *ring; /* ring.c; NULL: everything is kept */
     uint16_t kind;
     uint16_t thread;
 };
@@ -35,6 +36,8 @@ struct weft_record {
     uint64_t file_size;
     pthread_mutex_t lock; /* chunk allocation and DEFINITIONS */
     volatile bool stopped;
+    uint64_t keep; /* ns of calls to keep, 0: all */
+    struct weft_before_of *befores; /* ring.c: what each thread's rings have dropped */
     struct weft_synthetic *synthetic; /* streams that weft_record_append opened */
 };
 
@@ -61,6 +64,8 @@ WEFT_INLINE uint64_t weft_ticks(int clock) {
     return weft_ticks_slow(clock);
 }
 
+/* Keeps only the calls of about the last `ns` of each thread from here on; before any stream is opened. */
+void weft_record_keep(struct weft_record *record, uint64_t ns);
 /* Opens a new record; NULL with errno set when the file cannot be made. */
 struct weft_record *weft_record_create(const char *path, int level, int rank, int world_size);
 void weft_record_anchor(struct weft_record *record, struct weft_anchor *anchor);

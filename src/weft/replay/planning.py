@@ -39,6 +39,7 @@ _OVER: Final = ("finalized", "exited", "aborted")
 
 def plans_of(trace: Trace, match: Match | None) -> list[RankPlan]:
     """The plans of all ranks that got to know their place. `match` is needed for a record of level `trace`."""
+    trace.require_beginning("a replay")
     ranks = [rank for rank in trace.ranks if rank.rank >= 0]
     if trace.level is Level.OUTCOMES:
         plans = [_outcomes_of(rank) for rank in ranks]

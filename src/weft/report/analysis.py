@@ -16,6 +16,7 @@ from weft.plain import dataclass
 from weft.report.explored import with_explored
 from weft.report.ground import Ground
 from weft.report.registry import ANALYSES, Analysis
+from weft.report.suffix import suffix
 from weft.trace import Level, Trace
 
 MAX_MERGED: Final = 1000
@@ -51,6 +52,8 @@ def examine(
     if trace.level == Level.OUTCOMES:
         return Report(())
     ground = ground or Ground(trace)
+    end = suffix(trace)
+    analyses = analyses if end is None else end.looked_for(analyses)
     findings: list[Finding] = []
     failures: list[Failure] = []
     results = _side_by_side(ground, analyses, progress or (lambda share, now: None))
@@ -59,7 +62,7 @@ def examine(
         if isinstance(result, Failure):
             failures.append(result)
         else:
-            findings += result
+            findings += [one for one in result if end is None or end.holds(analysis, one)]
     try:
         findings = with_explored(trace, told_once(trace, findings))
     except Exception as error:

@@ -11,6 +11,7 @@ from weft.findings import Finding
 from weft.kinds import CERTAINTIES, SEVERITIES
 from weft.report.analysis import Failure
 from weft.report.quotes import Quotes, site_json
+from weft.report.suffix import only_the_end
 from weft.report.tables import Tables
 from weft.report.tables import to_json as tables_json
 from weft.trace import Trace
@@ -186,6 +187,7 @@ def to_json(
     """
     quotes = Quotes(trace)
     note = quotes.note(findings)
+    notes = [*(only_the_end(trace) if isinstance(trace, Trace) else ()), *([note] if note else [])]
     mpi = trace.run.get("mpi")
     ended = trace.run.get("ended")
     run = {
@@ -205,6 +207,6 @@ def to_json(
         ],
         "failures": [{"analysis": f.analysis, "error": f.error} for f in failures],
         "problems": list(trace.problems),
-        **({"notes": [note]} if note else {}),
+        **({"notes": notes} if notes else {}),
         **(tables_json(tables) if tables else {}),
     }

@@ -11,6 +11,7 @@ from weft.findings import Finding, Site
 from weft.report import proof
 from weft.report.analysis import Report
 from weft.report.quotes import Quotes, places
+from weft.report.suffix import only_the_end
 from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
 from weft.report.text import advice, consequences, failure_line, file_line, heading, printable, replays, short
@@ -63,7 +64,7 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
     words = " ".join(str(word) for word in command) if isinstance(command, list) else ""
     parts = [f"{HEAD}<title>{title}</title><style>{STYLE}</style></head><body>", f"<h1>{title}</h1>"]
     parts.append(f'<p class="run"><code>{escape(printable(words))}</code></p>')
-    parts += [f'<p class="end">{escape(printable(text))}</p>' for text in lines(trace)]
+    parts += [f'<p class="end">{escape(printable(text))}</p>' for text in (*only_the_end(trace), *lines(trace))]
     quotes = Quotes(trace)
     parts += [_article(trace, finding, quotes) for finding in report.findings]
     parts += [f'<p class="failure">{escape(failure_line(failure))}</p>' for failure in report.failures]

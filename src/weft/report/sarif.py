@@ -14,8 +14,10 @@ from weft.kinds import HOME, KINDS
 from weft.report.analysis import Failure
 from weft.report.document import Subject
 from weft.report.quotes import Quotes
+from weft.report.suffix import only_the_end
 from weft.report.text import file_line
 from weft.sources import Excerpt
+from weft.trace import Trace
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 MOST_LINKS: Final = 8
@@ -42,7 +44,8 @@ def to_sarif(
     kinds = list(dict.fromkeys(f.kind for f in findings))
     root = str(trace.run.get("cwd") or "")
     quotes = Quotes(trace)
-    told = [*notes, *([note] if (note := quotes.note(findings)) else [])]
+    end = only_the_end(trace) if isinstance(trace, Trace) else []
+    told = [*end, *notes, *([note] if (note := quotes.note(findings)) else [])]
     driver = {
         "name": "Weft",
         "informationUri": HOME,

@@ -15,6 +15,7 @@ from weft.report.analysis import Failure, Report, examine
 from weft.report.ground import Ground
 from weft.report.pictures import pictures
 from weft.report.quotes import Quotes
+from weft.report.suffix import only_the_end
 from weft.report.terminal import INDENT, PICTURE, Block, print_blocks
 from weft.terms.words import plural, rank_names, rank_set, visible
 from weft.terms.words import printable as printable  # noqa: PLC0414 - known by this name here
@@ -53,7 +54,8 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     notes = len(report.findings) - len(loud) - len(calm)
     ended = ends(trace)
     first = interrupted(trace) or not loud
-    lines = [(text, "") for text in ended] if first else []
+    lines = [(f"note: {text}", "") for text in only_the_end(trace)]
+    lines += [(text, "") for text in ended] if first else []
     lines += [(line(finding), style(finding)) for finding in loud[:SUMMARY_LINES]]
     if len(loud) > SUMMARY_LINES:
         lines.append((f"and {plural(len(loud) - SUMMARY_LINES, 'more finding')}", ""))
@@ -187,6 +189,7 @@ def _blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[str]]) ->
     """Lines of the report with their styles; `drawn`: the pictures of findings by their places."""
     quotes = Quotes(trace)
     yield heading(trace, report.findings), "bold"
+    yield from ((text, "") for text in only_the_end(trace))
     first = ends(trace) if interrupted(trace) else []
     yield from ((text, "") for text in first)
     for number, finding in enumerate(report.findings):

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.trace import layout
+from weft.trace import layout, rings
 from weft.trace.errors import RunError
 from weft.trace.layout import PAGE, Clock, Level, State, StopReason, StreamKind
 from weft.trace.mapping import Extent, read_extents
+from weft.trace.rings import Before
 
 MAX_THREADS = 65536
 
@@ -93,6 +94,8 @@ class RankFile:
         self.root = root
         self.problems: list[str] = []
         self._nibbles: dict[int, int] = defaultdict(int)
+        self.before: dict[int, Before] = {}
+        """What each thread's rings no longer have; empty where everything was kept."""
         fd = open_inside(path, root)
         try:
             status = os.fstat(fd)
@@ -119,7 +122,7 @@ class RankFile:
             raise RunError(f"{self.path} is cut off inside its header ({len(page)} bytes)")
         raw = np.frombuffer(page, layout.HEADER, count=1)[0]
         major, minor, slot = int(raw["major"]), int(raw["minor"]), int(raw["slot_size"])
-        if major != layout.FORMAT_MAJOR:
+        if major not in (layout.FORMAT_MAJOR, layout.FORMAT_MAJOR_KEPT):
             raise RunError(
                 f"{self.path} has format {major}.{minor}, this Weft reads {layout.FORMAT_MAJOR}.x: "
                 "read it with the Weft that recorded it (`weft` in run.json)"
@@ -135,6 +138,12 @@ class RankFile:
 
     def _read_table(self, fd: int, raw: Any) -> dict[tuple[int, int], list[Extent]]:
         table = self._entries(fd, raw)
+        numbers = np.zeros(len(table), np.int64)
+        if self.header.major == layout.FORMAT_MAJOR_KEPT:
+            table, numbers = rings.apart(table)
+            for thread in np.unique(table["thread"][table["kind"] == StreamKind.BEFORE]).tolist():
+                ours = table[(table["kind"] == StreamKind.BEFORE) & (table["thread"] == thread)]
+                self.before[thread] = rings.read_before(fd, ours)
         streams: dict[tuple[int, int], list[tuple[Any, Any]]] = defaultdict(list)
         claimed = np.sort(table, order="offset") if len(table) else table
         ends = claimed["offset"] + claimed["pages"].astype(np.uint64) * np.uint64(PAGE)
@@ -144,7 +153,7 @@ class RankFile:
             kind, thread, pages, offset, used = entry.tolist()
             if kind not in self.KINDS:
                 self._say(f"chunk {row} has the unknown kind {kind} and was left out")
-            elif (kind, thread) in ended:
+            elif (kind, thread) in ended or kind == StreamKind.BEFORE:
                 continue  # behind a gap calls would be matched with others' than their own
             elif used == 0 and offset == self.size:
                 continue  # a chunk that was just added when the process was killed, cut off as it was empty
@@ -156,7 +165,22 @@ class RankFile:
                 ended.add((kind, thread))
             else:
                 streams[kind, thread].append((pages * PAGE, (row, offset, used)))
+        if self.header.major == layout.FORMAT_MAJOR_KEPT:
+            kept = {key: chunks for key, chunks in streams.items() if key[0] in rings.RINGS}
+            joined = {key: self._join(key, chunks) for key, chunks in streams.items() if key not in kept}
+            return joined | {key: self._turned(key, chunks, numbers) for key, chunks in kept.items()}
         return {key: self._join(key, chunks) for key, chunks in streams.items()}
+
+    def _turned(
+        self, key: tuple[int, int], chunks: list[tuple[int, tuple[int, int, int]]], numbers: NDArray[np.int64]
+    ) -> list[Extent]:
+        """A ring in its order."""
+        rows = [(int(numbers[row]), (row, offset, min(used, self.size - offset), room))
+                for room, (row, offset, used) in chunks]  # fmt: skip
+        found, wrong = rings.in_turn(key[0], self.before.get(key[1], Before()).first(key[0]), rows)
+        if wrong:
+            self._say(f"stream {StreamKind(key[0]).name.lower()} of thread {key[1]}: {wrong}")
+        return found
 
     def _entries(self, fd: int, raw: Any) -> NDArray[Any]:
         """All entries of the table and its continuations that are no links."""

@@ -20,7 +20,8 @@ from weft.trace.errors import RunError
 from weft.trace.event import Event
 from weft.trace.functions import FunctionTable
 from weft.trace.json_file import read_json
-from weft.trace.layout import EVENT, Level, State, StopReason, StreamKind
+from weft.trace.kept import Kept
+from weft.trace.layout import EVENT, FORMAT_MAJOR_KEPT, Level, State, StopReason, StreamKind
 from weft.trace.opening import MAX_PROBLEMS, function_table, rank_files
 from weft.trace.places import Places
 from weft.trace.rankfile import RankFile
@@ -203,8 +204,25 @@ class Trace:
         return max(levels, default=Level.TRACE)
 
     @cached_property
+    def kept(self) -> Kept | None:
+        """What there is of a run whose beginning was dropped (`weft run --keep`), None of one that is whole."""
+        files = [rank.file for rank in self.ranks if rank.file]
+        dropped = any(before.events or before.tails for file in files for before in file.before.values())
+        return Kept(self) if dropped else None
+
+    def require_beginning(self, what: str) -> None:
+        """RunError where the run was recorded with --keep: `what` needs its beginning."""
+        if any(rank.file and rank.file.header.major == FORMAT_MAJOR_KEPT for rank in self.ranks):
+            raise RunError(
+                f"{self.path} was recorded with --keep, which drops the beginning of a run: {what} needs all of it. "
+                "Record the program without --keep, or with --level outcomes, which is whole and small"
+            )
+
+    @cached_property
     def event_count(self) -> int:
-        """Number of recorded calls, without reading them."""
+        """Number of recorded calls, without reading them but where some were dropped."""
+        if self.kept is not None:
+            return sum(len(thread.events) for rank in self.ranks for thread in rank.threads)
         size = EVENT.itemsize
         return sum(
             r.file.bytes_of(StreamKind.EVENTS, t) // size for r in self.ranks if r.file for t in r.file.threads()

@@ -217,7 +217,7 @@ WEFT_INLINE int32_t weft_count_field(int64_t count) {
 WEFT_HOT struct weft_text weft_tail(struct weft_thread *thread, struct weft_event *event, uint64_t bytes) {
     struct weft_stream *tails = &thread->tails;
     uint64_t at = (uint64_t)(tails->next - tails->base);
-    if (UNLIKELY(!weft_stream_fits(tails, bytes + 1) || (at + 1) / WEFT_TAIL_ALIGN > UINT32_MAX)) {
+    if (UNLIKELY(!weft_stream_fits(tails, bytes + 1) || ((at + 1) / WEFT_TAIL_ALIGN > UINT32_MAX && !tails->ring))) {
         return (struct weft_text){.overflow = true};
     }
     tails->next += at % WEFT_TAIL_ALIGN;

@@ -293,7 +293,8 @@ void weft_started(bool world, int provided) {
     header->state = WEFT_STATE_RUNNING;
     if (header->rank >= 0) record_rename();
     int replayed = world && weft_replay_path[0] ? weft_replay_start(weft_replay_path, header->rank) : -1;
-    if (!weft_replay_path[0] && weft_level == WEFT_LEVEL_TRACE) weft_access_begin(provided != MPI_THREAD_SINGLE);
+    if (!weft_replay_path[0] && weft_level == WEFT_LEVEL_TRACE && !weft_the_record->keep)
+        weft_access_begin(provided != MPI_THREAD_SINGLE);
     if (weft_level == WEFT_LEVEL_TRACE) weft_hash_begin();
     if (described) return;
     described = true;
@@ -362,7 +363,7 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
         if (given == (char *const *)MPI_ARGV_NULL) given = NULL;
         size_t count = 0;
         while (given && given[count]) count++;
-        char **vector = spawn.vectors[i] = calloc(count + 9, sizeof *vector);
+        char **vector = spawn.vectors[i] = calloc(count + 10, sizeof *vector);
         size_t at = 0;
         spawn.n = i + 1;
         if (!vector || asprintf(&vector[at++], "WEFT_SPAWN=%s", name) < 0) break;
@@ -374,6 +375,7 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
             if (weft_replay_path[0] && asprintf(&vector[at++], "WEFT_REPLAY=%s", weft_replay_path) < 0) break;
             if (weft_agent_path[0] && asprintf(&vector[at++], "WEFT_AGENT=%s", weft_agent_path) < 0) break;
             if (weft_hashing && asprintf(&vector[at++], "WEFT_HASH=1") < 0) break;
+            if (weft_keep && asprintf(&vector[at++], "WEFT_KEEP=%llu", (unsigned long long)weft_keep) < 0) break;
         }
         if (!(vector[at] = spawned_command(commands[i], infos[i]))) break;
         spawn.own = (int)++at;

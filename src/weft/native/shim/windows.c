@@ -91,6 +91,7 @@ void weft_window_gone(MPI_Win handle) {
 /* ---- rows ---- */
 static void keep(struct weft_thread *thread, const struct weft_access *access) {
     struct weft_stream *s = &thread->windows;
+    if (weft_the_record->keep) return; /* nobody replays such a run */
     if (!s->base && !weft_stream_open(weft_the_record, s, WEFT_STREAM_WINDOWS, (int)thread->slot)) weft_stop();
     if (!s->base || !weft_stream_fits(s, sizeof *access)) return;
     memcpy(s->next, access, sizeof *access);

@@ -1,0 +1,90 @@
+"""Chunks of a record whose streams of calls are rings (`weft run --keep`), and what it says of those it dropped.
+
+Which chunk is where, and what may be believed at any moment, is drawn in native/format.h (RINGS).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.plain import dataclass
+from weft.trace import layout
+from weft.trace.layout import BEFORE, DROPPED, EVENT, PAGE, StreamKind
+from weft.trace.mapping import Extent
+
+RINGS: Final = (StreamKind.EVENTS, StreamKind.TAILS)
+_PLACE: Final = (1 << layout.NUMBER_SHIFT) - 1
+
+Row = tuple[int, int, int, int]
+"""A chunk: its row of the table, its place in the file, bytes in use, and the size of its room."""
+
+
+@dataclass(frozen=True)
+class Before:
+    """What a thread's rings no longer have: calls, bytes of tails, and the calls by their sorts (dtype DROPPED)."""
+
+    events: int = 0
+    tails: int = 0
+    first_events: int = 0
+    first_tails: int = 0
+    uncounted: int = 0
+    rows: NDArray[Any] = field(default_factory=lambda: np.zeros(0, DROPPED))
+
+    def first(self, kind: int) -> int:
+        """The number of the first chunk that is there."""
+        return self.first_events if kind == StreamKind.EVENTS else self.first_tails
+
+
+def apart(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The table with places in the file alone, and the number of each chunk of a ring."""
+    of_ring = np.isin(table["kind"], RINGS)
+    numbers = np.where(of_ring, table["offset"] >> np.uint64(layout.NUMBER_SHIFT), 0).astype(np.int64)
+    places = table.copy()
+    places["offset"] = np.where(of_ring, table["offset"] & np.uint64(_PLACE), table["offset"])
+    return places, numbers
+
+
+def read_before(fd: int, entries: NDArray[Any]) -> Before:
+    """The newer one of a thread's accounts of what was dropped; an empty one where none is whole."""
+    newest, found = 0, Before()
+    for entry in entries:
+        data = os.pread(fd, min(int(entry["pages"]), 1 << 8) * PAGE, int(entry["offset"]))
+        if len(data) < BEFORE.itemsize:
+            continue
+        head = np.frombuffer(data, BEFORE, count=1)[0]
+        turn, rows = int(head["turn"]), int(head["rows"])
+        room = (len(data) - BEFORE.itemsize) // DROPPED.itemsize
+        if turn > newest and turn == int(head["again"]) and rows <= room:
+            newest = turn
+            counted = np.frombuffer(data, DROPPED, count=rows, offset=BEFORE.itemsize)
+            found = Before(
+                events=int(head["events"]), tails=int(head["tails"]), first_events=int(head["first_events"]),
+                first_tails=int(head["first_tails"]), uncounted=int(head["uncounted"]), rows=counted,
+            )  # fmt: skip
+    return found
+
+
+def in_turn(kind: int, first: int, chunks: Sequence[tuple[int, Row]]) -> tuple[list[Extent], str]:
+    """The parts of a ring in order, from the chunk with the number `first` on, and what is wrong with it.
+
+    Chunks before that one were dropped, and what they hold may already be something else.
+    """
+    ahead = sorted(
+        ((number - first) % layout.NUMBERS, row) for number, row in chunks if row[2]
+    )  # fmt: skip
+    extents: list[Extent] = []
+    full = True
+    for at, (distance, (row, offset, used, room)) in enumerate(ahead):
+        if distance >= layout.NUMBERS // 2:
+            break
+        if distance != at or not full:
+            return extents, f"chunk {row} does not follow the one before it; it was left out, and what comes behind it"
+        extents.append(Extent(offset, min(used, room)))
+        full = room - used < (EVENT.itemsize if kind == StreamKind.EVENTS else 1)
+    return extents, ""

@@ -1,0 +1,96 @@
+"""`weft run --keep last:DURATION`: the end of a run is there, the rest takes no room, and nobody is blamed for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+import weft
+
+Weft = Callable[..., CompletedProcess[str]]
+Program = Callable[[str], Path]
+SECONDS = 4
+WISH = 0.4
+DROPPED = re.compile(r"([\d,]+) earlier calls were dropped")
+
+
+def kept(weft_command: Weft, program: Program, end: str) -> CompletedProcess[str]:
+    return weft_command(
+        "run", "--keep", f"last:{WISH}s", "--out", "run", "-n", "2", "--", program("lasting"), str(SECONDS), end
+    )
+
+
+def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
+    weft_command: Weft, program: Program, tmp_path: Path
+) -> None:
+    done = kept(weft_command, program, "")
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert any("only the end of the run is there (--keep last:0.4s)" in line for line in lines[:3]), done.stderr
+    assert any("looked for in these: collectives, deadlock" in line for line in lines[:4]), done.stderr
+    assert "nothing found" in done.stderr, done.stderr
+    trace = weft.open(tmp_path / "run")
+    assert trace.kept is not None
+    assert trace.problems == []
+    assert trace.kept.calls > 2 * trace.event_count  # several turns
+    spans = [(int(r.enter_ns()[-1]) - int(r.enter_ns()[0])) / 1e9 for r in trace.ranks]
+    assert all(0.9 * WISH < span < SECONDS / 2 for span in spans), spans
+    for rank in trace.ranks:
+        rows, uncounted = trace.kept.before(rank)
+        assert not uncounted
+        # What is on the disk is bounded by what is kept: an eighth more of it, and two accounts of what is not.
+        room = 56 * len(rank.events) * 2 + (1 << 19)
+        assert rank.file is not None
+        assert rank.file.size < room
+        sends = trace.functions.mask(("MPI_Send",))
+        there = int(sends[rank.events["function"]].sum()) + int(rows["count"][sends[rows["function"]]].sum())
+        assert there % 300 == 0, "each call is there, or counted once"
+
+
+def test_a_deadlock_behind_dropped_calls_is_proven(weft_command: Weft, program: Program, tmp_path: Path) -> None:
+    done = kept(weft_command, program, "deadlock")
+    assert done.returncode == 3, done.stderr
+    assert re.search(r"error: rank 0 waits in recv\(source=1, tag=99\) at lasting.c:\d+; rank 1 never sends tag 99: "
+                     r"it is in barrier", done.stderr), done.stderr  # fmt: skip
+    assert done.stderr.count("error:") == 1
+    assert DROPPED.search(done.stderr)
+    replayed = weft_command("replay", "run")
+    assert replayed.returncode != 0
+    assert "recorded with --keep, which drops the beginning of a run: a replay needs all of it" in replayed.stderr
+    told = json.loads(weft_command("report", "run", "--format", "json").stdout)
+    assert told["notes"][0].startswith("only the end of the run is there")
+
+
+def test_a_kill_leaves_a_run_that_is_read(weft_command: Weft, program: Program, tmp_path: Path) -> None:
+    done = kept(weft_command, program, "kill")
+    assert done.returncode != 0
+    trace = weft.open(tmp_path / "run")
+    assert trace.kept is not None
+    assert trace.problems == []
+    assert "error:" not in "".join(line for line in done.stderr.splitlines() if "[" in line and "crash" not in line)
+    assert all(len(rank.events) for rank in trace.ranks)
+
+
+@pytest.mark.parametrize("wish", ["10s", "last:", "last:-1s", "last:10", "first:10s", "last:0s", "last:nans"])
+def test_a_wish_that_is_none_is_refused(weft_command: Weft, wish: str) -> None:
+    done = weft_command("run", "--keep", wish, "-n", "1", "--", "true")
+    assert done.returncode == 2
+    assert "is not last:DURATION" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--tasks", "--hash-messages", "--watch-findings"])
+def test_what_needs_all_of_a_run_is_refused_beside_it(weft_command: Weft, option: str) -> None:
+    done = weft_command("run", "--keep", "last:10s", option, "-n", "1", "--", "true")
+    assert done.returncode == 2
+    assert f"{option} looks at all of a run, and --keep drops its beginning" in done.stderr
+
+
+def test_level_outcomes_stays_whole(weft_command: Weft) -> None:
+    done = weft_command("run", "--keep", "last:10s", "--level", "order", "-n", "1", "--", "true")
+    assert done.returncode == 2
+    assert "it stays whole" in done.stderr

@@ -1,0 +1,159 @@
+"""Records whose streams are rings (`weft run --keep`): what is there and what is counted, whenever it is killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.launch.rankfile import Chunk, newest_slots, turned
+from weft.native.headers.record import kernel
+from weft.trace import layout
+from weft.trace.builder.record import RecordFile
+from weft.trace.layout import DROPPED_MOST, EVENT, NUMBERS, TAIL_ALIGN, Flag, Level, StreamKind
+from weft.trace.rankfile import RankFile
+from weft.trace.rings import Before, in_turn
+
+RECEIVE, SEND = 7, 8
+
+
+def ring(path: Path, keep: int = 1) -> RecordFile:
+    """A record that keeps the calls of `keep` ns: with 1, as few as a ring can."""
+    file = RecordFile(path, Level.TRACE, 0, 1)
+    kernel().weft_record_keep(file._record, keep)
+    return file
+
+
+def write(file: RecordFile, first: int, count: int, *, tag: int = 0, tails: bool = True) -> None:
+    """Calls numbered by their `enter`, every second with a tail that holds its number."""
+    for number in range(first, first + count):
+        event = np.zeros(1, EVENT)
+        event["enter"], event["function"], event["tag"] = number, RECEIVE + number % 2, tag and number
+        event["flags"] = Flag.CLOSED
+        if tails and number % 2:
+            at = number // 2 * 16
+            event["flags"] = Flag.CLOSED | Flag.HAS_TAIL
+            event["result"] = at // TAIL_ALIGN
+            file.append(StreamKind.TAILS, 0, number.to_bytes(16, "little"))
+        file.append(StreamKind.EVENTS, 0, event)
+
+
+def read(path: Path) -> tuple[RankFile, np.ndarray, Before]:
+    file = RankFile(path)
+    data = file.stream(StreamKind.EVENTS)
+    return file, data[: len(data) // EVENT.itemsize * EVENT.itemsize].view(EVENT), file.before.get(0, Before())
+
+
+def held(path: Path) -> tuple[int, int]:
+    """Holds what is there against what was written; how many calls are there, and how many are counted."""
+    file, events, before = read(path)
+    assert file.problems == []
+    numbers = events["enter"].astype(np.int64)
+    assert (numbers == before.events + np.arange(len(events))).all(), "calls in order, none missing, none twice"
+    assert int(before.rows["count"].sum()) + before.uncounted == before.events
+    for function in (RECEIVE, SEND):
+        counted = int(before.rows["count"][before.rows["function"] == function].sum())
+        assert counted == (before.events + (function == RECEIVE)) // 2 or before.uncounted
+    tails = file.stream(StreamKind.TAILS)
+    for event in events[(events["flags"] & Flag.HAS_TAIL) != 0][-5:]:
+        at = int(event["result"]) * TAIL_ALIGN - before.tails
+        if 0 <= at <= len(tails) - 16:
+            assert int.from_bytes(tails[at : at + 16].tobytes(), "little") == int(event["enter"])
+    return len(events), before.events
+
+
+def test_a_ring_keeps_the_last_calls_and_counts_the_others(tmp_path: Path) -> None:
+    file = ring(tmp_path / "a.weft")
+    write(file, 0, 5000)
+    file.close(layout.State.FINALIZED)
+    there, dropped = held(tmp_path / "a.weft")
+    assert there + dropped == 5000
+    assert 2 * 292 <= there <= 3 * 292, "two full chunks and the newest"
+    assert (tmp_path / "a.weft").stat().st_size < 400_000
+    assert read(tmp_path / "a.weft")[0].header.major == layout.FORMAT_MAJOR_KEPT
+
+
+def test_the_file_does_not_grow_with_the_run(tmp_path: Path) -> None:
+    sizes = []
+    for count in (5_000, 20_000):
+        file = ring(tmp_path / f"{count}.weft")
+        write(file, 0, count)
+        file.close(layout.State.FINALIZED)
+        sizes.append((tmp_path / f"{count}.weft").stat().st_size)
+    assert sizes[0] == sizes[1]
+
+
+def test_what_is_younger_than_the_wish_is_not_dropped(tmp_path: Path) -> None:
+    file = ring(tmp_path / "a.weft", keep=3600 * 10**9)
+    write(file, 0, 5000)
+    file.close(layout.State.FINALIZED)
+    assert held(tmp_path / "a.weft") == (5000, 0)
+
+
+def test_more_sorts_than_there_is_room_for_are_uncounted_and_not_lost(tmp_path: Path) -> None:
+    file = ring(tmp_path / "a.weft")
+    write(file, 0, 9000, tag=1, tails=False)
+    file.close(layout.State.FINALIZED)
+    _, _, before = read(tmp_path / "a.weft")
+    assert len(before.rows) == DROPPED_MOST
+    assert before.uncounted == before.events - DROPPED_MOST > 0
+
+
+def test_a_kill_at_any_moment_leaves_whole_calls_in_order(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    turned_at_all = 0
+    for turn in range(12):
+        path = tmp_path / f"{turn}.weft"
+        child = os.fork()
+        if child == 0:  # no test of this process runs on in the child
+            try:
+                file, at = ring(path), 0
+                while True:
+                    write(file, at, 100)
+                    at += 100
+            finally:
+                os._exit(1)
+        begun = time.monotonic()
+        while not path.exists() or path.stat().st_size < 100_000:
+            assert time.monotonic() - begun < 60
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 0.08))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        _, dropped = held(path)
+        turned_at_all += dropped > 0
+    assert turned_at_all > 6
+
+
+def chunk(number: int, row: int, used: int = 4096) -> tuple[int, tuple[int, int, int, int]]:
+    return number % NUMBERS, (row, 4096 * (row + 1), used, 4096)
+
+
+def test_numbers_of_chunks_begin_again_at_0() -> None:
+    chunks = [chunk(NUMBERS + 1, 0, 100), chunk(NUMBERS - 1, 1), chunk(NUMBERS, 2), chunk(NUMBERS - 2, 3)]
+    extents, wrong = in_turn(StreamKind.TAILS, NUMBERS - 1, chunks)
+    assert not wrong
+    assert [e.offset for e in extents] == [8192, 12288, 4096], "and what was dropped is left out"
+
+
+@pytest.mark.parametrize("chunks", [
+    [chunk(5, 0), chunk(7, 1)],
+    [chunk(5, 0, 100), chunk(6, 1)],
+])  # fmt: skip
+def test_what_does_not_follow_is_left_out_and_named(chunks: list[tuple[int, tuple[int, int, int, int]]]) -> None:
+    extents, wrong = in_turn(StreamKind.TAILS, 5, chunks)
+    assert len(extents) == 1
+    assert "does not follow" in wrong
+
+
+def test_the_watcher_finds_the_newest_call_of_a_ring() -> None:
+    def entry(number: int, at: int, used: int) -> Chunk:
+        return Chunk(StreamKind.EVENTS, 0, 4, number << layout.NUMBER_SHIFT | at, used)
+
+    chunks = turned([entry(1, 4096, 112), entry(NUMBERS - 1, 20480, 292 * 56), entry(0, 36864, 292 * 56)])
+    assert newest_slots(chunks) == {0: [(4096 + 56, 56)]}
