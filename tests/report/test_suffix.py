@@ -11,6 +11,7 @@ from report.cutting import cut, random_cut, told
 from weft.match import NONE, match
 from weft.report import analyse, examine, to_json
 from weft.report.suffix import suffix
+from weft.trace import Flag
 from weft.trace.builder import ANY, Builder
 
 ROUNDS = 40
@@ -84,6 +85,42 @@ def test_a_request_of_a_dropped_call_is_known_and_one_of_the_end_that_leaks_is_t
     whole = b.open().path
     for dropped in range(2 * ROUNDS, 2 * ROUNDS + 12, 3):
         assert kinds(cut(whole, {(1, 0): dropped, (0, 0): 2 * ROUNDS})) == []
+
+
+def test_a_wait_for_a_request_of_a_dropped_call_proves_nothing() -> None:
+    b = Builder(2, ended="running")
+    talk(b)
+    early = b.ranks[1].irecv(0, tag=9)
+    talk(b, 5)
+    b.ranks[1].wait(early, open=True)
+    b.ranks[0].recv(1, tag=9, open=True)
+    whole = b.open()
+    assert "deadlock" in kinds(whole)
+    assert kinds(cut(whole.path, {(0, 0): 2 * ROUNDS, (1, 0): 2 * ROUNDS + 4})) == []
+
+
+def test_a_dropped_receive_that_is_cancelled_later_is_not_counted() -> None:
+    b = Builder(2, ended="running")
+    talk(b)
+    early = b.ranks[1].irecv(0, tag=9)
+    talk(b, 5)
+    b.ranks[1].cancel(early)
+    b.ranks[1].wait(early, flags=Flag.CANCELLED)
+    b.ranks[0].send(1, tag=9)
+    b.ranks[1].recv(0, tag=9, open=True)
+    b.ranks[0].recv(1, tag=9, open=True)
+    assert kinds(cut(b.open().path, {(0, 0): 2 * ROUNDS, (1, 0): 2 * ROUNDS + 4})) == []
+
+
+def test_a_rank_that_finished_before_the_end_is_known_to_have_finished() -> None:
+    b = Builder(3, ended="running")
+    b.ranks[2].finalize()
+    talk(b)
+    b.ranks[0].finalize(open=True)
+    b.ranks[1].finalize(open=True)
+    trace = cut(b.open().path, {(0, 0): ROUNDS, (1, 0): ROUNDS})
+    assert len(trace.ranks[2]) == 1
+    assert kinds(trace) == []
 
 
 def test_a_deadlock_is_proven_with_the_dropped_calls_in_the_books() -> None:

@@ -105,6 +105,15 @@ class Before:
             if row["function"] < len(specs):
                 spec = specs[row["function"]]
                 self._take(rank, row, Op(int(spec["op"])), Spec(int(spec["flags"])))
+        if kept is not None and self._recalls(rank, specs):
+            self._unsettle()
+
+    def _recalls(self, rank: Rank, specs: NDArray[np.void]) -> bool:
+        """Whether a kept call cancels what a dropped one asked for: that was counted as received."""
+        events = rank.events
+        known = specs[np.minimum(events["function"], len(specs) - 1)]
+        made = events["object"][(known["flags"] & int(Spec.NONBLOCKING)) != 0]
+        return bool((~np.isin(events["object"][known["op"] == int(Op.CANCEL)], made)).any())
 
     def _take(self, rank: Rank, row: Any, op: Op, spec: Spec) -> None:
         if op in _ALL_UNSETTLED or spec & Spec.PARTITIONED:

@@ -52,7 +52,7 @@ class Suffix:
     @cached_property
     def since(self) -> int:
         """Until when (ns) calls completed what was begun by dropped ones, or used windows and files of these."""
-        return max((self._clear_from(rank) for rank in self.trace.ranks), default=0)
+        return max(self.kept.begins, *(self._clear_from(rank) for rank in self.trace.ranks))
 
     def _clear_from(self, rank: Rank) -> int:
         table, events = masks(self.trace.functions), rank.events

@@ -45,6 +45,11 @@ class Kept:
         """How many calls were dropped, or do not count as others of their time were."""
         return sum(self._before(thread).events + self._start(thread) for r in self._trace.ranks for thread in r.threads)
 
+    @property
+    def begins(self) -> int:
+        """The moment from which on calls count, ns. A thread's last call is there also where it returned before."""
+        return self._since[1]
+
     def events(self, thread: Thread) -> Events:
         """The calls of a thread that count, with the places of their tails in what is there of these."""
         ring, _ = self._ring(thread)
@@ -100,7 +105,7 @@ class Kept:
         returned = ring["enter"] + decode_durations(ring["duration"])
         counts = ((ring["flags"] & Flag.CLOSED) == 0) | (returned >= np.uint64(since))
         counts[:whole] = False
-        return int(np.argmax(counts)) if counts.any() else len(ring)
+        return int(np.argmax(counts)) if counts.any() else max(0, len(ring) - 1)  # the last call says where it ended
 
 
 def _sorted_out(events: Events) -> NDArray[Any]:
