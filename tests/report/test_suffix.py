@@ -1,4 +1,4 @@
-"""Runs of which only the end was kept: what is told is told of the whole run, too, and what is not there is not blamed."""
+"""Ends of runs whose beginning was dropped: what is told is told of the whole run too, and nobody is blamed in vain."""
 
 from __future__ import annotations
 

@@ -174,9 +174,9 @@ def test_a_newer_major_version_is_refused_and_a_newer_minor_is_read(tmp_path: Pa
     data[10] = 9
     file.write_bytes(data)
     assert len(weft.open(tmp_path).ranks[0].events) == 1
-    data[8] = 2
+    data[8] = 3
     file.write_bytes(data)
-    with pytest.raises(RunError, match=r"format 2\.9, this Weft reads 1\.x"):
+    with pytest.raises(RunError, match=r"format 3\.9, this Weft reads 1\.x and 2\.x"):
         RankFile(file)
 
 

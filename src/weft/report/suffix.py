@@ -22,7 +22,7 @@ from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.columns import Ints
 from weft.terms.words import listed, plural, printable
-from weft.trace import Rank, Trace
+from weft.trace import Event, Rank, Trace
 from weft.trace.kept import Kept
 from weft.trace.layout import decode_durations
 
@@ -42,6 +42,7 @@ class Suffix:
 
     def __init__(self, trace: Trace, kept: Kept) -> None:
         self.trace, self.kept = trace, kept
+        self._makers: dict[int, frozenset[int]] = {}
 
     @cached_property
     def ordered(self) -> bool:
@@ -77,7 +78,21 @@ class Suffix:
         """Whether a finding holds for the whole run."""
         if analysis.name in WHOLE:
             return True
-        return all(self.trace.event(*event).enter_ns >= self.since for event in finding.events)
+        events = [self.trace.event(*event) for event in finding.events]
+        return all(event.enter_ns >= self.since and not self._of_dropped(event) for event in events)
+
+    def _of_dropped(self, event: Event) -> bool:
+        """Whether a call, which may not have returned, uses a request that none of its rank's kept calls made."""
+        of_one = masks(self.trace.functions).table(calls.OF_ONE | calls.STARTS | calls.CANCELS | calls.RELEASES)
+        used = [event.object] if of_one[event.function.id] else event.args.get("array_of_requests", [])
+        made = self._made(event.rank)
+        return any(request > 1 and request not in made for request in used)
+
+    def _made(self, rank: Rank) -> frozenset[int]:
+        if rank.index not in self._makers:
+            which = masks(self.trace.functions).where(rank, calls.REQUEST_MAKERS)
+            self._makers[rank.index] = frozenset(rank.events["object"][which].tolist())
+        return self._makers[rank.index]
 
     def lines(self, analyses: Iterable[Analysis]) -> list[str]:
         """What the report says first."""

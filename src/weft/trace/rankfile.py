@@ -124,7 +124,8 @@ class RankFile:
         major, minor, slot = int(raw["major"]), int(raw["minor"]), int(raw["slot_size"])
         if major not in (layout.FORMAT_MAJOR, layout.FORMAT_MAJOR_KEPT):
             raise RunError(
-                f"{self.path} has format {major}.{minor}, this Weft reads {layout.FORMAT_MAJOR}.x: "
+                f"{self.path} has format {major}.{minor}, this Weft reads {layout.FORMAT_MAJOR}.x and "
+                f"{layout.FORMAT_MAJOR_KEPT}.x: "
                 "read it with the Weft that recorded it (`weft` in run.json)"
             )
         if slot != self.SLOT:

@@ -16,6 +16,7 @@ from weft.errors import UsageError, WeftError
 from weft.findings import Finding
 from weft.picture.classes import CLASSES, class_table
 from weft.report import Ground, Report, examine
+from weft.report.suffix import only_the_end
 from weft.report.text import failure_line, heading, replays
 from weft.terms.words import plural
 from weft.trace import Level, Trace
@@ -181,7 +182,7 @@ class Picture:
             "heading": heading(self.trace, self.report.findings),
             "findings": [self._finding(scale, f) for f in self.report.findings],
             "failures": [failure_line(failure) for failure in self.report.failures],
-            "problems": list(self.trace.problems),
+            "problems": [*only_the_end(self.trace), *self.trace.problems],
             "ends": ends(self.trace),
         }
 
