@@ -17,6 +17,9 @@ from weft.errors import UsageError
 from weft.mpi.ready import cache_folder
 
 _ASK_SECONDS: Final = 60
+_CALLED: Final = (
+    "memcpy", "memmove", "memset", "memcmp", "strcpy", "strncpy", "strcat", "strncat", "strcmp", "strncmp",
+)  # fmt: skip
 _DECIDING: Final = ("MPICH_CC", "MPICH_CXX", "MPICH_FC", "OMPI_CC", "OMPI_CXX", "OMPI_FC", "I_MPI_CC", "I_MPI_FC")
 """Variables that lead an MPI's wrapper to another compiler."""
 
@@ -40,7 +43,7 @@ def hooks(compiler: str) -> list[str]:
     new = int(gcc[1]) >= 11
     volatile = ["--param=tsan-distinguish-volatile=1"] if new else []
     # Copies of a known size would become instructions behind the hooks' back: in Fortran small ones still do.
-    copies = [f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset")]
+    copies = [f"-fno-builtin-{name}" for name in _CALLED]
     if "GNU Fortran" in version:
         copies = ["-mstringop-strategy=libcall"] if platform.machine() == "x86_64" else []
         copies.append("-fno-tree-pta")  # else an array of the main program that calls get has no hooks: nobody keeps it

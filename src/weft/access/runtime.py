@@ -17,10 +17,8 @@ from typing import Final
 from weft import __version__
 from weft.errors import UsageError, WeftError
 from weft.mpi.ready import cache_folder
+from weft.native.library import headers, wrapped
 
-WRAPPED: Final = ("memcpy", "memmove", "memset", "__memcpy_chk", "__memmove_chk", "__memset_chk", "free", "realloc",
-                  "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm")  # fmt: skip
-"""Functions of libc, and C++'s delete, whose calls the linker leads to the object."""
 _FLAGS: Final = (
     "-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-builtin", "-fno-lto", "-I.",
     f'-DWEFT_VERSION="{__version__}"',
@@ -30,14 +28,15 @@ _BUILD_SECONDS: Final = 120
 
 def link_words() -> list[str]:
     """What a link needs beside the program's own words."""
-    return [str(built()), *(f"-Wl,--wrap={name}" for name in WRAPPED)]
+    target = built()
+    return [str(target), *(f"-Wl,--wrap={name}" for name in target.with_suffix(".wraps").read_text().split())]
 
 
 def built() -> Path:
-    """The object. WeftError where it cannot be built."""
+    """The object, and beside it, in `.wraps`, the functions whose calls it gets. WeftError where it cannot be built."""
     weft = files("weft")
-    texts = {"hooks.c": weft / "access/native/hooks.c", "client.h": weft / "native/shim/client.h"}
-    contents = {name: text.read_bytes() for name, text in texts.items()}
+    texts = [weft / "access/native/hooks.c", weft / "native/shim/client.h", *headers()]
+    contents = {text.name: text.read_bytes() for text in texts}
     key = hashlib.sha256(b"".join(contents.values()) + repr(_FLAGS).encode()).hexdigest()[:16]
     target = cache_folder() / "access" / key / "weft-access.o"
     if not target.exists():
@@ -85,6 +84,7 @@ def _build(contents: dict[str, bytes], target: Path) -> None:
             )  # fmt: skip
             if done.returncode:
                 raise WeftError(f"cannot build the hooks of `weft cc` with {compiler}: {done.stderr.strip()}")
+            target.with_suffix(".wraps").write_text("\n".join(wrapped(Path(folder, "made.o"))))
             Path(folder, "made.o").replace(target)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except (OSError, subprocess.SubprocessError) as error:
         raise WeftError(f"cannot build the hooks of `weft cc` in {target.parent}: {error}") from error

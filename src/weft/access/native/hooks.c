@@ -176,24 +176,13 @@ ATOMIC(64, uint64_t)
 void __tsan_atomic_thread_fence(int order) { (void)order, __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 void __tsan_atomic_signal_fence(int order) { (void)order, __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
-/* ---- copies: the linker leads the program's calls of these here (--wrap) ---- */
-#define COPIES(name)                                                                                                   \
-    void *__real_##name(void *to, const void *from, size_t n);                                                         \
-    void *__wrap_##name(void *to, const void *from, size_t n) {                                                        \
-        if (UNLIKELY(weft_hook_span)) {                                                                                \
-            touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                                    \
-            touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                                     \
-        }                                                                                                              \
-        return __real_##name(to, from, n);                                                                             \
-    }
-COPIES(memcpy)
-COPIES(memmove)
-
-void *__real_memset(void *to, int value, size_t n);
-void *__wrap_memset(void *to, int value, size_t n) {
-    touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);
-    return __real_memset(to, value, n);
-}
+/* ---- what libraries do for the program: the linker leads its calls here (--wrap) ---- */
+typedef uintptr_t library_place;
+#define HERE PLACE
+#define WATCHED UNLIKELY(weft_hook_span)
+#define RANGE(p, n, write, place) touch_range((uintptr_t)(p), n, (write) ? WEFT_HOOK_WRITE : WEFT_HOOK_READ, place)
+#include "libc.h"
+#include "fortran.h"
 
 /* What clang calls in place of its own copies. */
 void *__tsan_memcpy(void *to, const void *from, size_t n) {

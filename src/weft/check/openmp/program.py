@@ -25,6 +25,7 @@ from weft.check.openmp.sources import (
 )
 from weft.check.runtime import cached, compiler, is_clang, one_object, run
 from weft.errors import UsageError
+from weft.native.library import headers, wrapped
 
 HOOKS: Final = (
     "-fopenmp", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0",
@@ -79,17 +80,11 @@ def runtime() -> Path:
         compiled = [unit.replace(".c", ".o") for unit in units]
         one_object(folder, compiled, wrapped(*(folder / one for one in compiled)), KNOWN)
 
-    held = [one for one in native().iterdir() if one.name.endswith((".c", ".h"))]
+    held = [*headers(), *(one for one in native().iterdir() if one.name.endswith((".c", ".h")))]
     return cached("weft-openmp.o", held, (tool, RUNTIME_FLAGS, KNOWN), make)
 
 
 @cache
-def wrapped(*objects: Path) -> tuple[str, ...]:
-    """The functions of libraries whose calls the linker is to send to the runtime."""
-    listed = subprocess.run(["nm", *map(str, objects)], capture_output=True, text=True, check=True).stdout
-    return tuple(sorted(re.findall(r" T __wrap_(\w+)$", listed, re.M)))
-
-
 @cache
 def offloaded() -> tuple[list[str], list[str]]:
     """The compiler's objects that a list of the device's variables begins and ends with; none where it has none."""

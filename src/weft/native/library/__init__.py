@@ -1,0 +1,20 @@
+"""What the libraries of C and Fortran read and write for a program: C that `weft cc` and `weft check` both compile."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+
+def headers() -> list[Traversable]:
+    """The sources: each is included by an object that defines what they want."""
+    return [files("weft.native.library") / name for name in ("fortran.h", "libc.h")]
+
+
+def wrapped(*objects: Path) -> tuple[str, ...]:
+    """The functions whose calls the linker is to send to these object files."""
+    listed = subprocess.run(["nm", *map(str, objects)], capture_output=True, text=True, check=True).stdout
+    return tuple(sorted(re.findall(r" T __wrap_(\w+)$", listed, re.M)))
