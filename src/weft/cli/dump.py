@@ -83,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
     """Print a run."""
     import weft
     from weft.launch.rundir import newest
+    from weft.report.suffix import what_is_there
     from weft.trace.filter import Filter
 
     Filter(args.where, also=terms(args), findings=())  # what is wrong with it is said before anything is read
@@ -98,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise WeftError(f"{args.output or 'the standard output'} cannot be written: {error.strerror}") from error
     # Last: reading may have found more to say.
-    for problem in trace.problems:
+    for problem in (*what_is_there(trace), *trace.problems):
         print(f"weft: {escaped(problem)}", file=sys.stderr)
     return 0
 

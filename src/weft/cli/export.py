@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from weft.cli._progress import progress
     from weft.export import default_path, write
     from weft.launch.rundir import newest
+    from weft.report.suffix import what_is_there
     from weft.report.text import printable
     from weft.terms.words import plural
 
@@ -53,6 +54,6 @@ def run(args: argparse.Namespace) -> int:
     print(
         printable(f"{out / FORMATS[args.to].opened}: {', '.join(plural(count, noun) for count, noun in told if count)}")
     )
-    for problem in trace.problems:
+    for problem in (*what_is_there(trace), *trace.problems):
         print(f"weft: {printable(problem)}", file=sys.stderr)
     return 0

@@ -94,16 +94,20 @@ class Suffix:
             self._makers[rank.index] = frozenset(rank.events["object"][which].tolist())
         return self._makers[rank.index]
 
-    def lines(self, analyses: Iterable[Analysis]) -> list[str]:
-        """What the report says first."""
+    def there(self) -> str:
+        """What of the run is there."""
         spans = [int(rank.enter_ns()[-1]) for rank in self.trace.ranks if len(rank.events)]
         wish = self.trace.run.get("keep")
         asked = f" (--keep last:{wish:g}s)" if isinstance(wish, int | float) else ""
         seconds = max(spans, default=0) / 1e9
-        told = [
+        return (
             f"only the end of the run is there{asked}: {plural(self.trace.event_count, 'call')} of the last "
             f"{seconds:.3g} s; {plural(self.kept.calls, 'earlier call')} were dropped, and nothing is said of them"
-        ]
+        )
+
+    def lines(self, analyses: Iterable[Analysis]) -> list[str]:
+        """What the report says first."""
+        told = [self.there()]
         looked = WHOLE | FROM_THERE | (ORDERED if self.ordered else frozenset())
         told.append(f"looked for in these: {listed(sorted(looked))}")
         if not self.ordered:
@@ -134,3 +138,9 @@ def only_the_end(trace: Trace) -> list[str]:
     """What a report says first of a run of which only the end was kept; nothing of one that is whole."""
     end = suffix(trace)
     return [printable(text) for text in end.lines(ANALYSES)] if end is not None else []
+
+
+def what_is_there(trace: Trace) -> list[str]:
+    """What who prints or hands on the calls of such a run says of it; nothing of one that is whole."""
+    end = suffix(trace)
+    return [printable(end.there())] if end is not None else []
