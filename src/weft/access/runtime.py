@@ -29,11 +29,11 @@ _BUILD_SECONDS: Final = 120
 def link_words() -> list[str]:
     """What a link needs beside the program's own words."""
     target = built()
-    return [str(target), *(f"-Wl,--wrap={name}" for name in target.with_suffix(".wraps").read_text().split())]
+    return [str(target), *(f"-Wl,--wrap={name}" for name in wrapped(target))]
 
 
 def built() -> Path:
-    """The object, and beside it, in `.wraps`, the functions whose calls it gets. WeftError where it cannot be built."""
+    """The object. WeftError where it cannot be built."""
     weft = files("weft")
     texts = [weft / "access/native/hooks.c", weft / "native/shim/client.h", *headers()]
     contents = {text.name: text.read_bytes() for text in texts}
@@ -84,7 +84,6 @@ def _build(contents: dict[str, bytes], target: Path) -> None:
             )  # fmt: skip
             if done.returncode:
                 raise WeftError(f"cannot build the hooks of `weft cc` with {compiler}: {done.stderr.strip()}")
-            target.with_suffix(".wraps").write_text("\n".join(wrapped(Path(folder, "made.o"))))
             Path(folder, "made.o").replace(target)
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
         raise WeftError(f"cannot build the hooks of `weft cc` in {target.parent}: {error}") from error

@@ -126,8 +126,9 @@ def _spawn_recorded(f: Function, replace: dict[str, str]) -> Iterator[str]:
     """env(1) gives a spawned process the name of its spawn, and, as Open MPI hands on the launcher's alone, the recorder."""
     many = f.name == "MPI_Comm_spawn_multiple"
     n = "weft_root(comm, root) ? count : 0" if many else "weft_root(comm, root) ? 1 : 0"
-    names = ("array_of_commands", "array_of_argv", "array_of_info") if many else ("&command", "&argv", "&info")
-    commands, vectors, infos = names
+    commands, vectors, infos = (
+        ("array_of_commands", "array_of_argv", "array_of_info") if many else ("&command", "&argv", "&info")
+    )
     yield f"    struct weft_spawn spawn __attribute__((cleanup(weft_spawn_free))) = weft_spawn_through({n}, (char *const *){commands}, (char *const *const *){vectors}, {infos}, {1 if many else 0});"
     if many:
         replace |= {

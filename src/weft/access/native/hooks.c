@@ -186,19 +186,17 @@ typedef uintptr_t library_place;
 
 /* What clang calls in place of its own copies. */
 void *__tsan_memcpy(void *to, const void *from, size_t n) {
-    touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);
-    touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);
+    READ(from, n), WRITTEN(to, n);
     return __real_memcpy(to, from, n);
 }
 
 void *__tsan_memmove(void *to, const void *from, size_t n) {
-    touch_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);
-    touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);
+    READ(from, n), WRITTEN(to, n);
     return __real_memmove(to, from, n);
 }
 
 void *__tsan_memset(void *to, int value, size_t n) {
-    touch_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);
+    WRITTEN(to, n);
     return __real_memset(to, value, n);
 }
 

@@ -85,7 +85,6 @@ def runtime() -> Path:
 
 
 @cache
-@cache
 def offloaded() -> tuple[list[str], list[str]]:
     """The compiler's objects that a list of the device's variables begins and ends with; none where it has none."""
     found = []

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+
+from weft.errors import WeftError
 
 
 def headers() -> list[Traversable]:
@@ -14,7 +17,11 @@ def headers() -> list[Traversable]:
     return [files("weft.native.library") / name for name in ("fortran.h", "libc.h")]
 
 
+@cache
 def wrapped(*objects: Path) -> tuple[str, ...]:
-    """The functions whose calls the linker is to send to these object files."""
-    listed = subprocess.run(["nm", *map(str, objects)], capture_output=True, text=True, check=True).stdout
+    """The functions whose calls the linker is to send to these object files. WeftError where they cannot be read."""
+    try:
+        listed = subprocess.run(["nm", *map(str, objects)], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise WeftError(f"nm, of binutils, cannot list what {objects[0]} has: {error}") from error
     return tuple(sorted(re.findall(r" T __wrap_(\w+)$", listed, re.M)))

@@ -329,10 +329,8 @@ void weft_spawn_free(struct weft_spawn *spawn) {
 /* The command as env(1) is to find it; NULL for one that it would not start as MPI does: its `path` MPI searches alone, for
  * env(1) as well. Owned by the caller. */
 static char *spawned_command(const char *command, MPI_Info info) {
-    char path[PATH_MAX];
-    int given = 0;
-    if (info != MPI_INFO_NULL && REAL(MPI_Info_get)(info, "path", sizeof path - 1, path, &given) != MPI_SUCCESS)
-        given = 0;
+    int given = 0, length;
+    if (info != MPI_INFO_NULL && REAL(MPI_Info_get_valuelen)(info, "path", &length, &given) != MPI_SUCCESS) given = 0;
     return given || strchr(command, '=') ? NULL : strdup(command);
 }
 

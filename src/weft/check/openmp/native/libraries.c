@@ -1,4 +1,4 @@
-/* What Fortran's library reads and writes for a program: the linker sends its calls here. */
+/* What the libraries of C and Fortran read and write for a program: the linker sends its calls here. */
 #include "openmp.h"
 
 typedef uint32_t library_place;
@@ -6,6 +6,7 @@ typedef uint32_t library_place;
 #define WATCHED (now.on || now.devices)
 #define RANGE(p, n, write, place) shadow_range((uintptr_t)(p), n, write, place)
 #include "fortran.h"
+#include "libc.h"
 
 /* A section that is handed to a procedure which wants it in one piece is copied there and back. */
 LIBRARY(void *, internal_pack, struct descriptor *d) {
