@@ -178,6 +178,7 @@ class TestMessages:
         assert 0 < shown.state(ink) < before / 2
         shown.filter("halo.c")  # until what it finds is there, that of the filter before is shown
         shown.until(lambda: shown.state("page.graph.links.messages.every((m) => m.fits)"))
+        shown.settle()  # the arrows are known; they are drawn in the next frame
         assert shown.state(ink) == before
 
 
