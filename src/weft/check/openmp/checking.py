@@ -213,8 +213,8 @@ def looked(sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPla
 
 
 def is_target(directive: Directive) -> bool:
-    """Whether it is a target region, and no directive that only copies."""
-    return "target" in directive.head and not {"data", "update", "declare"} & set(directive.head)
+    """Whether it is a target region, or copies between host and device."""
+    return "target" in directive.head and "declare" not in directive.head
 
 
 def said(directive: Directive, source: Path) -> str:
@@ -236,7 +236,7 @@ class Race:
     @property
     def cause(self) -> object:
         """What races of one cause have in common."""
-        at = self.held["strand"]["pc"]
+        at = self.held["other" if self.held["strand"]["what"] == "host" else "strand"]["pc"]
         if self.named.name:
             return (self.named.name, self.named.line, at)
         block = self.held.get("block")
@@ -305,6 +305,8 @@ class Reading:
             (self.names.with_column(one, held[pc]), held[write])
             for one, pc, write in ((place, "pc", "write"), (other, "other_pc", "other_write"))
         ]
+        if "copy" in (held["strand"]["what"], held["other"]["what"]):  # its line is the directive's, with many names
+            places = places[:1] if held["other"]["what"] == "copy" else places[1:]
         named = self.names.of(held, places, fortran)
         return Race(held, count, named, place, other, fortran)
 
@@ -321,7 +323,11 @@ class Reading:
         count = sum(race.count for race in races)
         pairs = {(race.place.line, race.other.line): race.held for race in races}
         said = sentences.race(named, (one, two), held, first.other, first.fortran)
-        said += sentences.advice(named, pairs, first.place, first.fortran) or sentences.nowait(held)
+        said += (
+            sentences.unawaited(held)
+            or sentences.advice(named, pairs, first.place, first.fortran)
+            or sentences.nowait(held)
+        )
         loop = self.place(held["strand"]["pc"])
         evidence: dict[str, Any] = {
             "case": "race", "count": count, "variable": named.name,

@@ -14,7 +14,7 @@ from weft.findings import Finding, Site
 from weft.kinds import KINDS
 
 KINDS_OF: Final = {
-    "old-copy": "stale-copy", "unmapped": "remote-access", "pending": "data-race", "beyond": "out-of-bounds",
+    "old-copy": "stale-copy", "unmapped": "remote-access", "beyond": "out-of-bounds",
 }  # fmt: skip
 """The runtime's words, and the findings'."""
 
@@ -47,7 +47,7 @@ def _told(group: list[tuple[dict[str, Any], int, Named]], places: Mapping[int, A
     region = places.get(held.get("region_pc", 0), NOWHERE)
     fortran = is_fortran(place)
     count = sum(one for _, one, _ in group)
-    old = held["kind"] in ("old-copy", "pending")
+    old = held["kind"] == "old-copy"
     text = named.text(fortran)
     said = sentences.copied(text, held, other, region)
     kind = KINDS_OF[held["kind"]]

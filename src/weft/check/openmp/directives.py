@@ -138,7 +138,13 @@ def simulated(one: Directive, loop: str, line: int, index: str = "") -> Directiv
 
 
 def apart(one: Directive) -> tuple[Directive, ...]:
-    """`parallel single`, which there is not, as the two directives that it stands for."""
+    """What Fortran says in one directive, in two: `parallel single`, which there is not; and `depend` stands before.
+
+    gfortran 12 leaves that out of a target construct that is combined with another.
+    """
+    before = tuple(clause for clause in one.clauses if clause.word == "depend")
+    if before and one.head[0] == "target" and len(one.head) > 1 and not {"data", "update"} & set(one.head):
+        return Directive(("taskwait",), before), one.without(frozenset(("depend", "nowait")))
     if one.head == ("parallel", "single"):
         return Directive(("parallel",), one.clauses), Directive(("single",), ())
     if one.head == ("end", "parallel", "single"):

@@ -69,6 +69,12 @@ def who(held: Mapping[str, Any], place: AccessPlace | None) -> str:
         return f"section {index + 1} of the sections{where}"
     if what == "single":
         return f"the {'workshare' if place and _WORKSHARE.search(source(place)) else 'single'} block{where}"
+    if what == "target":
+        return f"the target region{where}"
+    if what == "copy":
+        return "the copy between host and device"
+    if what == "host":
+        return "the host"
     if what == "task":
         return f"task {index} made{where}" if where else f"task {index}"
     return f"thread {index} of the region{where}" if what == "thread" else "the thread that began the region"
@@ -100,6 +106,13 @@ def advice(named: Named, pairs: Mapping[tuple[int, int], Mapping[str, Any]], pla
     return ""
 
 
+def unawaited(held: Mapping[str, Any]) -> str:
+    """What would order two, one of which a construct of the device does beside the other."""
+    if held["strand"].get("beside") != held["other"].get("beside"):
+        return "; a `taskwait` between them is missing, or a `depend` at both"
+    return ""
+
+
 def nowait(held: Mapping[str, Any]) -> str:
     """What would order the same iteration of two loops, one of which has no barrier at its end."""
     one, two = held["strand"], held["other"]
@@ -111,11 +124,8 @@ def nowait(held: Mapping[str, Any]) -> str:
 
 def copied(name: str, held: Mapping[str, Any], other: AccessPlace, region: AccessPlace) -> str:
     """What is wrong with a copy, or that there is none."""
-    at = f" at line {other.line}" if other.line else ""
     if held["kind"] == "old-copy":
         return old_copy(name, held, other, region)
-    if held["kind"] == "pending":
-        return f"The host reads {name}, which a target region with `nowait` writes{at}: nothing waits for it before"
     if held["kind"] == "beyond":
         return f"A map goes {held['bytes']:,} bytes beyond the block of memory in which it begins"
     return unmapped(name, held, region)

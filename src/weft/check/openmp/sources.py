@@ -122,9 +122,10 @@ def rewritten_fortran(text: str, path: Path, fixed: bool, kept: Container[int] =
         if not fixed:
             privates.watched_fortran(lines, last, one)
         made = simulated(one, "do", first + 1, _index_fortran(lines, last))
-        if made == one:
+        parts = apart(made)
+        if parts == (one,):
             continue
-        lines[first] = "\n".join(f"{start} {part}" for part in apart(made))
+        lines[first] = "\n".join(f"{start} {part}" for part in parts)
         for k in range(first + 1, last + 1):
             lines[k] = "!" if not fixed else "C"
         if fixed and len(lines[first]) > COLUMNS:

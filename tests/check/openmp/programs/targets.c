@@ -361,3 +361,197 @@ int same_work_of_each_team(void) {
         a[i] += 1; /* found */
     return a[3];
 }
+
+/* case written_beside data-race */
+double written_beside(void) {
+    double a[N], b[N];
+    for (int i = 0; i < N; i++) a[i] = i;
+#pragma omp target map(to : a) map(from : b) nowait
+    for (int i = 0; i < N; i++)
+        b[i] = 2 * a[i]; /* found */
+#pragma omp taskwait /* right */
+    a[5] = 0; /* found */
+#pragma omp taskwait
+    return sum_of(b);
+}
+
+/* case two_beside data-race */
+double two_beside(void) {
+    double a[N];
+    for (int i = 0; i < N; i++) a[i] = i;
+#pragma omp target teams distribute parallel for map(tofrom : a) nowait /* wrong */
+#pragma omp target teams distribute parallel for map(tofrom : a) nowait depend(out : a) /* right */
+    for (int i = 0; i < N; i++)
+        a[i] += 1; /* found */
+#pragma omp target teams distribute parallel for map(tofrom : a) nowait depend(inout : a)
+    for (int i = 0; i < N; i++)
+        a[i] *= 2; /* found */
+#pragma omp taskwait
+    return sum_of(a);
+}
+
+/* case halves_meet data-race */
+double halves_meet(void) {
+    double a[N];
+    int half = N / 2, first = half;
+    for (int i = 0; i < N; i++) a[i] = i;
+    first++; /* wrong */
+#pragma omp target map(tofrom : a) nowait
+    for (int i = 0; i < first; i++)
+        a[i] += 1; /* found */
+#pragma omp target map(tofrom : a) nowait
+    for (int i = half; i < N; i++)
+        a[i] *= 2; /* found */
+#pragma omp taskwait
+    return sum_of(a);
+}
+
+/* case task_behind_target data-race */
+double task_behind_target(void) {
+    double a[N], s = 0;
+    for (int i = 0; i < N; i++) a[i] = i;
+#pragma omp parallel
+#pragma omp single
+    {
+#pragma omp target map(tofrom : a) nowait depend(out : a)
+        for (int i = 0; i < N; i++)
+            a[i] += 1; /* found */
+#pragma omp task shared(a, s) /* wrong */
+#pragma omp task shared(a, s) depend(in : a) /* right */
+        s = a[3]; /* found */
+    }
+    return s;
+}
+
+/* case target_behind_task data-race */
+double target_behind_task(void) {
+    double a[N];
+    for (int i = 0; i < N; i++) a[i] = i;
+#pragma omp parallel
+#pragma omp single
+    {
+#pragma omp task shared(a) depend(out : a)
+        for (int i = 0; i < N; i++)
+            a[i] += 1; /* found */
+#pragma omp target map(tofrom : a) /* wrong */
+#pragma omp target map(tofrom : a) depend(inout : a) /* right */
+        for (int i = 0; i < N; i++)
+            a[i] *= 2; /* found */
+    }
+    return sum_of(a);
+}
+
+/* case only_one_waited_for data-race */
+double only_one_waited_for(void) {
+    double a[N], b[N], s;
+    for (int i = 0; i < N; i++) a[i] = b[i] = i;
+#pragma omp target map(tofrom : a) nowait depend(out : a)
+    for (int i = 0; i < N; i++)
+        a[i] += 1; /* found */
+#pragma omp target map(tofrom : b) nowait depend(out : b)
+    for (int i = 0; i < N; i++)
+        b[i] += 1;
+#pragma omp taskwait depend(in : b) /* wrong */
+#pragma omp taskwait depend(in : a) /* right */
+    s = a[3]; /* found */
+#pragma omp taskwait
+    return s + b[3];
+}
+
+/* case not_grouped data-race */
+double not_grouped(void) {
+    double a[N], s;
+    for (int i = 0; i < N; i++) a[i] = i;
+#pragma omp taskgroup /* right */
+    {
+#pragma omp target parallel for map(tofrom : a) nowait
+        for (int i = 0; i < N; i++)
+            a[i] += 1; /* found */
+    }
+    s = a[3]; /* found */
+#pragma omp taskwait
+    return s;
+}
+
+/* case loop_beside_target data-race */
+double loop_beside_target(void) {
+    double a[N], b[N];
+    for (int i = 0; i < N; i++) a[i] = b[i] = i;
+#pragma omp target map(tofrom : a) nowait
+    for (int i = 0; i < N; i++)
+        a[i] += 1; /* found */
+#pragma omp parallel for
+    for (int i = 0; i < N; i++)
+        b[i] *= 2;
+#pragma omp taskwait /* right */
+#pragma omp parallel for
+    for (int i = 0; i < N; i++)
+        b[i] += a[i]; /* found */
+#pragma omp taskwait
+    return sum_of(b);
+}
+
+/* case exit_beside data-race */
+double exit_beside(void) {
+    double *a = calloc(N, sizeof *a), s;
+#pragma omp target enter data map(to : a[:N])
+#pragma omp target
+    for (int i = 0; i < N; i++)
+        a[i] += 1;
+#pragma omp target exit data map(from : a[:N]) nowait /* found */
+#pragma omp taskwait /* right */
+    s = a[3]; /* found */
+#pragma omp taskwait
+    free(a);
+    return s;
+}
+
+/* case enter_beside data-race */
+double enter_beside(void) {
+    double *a = calloc(N, sizeof *a), s;
+#pragma omp target enter data map(to : a[:N]) nowait /* found */
+#pragma omp taskwait /* right */
+    a[3] = 1; /* found */
+#pragma omp taskwait
+#pragma omp target update to(a[:N])
+#pragma omp target map(from : s)
+    s = a[3];
+#pragma omp target exit data map(delete : a[:N])
+    free(a);
+    return s;
+}
+
+/* case update_beside data-race */
+double update_beside(void) {
+    double *a = calloc(N, sizeof *a), s, t;
+#pragma omp target enter data map(to : a[:N])
+#pragma omp target
+    for (int i = 0; i < N; i++)
+        a[i] += 1;
+#pragma omp target update from(a[:N]) nowait /* found */
+#pragma omp target map(from : t)
+    t = a[5]; /* the device's */
+#pragma omp taskwait /* right */
+    s = a[3]; /* found */
+#pragma omp taskwait
+#pragma omp target exit data map(delete : a[:N])
+    free(a);
+    return s + t;
+}
+
+/* case pipeline_not_waited_for data-race */
+double pipeline_not_waited_for(void) {
+    static double a[4][N];
+    double *p = &a[0][0], s;
+    for (int k = 0; k < 4; k++) {
+#pragma omp target enter data map(to : p[k * N : N]) nowait depend(out : p[k * N])
+#pragma omp target teams distribute parallel for nowait depend(inout : p[k * N])
+        for (int i = 0; i < N; i++)
+            p[k * N + i] = i + k;
+#pragma omp target exit data map(from : p[k * N : N]) nowait depend(inout : p[k * N]) /* found */
+    }
+#pragma omp taskwait /* right */
+    s = a[2][3]; /* found */
+#pragma omp taskwait
+    return s;
+}

@@ -147,3 +147,38 @@ subroutine in_a_type
   if (s > 100) stop 1
 end subroutine
 
+
+! case ends_beside data-race
+subroutine ends_beside
+  real, allocatable :: a(:)
+  real :: s
+  integer :: i
+  allocate(a(64))
+  a = 1
+!$omp target map(tofrom: a) nowait
+  do i = 1, 64
+    a(i) = a(i) + i ! found
+  end do
+!$omp end target
+!$omp taskwait ! right
+  s = a(3) ! found
+!$omp taskwait
+  if (s > 100) stop 1
+end subroutine
+
+! case tasks_of_the_device data-race
+subroutine tasks_of_the_device
+  real :: a(64), s
+  integer :: i
+  a = 1
+!$omp target teams distribute parallel do map(tofrom: a) nowait ! wrong
+!$omp target teams distribute parallel do map(tofrom: a) nowait depend(out: a) ! right
+  do i = 1, 64
+    a(i) = a(i) + i ! found
+  end do
+!$omp target map(to: a) map(from: s) nowait depend(in: a)
+  s = a(7) ! found
+!$omp end target
+!$omp taskwait
+  if (s > 100) stop 1
+end subroutine

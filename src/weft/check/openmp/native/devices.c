@@ -362,6 +362,21 @@ void devices_update(const struct items *all) {
     }
 }
 
+/* What the host's side of a copy is, beside which others run: read where it goes to the device, written where it comes
+ * from there. What is mapped already is not copied to it again, and what stays mapped is not copied back. */
+void devices_touch(const struct items *all, enum copying when) {
+    for (size_t i = 0; i < all->count; i++) {
+        unsigned kind = kind_of(all, i);
+        uintptr_t low = low_of(all, i), high = high_of(all, i);
+        if (!is_data(kind) || !low || low == high) continue;
+        const struct mapping *m = mapping_of(low, high);
+        bool always = kind > 16, to = kind & TO_DEVICE, from = kind & FROM_DEVICE;
+        bool read = to && (when == UPDATES ? m != NULL : when == ENTERS && (!m || always));
+        bool written = from && m && (when == UPDATES || (when == LEAVES && (always || m->count == 1)));
+        if (read || written) shadow_access(low, high - low, written, all->place);
+    }
+}
+
 /* A variable that the device has from the start on. */
 void devices_declare(uintptr_t low, size_t size) {
     if (!size || mapping_of(low, low + size)) return;
@@ -427,8 +442,8 @@ struct access_by {
 static const char *const CAUSES[] = {"", "host", "host", "device", "device", "none"};
 
 static void old_copy(uint32_t w, uintptr_t a, size_t size, uint32_t place) {
-    bool pends = !me->on_device && targets_pend(a);
-    told_copy(&(struct copy){.kind = pends ? "pending" : "old-copy",
+    if (!me->on_device && targets_pend(a)) return; /* a race with that, which the shadow knows */
+    told_copy(&(struct copy){.kind = "old-copy",
                              .why = CAUSES[CAUSE(w)],
                              .address = a,
                              .size = size,

@@ -46,6 +46,9 @@ struct mark {
 
 enum kind { ROOT, REGION, IMPLICIT, ITERATION, SECTION, TASK, LOCKED, SEGMENT, LANE, SINGLE, HISTORY };
 
+/* What makes a TASK: the construct task, target, or one that copies between host and device. */
+enum maker { BY_TASK, BY_TARGET, BY_COPY };
+
 /* Something that comes before a strand beside its parent: `node` and what follows of it up to `last`. */
 struct before {
     strand_t node, last;
@@ -59,7 +62,7 @@ struct node {
     bool joined;    /* over, and waited for by its parent */
     uint64_t locks; /* held; of a LANE: safelen */
     struct before *before;
-    uint32_t loop; /* ITERATION, SECTION, LANE: which instance */
+    uint32_t loop; /* ITERATION, SECTION, LANE: which instance; TASK: its maker */
     uint32_t seen; /* by the search with this number */
     int64_t index; /* the iteration's number; the thread's, the task's */
     uint32_t place; /* of the construct */
@@ -277,6 +280,8 @@ struct items { /* of a construct, as the compiler gives them */
 void devices_enter(const struct items *all);
 void devices_leave(const struct items *all, bool structured);
 void devices_update(const struct items *all);
+enum copying { ENTERS, LEAVES, UPDATES };
+void devices_touch(const struct items *all, enum copying when);
 void devices_declare(uintptr_t low, size_t size);
 void devices_access(uintptr_t a, size_t size, bool write, uint32_t place);
 void devices_forget(uintptr_t low, uintptr_t high); /* the memory is another one's from here on */
@@ -316,6 +321,11 @@ void locks_again(void); /* the current strand is the plain one, with the locks t
 void tasks_joined(strand_t **list, size_t *count);
 void task_begin(struct task *t, struct group *group);
 void task_end(struct task *t);
+/* A construct of the device that is a task: what it does is done at once, as a strand of its own. */
+void task_of_target(void (*fn)(void *), void *data, uint32_t place, enum maker maker, bool nowait, void **depend);
+bool tasks_beside(void); /* whether such a task, made where nothing else is checked, was not waited for yet */
+void tasks_beside_end(void);
+void tasks_waited(void); /* at a barrier of a single thread: for all that it made */
 
 /* --- detached.c */
 uintptr_t event_new(void);

@@ -129,13 +129,25 @@ static bool came_before(mark_t m) {
     return true;
 }
 
+static bool made_by(strand_t s, enum maker maker) {
+    for (; s >= weft_first; s = node(s)->parent)
+        if (node(s)->kind == TASK && node(s)->loop == (uint32_t)maker) return true;
+    return false;
+}
+
+/* A copy between host and device beside a target region: the one has the host's side, the other the device's. */
+static bool sides_apart(strand_t earlier) {
+    return (me->on_device && made_by(earlier, BY_COPY)) ||
+           (made_by(now.current, BY_COPY) && made_by(earlier, BY_TARGET));
+}
+
 static bool conflicts(mark_t m, uintptr_t a, uint32_t place, bool read_before) {
     if (over(m) || (m & place & ATOMIC) || (strand_of(m) == now.current && came_before(m))) return false;
     strand_t s = strand_of(m);
     if (a >= me->stack_low && a < me->frame && same_thread(s, now.current)) return false;
     const struct node *n = node(s), *mine = node(now.current);
     if (n->kind == LOCKED && mine->kind == LOCKED && (n->locks & mine->locks)) return false;
-    return !came_before(m) && !lanes_apart(s, now.current, read_before) && !own(a, s);
+    return !came_before(m) && !lanes_apart(s, now.current, read_before) && !own(a, s) && !sides_apart(s);
 }
 
 static void race(mark_t m, uintptr_t a, size_t size, bool write, bool other_write, uint32_t place) {

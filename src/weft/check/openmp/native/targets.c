@@ -83,9 +83,33 @@ static void ends_now_or_later(const struct items *all, unsigned flags, void (*en
     else ends(all);
 }
 
+struct target {
+    void (*fn)(void *);
+    void **given;
+    const struct items *all;
+    unsigned flags;
+    uintptr_t frame;
+    bool on_host;
+};
+
+static void run_target(void *data) {
+    const struct target *t = data;
+    uintptr_t was_frame = me->target_frame;
+    me->target_frame = t->frame;
+    if (t->on_host) {
+        t->fn(t->given);
+    } else {
+        targets_done();
+        devices_enter(t->all);
+        run_on_device(t->fn, t->given, t->all->place, t->frame);
+        ends_now_or_later(t->all, t->flags, leaves_region);
+    }
+    me->target_frame = was_frame;
+}
+
 void GOMP_target_ext(int d, void (*fn)(void *), size_t count, void **host, size_t *sizes, unsigned short *kinds,
                      unsigned flags, void **depend, void **args) {
-    (void)depend, (void)args;
+    (void)args;
     const struct items all = {count, host, sizes, kinds, place_of(BEGINNING(fn))};
     void *given[count + 1], *copies[count + 1];
     size_t copied = 0;
@@ -98,22 +122,15 @@ void GOMP_target_ext(int d, void (*fn)(void *), size_t count, void **host, size_
         given[i] = memcpy(copies[copied++], host[i], sizes[i]);
     }
     told_construct(all.place, "region", 0);
-    uintptr_t was_frame = me->target_frame;
-    me->target_frame = FRAME;
-    if (is_host(d)) {
-        fn(given);
-    } else {
-        targets_done();
-        devices_enter(&all);
-        run_on_device(fn, given, all.place, FRAME);
-        ends_now_or_later(&all, flags, leaves_region);
-    }
-    me->target_frame = was_frame;
+    struct target t = {fn, given, &all, flags, FRAME, is_host(d)};
+    if (flags & NOWAIT || depend) task_of_target(run_target, &t, all.place, BY_TARGET, flags & NOWAIT, depend);
+    else run_target(&t);
     while (copied) free(copies[--copied]);
 }
 
 void GOMP_target_data_ext(int d, size_t n, void **host, size_t *sizes, unsigned short *kinds) {
     const struct items all = {is_host(d) ? 0 : n, host, sizes, kinds, place_of(PLACE)};
+    told_construct(all.place, "region", 0);
     targets_done();
     keep(&me->data_regions, &all, leaves_region);
     devices_enter(&all);
@@ -124,23 +141,36 @@ void GOMP_target_end_data(void) {
     if (me->data_regions) end_of(&me->data_regions);
 }
 
+struct data_copy {
+    const struct items *all;
+    unsigned flags;
+    enum copying when;
+};
+
+static void copies(void *data) {
+    const struct data_copy *c = data;
+    if (c->flags & NOWAIT) devices_touch(c->all, c->when);
+    if (c->when == ENTERS) devices_enter(c->all);
+    else ends_now_or_later(c->all, c->flags, c->when == LEAVES ? leaves_data : devices_update);
+}
+
+static void copy_now_or_beside(struct data_copy *c, void **depend) {
+    targets_done();
+    told_construct(c->all->place, "region", 0);
+    if (c->flags & NOWAIT || depend) task_of_target(copies, c, c->all->place, BY_COPY, c->flags & NOWAIT, depend);
+    else copies(c);
+}
+
 void GOMP_target_update_ext(int d, size_t n, void **host, size_t *sizes, unsigned short *kinds, unsigned flags,
                             void **depend) {
-    (void)depend;
     const struct items all = {n, host, sizes, kinds, place_of(PLACE)};
-    if (is_host(d)) return;
-    targets_done();
-    ends_now_or_later(&all, flags, devices_update);
+    if (!is_host(d)) copy_now_or_beside(&(struct data_copy){&all, flags, UPDATES}, depend);
 }
 
 void GOMP_target_enter_exit_data(int d, size_t n, void **host, size_t *sizes, unsigned short *kinds, unsigned flags,
                                  void **depend) {
-    (void)depend;
     const struct items all = {n, host, sizes, kinds, place_of(PLACE)};
-    if (is_host(d)) return;
-    targets_done();
-    if (flags & EXIT) ends_now_or_later(&all, flags, leaves_data);
-    else devices_enter(&all);
+    if (!is_host(d)) copy_now_or_beside(&(struct data_copy){&all, flags, flags & EXIT ? LEAVES : ENTERS}, depend);
 }
 
 void GOMP_offload_register_ver(unsigned version, const void *table, int type, const void *data) {

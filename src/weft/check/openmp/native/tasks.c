@@ -155,6 +155,27 @@ static void waited(void *context, uintptr_t a, enum sort sort) {
 
 static bool plain_run(void) { return !now.on; }
 
+/* Where one thread runs, nothing is checked but what a device does beside it: from its first task of a construct with
+ * nowait on, until none is left that was not waited for. */
+static struct task *beside;
+
+bool tasks_beside(void) { return beside != NULL; }
+void tasks_beside_end(void) { beside = NULL; }
+
+/* The thread's own tasks run on the thread. */
+static bool at_once(void) { return beside && alone(); }
+
+static void waited_for_all(void) {
+    struct task *t = me->task;
+    if (!beside || t != beside) return;
+    for (size_t i = 0; i < t->count; i++)
+        if (t->children[i] >= now.base && !node(t->children[i])->joined) return;
+    t->count = 0;
+    beside = NULL;
+    checks(false);
+    if (!me->team) strands_forget();
+}
+
 static void *arguments(void *data, void (*copy)(void *, void *), long size, long align, void **block) {
     *block = malloc((size_t)(size + align + 16));
     if (!*block) abort();
@@ -194,9 +215,9 @@ static void run(void (*fn)(void *), void *data, strand_t s, bool included, bool 
 
 static int64_t task_number;
 
-static strand_t task_strand(bool included, uint32_t place) {
+static strand_t task_strand(bool included, uint32_t place, enum maker maker) {
     strand_t s = strand_new(bare(me->plain), TASK, 0);
-    node(s)->index = ++task_number, node(s)->place = place;
+    node(s)->index = ++task_number, node(s)->place = place, node(s)->loop = maker;
     struct task *t = me->task;
     if (included) return s;
     append(&t->children, &t->count, &t->room, s);
@@ -212,7 +233,7 @@ void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), lon
     if (event && data) *(uintptr_t *)data = event;
     if (me->task->group && me->task->group->cancelled) return;
     void *block = NULL;
-    bool included = !if_clause || me->task->final || plain_run();
+    bool included = !if_clause || me->task->final || plain_run() || at_once();
     void *at = copy || !included || flags & DETACH ? arguments(data, copy, size, align, &block) : data;
     uint32_t place = place_of(BEGINNING(fn));
     if (flags & DEPEND && !me->on_device) targets_done();
@@ -223,7 +244,7 @@ void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), lon
         return;
     }
     if (flags & DEPEND && depend) each_depend(depend, awaited, me->task);
-    struct making m = {.task = me->task, .strand = task_strand(included, place)};
+    struct making m = {.task = me->task, .strand = task_strand(included, place, BY_TASK)};
     if (event) event_of(event, m.strand);
     if (flags & DEPEND && depend) each_depend(depend, made_after, &m);
     run(fn, at, m.strand, included, me->task->final || flags & FINAL, &m);
@@ -232,11 +253,31 @@ void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), lon
     free(block);
 }
 
+void task_of_target(void (*fn)(void *), void *data, uint32_t place, enum maker maker, bool nowait, void **depend) {
+    if (plain_run() && !nowait) {
+        fn(data);
+        return;
+    }
+    if (plain_run()) beside = me->task, checks(true);
+    if (depend) each_depend(depend, awaited, me->task);
+    struct making m = {.task = me->task, .strand = task_strand(!nowait, place, maker)};
+    if (depend) each_depend(depend, made_after, &m);
+    run(fn, data, m.strand, !nowait, false, &m);
+    if (!nowait && depend) comes_before(segment(), m.strand, now.next - 1);
+}
+
 void GOMP_taskwait(void) {
     if (!me->on_device) targets_done();
     if (plain_run()) return;
     tasks_joined(&me->task->children, &me->task->count);
     detached_joined();
+    waited_for_all();
+}
+
+void tasks_waited(void) {
+    if (plain_run()) return;
+    tasks_joined(&me->task->children, &me->task->count);
+    waited_for_all();
 }
 
 void GOMP_taskwait_depend(void **depend) {
@@ -247,7 +288,13 @@ void GOMP_taskwait_depend(void **depend) {
     each_depend(depend, waited, &m);
 }
 
-void GOMP_taskwait_depend_nowait(void **depend) { (void)depend; }
+/* A task that does nothing: others that come after it come after what it comes after. */
+void GOMP_taskwait_depend_nowait(void **depend) {
+    if (plain_run()) return;
+    each_depend(depend, awaited, me->task);
+    struct making m = {.task = me->task, .strand = task_strand(false, place_of(PLACE), BY_TASK)};
+    each_depend(depend, made_after, &m);
+}
 void GOMP_taskyield(void) {
     if (now.on) threads_switch();
 }
@@ -270,6 +317,7 @@ void GOMP_taskgroup_end(void) {
     me->task->group = g->outer;
     free(g->tasks);
     free(g);
+    waited_for_all();
 }
 
 /* --- taskloop: a task for each iteration ------------------------------------------------------------------------- */
@@ -297,8 +345,8 @@ static void taskloop(void (*fn)(void *), void *data, void (*copy)(void *, void *
         if (plain_run()) {
             fn(at);
         } else {
-            bool included = !(flags & IF) || me->task->final;
-            strand_t s = task_strand(included, place);
+            bool included = !(flags & IF) || me->task->final || at_once();
+            strand_t s = task_strand(included, place, BY_TASK);
             node(s)->index = (int64_t)k;
             run(fn, at, s, included, me->task->final || flags & FINAL, NULL);
         }

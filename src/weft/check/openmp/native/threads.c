@@ -146,7 +146,7 @@ static void new_phase(struct team *team) {
         if (t->state == AT_BARRIER) t->state = READY;
     }
     weft_me = mine;
-    if (outermost(team)) strands_past(base);
+    if (outermost(team) && !tasks_beside()) strands_past(base);
     current_is(me->current);
 }
 
@@ -171,6 +171,7 @@ void barrier(uintptr_t place) {
     struct team *team = me->team;
     if (!me->on_device) targets_done();
     uint32_t where = place_of(place);
+    if ((!team || team->size < 2) && !me->on_device) tasks_waited();
     if (!team || team->size < 2 || team->in_turn) return;
     if (team->barrier_place && team->barrier_place != where) told_plain("barrier", "other", where, team->barrier_place);
     team->barrier_place = where;
@@ -304,7 +305,7 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
     me->go = go, me->fenced = fenced;
     if (lowest < me->lowest) me->lowest = lowest;
     checks(!first);
-    if (first) strands_forget();
+    if (first) tasks_beside_end(), strands_forget();
     else forget_own_stack(me), current_is(me->current);
 }
 

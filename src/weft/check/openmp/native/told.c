@@ -57,13 +57,22 @@ static struct pair *pair_of(const char *kind, uint32_t a, uint32_t b, uint8_t ho
 
 static uint64_t pc_of(uint32_t place) { return now.start + (place & ~ATOMIC); }
 
-static const char *const NAMES[] = {"", "region", "thread", "iteration", "section", "task", "", "", "lane", "single"};
+static const char *const MAKERS[] = {"task", "target", "copy"};
+static const char *const NAMES[] = {"host", "region", "thread", "iteration", "section",
+                                    "task", "",       "",       "lane",      "single"};
+
+/* The number of the task of a target construct that a strand is of; 0: none. */
+static int64_t beside(strand_t s) {
+    for (; s >= weft_first; s = node(s)->parent)
+        if (node(s)->kind == TASK && node(s)->loop != BY_TASK) return node(s)->index;
+    return 0;
+}
 
 static void put_strand(struct line *l, const char *name, strand_t s) {
     s = trunk(s);
     const struct node *n = node(s);
-    put(l, ",\"%s\":{\"what\":\"%s\",\"index\":%" PRId64 ",\"pc\":%" PRIu64 "}", name, NAMES[n->kind], n->index,
-        pc_of(n->place));
+    put(l, ",\"%s\":{\"what\":\"%s\",\"index\":%" PRId64 ",\"pc\":%" PRIu64 ",\"beside\":%" PRId64 "}", name,
+        n->kind == TASK ? MAKERS[n->loop] : NAMES[n->kind], n->index, pc_of(n->place), beside(s));
 }
 
 extern char __start_weft_hooks, __stop_weft_hooks;
