@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.check import Request, check
-from weft.check.openmp.directives import parsed, simulated
+from weft.check.openmp.directives import CHUNKED, parsed, simulated
 from weft.check.openmp.sources import rewritten_c, rewritten_fortran
 
 
@@ -15,7 +15,8 @@ from weft.check.openmp.sources import rewritten_c, rewritten_fortran
     ("given", "made"),
     [
         ("parallel for", "parallel for schedule(dynamic, 7)"),
-        ("for schedule(static, 4) nowait", "for nowait schedule(guided, 7)"),
+        ("for schedule(static) nowait", "for nowait schedule(guided, 7)"),
+        ("for schedule(static, 4) nowait", f"for nowait schedule(guided, {7 + CHUNKED})"),
         ("for schedule(monotonic: static)", "for schedule(guided, 7)"),
         ("for simd safelen(4) private(x)", "for private(x) schedule(dynamic, 7)"),
         ("simd safelen(4)", "parallel for num_threads(1000004) schedule(dynamic, 7)"),

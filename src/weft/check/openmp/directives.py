@@ -15,6 +15,8 @@ from typing import Final
 
 LANES: Final = 1_000_000
 """`num_threads` of a simd loop, and its safelen added: native/loops.c knows it."""
+CHUNKED: Final = 1 << 24
+"""Added to the line of a static schedule with a chunk of its own: native/loops.c knows it, too."""
 WORDS: Final = frozenset(
     "parallel for do simd sections section target teams distribute taskloop master masked loop ordered workshare "
     "single task critical barrier atomic end data enter exit update declare".split()
@@ -190,6 +192,7 @@ def _scheduled(one: Directive, line: int) -> Directive:
         kind = "static"  # the same iteration of two such loops is the same thread's
     elif modifier == "unconstrained":
         kind = ""
-    said = Clause("schedule", f"{'guided' if kind == 'static' else 'dynamic'}, {line}")
+    chunked = kind == "static" and schedule is not None and "," in (schedule.inside or "")
+    said = Clause("schedule", f"{'guided' if kind == 'static' else 'dynamic'}, {line + CHUNKED * chunked}")
     # With an order the compiler deals the iterations out itself.
     return one.without(frozenset(("schedule", "order"))).adding(said)

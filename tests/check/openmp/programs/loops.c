@@ -434,3 +434,46 @@ void parts_of_what_was_seen(void) {
         if (i == 3) ((volatile char *)a)[1003] = 1; /* wrong */ /* found */
     }
 }
+
+/* case static_of_other_length data-race */
+void static_of_other_length(void) {
+    static int a[N], b[N];
+#pragma omp parallel
+    {
+#pragma omp for schedule(static) nowait
+        for (int i = 0; i < N; i++) a[i] = i; /* found */
+#pragma omp for schedule(static)
+        for (int i = 0; i < N / 2; i++) /* wrong */
+        for (int i = 0; i < N; i++) /* right */
+            b[i] += a[i]; /* found */
+    }
+}
+
+/* case static_from_another_start data-race */
+void static_from_another_start(void) {
+    static int a[N + 1], b[N + 1];
+    int first = 1; /* wrong */
+    int first = 0; /* right */
+#pragma omp parallel
+    {
+#pragma omp for schedule(static) nowait
+        for (int i = 0; i < N; i++) a[i] = i; /* found */
+#pragma omp for schedule(static)
+        for (int i = first; i < N + first; i++)
+            b[i] += a[i]; /* found */
+    }
+}
+
+/* case static_in_chunks data-race */
+void static_in_chunks(void) {
+    static int a[N], b[N];
+#pragma omp parallel
+    {
+#pragma omp for schedule(static, 8) nowait /* right */
+#pragma omp for schedule(dynamic, 8) nowait /* wrong */
+        for (int i = 0; i < N; i++) a[i] = i; /* found */
+#pragma omp for schedule(static, 8)
+        for (int i = 0; i < N / 2; i++)
+            b[i] += a[i]; /* found */
+    }
+}

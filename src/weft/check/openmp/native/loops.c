@@ -65,9 +65,28 @@ static struct team *some_team(void) {
 /* What a directive's schedule and the compiler's call say of a loop. */
 struct said {
     bool is_static, is_ordered;
-    long line; /* of the directive: it stands in the chunk */
+    long line; /* of the directive: it stands in the chunk; with CHUNKED where the program gives one */
     uintptr_t place;
 };
+#define CHUNKED (1 << 24)
+
+/* What a schedule(static) deals out, of the last so many loops. */
+static struct dealt {
+    uint32_t loop;
+    bool chunked;
+    uint64_t start, step, count;
+} dealt[4096];
+
+static struct dealt *dealt_by(uint32_t loop) { return &dealt[loop / 2 % (sizeof dealt / sizeof *dealt)]; }
+
+/* OpenMP 5.2, 11.5.3: the same number of iterations, no chunk or the same one, the same logical iteration. What the chunks
+ * are is not known here. */
+bool loops_deal_alike(uint32_t one, uint32_t two, int64_t index) {
+    const struct dealt *a = dealt_by(one), *b = dealt_by(two);
+    if (a->loop != one || b->loop != two || a->chunked || b->chunked) return true;
+    if (a->count != b->count) return false;
+    return ((uint64_t)index - a->start) * b->step == ((uint64_t)index - b->start) * a->step;
+}
 
 static struct work *loop_begin(uint64_t start, uint64_t end, uint64_t step, bool up, struct said said) {
     bool first;
@@ -86,8 +105,9 @@ static struct work *loop_begin(uint64_t start, uint64_t end, uint64_t step, bool
         w->part = many ? PART : 1;
         w->begun = true;
         w->place = place_of(said.place);
-        told_line(w->place, (uint32_t)said.line);
+        told_line(w->place, (uint32_t)said.line % CHUNKED);
         told_construct(w->place, "loop", w->count);
+        if (said.is_static) *dealt_by(w->loop) = (struct dealt){w->loop, said.line >= CHUNKED, start, step, w->count};
     }
     return w;
 }

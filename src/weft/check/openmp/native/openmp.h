@@ -305,6 +305,7 @@ extern int weft_omp_default;
 extern uintptr_t *weft_omp_region_reductions;
 
 /* --- loops.c */
+bool loops_deal_alike(uint32_t one, uint32_t two, int64_t index); /* schedule(static): to the same thread */
 void works_end(struct team *team);
 uint32_t work_place(const struct team *team, uint32_t number); /* of the construct with a number */
 

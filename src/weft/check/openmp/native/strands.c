@@ -175,7 +175,7 @@ static bool same_static(strand_t a, strand_t b) {
     if (a < weft_first || b < weft_first) return false;
     const struct node *na = node(a), *nb = node(b);
     return na->kind == ITERATION && nb->kind == ITERATION && na->index == nb->index && na->loop != nb->loop &&
-           (na->loop & nb->loop & 1) && na->parent == nb->parent;
+           (na->loop & nb->loop & 1) && na->parent == nb->parent && loops_deal_alike(na->loop, nb->loop, na->index);
 }
 
 /* Along what comes before strands otherwise than by the tree: dependences, releases, turns. */
