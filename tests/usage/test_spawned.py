@@ -1,4 +1,4 @@
-"""spawned.c: worlds that several ranks spawn at one time are told apart, and messages to them are matched."""
+"""Worlds that several ranks spawn at one time are told apart, ends of a connection are one; messages are matched."""
 
 from __future__ import annotations
 
@@ -15,17 +15,39 @@ RANKS = 3
 BUG = next(n for n, line in enumerate(PROGRAM.read_text().splitlines(), 1) if "BUG" in line)
 
 
+def reported(mpi: Installed, source: Path, ranks: int, folder: Path, *words: str) -> tuple[str, list[object]]:
+    """What `weft run` says of a program, and the kinds and lines of what it found."""
+    assert execute([mpi.mpicc, "-g", "-o", folder / "program", source]).returncode == 0
+    report = folder / "report.json"
+    line = [*WEFT, "run", "--out", folder / "run", "--report", report, "--", *mpi.mpiexec, "-n", str(ranks)]
+    done = execute([*line, folder / "program", *words], cwd=folder, env=mpi.environment)
+    found: list[dict[str, Any]] = [f for f in json.loads(report.read_text())["findings"] if f["severity"] != "note"]
+    return done.stdout + done.stderr, [(f["kind"], [site["line"] for site in f["sites"]]) for f in found]
+
+
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
 @pytest.mark.parametrize("name", ["mpich", "openmpi"])
 def test_a_message_to_a_spawned_world_is_matched_or_told(
     name: str, left: bool, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    mpi: Installed = request.getfixturevalue(name)
-    assert execute([mpi.mpicc, "-g", "-o", tmp_path / "program", PROGRAM]).returncode == 0
-    report = tmp_path / "report.json"
-    line = [*WEFT, "run", "--out", tmp_path / "run", "--report", report, "--", *mpi.mpiexec, "-n", str(RANKS)]
-    done = execute([*line, tmp_path / "program", *(["left"] if left else [])], cwd=tmp_path, env=mpi.environment)
-    assert f"recorded {RANKS + RANKS * 2 * 2} ranks" in done.stderr, done.stdout + done.stderr
-    found: list[dict[str, Any]] = [f for f in json.loads(report.read_text())["findings"] if f["severity"] != "note"]
-    told = [(f["kind"], [site["line"] for site in f["sites"]]) for f in found]
+    said, told = reported(request.getfixturevalue(name), PROGRAM, RANKS, tmp_path, *(["left"] if left else []))
+    assert f"recorded {RANKS + RANKS * 2 * 2} ranks" in said, said
     assert told == ([("unmatched-send", [BUG])] if left else [])
+
+
+@pytest.mark.parametrize("how", ["one", "many"])
+@pytest.mark.parametrize("name", ["mpich", "openmpi"])
+def test_what_counts_at_the_root_alone_is_read_at_the_root_alone(
+    name: str, how: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    said, told = reported(request.getfixturevalue(name), PROGRAM.with_name("at_the_root.c"), 2, tmp_path, how)
+    assert "recorded 4 ranks" in said, said
+    assert told == []
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
+def test_the_ends_of_a_connection_are_one_communicator(left: bool, openmpi: Installed, tmp_path: Path) -> None:
+    source = PROGRAM.with_name("connected.c")
+    bug = next(n for n, line in enumerate(source.read_text().splitlines(), 1) if "BUG" in line)
+    said, told = reported(openmpi, source, 2, tmp_path, *(["left"] if left else []))
+    assert told == ([("unmatched-send", [bug])] if left else []), said

@@ -15,7 +15,7 @@ _PEERS = "weft_peers(comm)"
 
 # Lengths of arrays that the standard's table leaves at "*" or wrong for C: (function, parameter) -> C expression.
 _LENGTHS: list[tuple[str, str, str]] = [
-    (r"MPI_Comm_spawn", r"argv", "0"),
+    (r"MPI_Comm_spawn", r"argv", "weft_root(comm, root) ? WEFT_STRINGS : 0"),
     (r"MPI_Comm_spawn_multiple", r"array_of_(commands|maxprocs|info)", "weft_root(comm, root) ? count : 0"),
     (r"MPI_Comm_spawn\w*", r"array_of_errcodes", "0"),
     (r"MPI_Type_get_contents\w*", r"array_of_integers", "max_integers"),
@@ -122,7 +122,7 @@ def tail_bound(f: Function, parameters: Iterable[Parameter], head: int) -> str:
         if p.type == "string":
             fixed += 8192
             if p.array:
-                terms[f"weft_strings_bound((char *const *){p.name})"] += 1
+                terms[f"weft_strings_bound({length(f, p)}, (char *const *){p.name})"] += 1
         elif p.array:
             fixed += 16
             each = 48 if p.type == "status" else 10
@@ -135,7 +135,7 @@ def tail_bound(f: Function, parameters: Iterable[Parameter], head: int) -> str:
 def _array(f: Function, p: Parameter, guard: str) -> Iterator[str]:
     name = p.name
     if p.type == "string":
-        yield f"        weft_text_strings(&text, (char *const *){name});"
+        yield f"        weft_text_strings(&text, {length(f, p)}, (char *const *){name});"
         return
     if p.type == "status":
         yield f"        weft_text_statuses(&text, w_statuses, {guard} ? weft_positive({length(f, p)}) : 0, &completion);"
@@ -161,7 +161,8 @@ def tail_value(f: Function, p: Parameter, after: bool) -> Iterator[str]:
     if p.array:
         yield from _array(f, p, guard)
     elif p.type == "string":
-        yield f"        weft_text_string(&text, {p.name if not after else f'ok ? {p.name} : NULL'});"
+        given = "ok" if after else "weft_root(comm, root)" if p.root_only else ""
+        yield f"        weft_text_string(&text, {given}{' ? ' if given else ''}{p.name}{' : NULL' if given else ''});"
     elif p.type == "status":
         status = "w_status" if after and p.direction == "out" else p.name
         test = "ok" if after else f"{p.name} && {p.name} != MPI_STATUS_IGNORE"

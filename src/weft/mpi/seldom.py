@@ -129,7 +129,8 @@ def _at(f: Function, place: str) -> int:
 
 
 def _argument(f: Function, p: Parameter) -> str:
-    form = "IS_HANDLE" if p.handle else {"string": "IS_STRING", "status": "IS_STATUS", "address": "IS_ADDRESS"}.get(
+    string = "IS_ROOTS_STRING" if p.root_only else "IS_STRING"
+    form = "IS_HANDLE" if p.handle else {"string": string, "status": "IS_STATUS", "address": "IS_ADDRESS"}.get(
         p.type, _NUMBERS.get(p.kind, "IS_INT"))  # fmt: skip
     place = "AT_TAG_ID" if p.place == "tag" and p.handle else f"AT_{p.place.upper()}" if _placed(p) else "AT_NONE"
     recorded = p.array and p.place != "none"

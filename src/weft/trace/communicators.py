@@ -124,6 +124,18 @@ def function_word(name: str) -> str:
     return word.replace("_create_", "_").removeprefix("intercomm_") if word != "intercomm" else word
 
 
+def made_by(function: str, key: str) -> tuple[str, bool]:
+    """The function by which an intercommunicator is known, and whether its two sides have it from unlike calls.
+
+    The children of a spawn have theirs from MPI_Comm_get_parent; where one side accepts, the other connects.
+    """
+    if key == "parent" or "spawn" in function:
+        return "MPI_Comm_spawn", True
+    if function in ("MPI_Comm_accept", "MPI_Comm_connect"):
+        return "MPI_Comm_accept", True
+    return function, False
+
+
 class Communicators:
     """Builds the unified list. `problems` says what could not be unified."""
 
@@ -182,10 +194,8 @@ class Communicators:
             function = self._functions[definition.function].base
             if definition.inter:
                 groups = tuple(sorted((local, remote)))
-                # The children have it from MPI_Comm_get_parent, not from the call that made it.
-                spawned = definition.key == "parent" or "spawn" in function
-                function = "MPI_Comm_spawn" if spawned else function
-                key: tuple[object, ...] = (function, *groups, "" if spawned else definition.key)
+                function, two_ways = made_by(function, definition.key)
+                key: tuple[object, ...] = (function, *groups, "" if two_ways else definition.key)
             else:
                 key = (function, parent.index if parent else -1, local, definition.key)
             seen[key] += 1

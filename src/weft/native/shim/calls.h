@@ -253,7 +253,8 @@ WEFT_HOT void weft_tail_end(struct weft_thread *thread, struct weft_text *text) 
 }
 
 WEFT_COLD void weft_text_string(struct weft_text *t, const char *string);
-WEFT_COLD void weft_text_strings(struct weft_text *t, char *const *strings);
+#define WEFT_STRINGS 1024 /* of an array: no more are written */
+WEFT_COLD void weft_text_strings(struct weft_text *t, int64_t most, char *const *strings);
 
 /* The bytes received: in the event's slot, or in its tail where it has one. `ticket`: with that of a probe that succeeded. */
 WEFT_HOT void weft_received(struct weft_thread *thread, struct weft_event *event, uint64_t bytes, bool ticket) {

@@ -82,9 +82,9 @@ void weft_text_string(struct weft_text *t, const char *string) {
     weft_text_s(t, string, string ? strnlen(string, 4096) : 0);
 }
 
-void weft_text_strings(struct weft_text *t, char *const *strings) {
+void weft_text_strings(struct weft_text *t, int64_t most, char *const *strings) {
     uint64_t n = 0;
-    while (strings && n < 1024 && strings[n]) n++;
+    while (strings && n < WEFT_STRINGS && (int64_t)n < most && strings[n]) n++;
     weft_text_u(t, n);
     for (uint64_t i = 0; i < n; i++) weft_text_string(t, strings[i]);
 }

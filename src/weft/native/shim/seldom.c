@@ -84,13 +84,15 @@ static uint32_t id(const struct call *c, int i) {
     return weft_id(c->thread, a->class, (uintptr_t)v);
 }
 
+static bool is_root(const struct call *c) { return weft_root(comm_of(c), (int)value(c, c->f->root)); }
+
 static int64_t length(const struct call *c, int i) {
     const struct weft_argument *a = &c->arguments[i];
     int64_t n = 0;
     const int *indexes;
     switch (a->length) {
     case OF_PEERS: n = weft_peers(comm_of(c)); break;
-    case OF_ROOTS_PEERS: n = weft_root(comm_of(c), (int)value(c, c->f->root)) ? weft_peers(comm_of(c)) : 0; break;
+    case OF_ROOTS_PEERS: n = is_root(c) ? weft_peers(comm_of(c)) : 0; break;
     case OF_LOCAL: n = weft_local(comm_of(c)); break;
     case OF_INDEGREE: n = weft_indegree(comm_of(c)); break;
     case OF_OUTDEGREE: n = weft_outdegree(comm_of(c)); break;
@@ -115,7 +117,7 @@ static uint64_t bound(const struct call *c, int part) {
         const struct weft_argument *a = &c->arguments[i];
         if (a->place != AT_TAIL || !(a->traits & part)) continue;
         if (a->traits & ARRAY) bytes += 16 + 10 * (uint64_t)length(c, i);
-        else bytes += a->form == IS_STRING ? 8192 : a->form == IS_STATUS ? 48 : 10;
+        else bytes += a->form == IS_STRING || a->form == IS_ROOTS_STRING ? 8192 : a->form == IS_STATUS ? 48 : 10;
     }
     return bytes;
 }
@@ -146,6 +148,7 @@ static void tell(const struct call *c, int i, int part, struct weft_text *text) 
     bool after = part == EXIT;
     if (a->traits & ARRAY) array(c, i, text);
     else if (a->form == IS_STRING) weft_text_string(text, c->ok ? (const char *)c->words[i] : NULL);
+    else if (a->form == IS_ROOTS_STRING) weft_text_string(text, is_root(c) ? (const char *)c->words[i] : NULL);
     else if (a->form == IS_STATUS) {
         const MPI_Status *status = a->traits & OUT ? c->status : (const MPI_Status *)c->words[i];
         weft_text_status(text, status, after ? c->ok : status && status != MPI_STATUS_IGNORE);

@@ -49,9 +49,11 @@ WEFT_INLINE int weft_dimensions(MPI_Comm comm) {
     return REAL(MPI_Cartdim_get)(comm, &n) == MPI_SUCCESS ? n : 0;
 }
 
-WEFT_INLINE int64_t weft_strings_bound(char *const *strings) {
+/* Of so many strings; where one is NULL they end before it. */
+WEFT_INLINE int64_t weft_strings_bound(int64_t n, char *const *strings) {
     int64_t bytes = 0;
-    for (int n = 0; strings && n < 1024 && strings[n]; n++) bytes += (int64_t)strnlen(strings[n], 4096) + 10;
+    for (int64_t i = 0; strings && i < n && i < WEFT_STRINGS && strings[i]; i++)
+        bytes += (int64_t)strnlen(strings[i], 4096) + 10;
     return bytes;
 }
 
