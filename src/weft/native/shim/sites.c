@@ -321,9 +321,11 @@ uint32_t weft_site(struct weft_thread *thread, void *return_address) {
     uintptr_t address = (uintptr_t)return_address, frame = (uintptr_t)__builtin_frame_address(0);
     uint32_t code = 0, offset = 0;
     if (UNLIKELY(weft_fortran_site != NULL)) {
-        if (weft_in_fortran(return_address) || address - weft_library_start < weft_library_end - weft_library_start)
+        /* A binding may make calls of its own before the one that it is for: a datatype for a strided buffer. */
+        bool own = weft_in_fortran(return_address);
+        if (own || address - weft_library_start < weft_library_end - weft_library_start)
             address = (uintptr_t)weft_fortran_site;
-        weft_fortran_site = NULL;
+        if (!own) weft_fortran_site = NULL;
     }
     struct weft_python_callers callers;
     if (weft_python && (code = weft_python_frame(&offset, &callers))) {
