@@ -356,13 +356,66 @@ static void a_flag_in_a_shared_window(void)
     MPI_Win_free(&win);
 }
 
+static MPI_Win guard;
+
+/* A lock alone orders nothing: who has it first is chance. The word that is read under it does. */
+static void take(void)
+{
+    int taken = 0, one = 1;
+    do {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, guard);
+        if (!wrong) {
+            MPI_Get(&taken, 1, MPI_INT, 0, 0, 1, MPI_INT, guard);
+            MPI_Win_flush(0, guard);
+        }
+        if (!taken)
+            MPI_Put(&one, 1, MPI_INT, 0, 0, 1, MPI_INT, guard);
+        MPI_Win_unlock(0, guard);
+    } while (taken);
+}
+
+static void give(void)
+{
+    int zero = 0;
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, guard);
+    MPI_Put(&zero, 1, MPI_INT, 0, 0, 1, MPI_INT, guard);
+    MPI_Win_unlock(0, guard);
+}
+
+static void behind_a_word_under_locks(void)
+{
+    int *word;
+    make();
+    MPI_Win_allocate(sizeof *word, sizeof *word, MPI_INFO_NULL, MPI_COMM_WORLD, &word, &guard);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, guard);
+    *word = 0;
+    MPI_Win_unlock(rank, guard);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, win);
+    for (int i = 0; i < 3; i++) {
+        take();
+        if (rank == 0) {
+            MPI_Win_sync(win);
+            base[3] = i; /* RACE guarded */
+            MPI_Win_sync(win);
+        } else {
+            MPI_Put(here, 1, MPI_DOUBLE, 0, 3, 1, MPI_DOUBLE, win); /* RACE guarded */
+            MPI_Win_flush(0, win);
+        }
+        give();
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&guard);
+    MPI_Win_free(&win);
+}
+
 static const struct { const char *name; void (*run)(void); } cases[] = {
 #define CASE(name) {#name, name}
     CASE(stored_in_the_epoch_of_a_put), CASE(loaded_in_the_epoch_of_a_put), CASE(stored_in_the_epoch_of_a_get),
     CASE(stored_in_the_epoch_of_an_accumulate), CASE(stored_between_post_and_wait),
     CASE(loaded_without_waiting_for_the_flush), CASE(flushed_too_late), CASE(locked_by_one_only), CASE(told_by_a_message),
     CASE(its_own_put), CASE(every_other_element), CASE(put_as_a_column), CASE(attached), CASE(in_a_shared_window),
-    CASE(a_flag_in_a_shared_window), CASE(polled), CASE(waited_for_by_gets), CASE(locked_by_hand),
+    CASE(behind_a_word_under_locks), CASE(a_flag_in_a_shared_window), CASE(polled), CASE(waited_for_by_gets), CASE(locked_by_hand),
 };
 
 int main(int argc, char **argv)

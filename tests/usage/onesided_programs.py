@@ -89,6 +89,27 @@ C_ONESIDED = [
     ("rma-race", "exposed_result", 3, _locked("""
   if (me == 1) MPI_Fetch_and_op(a, big + 4, MPI_INT, 2, 0, MPI_SUM, w); /* BUG */
   if (me == 0) MPI_Get(a, 1, MPI_INT, 1, <<4||5>>, 1, MPI_INT, w); /* BUG */""")),
+    ("rma-race", "guarded_by_locks_alone", 2, """
+  MPI_Win w, g;
+  MPI_Win_create(big, 64, sizeof(int), MPI_INFO_NULL, comm, &w);
+  MPI_Win_create(big2, 64, sizeof(int), MPI_INFO_NULL, comm, &g);
+  MPI_Win_lock_all(0, w);
+  int taken = 0, one = 1, zero = 0;
+  do {
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, g);
+    <<||MPI_Get(&taken, 1, MPI_INT, 0, 0, 1, MPI_INT, g);>>
+    MPI_Win_flush(0, g);
+    if (!taken) MPI_Put(&one, 1, MPI_INT, 0, 0, 1, MPI_INT, g);
+    MPI_Win_unlock(0, g);
+  } while (taken);
+  MPI_Put(&me, 1, MPI_INT, 0, 0, 1, MPI_INT, w); /* BUG */
+  MPI_Win_flush(0, w);
+  MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, g);
+  MPI_Put(&zero, 1, MPI_INT, 0, 0, 1, MPI_INT, g);
+  MPI_Win_unlock(0, g);
+  MPI_Win_unlock_all(w);
+  MPI_Win_free(&g);
+  MPI_Win_free(&w);"""),
     ("rma-race", "shifted_accumulates", 3, """
   MPI_Win w;
   MPI_Win_create(big, 4096, 1, MPI_INFO_NULL, comm, &w);

@@ -11,6 +11,7 @@ from weft.order import Order
 from weft.terms.calls import masks, words
 from weft.terms.windows import EXCLUSIVE
 from weft.trace import Rank, Trace
+from weft.usage.handed import Handovers
 from weft.usage.rmaraces import Accesses
 
 _ASKS: Final = words(
@@ -25,8 +26,9 @@ _FETCHES: Final = words("Fetch_and_op Compare_and_swap Get_accumulate")
 class Ordering:
     """Answers for one run. An access stands between event `before` - 1 and event `before` of its rank."""
 
-    def __init__(self, trace: Trace, order: Order) -> None:
+    def __init__(self, trace: Trace, order: Order, operations: Accesses) -> None:
         self.trace, self.order = trace, order
+        self._handed = Handovers(trace, order, operations)
         self._fetched: dict[int, int] = {}
         self._repeated: dict[int, int] = {}
         self._polled: dict[tuple[int, int], int] = {}
@@ -54,7 +56,7 @@ class Ordering:
             return False
         if rank == other:
             return event <= behind
-        return self.order.reaches((rank, event), (other, behind))
+        return self.order.reaches((rank, event), (other, behind)) or self._handed.reaches(rank, event, other, behind)
 
     @staticmethod
     def kept_apart(program: Exposed, row: int, of: Accesses, op: int) -> bool:

@@ -41,7 +41,7 @@ def find(trace: Trace, order: Order) -> list[Finding]:
     if not parts:
         return []
     accesses = operations(trace, gatherings)
-    ordering = Ordering(trace, order)
+    ordering = Ordering(trace, order, accesses)
     memories: list[_Memory] = []
     for key, mine in sorted(parts.items()):
         comm, ordinal, target = key

@@ -23,6 +23,7 @@ from weft.terms.sizes import kind_of, width_of
 from weft.terms.windows import EXCLUSIVE, SHARED
 from weft.trace import Rank, Trace
 from weft.usage.epochs import FENCE, LOCK, LOCK_ALL, Epochs
+from weft.usage.handed import Handovers
 
 READ, WRITE, UPDATE = 0, 1, 2
 OPERATION, STORED, LOCAL = 0, 1, 2
@@ -185,17 +186,18 @@ def races(trace: Trace, order: Order, accesses: Accesses) -> Iterator[Finding]:
     keys = np.stack([accesses.comm, accesses.ordinal, accesses.target])
     order_of = np.lexsort((accesses.bucket, accesses.rank, *keys[::-1]))
     accesses = accesses.pick(order_of)
+    handed = Handovers(trace, order, accesses)
     changed = (np.diff(keys[:, order_of], axis=1) != 0).any(axis=0)
     cuts = [0, *(np.flatnonzero(changed) + 1).tolist(), len(accesses)]
     for first, last in pairwise(cuts):
-        yield from _Target(trace, order, accesses.pick(slice(first, last))).races()
+        yield from _Target(trace, order, handed, accesses.pick(slice(first, last))).races()
 
 
 class _Target:
     """All accesses of one window of one rank."""
 
-    def __init__(self, trace: Trace, order: Order, accesses: Accesses) -> None:
-        self.trace, self.order, self.all = trace, order, accesses
+    def __init__(self, trace: Trace, order: Order, handed: Handovers, accesses: Accesses) -> None:
+        self.trace, self.order, self.handed, self.all = trace, order, handed, accesses
         self.asked = 0
         self.names: dict[tuple[int, int], str] = {}
         if self._several_ranks:
@@ -370,7 +372,9 @@ class _Target:
         target = int(of.target[0])
         ends = (int(of.rank[one]), int(of.end[one])), (target, int(of.closed[one]))
         begins = (int(of.rank[two]), int(of.begin[two])), (target, int(of.opened[two]))
-        return any(self.order.before(end, begin) for end in ends if end[1] >= 0 for begin in begins if begin[1] >= 0)
+        if any(self.order.before(end, begin) for end in ends if end[1] >= 0 for begin in begins if begin[1] >= 0):
+            return True
+        return ends[0][1] >= 0 and self.handed.reaches(*ends[0], *begins[0])
 
     def _race(self, one: int, two: int) -> Finding:
         of, target = self.all, int(self.all.target[0])
