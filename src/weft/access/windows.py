@@ -76,6 +76,9 @@ class _Memory:
         self.asked = 0
         self.told: set[tuple[str, str]] = set()
         self.operated = Classes(of.low, of.high, (of.rank, of.site, of.sort, of.operation))
+        when = (of.rank, of.begin, of.end, of.opened, of.closed)
+        self.of_time = list(zip(*(column.tolist() for column in when), strict=True))
+        self.answers: dict[tuple[int, ...], tuple[bool, bool]] = {}
         self.own = [_of_program(program) for program in programs]
 
     def look_for_polls(self) -> None:
@@ -99,9 +102,9 @@ class _Memory:
                     yield from self._against_program(one, mine, two, other)
 
     def _against_operations(self, program: Exposed, mine: Class, other: Class) -> Iterator[Finding]:
-        of, first, operation = self.of, int(mine.rows[0]), int(other.rows[0])
-        kind = int(program.touches.kind[first])
-        reads = int(of.sort[operation]) == READ or int(of.operation[operation]) < 0
+        of, first, operation = self.of, mine.rows.item(0), other.rows.item(0)
+        kind = program.touches.kind.item(first)
+        reads = of.sort.item(operation) == READ or of.operation.item(operation) < 0
         if reads and not kind & TouchKind.WRITE:
             return
         apart = program.separate and kind & TouchKind.WRITE and not reads
@@ -111,10 +114,11 @@ class _Memory:
         i = j = 0
         while i < len(mine.rows) and j < len(other.rows) and self.asked < MAX_ASKED:
             self.asked += 1
-            row, op = int(mine.rows[i]), int(other.rows[j])
-            if self.ordering.access_first(program, row, of, op):
+            row, op = mine.rows.item(i), other.rows.item(j)
+            access_first, operation_first = self._which_first(program, row, op)
+            if access_first:
                 i += 1
-            elif self.ordering.operation_first(program, row, of, op):
+            elif operation_first:
                 j += 1
             elif self.ordering.kept_apart(program, row, of, op):
                 if self.ordering.ends_first(program, row, of, op):
@@ -124,6 +128,16 @@ class _Memory:
             else:
                 yield from self._race(program, row, op, bytes_)
                 return
+
+    def _which_first(self, program: Exposed, row: int, op: int) -> tuple[bool, bool]:
+        """Whether the access comes first, or the operation: the same for all between two calls and of one time."""
+        key = program.rank.index, program.touches.before.item(row), *self.of_time[op]
+        known = self.answers.get(key)
+        if known is None:
+            first = self.ordering.access_first(program, row, self.of, op)
+            known = first, not first and self.ordering.operation_first(program, row, self.of, op)
+            self.answers[key] = known
+        return known
 
     def _polls(self, program: Exposed, mine: Class, other: Class) -> bool:
         """Whether the rank waits for the other's operation by loading the one value that it changes, again and again.

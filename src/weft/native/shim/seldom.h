@@ -13,7 +13,18 @@
 enum { WEFT_WORDS = 14 };
 
 enum weft_place { AT_NONE, AT_BUFFER, AT_COMM, AT_DATATYPE, AT_COUNT, AT_PEER, AT_TAG, AT_TAG_ID, AT_OBJECT, AT_TAIL };
-enum weft_form { IS_INT, IS_RANK, IS_TAG, IS_LOCK_TYPE, IS_ASSERT, IS_HANDLE, IS_STRING, IS_ROOTS_STRING, IS_STATUS, IS_ADDRESS };
+enum weft_form {
+    IS_INT,
+    IS_RANK,
+    IS_TAG,
+    IS_LOCK_TYPE,
+    IS_ASSERT,
+    IS_HANDLE,
+    IS_STRING,
+    IS_ROOTS_STRING,
+    IS_STATUS,
+    IS_ADDRESS
+};
 enum weft_trait {
     POINTED = 1, /* the argument is the address of the value */
     ARRAY = 2,
