@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,12 @@ from weft.findings import Finding
 from weft.kinds import KINDS
 from weft.report import Ground
 from weft.report.registry import ANALYSES, Analysis
+
+
+def pytest_configure() -> None:
+    """Take SIGINT as from a terminal: a shell lets what it starts behind `&`, and all that this starts, ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

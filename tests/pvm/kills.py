@@ -77,18 +77,12 @@ class Killed:
     """How many tasks had a record by then."""
 
 
-def as_from_a_terminal() -> None:
-    """Take signals as usual: a shell lets what it starts behind `&` ignore SIGINT."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
 def kill(program: Path, run: Path, who: str, number: int, after: float) -> Killed:
     """Start a program, kill a part of it, and wait until nothing is left. AssertionError where something stays."""
     process = subprocess.Popen(
         [*WEFT, "run", "--out", str(run), "--", str(program)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL, start_new_session=True,
-        preexec_fn=as_from_a_terminal,  # noqa: PLW1509 - one thread
+        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, ()),  # noqa: PLW1509 - one thread
     )  # fmt: skip
     try:
         wait_until("four tasks have a record", lambda: started(process, run))

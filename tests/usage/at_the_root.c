@@ -24,6 +24,7 @@ int main(int argc, char **argv)
     else
         MPI_Comm_spawn(rank ? nowhere : argv[0], rank ? (char **)nowhere : none, WORLDS, MPI_INFO_NULL, 0, MPI_COMM_WORLD,
                        &children, MPI_ERRCODES_IGNORE);
+    MPI_Barrier(children); /* MPICH fails where a process ends before all others have met it */
     MPI_Comm_disconnect(&children);
     MPI_Finalize();
     return 0;
