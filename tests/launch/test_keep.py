@@ -43,9 +43,10 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
     for rank in trace.ranks:
         rows, uncounted = trace.kept.before(rank)
         assert not uncounted
-        # What is on the disk is bounded by what is kept: an eighth more of it, and two accounts of what is not. It was
-        # made for the fastest time of the run; on a busy machine its end may be several times as slow.
-        room = 56 * len(rank.events) * 5 + (1 << 19)
+        # What is on the disk is bounded by what is kept: an eighth more of it, and two accounts of what is not. Where a
+        # run is slower at its end, on a busy machine, by what it made in such a time all along.
+        usual = (len(rank.events) + int(rows["count"].sum())) * WISH / SECONDS
+        room = 56 * max(len(rank.events), usual) * 2 + (1 << 19)
         assert rank.file is not None
         assert rank.file.size < room
         sends = trace.functions.mask(("MPI_Send",))
