@@ -58,11 +58,14 @@ def copied(name: str, whole: bool) -> str:
     return re.sub(r"^(\w+)\(.*$", lambda call: "" if call[1] in left else call[0], text, flags=re.MULTILINE)
 
 
-def run(name: str, folder: Path, whole: bool) -> dict[str, Any]:
-    out, script = folder / f"{name}.json", folder / f"{name}_run.py"
+def written(name: str, folder: Path, whole: bool) -> None:
     for one in RUNS[name]:
         (folder / f"{one}.py").write_text(copied(one, whole))
-    script.write_text("".join(f"import {one}\n" for one in RUNS[name]))
+    (folder / f"{name}_run.py").write_text("".join(f"import {one}\n" for one in RUNS[name]))
+
+
+def run(name: str, folder: Path) -> dict[str, Any]:
+    out, script = folder / f"{name}.json", folder / f"{name}_run.py"
     words = ["check", "--format", "json", "-o", out, script]
     done = execute([*WEFT, *words], timeout=PROGRAM_SECONDS, cwd=ROOT, env={"PYTHONDONTWRITEBYTECODE": "1"})
     assert out.exists(), done.stderr
@@ -73,8 +76,10 @@ def run(name: str, folder: Path, whole: bool) -> dict[str, Any]:
 
 def started(folder: Path, whole: bool) -> Reports:
     """The report of each program, when it is there."""
+    for name in RUNS:
+        written(name, folder, whole)  # not by the threads: two that parse at once can fail in Python 3.11 (gh-106905)
     pool = ThreadPoolExecutor(os.cpu_count())
-    found = {name: pool.submit(run, name, folder, whole) for name in RUNS}
+    found = {name: pool.submit(run, name, folder) for name in RUNS}
     pool.shutdown(wait=False)
     return {program: found[name] for name, programs in RUNS.items() for program in programs}
 
