@@ -66,36 +66,63 @@ __attribute__((target("avx2"))) static bool scan_tiles(const void *cells, int64_
     return _mm256_testz_si256(bad, _mm256_set1_epi64x(0xFFFFFFFF)); /* the other words are not these */
 }
 
+#define WIDE __attribute__((target("avx2"), always_inline)) static inline
+
+WIDE void fill_4(void *cells, __m256i stamps) {
+    _mm256_storeu_si256(cells, _mm256_blend_epi32(_mm256_loadu_si256(cells), stamps, 0x55));
+}
+
+/* from: the first stamp of the construct, as a signed comparison wants it. */
+WIDE void touch_4(struct cell *cells, __m256i stamps, __m256i from) {
+    __m256i *at = (__m256i *)cells, c = _mm256_loadu_si256(at);
+    __m256i own = _mm256_cmpeq_epi32(_mm256_shuffle_epi32(c, 0xA0), stamps); /* written by this iteration */
+    __m256i other = _mm256_cmpgt_epi32(_mm256_sub_epi32(c, from), _mm256_sub_epi32(stamps, from));
+    __m256i set = _mm256_and_si256(_mm256_andnot_si256(own, other), _mm256_set1_epi64x((int64_t)0xFFFFFFFF00000000));
+    _mm256_storeu_si256(at, _mm256_blendv_epi8(c, stamps, set));
+}
+
+WIDE __m256i first_of_construct(void) { return _mm256_set1_epi32((int)(now.base + 1 + 0x80000000u)); }
+
 __attribute__((target("avx2"))) static void fill_wide(void *cells, int64_t n, stamp_t first, stamp_t rise) {
     uint32_t *p = cells;
     int r = (int)rise;
     __m256i stamps = _mm256_add_epi32(_mm256_set1_epi32((int)first), _mm256_setr_epi32(0, 0, r, 0, 2 * r, 0, 3 * r, 0));
     __m256i four = _mm256_set1_epi32(4 * r);
     int64_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        __m256i *at = (__m256i *)(p + 2 * i);
-        _mm256_storeu_si256(at, _mm256_blend_epi32(_mm256_loadu_si256(at), stamps, 0x55));
-        stamps = _mm256_add_epi32(stamps, four);
-    }
+    for (; i + 4 <= n; i += 4, stamps = _mm256_add_epi32(stamps, four)) fill_4(p + 2 * i, stamps);
     fill_plain(p + 2 * i, 8, n - i, first + rise * (stamp_t)i, rise);
 }
 
 __attribute__((target("avx2"))) static void touch_wide(void *cells, int64_t n, stamp_t first, stamp_t rise) {
+    struct cell *c = cells;
     int r = (int)rise;
     __m256i rises = _mm256_setr_epi32(0, 0, r, r, 2 * r, 2 * r, 3 * r, 3 * r);
     __m256i stamps = _mm256_add_epi32(_mm256_set1_epi32((int)first), rises);
-    __m256i four = _mm256_set1_epi32(4 * r), from = _mm256_set1_epi32((int)(now.base + 1 + 0x80000000u));
-    __m256i reads = _mm256_setr_epi32(0, -1, 0, -1, 0, -1, 0, -1);
+    __m256i four = _mm256_set1_epi32(4 * r), from = first_of_construct();
     int64_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        __m256i *at = (__m256i *)((struct cell *)cells + i), c = _mm256_loadu_si256(at);
-        __m256i own = _mm256_cmpeq_epi32(_mm256_shuffle_epi32(c, 0xA0), stamps); /* written by this iteration */
-        __m256i other = _mm256_cmpgt_epi32(_mm256_sub_epi32(c, from), _mm256_sub_epi32(stamps, from));
-        __m256i set = _mm256_and_si256(_mm256_andnot_si256(own, other), reads);
-        _mm256_storeu_si256(at, _mm256_blendv_epi8(c, stamps, set));
-        stamps = _mm256_add_epi32(stamps, four);
+    for (; i + 4 <= n; i += 4, stamps = _mm256_add_epi32(stamps, four)) touch_4(c + i, stamps, from);
+    touch_plain(c + i, 8, n - i, first + rise * (stamp_t)i, rise);
+}
+
+/* Tiles of at least 4 cells, each with one stamp; what is done twice where the last 4 overlap changes nothing. */
+__attribute__((target("avx2"))) static void fill_tiles(void *cells, int64_t stride, int64_t n, int tile, stamp_t first,
+                                                       stamp_t rise) {
+    __m256i stamps = _mm256_set1_epi32((int)first), more = _mm256_set1_epi32((int)rise);
+    for (int64_t i = 0; i < n; i++, stamps = _mm256_add_epi32(stamps, more)) {
+        struct cell *c = (struct cell *)word(cells, stride, i);
+        for (int k = 0; k + 4 < tile; k += 4) fill_4(c + k, stamps);
+        fill_4(c + tile - 4, stamps);
     }
-    touch_plain((struct cell *)cells + i, 8, n - i, first + rise * (stamp_t)i, rise);
+}
+
+__attribute__((target("avx2"))) static void touch_tiles(void *cells, int64_t stride, int64_t n, int tile, stamp_t first,
+                                                        stamp_t rise) {
+    __m256i stamps = _mm256_set1_epi32((int)first), more = _mm256_set1_epi32((int)rise), from = first_of_construct();
+    for (int64_t i = 0; i < n; i++, stamps = _mm256_add_epi32(stamps, more)) {
+        struct cell *c = (struct cell *)word(cells, stride, i);
+        for (int k = 0; k + 4 < tile; k += 4) touch_4(c + k, stamps, from);
+        touch_4(c + tile - 4, stamps, from);
+    }
 }
 
 bool wide(void) {
@@ -107,7 +134,9 @@ bool wide(void) {
 #define scan_wide(cells, n, least, limit, also) scan_plain(cells, 8, n, least, limit, also)
 #define scan_tiles(cells, stride, n, tile, least, limit, also) false
 #define fill_wide(cells, n, first, rise) fill_plain(cells, 8, n, first, rise)
+#define fill_tiles(cells, stride, n, tile, first, rise) ((void)0)
 #define touch_wide(cells, n, first, rise) touch_plain(cells, 8, n, first, rise)
+#define touch_tiles(cells, stride, n, tile, first, rise) ((void)0)
 bool wide(void) { return false; }
 #endif
 
@@ -127,8 +156,7 @@ bool scan(const void *cells, int64_t stride, int64_t n, int tile, stamp_t least,
 void touch(void *cells, int64_t stride, int64_t n, int tile, stamp_t first, stamp_t rise) {
     if (stride == 8 * tile && (rise == 0 || tile == 1)) n *= tile, tile = 1, stride = 8;
     if (stride == 8 && tile == 1 && wide()) touch_wide(cells, n, first, rise);
-    else if (tile >= 4 && wide())
-        for (int64_t i = 0; i < n; i++) touch_wide((void *)word(cells, stride, i), tile, first + rise * (stamp_t)i, 0);
+    else if (tile >= 4 && wide()) touch_tiles(cells, stride, n, tile, first, rise);
     else
         for (int i = 0; i < tile; i++) touch_plain((void *)word(cells, 8, i), stride, n, first, rise);
 }
@@ -137,7 +165,7 @@ void touch(void *cells, int64_t stride, int64_t n, int tile, stamp_t first, stam
 void fill(void *cells, int64_t stride, int64_t n, int tile, stamp_t first, stamp_t rise) {
     if (stride == 8 * tile && rise == 0) n *= tile, tile = 1, stride = 8;
     if (stride == 8 && tile == 1 && wide()) fill_wide(cells, n, first, rise);
+    else if (tile >= 4 && wide()) fill_tiles(cells, stride, n, tile, first, rise);
     else
-        for (int64_t i = 0; i < n; i++)
-            fill_plain((void *)word(cells, stride, i), 8, tile, first + rise * (stamp_t)i, 0);
+        for (int i = 0; i < tile; i++) fill_plain((void *)word(cells, 8, i), stride, n, first, rise);
 }

@@ -99,7 +99,7 @@ static bool apart(struct plan *p, int64_t n) {
 }
 
 /* The cells of a group: those of its own size. */
-static struct cell *cells_of(const struct plan *p, const struct group *g) {
+static inline struct cell *cells_of(const struct plan *p, const struct group *g) {
     return g->size == 8 ? cell8(low_of(p, g)) : cell4(low_of(p, g));
 }
 static int64_t stride_of(const struct plan *p, const struct group *g) {
