@@ -139,6 +139,23 @@ def linking(line: Line, folder: Path, more: Sequence[str]) -> list[str]:
     return [line.compiler, *words, *_whole(line), *more]
 
 
+def calls_of(line: Line, folder: Path) -> list[dict[str, object]]:
+    """What is kept of a line that is given in `folder`: an entry for each of its sources, and one for its link."""
+    entry: dict[str, object] = {"directory": str(folder), "arguments": [line.compiler, *_flat(line.arguments)]}
+    linked = [] if line.compiles_only else [entry]
+    return [*({**entry, "file": source} for source in line.sources), *linked]
+
+
+def with_calls(command: Sequence[str], hooks: Sequence[str], file: Path) -> list[str]:
+    """A command that compiles, whose assembler reads one more file; as it is where it cannot: clang has none.
+
+    With -pipe an assembler would read that file alone.
+    """
+    if "-S" in command or "-mllvm" in hooks or "," in str(file):
+        return list(command)
+    return [*(word for word in command if word != "-pipe"), f"-Wa,{file}"]
+
+
 def _flat(arguments: Sequence[Word]) -> list[str]:
     return [word for argument in arguments for word in argument.words]
 

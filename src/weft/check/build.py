@@ -1,18 +1,24 @@
-"""The sources of a program that is named by its folder or by a compilation database (compile_commands.json)."""
+"""The sources of a program that is named by its folder, a compilation database (compile_commands.json), or itself."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from weft.check.compiled import Options
 from weft.check.front_ends import front_ends
 from weft.errors import UsageError
+from weft.sources.calls import within
 from weft.terms.words import plural
 
 T = TypeVar("T")
@@ -25,6 +31,9 @@ MOST_LEFT: Final = 4
 WITH_VALUE: Final = ("-o", "-MF", "-MT", "-MQ", "-x", "-arch")
 KEPT: Final = ("-std=", "-f", "-m", "-W", "-U", "-pthread")
 """Options of a compiler's call that change what a source means."""
+OBJECT: Final = re.compile(r"\.(?:o|a|so(?:\.[\d.]+)?)$")
+WRAPPER: Final = re.compile(r"(?:^|/)mpi[\w+.-]*$")
+ASK_SECONDS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +44,13 @@ class Build:
     own: Mapping[Path, Options] = field(default_factory=dict)
     left: tuple[str, ...] = ()
     """What a named folder holds that was not taken, a phrase each."""
+    linked: tuple[str, ...] = ()
+    """What calls that only link give the linker."""
 
     @property
     def link(self) -> tuple[str, ...]:
-        """What calls that compile and link give the linker."""
-        return unique(word for options in self.own.values() for word in options.link)
+        """What all calls give the linker."""
+        return unique((*self.linked, *(word for options in self.own.values() for word in options.link)))
 
 
 def expanded(names: Sequence[Path]) -> Build:
@@ -81,8 +92,8 @@ def folder(name: Path) -> Build:
         made = [one for one in sorted(folders) if by_tool(Path(at, one))]
         skipped += [Path(at, one) for one in made]
         folders[:] = sorted(set(folders) - set(made))
-        found += within(Path(at), names)
-    left = [path for path in skipped if any(within(Path(at), names) for at, _, names in os.walk(path))]
+        found += sources_at(Path(at), names)
+    left = [path for path in skipped if any(sources_at(Path(at), names) for at, _, names in os.walk(path))]
     shown = ", ".join(map(str, left[:MOST_LEFT])) + (f" and {len(left) - MOST_LEFT} more" if left[MOST_LEFT:] else "")
     if not found:
         beside = f" but those of {shown}, which a tool put there," if left else ""
@@ -91,7 +102,7 @@ def folder(name: Path) -> Build:
     return Build(tuple(found), left=phrases)
 
 
-def within(at: Path, names: Iterable[str]) -> list[Path]:
+def sources_at(at: Path, names: Iterable[str]) -> list[Path]:
     """The sources among the files of a folder."""
     return sorted(at / one for one in names if Path(one).suffix.lower() in suffixes() and (at / one).is_file())
 
@@ -105,27 +116,82 @@ def by_tool(path: Path) -> bool:
 def database(path: Path) -> Build:
     """The sources of a compilation database, with the folders, macros and options of their calls."""
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-        calls = [call(entry, path) for entry in entries]
+        return called(json.loads(path.read_text(encoding="utf-8")), path.parent)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} is not a compilation database: {error}") from error
+
+
+def built(words: Sequence[str]) -> tuple[int, Build]:
+    """Which word of a command is a program that `weft cc` built, and what its calls gave the compiler and the linker.
+
+    What stands before it starts it. UsageError where there is none.
+    """
+    paths = [Path(shutil.which(word) or word) for word in words]
+    at = next((number for number, path in enumerate(paths) if path.is_file() and is_elf(path) and within(path)), None)
+    if at is None:
+        missing = (
+            f"{words[0]} is not there" if not paths[0].is_file() else f"{paths[0]} does not say what it is made of"
+        )
+        raise UsageError(
+            f"{missing}: build the program with `weft cc` before the calls of gcc, g++ or gfortran, or name its "
+            "sources: weft check prog.c"
+        )
+    path = paths[at]
+    calls = within(path)
+    build = called([one for one in calls if "file" in one], path.parent)
+    gone = [str(source) for source in build.sources if not source.is_file()]
+    if gone:
+        raise UsageError(f"{path} was built from {gone[0]}, which is not there any more")
+    linked = unique(word for one in calls if "file" not in one for word in of_link(one))
+    return at, dataclasses.replace(build, linked=linked)
+
+
+def is_elf(path: Path) -> bool:
+    """Whether a file is a program, a library or an object."""
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def of_link(entry: Mapping[str, Any]) -> Iterator[str]:
+    """What a call that linked gives the linker: libraries, their folders, and objects without sources of their own."""
+    folder = Path(entry["directory"])
+    for word in entry["arguments"][1:]:
+        path = folder / word
+        if not word.startswith("-") and path.is_file() and OBJECT.search(word) and not (
+            path.suffix == ".o" and within(path)
+        ):  # fmt: skip
+            yield str(path)
+    yield from options(entry["arguments"], folder).link
+
+
+def called(entries: Iterable[Mapping[str, Any]], base: Path) -> Build:
+    """What entries of a compilation database say; folders are below `base` where they are not absolute."""
     own: dict[Path, Options] = {}
-    for source, options in calls:
-        if source.suffix.lower() in suffixes():
-            own.setdefault(source, options)
+    for entry in entries:
+        folder = base / entry.get("directory", "")
+        source = folder / entry["file"]
+        words = list(entry["arguments"]) if "arguments" in entry else shlex.split(entry["command"])
+        if source.suffix.lower() in suffixes() and source not in own:
+            own[source] = options(words, folder)
     return Build(tuple(own), own)
 
 
-def call(entry: dict[str, Any], path: Path) -> tuple[Path, Options]:
-    """One call of the compiler: the source, and what the call says of it."""
-    folder = path.parent / entry.get("directory", "")
-    source = folder / entry["file"]
-    words = list(entry["arguments"]) if "arguments" in entry else shlex.split(entry["command"])
+@cache
+def implied(compiler: str) -> tuple[str, ...]:
+    """What an MPI's wrapper adds to a call: it says so when asked to show it."""
+    if not WRAPPER.search(compiler) or shutil.which(compiler) is None:
+        return ()
+    done = subprocess.run([compiler, "-show"], capture_output=True, text=True, check=False, timeout=ASK_SECONDS)
+    return tuple(shlex.split(done.stdout)[1:]) if done.returncode == 0 else ()
+
+
+def options(words: Sequence[str], folder: Path) -> Options:
+    """What a call of the compiler in a folder says of its sources, and gives the linker."""
     include: list[Path] = []
     define: list[str] = []
     flags: list[str] = []
     link: list[str] = []
-    waiting = iter(words[1:])
+    waiting = iter((*words[1:], *implied(words[0])))
     for word in waiting:
         if word in WITH_VALUE:
             next(waiting, None)
@@ -141,6 +207,8 @@ def call(entry: dict[str, Any], path: Path) -> tuple[Path, Options]:
             link.append(f"-L{folder / (word[2:] or next(waiting, ''))}")
         elif word.startswith("-l"):
             link.append(word if word[2:] else word + next(waiting, ""))
+        elif word.startswith("-Wl,"):
+            link.append(word)
         elif word.startswith(KEPT) and not word.startswith("-fsanitize"):
             flags.append(word)
-    return source, Options(tuple(include), tuple(define), tuple(flags), tuple(link))
+    return Options(tuple(include), tuple(define), tuple(flags), tuple(link))

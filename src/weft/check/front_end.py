@@ -19,11 +19,12 @@ from weft.check.texts import Marked, Texts
 from weft.errors import UsageError
 from weft.findings import Finding
 
-Option = Literal["grid", "include", "define", "flags", "link"]
+Option = Literal["grid", "include", "define", "flags", "link", "launcher"]
 """Options of `weft check` that mean nothing to some front ends, by their fields of a Request."""
 
 SPELLED: Final[Mapping[Option, str]] = {
     "grid": "-p", "include": "-I", "define": "-D", "flags": "--flags", "link": "--link",
+    "launcher": "a command before the program",
 }  # fmt: skip
 COMPILED: Final[frozenset[Option]] = frozenset(("grid", "include", "define", "flags", "link"))
 """What a program that is compiled, and runs on a grid of processors, can be given."""
@@ -45,6 +46,8 @@ class Request:
     """What a build gives some of the sources beside these."""
     left: tuple[str, ...] = ()
     """What was named and is known not to be taken, a phrase each."""
+    launcher: tuple[str, ...] = ()
+    """What starts the program, as often as it does: mpiexec -n 4."""
 
     @property
     def options(self) -> Options:

@@ -36,11 +36,16 @@ def link(marked: Sequence[Marked], made: Objects, folder: Path, options: Options
 
 
 def execute(
-    program: Path, arguments: Sequence[str], findings: Path, grid: str = "", timeout: float | None = None
-) -> Ended:
+    program: Path, arguments: Sequence[str], findings: Path, grid: str = "", timeout: float | None = None,
+    *, launcher: Sequence[str] = (),
+) -> Ended:  # fmt: skip
     """Run the program with its standard streams as they are."""
     environment = {**os.environ, "WEFT_CHECK_FINDINGS": str(findings)}
     if grid:
         environment["WEFT_CHECK_GRID"] = grid
-    findings.touch()
-    return process.execute([str(program), *arguments], environment, timeout)
+    if launcher:
+        # Open MPI's helpers want to share memory at an address where here the shadow lies; its own way without.
+        environment.setdefault("PMIX_MCA_gds", "hash")
+    else:
+        findings.touch()
+    return process.execute([*launcher, str(program), *arguments], environment, timeout)

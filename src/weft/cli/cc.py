@@ -6,7 +6,8 @@ cmake -DCMAKE_C_COMPILER_LAUNCHER="weft;cc" -DCMAKE_C_LINKER_LAUNCHER="weft;cc" 
 
 It adds the compiler's access hooks (gcc and clang) and the small object that answers them, nothing else: the program
 runs without Weft as before. Under `weft run` a buffer that is touched while MPI has it, and memory of a window that two
-ranks touch at once, is told with the line that did it. Exits as the compiler does.
+ranks touch at once, is told with the line that did it. What is made keeps the calls that made it, so that
+`weft check -- ./prog` finds the sources of an OpenMP program. Exits as the compiler does.
 
 make CC="weft cc --commands $PWD/calls.json gcc" && weft check calls.json
 
@@ -42,7 +43,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compile, link, or both."""
-    from weft.access.compilation import compiling, parsed
+    from weft.access.compilation import parsed
     from weft.access.compilers import hooks
 
     if not args.line:
@@ -53,9 +54,25 @@ def run(args: argparse.Namespace) -> int:
     if line.passes:
         return _call(args.line)
     found = hooks(line.compiler)
+    with tempfile.TemporaryDirectory(prefix="weft-cc-") as folder:
+        return _made(line, found, Path(folder))
+
+
+def _made(line: Any, found: Sequence[str], folder: Path) -> int:
+    """Compile and link; what is made keeps the call."""
+    from weft.access.compilation import calls_of, compiling, linking, one_by_one, with_calls
+    from weft.access.runtime import link_words
+    from weft.sources.calls import assembly
+
+    kept = folder / "calls.s"
+    kept.write_text(assembly(calls_of(line, Path.cwd()), alone=not line.compiles_only))
     if line.compiles_only:
-        return _call(compiling(line, found))
-    return _linked(line, found)
+        return _call(with_calls(compiling(line, found), found, kept))
+    for command in one_by_one(line, found, folder):
+        status = _call(command)
+        if status:
+            return status
+    return _call(linking(line, folder, [str(kept), *([] if line.has("-r") else link_words())]))
 
 
 def _kept(database: Path, line: Sequence[str]) -> int:
@@ -65,19 +82,6 @@ def _kept(database: Path, line: Sequence[str]) -> int:
     if status == 0:
         add(database, line, Path.cwd())
     return status
-
-
-def _linked(line: Any, found: Sequence[str]) -> int:
-    from weft.access.compilation import linking, one_by_one
-    from weft.access.runtime import link_words
-
-    more = [] if line.has("-r") else link_words()
-    with tempfile.TemporaryDirectory(prefix="weft-cc-") as folder:
-        for command in one_by_one(line, found, Path(folder)):
-            status = _call(command)
-            if status:
-                return status
-        return _call(linking(line, Path(folder), more))
 
 
 def _call(command: Sequence[str]) -> int:

@@ -4,6 +4,7 @@ weft check prog.c part.cpp             an OpenMP program in C, C++ or Fortran: r
 weft check jac.cdv                     a C-DVMH program (or .c), as it is
 weft check sor.fdv sub.fdv             a Fortran-DVM(H) program (fixed or free form) of several files
 weft check src/                        all sources of a folder, or those of its compile_commands.json
+weft check -- ./prog ARGS              a program that `weft cc` built: its sources, with the options of their calls
 weft check prog.py ARGS                a Python program: every prange of its @njit(parallel=True) functions
 weft check --run '100 in.txt' jac.cdv  with arguments for the program
 weft check -p 2x2 jac.cdv              on a grid of processors (by default each element has its own)
@@ -49,10 +50,11 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "check", help="check the directives of a data-parallel program", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft check [options] FILE... [-- ARGS]   or   weft check [options] prog.py ARGS",
+        usage="weft check [options] FILE... [-- ARGS]   or   weft check [options] -- ./prog ARGS   or   "
+        "weft check [options] prog.py ARGS",
     )  # fmt: skip
     parser.add_argument(
-        "program", nargs="+", metavar="FILE", help="sources, a folder, or a Python program and its arguments"
+        "program", nargs="*", metavar="FILE", help="sources, a folder, or a Python program and its arguments"
     )
     parser.add_argument("--run", metavar="ARGS", default="", help="arguments of the program, as a shell splits them")
     parser.add_argument("-p", "--processors", metavar="GRID", default="", help="a grid of processors: 4, 2x2, 2x2x1")
@@ -85,19 +87,23 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check a program."""
     from weft.check import Request, check
-    from weft.check.build import expanded
+    from weft.check.build import built, expanded
     from weft.check.choice import Choice, applied, baseline, choose, rules, verify
     from weft.check.front_ends import is_script
 
     refuse(args)
     if args.processors and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", args.processors):
         raise UsageError(f"-p {args.processors} is not a grid of processors: write 4, 2x2 or 2x2x1")
-    words = [*shlex.split(args.run), *args.rest]
-    if is_script(Path(args.program[0])):
-        names, arguments = args.program[:1], [*args.program[1:], *words]
+    given, launcher = shlex.split(args.run), []
+    if not args.program:
+        if not args.rest:
+            raise UsageError("name a program's sources, or after -- one that `weft cc` built: weft check -- ./prog")
+        at, build = built(args.rest)
+        launcher, arguments = args.rest[:at], [*args.rest[at + 1 :], *given]
+    elif is_script(Path(args.program[0])):
+        build, arguments = expanded([Path(args.program[0])]), [*args.program[1:], *given, *args.rest]
     else:
-        names, arguments = args.program, words
-    build = expanded([Path(name) for name in names])
+        build, arguments = expanded([Path(name) for name in args.program]), [*given, *args.rest]
     request = Request(
         sources=build.sources,
         arguments=tuple(arguments),
@@ -109,6 +115,7 @@ def run(args: argparse.Namespace) -> int:
         timeout=args.timeout,
         own=build.own,
         left=build.left,
+        launcher=tuple(launcher),
     )
     if args.trace is not None:
         return in_folder(args, lambda folder: traced(args, request, folder))

@@ -21,7 +21,7 @@ class OpenMP(FrontEnd):
 
     name = "OpenMP"
     suffixes = SUFFIXES
-    options = COMPILED
+    options = COMPILED | {"launcher"}
     remedy = "name the sources that hold `#pragma omp` or `!$omp` directives, and let the program reach them"
 
     def claims(self, sources: Sequence[Path]) -> bool:

@@ -27,7 +27,7 @@ from weft.check.texts import AccessPlace, Texts
 from weft.errors import WeftError
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
-from weft.terms.words import plural
+from weft.terms.words import plural, rank_words
 from weft.trace.lines import addr2line
 
 LOOPS: Final = frozenset(("for", "do", "sections", "taskloop", "simd", "loop", "distribute"))
@@ -40,12 +40,25 @@ class Lines:
     """What the runtime wrote."""
 
     base: int = 0
+    rank: int = 0
     records: dict[int, dict[str, Any]] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
     places: int = 0
     ran: list[dict[str, Any]] = field(default_factory=list)
     lines: dict[int, int] = field(default_factory=dict)
     """Lines of the calls that begin loops, which have none in the debugging information."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What one process of the program told, and the place of each of its program counters."""
+
+    lines: Lines
+    places: dict[int, AccessPlace]
+
+    def at(self, pc: int) -> AccessPlace:
+        """The line of a program counter."""
+        return self.places.get(pc, NOWHERE)
 
 
 def run(request: Request, folder: Path, found: Path) -> Outcome:
@@ -59,27 +72,59 @@ def run(request: Request, folder: Path, found: Path) -> Outcome:
 
 def judged(built: Built, request: Request, folder: Path, found: Path) -> Outcome:
     """One run of a program that was built, and what it shows."""
-    told = folder / "openmp.jsonl"
-    told.unlink(missing_ok=True)
-    ended = execute(built.path, request.arguments, told, request.grid, request.timeout)
-    lines = read(told)
-    places = placed(built.path, lines)
-    sources = (*request.sources, *headers(lines, places, request.sources))
-    align(places, lines, sources)
+    for one in folder.glob("openmp*.jsonl"):
+        one.unlink()
+    told = folder / ("openmp-%p.jsonl" if request.launcher else "openmp.jsonl")
+    ended = execute(built.path, request.arguments, told, request.grid, request.timeout, launcher=request.launcher)
+    processes = [
+        Process(lines, placed(built.path, lines))
+        for lines in sorted(map(read, folder.glob("openmp*.jsonl")), key=lambda one: one.rank)
+    ]
+    sources = (*request.sources, *headers(processes, request.sources))
+    for process in processes:
+        align(process.places, process.lines, sources)
     texts = Texts("fortran" if all(language(one) == "fortran" for one in request.sources) else "c")
-    looked(sources, lines, places, texts, found)
-    names = Names(built.path, lines.base)
-    try:
-        findings = tuple(Reading(lines, places, names, private(sources)).findings())
-    finally:
-        names.close()
-    findings += tuple(misdeclared(sources, lines, places))
-    left = list(unseen(sources, lines, places))
+    looked(sources, processes, texts, found)
+    findings = of_all([list(found_in(process, built.path, sources)) for process in processes])
+    left = list(unseen(sources, processes))
     kept = [(str(source), line) for source, line in built.kept]
     kept += [(str(source), line) for source in request.sources for line, one in constructs(source) if one.scans]
     if kept:
         left.append(sentences.KEPT.format(at=shown(kept)))
     return Outcome(ended, texts, findings, tuple(left))
+
+
+def found_in(process: Process, program: Path, sources: Sequence[Path]) -> Iterator[Finding]:
+    """What one process found, at its rank."""
+    names = Names(program, process.lines.base)
+    try:
+        found = list(Reading(process.lines, process.places, names, private(sources)).findings())
+    finally:
+        names.close()
+    for one in (*found, *misdeclared(sources, process.lines, process.places)):
+        yield dataclasses.replace(
+            one, sites=tuple(dataclasses.replace(site, rank=process.lines.rank) for site in one.sites)
+        )
+
+
+def of_all(processes: Sequence[Sequence[Finding]]) -> tuple[Finding, ...]:
+    """The findings of all processes: what several found at the same places is one, and says on which ranks."""
+    if len(processes) == 1:
+        return tuple(processes[0])
+    known: dict[object, list[Finding]] = defaultdict(list)
+    for one in (one for found in processes for one in found):
+        places = tuple((site.call, site.file, site.line) for site in one.sites)
+        known[one.kind, one.evidence.get("variable"), places].append(one)
+    return tuple(at_ranks(found, len(processes)) for found in known.values())
+
+
+def at_ranks(found: Sequence[Finding], many: int) -> Finding:
+    """The first of findings at the same places, with the ranks of all of them."""
+    numbers = sorted({site.rank for one in found for site in one.sites[:1]})
+    said = f"all {many} ranks" if len(numbers) == many else rank_words(numbers)
+    return dataclasses.replace(
+        found[0], message=f"{found[0].message}, on {said}", evidence={**found[0].evidence, "ranks": numbers}
+    )
 
 
 def misdeclared(sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPlace]) -> Iterator[Finding]:
@@ -111,7 +156,7 @@ def read(path: Path) -> Lines:
     lines = Lines()
     for held in read_lines(path):
         if "base" in held:
-            lines.base = held["base"]
+            lines.base, lines.rank = held["base"], held["rank"]
         elif "places" in held:
             lines.places = held["places"]
         elif "place" in held:
@@ -144,28 +189,31 @@ def placed(program: Path, lines: Lines) -> dict[int, AccessPlace]:
     return places
 
 
-def headers(lines: Lines, places: Mapping[int, AccessPlace], sources: Sequence[Path]) -> list[Path]:
+def headers(processes: Sequence[Process], sources: Sequence[Path]) -> list[Path]:
     """Files that the sources include and whose directives ran."""
     known = {str(source.absolute()) for source in sources}
-    files = {file for held in lines.ran if (file := places.get(held["pc"], NOWHERE).file)} - known
+    files = {file for one in processes for held in one.lines.ran if (file := one.at(held["pc"]).file)} - known
     here = Path.cwd()
     paths = [Path(file) for file in sorted(files) if not in_system(file) and Path(file).is_file()]
     return [path.relative_to(here) if path.is_relative_to(here) else path for path in paths]
 
 
-def unseen(sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPlace]) -> Iterator[str]:
+def unseen(sources: Sequence[Path], processes: Sequence[Process]) -> Iterator[str]:
     """What the run did not look at, a phrase each."""
 
-    def at(pcs: Iterable[int]) -> str:
-        return shown(sorted({(one.file, one.line) for pc in pcs if (one := places.get(pc, NOWHERE)).line}))
+    def at(places: Iterable[AccessPlace]) -> str:
+        return shown(sorted({(one.file, one.line) for one in places if one.line}))
 
-    teams = {held["pc"] for held in lines.ran if held["construct"] in ("region", "teams")}
-    alone = {held["pc"] for held in lines.ran if held["construct"] == "alone"} - teams
+    ran = [(held["construct"], one.at(held["pc"])) for one in processes for held in one.lines.ran]
+    teams = {place for construct, place in ran if construct in ("region", "teams")}
     lanes = {(str(source.absolute()), line) for source in sources for line, one in constructs(source) if one.lanes}
-    if alone := {pc for pc in alone if (places[pc].file, places[pc].line) not in lanes}:
+    alone = {place for construct, place in ran if construct == "alone" and (place.file, place.line) not in lanes}
+    if alone := alone - teams:
         yield f"{plural(len(alone), 'region')} that the program ran with one thread ({at(alone)})"
-    for why, held in ((held["why"], held) for held in lines.records.values() if held["kind"] == "left"):
-        yield sentences.LEFT[why].format(at=at([held["pc"]]))
+    yield from dict.fromkeys(
+        sentences.LEFT[held["why"]].format(at=at([one.at(held["pc"])]))
+        for one in processes for held in one.lines.records.values() if held["kind"] == "left"
+    )  # fmt: skip
     if shared := [str(source) for source in sources if one_memory(source)]:
         yield sentences.ONE_MEMORY.format(at=", ".join(shared))
 
@@ -188,17 +236,16 @@ def align(places: dict[int, AccessPlace], lines: Lines, sources: Sequence[Path])
             places[pc] = dataclasses.replace(place, line=found[0])
 
 
-def looked(sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPlace], texts: Texts, found: Path) -> None:
+def looked(sources: Sequence[Path], processes: Sequence[Process], texts: Texts, found: Path) -> None:
     """The program's constructs as texts, and in `found` how often each ran."""
     counts: dict[tuple[str, int], list[int]] = {}
-    for held in lines.ran:
-        place = places.get(held["pc"], NOWHERE)
+    for place, held in ((process.at(held["pc"]), held) for process in processes for held in process.lines.ran):
         one = counts.setdefault((place.file, place.line), [0, 0])
         if held["construct"] == "loop" or not one[1]:
             one[0] = max(one[0], held["times"])
         one[1] += held["iterations"]
     with found.open("w", encoding="utf-8") as file:
-        print(json.dumps({"places": lines.places}), file=file)
+        print(json.dumps({"places": max((one.lines.places for one in processes), default=0)}), file=file)
         for source in sources:
             for line, directive in constructs(source):
                 if directive.head[0] == "end":

@@ -235,6 +235,16 @@ static void died(int number) {
     raise(number);
 }
 
+/* As the launcher that started the process says; 0 where none did. */
+static int rank(void) {
+    static const char *const names[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value) return atoi(value);
+    }
+    return 0;
+}
+
 static int module(struct dl_phdr_info *info, size_t size, void *data) {
     struct line *l = data;
     (void)size;
@@ -243,13 +253,18 @@ static int module(struct dl_phdr_info *info, size_t size, void *data) {
     ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
     if (n < 0) return 0;
     path[n] = 0;
-    put(l, "{\"start\":%" PRIu64 ",\"base\":%" PRIu64 "}", (uint64_t)now.start, (uint64_t)info->dlpi_addr);
+    put(l, "{\"start\":%" PRIu64 ",\"base\":%" PRIu64 ",\"rank\":%d}", (uint64_t)now.start, (uint64_t)info->dlpi_addr,
+        rank());
     return 1;
 }
 
 void told_open(void) {
-    const char *path = getenv("WEFT_CHECK_FINDINGS");
-    if (!path || !*path) return;
+    const char *named = getenv("WEFT_CHECK_FINDINGS");
+    if (!named || !*named) return;
+    char path[4096];
+    const char *own = strstr(named, "%p"); /* several processes, each with a file of its own */
+    if (own) snprintf(path, sizeof path, "%.*s%d%s", (int)(own - named), named, (int)getpid(), own + 2);
+    else snprintf(path, sizeof path, "%s", named);
     file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (file < 0) {
         fprintf(stderr, "weft: %s cannot be written, so nothing is checked\n", path);
