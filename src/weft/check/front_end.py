@@ -19,12 +19,11 @@ from weft.check.texts import Marked, Texts
 from weft.errors import UsageError
 from weft.findings import Finding
 
-Option = Literal["grid", "include", "define", "flags", "link", "launcher"]
+Option = Literal["grid", "include", "define", "flags", "link"]
 """Options of `weft check` that mean nothing to some front ends, by their fields of a Request."""
 
 SPELLED: Final[Mapping[Option, str]] = {
     "grid": "-p", "include": "-I", "define": "-D", "flags": "--flags", "link": "--link",
-    "launcher": "a command before the program",
 }  # fmt: skip
 COMPILED: Final[frozenset[Option]] = frozenset(("grid", "include", "define", "flags", "link"))
 """What a program that is compiled, and runs on a grid of processors, can be given."""
@@ -81,6 +80,9 @@ class FrontEnd(Protocol):
     script: bool = False
     """Whether its program is one file, and what follows that on the command line is the program's own."""
 
+    launched: bool = False
+    """Whether another command may start its program, several times."""
+
     def claims(self, sources: Sequence[Path]) -> bool:
         """Whether these sources hold directives of its own: it decides between front ends that read one ending."""
         return True
@@ -95,6 +97,9 @@ class FrontEnd(Protocol):
             if getattr(request, name) and name not in self.options:
                 own = f"; an option of the program's own stands behind --: -- {option}" if self.script else ""
                 raise UsageError(f"{option} means nothing for a {self.name} program: leave it out{own}")
+        if request.launcher and not self.launched:
+            words = " ".join(request.launcher)
+            raise UsageError(f"a {self.name} program is checked in one process: leave out what starts it ({words})")
 
 
 Copies = tuple[list[Marked], Texts]

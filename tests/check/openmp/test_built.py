@@ -165,7 +165,7 @@ def test_what_starts_a_program_means_nothing_for_one_without_openmp(tmp_path: Pa
         "#pragma dvm array distribute[block]\ndouble x[9];\nint main(void) { return x[0] > 1; }\n"
     )
     assert execute([*WEFT, "cc", "gcc", "a.c", "-o", "a"], timeout=60, cwd=tmp_path).returncode == 0
-    assert "a command before the program means nothing for a C-DVMH program" in refused(
+    assert "a C-DVMH program is checked in one process: leave out what starts it (env A=1)" in refused(
         tmp_path, "--", "env", "A=1", "./a"
     )
 

@@ -21,7 +21,8 @@ class OpenMP(FrontEnd):
 
     name = "OpenMP"
     suffixes = SUFFIXES
-    options = COMPILED | {"launcher"}
+    options = COMPILED
+    launched = True
     remedy = "name the sources that hold `#pragma omp` or `!$omp` directives, and let the program reach them"
 
     def claims(self, sources: Sequence[Path]) -> bool:
