@@ -34,6 +34,8 @@ KEPT: Final = ("-std=", "-f", "-m", "-W", "-U", "-pthread")
 OBJECT: Final = re.compile(r"\.(?:o|a|so(?:\.[\d.]+)?)$")
 WRAPPER: Final = re.compile(r"(?:^|/)mpi[\w+.-]*$")
 ASK_SECONDS: Final = 60
+HOOKED: Final = b"__tsan_"
+"""Names that an object of `weft cc` asks the linker for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +159,15 @@ def of_link(entry: Mapping[str, Any]) -> Iterator[str]:
     folder = Path(entry["directory"])
     for word in entry["arguments"][1:]:
         path = folder / word
-        if not word.startswith("-") and path.is_file() and OBJECT.search(word) and not (
-            path.suffix == ".o" and within(path)
-        ):  # fmt: skip
-            yield str(path)
+        if word.startswith("-") or not OBJECT.search(word) or not path.is_file():
+            continue
+        if path.suffix == ".o" and within(path):
+            continue
+        if path.suffix == ".o" and HOOKED in path.read_bytes():
+            raise UsageError(
+                f"{path} has hooks, but no call: clang or an older `weft cc` made it; make it again, with gcc"
+            )
+        yield str(path)
     yield from options(entry["arguments"], folder).link
 
 

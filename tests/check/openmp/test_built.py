@@ -160,6 +160,12 @@ def test_what_is_no_program_of_weft_cc_is_refused_with_the_remedy(tmp_path: Path
     assert "part.c, which is not there any more" in refused(tmp_path, "--", program, "2")
 
 
+def test_an_object_with_hooks_that_keeps_no_call_is_named(tmp_path: Path) -> None:
+    program = built(tmp_path, "reduction(+:sum)")
+    subprocess.run(["objcopy", "--remove-section", calls.SECTION, "main.o"], cwd=tmp_path, check=True)
+    assert "main.o has hooks, but no call: clang or an older `weft cc` made it" in refused(tmp_path, "--", program, "2")
+
+
 def test_what_starts_a_program_means_nothing_for_one_without_openmp(tmp_path: Path) -> None:
     (tmp_path / "a.c").write_text(
         "#pragma dvm array distribute[block]\ndouble x[9];\nint main(void) { return x[0] > 1; }\n"
