@@ -131,9 +131,8 @@ def built(words: Sequence[str]) -> tuple[int, Build]:
     paths = [Path(shutil.which(word) or word) for word in words]
     at = next((number for number, path in enumerate(paths) if path.is_file() and is_elf(path) and within(path)), None)
     if at is None:
-        missing = (
-            f"{words[0]} is not there" if not paths[0].is_file() else f"{paths[0]} does not say what it is made of"
-        )
+        gone = next((word for word, path in zip(words, paths, strict=True) if "/" in word and not path.exists()), None)
+        missing = f"{gone} is not there" if gone else f"{words[0]} does not say what it is made of"
         raise UsageError(
             f"{missing}: build the program with `weft cc` before the calls of gcc, g++ or gfortran, or name its "
             "sources: weft check prog.c"
@@ -141,9 +140,9 @@ def built(words: Sequence[str]) -> tuple[int, Build]:
     path = paths[at]
     calls = within(path)
     build = called([one for one in calls if "file" in one], path.parent)
-    gone = [str(source) for source in build.sources if not source.is_file()]
-    if gone:
-        raise UsageError(f"{path} was built from {gone[0]}, which is not there any more")
+    left = [source for source in build.sources if not source.is_file()]
+    if left:
+        raise UsageError(f"{path} was built from {left[0]}, which is not there any more")
     linked = unique(word for one in calls if "file" not in one for word in of_link(one))
     return at, dataclasses.replace(build, linked=linked)
 
