@@ -70,11 +70,11 @@ def check(request: Request, folder: Path) -> Checked:
     findings = worst_first([*read(found, outcome.texts), *outcome.findings])
     seen = looked.read(found, outcome.texts, (*request.left, *outcome.left))
     return Checked(
-        name=" ".join(map(str, request.sources)),
+        name=" ".join(request.named),
         findings=tuple(findings),
         status=ended.status,
         run={
-            "command": [*map(str, request.sources), *request.arguments],
+            "command": [*request.launcher, *request.named, *request.arguments],
             "cwd": str(Path.cwd()),
             "ended": "killed" if ended.cut_off else "crashed" if ended.status < 0 else "finished",
             "seconds": {"preparing": round(ended.preparing, 3), "program": round(ended.seconds, 3)},

@@ -47,6 +47,13 @@ class Request:
     """What was named and is known not to be taken, a phrase each."""
     launcher: tuple[str, ...] = ()
     """What starts the program, as often as it does: mpiexec -n 4."""
+    program: str = ""
+    """Its name, where it was named by itself and not by its sources."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """What the user called it."""
+        return (self.program,) if self.program else tuple(map(str, self.sources))
 
     @property
     def options(self) -> Options:

@@ -94,12 +94,12 @@ def run(args: argparse.Namespace) -> int:
     refuse(args)
     if args.processors and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", args.processors):
         raise UsageError(f"-p {args.processors} is not a grid of processors: write 4, 2x2 or 2x2x1")
-    given, launcher = shlex.split(args.run), []
+    given, launcher, program = shlex.split(args.run), [], ""
     if not args.program:
         if not args.rest:
             raise UsageError("name a program's sources, or after -- one that `weft cc` built: weft check -- ./prog")
         at, build = built(args.rest)
-        launcher, arguments = args.rest[:at], [*args.rest[at + 1 :], *given]
+        launcher, program, arguments = args.rest[:at], args.rest[at], [*args.rest[at + 1 :], *given]
     elif is_script(Path(args.program[0])):
         build, arguments = expanded([Path(args.program[0])]), [*args.program[1:], *given, *args.rest]
     else:
@@ -116,6 +116,7 @@ def run(args: argparse.Namespace) -> int:
         own=build.own,
         left=build.left,
         launcher=tuple(launcher),
+        program=program,
     )
     if args.trace is not None:
         return in_folder(args, lambda folder: traced(args, request, folder))

@@ -107,6 +107,7 @@ def test_a_program_of_a_build_is_checked_from_its_own_sources_and_with_their_opt
     done = execute([*WEFT, "check", "-o", "report.json", "--format", "json", "--", program, "2"], cwd=elsewhere)
     assert (done.stdout, done.returncode) == ("5150 7\n", status), done.stdout + done.stderr
     report = json.loads((elsewhere / "report.json").read_text())
+    assert report["run"]["command"] == [str(program), "2"]
     assert [
         (one["kind"], Path(one["sites"][0]["file"]).name, one["sites"][0]["line"]) for one in report["findings"]
     ] == ([("data-race", "part.c", 8)] if status else [])
