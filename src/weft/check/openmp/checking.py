@@ -129,15 +129,17 @@ def at_ranks(found: Sequence[Finding], many: int) -> Finding:
 
 def misdeclared(sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPlace]) -> Iterator[Finding]:
     """The reductions of loops that ran whose operation is not what the loop does."""
-    at = (places.get(held["pc"], NOWHERE) for held in lines.ran if held["iterations"])
-    ran = {(place.file, place.line) for place in at}
+    ran: dict[tuple[str, int], int] = defaultdict(int)
+    for held in lines.ran:
+        place = places.get(held["pc"], NOWHERE)
+        ran[place.file, place.line] += held["iterations"]
     for source in sources:
         file = str(source.absolute())
         for one in reductions.wrong(source):
-            if (file, one.directive) in ran:
+            if ran.get((file, one.directive), 0) > 0 or (not one.loop and (file, one.directive) in ran):
                 yield Finding(
                     kind="wrong-reduction", severity=KINDS["wrong-reduction"].severity, certainty="certain",
-                    message=sentences.reduction(one.name, one.declared, one.does),
+                    message=sentences.reduction(one.name, one.declared, one.does, one.loop),
                     sites=(Site(0, "update", file, one.line, ""), Site(0, "directive", file, one.directive, "")),
                     evidence={"case": "operation", "count": 1, "variable": one.name},
                 )  # fmt: skip

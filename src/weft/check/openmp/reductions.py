@@ -18,25 +18,35 @@ from weft.check.openmp.sources import FIXED_SUFFIXES, constructs, language
 
 _LOOPS: Final = frozenset(("for", "simd", "taskloop", "distribute", "loop"))
 _LOOPS_FORTRAN: Final = (_LOOPS - {"for"}) | {"do"}
+_BLOCKS: Final = frozenset(("parallel", "task", "scope", "sections"))
+"""What else has reductions, of the block behind it."""
+_CLAUSES: Final = frozenset(("reduction", "in_reduction"))
 _DECLARED: Final = re.compile(
-    r"\s*(?:default\s*,\s*)?(?P<operation>\+|-|\*|&&|\|\||&|\||\^|max\b|min\b|\.(?:and|or)\.|i(?:and|or)\b)\s*:(?!:)"
-    r"(?P<names>.*)$",
-    re.S | re.I,
+    r"\s*(?:default\s*,\s*)?(?P<operation>\+|-|\*|&&|\|\||&|\||\^|(?i:\.(?:and|or)\.)|[A-Za-z_]\w*)\s*:(?!:)(?P<names>.*)$",
+    re.S,
 )
+_OWN: Final = re.compile(r"\bdeclare\s+reduction\s*(?=\()", re.I)
+_OF_OWN: Final = re.compile(r"\(\s*(?P<name>\w+)\s*:(?!:)(?:::|[^:])*:(?!:)(?P<combiner>.*)\)$", re.S)
+_VALUE: Final = r"[^()<>=!&|?:;]*(?:\[[^\]]*\]|\([^()]*\))?[^()<>=!&|?:;]*"
 _HEAD: Final = re.compile(r"\s*(?P<word>for|while|if)\s*(?=\()")
 _NOISE: Final = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'", re.S)
-LARGEST: Final = "the largest or smallest value"
+LARGEST: Final = "the largest value"
+SMALLEST: Final = "the smallest value"
+EXTREME: Final = "the largest or smallest value"
+_NAMED: Final = {"max": LARGEST, "min": SMALLEST}
 _NEVER: Final = {
-    "+": ("*", LARGEST), "-": ("*", LARGEST), "*": ("+", LARGEST),
+    "+": ("*", LARGEST, SMALLEST, EXTREME), "-": ("*", LARGEST, SMALLEST, EXTREME),
+    "*": ("+", LARGEST, SMALLEST, EXTREME), "max": (SMALLEST,), "min": (LARGEST,),
     "|": ("&", "&&"), "||": ("&", "&&"), "&": ("|", "||"), "&&": ("|", "||"),
 }  # fmt: skip
 """What a loop never is to compute under each operation. Others may come to the same, of truth values or single bits: a
 sum of different bits is their union."""
 _NEVER_FORTRAN: Final = {
     **{by: _NEVER[by] for by in "+-*"}, ".and.": (".or.",), ".or.": (".and.",), "iand": ("ior",), "ior": ("iand",),
-    "max": ("+", "*"), "min": ("+", "*"),
+    "max": ("+", "*", SMALLEST), "min": ("+", "*", LARGEST),
 }  # fmt: skip
-"""Threads begin with the smallest number for the largest value; in C that may be an unsigned 0, to which some add."""
+"""Threads begin with the smallest number for the largest value, below which is nothing; in C that may be an unsigned 0,
+to which some add."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,8 @@ class Wrong:
     declared: str
     does: str
     line: int
+    loop: bool = True
+    """Whether the directive is a loop's."""
 
 
 def wrong(source: Path) -> Iterator[Wrong]:
@@ -59,23 +71,38 @@ def wrong(source: Path) -> Iterator[Wrong]:
         return
     text = _NOISE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    own = _own_ones(text)
     for line, one in constructs(source):
-        body = _body(text, _behind(text, starts[line - 1])) if _LOOPS & set(one.head) else None
+        loop, behind = bool(_LOOPS & set(one.head)), _behind(text, starts[line - 1])
+        body = _body(text, behind) if loop else _block(text, behind) if _BLOCKS & set(one.head) else None
         if body is None:
             continue
         for operation, name in _declared(one):
             found = _does(text[body[0] : body[1]], name)
-            if found and found[0] in _NEVER.get(operation, ()):
+            if found and found[0] in _NEVER.get(own.get(operation, operation), ()):
                 at = text.count("\n", 0, body[0] + found[1]) + 1
-                yield Wrong(line, name, operation, found[0], at)
+                said = f"{operation} ({own[operation]})" if operation in own else operation
+                yield Wrong(line, name, said, found[0], at, loop)
+
+
+def _own_ones(text: str) -> dict[str, str]:
+    """The operations that `declare reduction` of a source in C or C++ names, by what their combiners do."""
+    found: dict[str, set[str]] = {}
+    for one in _OWN.finditer(text):
+        inside = _OF_OWN.match(text[one.end() : closing(text, one.end()) + 1].replace("\\\n", "  "))
+        if inside:
+            does = _does(inside["combiner"] + ";", "omp_out")
+            found.setdefault(inside["name"], set()).add(does[0] if does else "")
+    back = {does: name for name, does in _NAMED.items()}
+    return {name: back.get(*does, *does) for name, does in found.items() if len(does) == 1 and does != {""}}
 
 
 def _declared(one: Directive) -> Iterator[tuple[str, str]]:
     for clause in one.clauses:
-        found = _DECLARED.match(clause.inside or "") if clause.word == "reduction" else None
+        found = _DECLARED.match(clause.inside or "") if clause.word in _CLAUSES else None
         for name in found["names"].split(",") if found else ():
-            if re.fullmatch(r"\s*[A-Za-z_]\w*\s*", name):
-                yield found["operation"].lower() if found else "", name.strip()
+            if found and re.fullmatch(r"\s*[A-Za-z_]\w*\s*", name):
+                yield found["operation"], name.strip()
 
 
 def _behind(text: str, at: int) -> int:
@@ -98,8 +125,19 @@ def _body(text: str, at: int) -> tuple[int, int] | None:
         at, heads = end + 1, heads + 1
     if not heads:
         return None
-    opening = re.match(r"\s*\{", text[at:])
-    if opening:
+    last = _statement(text, at)
+    return None if last is None else (start, last)
+
+
+def _block(text: str, at: int) -> tuple[int, int] | None:
+    """The statement behind a directive that is no loop's; None where another directive follows."""
+    end = None if re.match(r"\s*#", text[at:]) else _statement(text, at)
+    return None if end is None else (at, end)
+
+
+def _statement(text: str, at: int) -> int | None:
+    """Where a statement ends: a block, or what a semicolon ends."""
+    if re.match(r"\s*\{", text[at:]):
         depth, k = 0, at
         while k < len(text):
             depth += (text[k] == "{") - (text[k] == "}")
@@ -108,9 +146,7 @@ def _body(text: str, at: int) -> tuple[int, int] | None:
                 break
     else:
         k = text.find(";", at) + 1
-    if k <= at or re.match(r"\s*else\b", text[k:]):
-        return None
-    return start, k
+    return None if k <= at or re.match(r"\s*else\b", text[k:]) else k
 
 
 def _does(body: str, name: str) -> tuple[str, int] | None:
@@ -119,8 +155,10 @@ def _does(body: str, name: str) -> tuple[str, int] | None:
     update = re.compile(
         rf"(?P<compound>{word}\s*(?P<by>\+|-|\*|&|\||\^)=)"
         rf"|(?P<step>(?:\+\+|--)\s*{word}|{word}\s*(?:\+\+|--))"
-        rf"|(?P<largest>if\s*\([^()<>=!&|]*(?:\[[^\]]*\])?[^()<>=!&|]*[<>]=?\s*{word}\s*\)\s*\{{?\s*{word}\s*=(?!=)"
-        rf"|{word}\s*=(?!=)\s*(?:std::)?(?:f?max|f?min)\w*\s*\(\s*{word}\s*,)"
+        rf"|if\s*\((?:(?P<one>{_VALUE})(?P<sign>[<>])=?\s*{word}|\s*{word}\s*(?P<back>[<>])=?(?P<two>{_VALUE}))\s*\)"
+        rf"\s*\{{?\s*{word}\s*=(?!=)(?=(?P<taken>[^;]*);)"
+        rf"|{word}\s*=(?!=)\s*(?:std::)?f?(?P<call>max|min|MAX|MIN)\w*\s*\((?:\s*{word}\s*,|[^;]*,\s*{word}\s*\)\s*;)"
+        rf"|{word}\s*=(?!=)\s*\(?(?P<left>{_VALUE})(?P<than>[<>])=?(?P<right>{_VALUE})\)?\s*\?(?P<yes>{_VALUE}):(?P<no>{_VALUE});"
         rf"|(?P<again>{word}\s*=(?!=)\s*{word}\s*(?P<with>&&|\|\||[-+*&|^])(?P<rest>[^;]*);)"
     )
     sorts: list[tuple[str, int]] = []
@@ -133,11 +171,31 @@ def _does(body: str, name: str) -> tuple[str, int] | None:
             and re.search(r"[-+]", re.sub(r"\([^()]*\)|\[[^\]]*\]", "", found["rest"]))
         ):
             return None
-        sort = "+" if found["step"] else found["by"] or found["with"] or LARGEST
+        sort = "+" if found["step"] else found["by"] or found["with"] or _extreme(found, name)
+        if not sort:
+            return None
         sorts.append(("+" if sort == "-" else sort, found.start() + len(found[0]) - len(found[0].lstrip())))
     if re.search(rf"\b{re.escape(name)}\b", left) or len({sort for sort, _ in sorts}) != 1:
         return None
     return sorts[0]
+
+
+def _extreme(found: re.Match[str], name: str) -> str:
+    """Whether an update takes the larger or the smaller value; "" where it takes something else."""
+    if found["call"]:
+        return _NAMED[found["call"].lower()]
+
+    def plain(part: str) -> str:
+        return re.sub(r"\s+", "", found[part] or "")
+
+    if found["yes"]:
+        left, right, yes, no = map(plain, ("left", "right", "yes", "no"))
+        if name not in (left, right) or {left, right} != {yes, no}:
+            return ""
+        return LARGEST if (found["than"] == ">") == (yes == left) else SMALLEST
+    if plain("taken") != plain("one") + plain("two"):
+        return EXTREME
+    return LARGEST if found["sign"] == ">" or found["back"] == "<" else SMALLEST
 
 
 _DO: Final = re.compile(r"(?:\w+\s*:\s*)?do\b(?!\s*\d)(?!\s*=)")
@@ -153,8 +211,8 @@ def _wrong_fortran(source: Path, lines: Sequence[str]) -> Iterator[Wrong]:
         body = _statements(lines, line)
         for operation, name in _declared(one):
             found = _does_fortran(body, name.lower())
-            if found and found[0] in _NEVER_FORTRAN.get(operation, ()):
-                yield Wrong(line, name, operation, found[0], found[1])
+            if found and found[0] in _NEVER_FORTRAN.get(operation.lower(), ()):
+                yield Wrong(line, name, operation.lower(), found[0], found[1])
 
 
 def _statements(lines: Sequence[str], behind: int) -> list[tuple[int, str]]:
@@ -188,13 +246,18 @@ def _does_fortran(body: Sequence[tuple[int, str]], name: str) -> tuple[str, int]
         rf"(?:if\s*\((?P<when>.*)\)\s*)?{word}\s*=(?!=)\s*(?:{word}\s*(?P<by>\+|-|\*(?!\*)|\.and\.|\.or\.)(?P<rest>.*)"
         rf"|(?P<call>max|min|iand|ior)\s*\(\s*{word}\s*,(?P<others>.*)\))$"
     )
-    largest = re.compile(rf"if\s*\([^<>]*(?:[<>]=?|\.[gl][te]\.)\s*{word}\s*\)\s*{word}\s*=(?!=)(?P<rest>.*)$")
+    largest = re.compile(
+        rf"if\s*\((?P<one>[^<>]*)(?P<sign>[<>]=?|\.[gl][te]\.)\s*{word}\s*\)\s*{word}\s*=(?!=)(?P<rest>.*)$"
+    )
     sorts: list[tuple[str, int]] = []
     for line, text in body:
         if not used.search(text):
             continue
         if (found := largest.match(text)) and not used.search(found["rest"]):
-            sorts.append((LARGEST, line))
+            alike = re.sub(r"\s+", "", found["one"]) == re.sub(r"\s+", "", found["rest"])
+            sorts.append(
+                (EXTREME if not alike else LARGEST if found["sign"][0:2] in (">", ">=", ".g") else SMALLEST, line)
+            )
             continue
         found = update.match(text)
         if found is None or any(used.search(found[part] or "") for part in ("when", "rest", "others")):
@@ -203,5 +266,5 @@ def _does_fortran(body: Sequence[tuple[int, str]], name: str) -> tuple[str, int]
         outer = re.sub(r"\([^()]*\)", "", re.sub(r"\([^()]*\)", "", found["rest"] or ""))
         if (by == "*" and re.search(r"[-+(]", outer)) or (by == ".and." and ".or." in outer):
             return None
-        sorts.append(({"-": "+", "max": LARGEST, "min": LARGEST}.get(by, by), line))
+        sorts.append(({"-": "+", **_NAMED}.get(by, by), line))
     return sorts[0] if len({sort for sort, _ in sorts}) == 1 else None

@@ -43,9 +43,9 @@ def deadlock(other: AccessPlace) -> str:
     return f"No thread can go on: one waits here for ever{where}"
 
 
-def reduction(name: str, declared: str, does: str) -> str:
-    """A reduction that combines by another operation than its loop uses."""
-    what = f"the loop computes {does}" if " " in does else f"the loop combines by {does}"
+def reduction(name: str, declared: str, does: str, loop: bool) -> str:
+    """A reduction that combines by another operation than its loop, or its block, uses."""
+    what = f"the {'loop' if loop else 'block'} {'computes' if ' ' in does else 'combines by'} {does}"
     return (
         f"`{name}` is declared as a reduction by {declared}, and {what}: the threads' results are put together wrongly"
     )
