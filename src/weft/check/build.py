@@ -129,8 +129,9 @@ def built(words: Sequence[str]) -> tuple[int, Build]:
     What stands before it starts it. UsageError where there is none.
     """
     paths = [Path(shutil.which(word) or word) for word in words]
-    at = next((number for number, path in enumerate(paths) if path.is_file() and is_elf(path) and within(path)), None)
-    if at is None:
+    read = ((number, within(path)) for number, path in enumerate(paths) if path.is_file() and is_elf(path))
+    at, calls = next(((number, calls) for number, calls in read if calls), (0, []))
+    if not calls:
         gone = next((word for word, path in zip(words, paths, strict=True) if "/" in word and not path.exists()), None)
         missing = f"{gone} is not there" if gone else f"{words[0]} does not say what it is made of"
         raise UsageError(
@@ -138,7 +139,6 @@ def built(words: Sequence[str]) -> tuple[int, Build]:
             "sources: weft check prog.c"
         )
     path = paths[at]
-    calls = within(path)
     build = called([one for one in calls if "file" in one], path.parent)
     left = [source for source in build.sources if not source.is_file()]
     if left:

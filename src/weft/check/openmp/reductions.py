@@ -27,7 +27,10 @@ _DECLARED: Final = re.compile(
 )
 _OWN: Final = re.compile(r"\bdeclare\s+reduction\s*(?=\()", re.I)
 _OF_OWN: Final = re.compile(r"\(\s*(?P<name>\w+)\s*:(?!:)(?:::|[^:])*:(?!:)(?P<combiner>.*)\)$", re.S)
-_VALUE: Final = r"[^()<>=!&|?:;]*(?:\[[^\]]*\]|\([^()]*\))?[^()<>=!&|?:;]*"
+_PLAIN: Final = r"[^()<>=!&|?:;\[\]]*"
+_VALUE: Final = rf"{_PLAIN}(?:(?:\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\([^()]*\)){_PLAIN})*"
+"""An expression, without comparisons but in its subscripts and calls. It matches in one way only, so that what does not
+fit behind it is seen at once."""
 _HEAD: Final = re.compile(r"\s*(?P<word>for|while|if)\s*(?=\()")
 _NOISE: Final = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'", re.S)
 LARGEST: Final = "the largest value"
@@ -157,7 +160,7 @@ def _does(body: str, name: str) -> tuple[str, int] | None:
         rf"|(?P<step>(?:\+\+|--)\s*{word}|{word}\s*(?:\+\+|--))"
         rf"|if\s*\((?:(?P<one>{_VALUE})(?P<sign>[<>])=?\s*{word}|\s*{word}\s*(?P<back>[<>])=?(?P<two>{_VALUE}))\s*\)"
         rf"\s*\{{?\s*{word}\s*=(?!=)(?=(?P<taken>[^;]*);)"
-        rf"|{word}\s*=(?!=)\s*(?:std::)?f?(?P<call>max|min|MAX|MIN)\w*\s*\((?:\s*{word}\s*,|[^;]*,\s*{word}\s*\)\s*;)"
+        rf"|{word}\s*=(?!=)\s*(?:std::)?f?(?P<call>max|min|MAX|MIN)(?:[fl]|imum)?\s*\((?:\s*{word}\s*,|[^;]*,\s*{word}\s*\)\s*;)"
         rf"|{word}\s*=(?!=)\s*\(?(?P<left>{_VALUE})(?P<than>[<>])=?(?P<right>{_VALUE})\)?\s*\?(?P<yes>{_VALUE}):(?P<no>{_VALUE});"
         rf"|(?P<again>{word}\s*=(?!=)\s*{word}\s*(?P<with>&&|\|\||[-+*&|^])(?P<rest>[^;]*);)"
     )
