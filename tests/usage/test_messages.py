@@ -6,6 +6,7 @@ import pytest
 
 from weft.findings import Finding
 from weft.match import match
+from weft.trace import State
 from weft.trace.builder import Builder
 from weft.usage.messages import find
 
@@ -40,6 +41,26 @@ def test_a_message_that_nobody_receives() -> None:
     assert finding.message == (
         "the message of rank 0 to rank 1 in send(dest=1, tag=7) at a.c:3 is never received: rank 1 never receives it"
     )
+
+
+def freed_with(receives: bool, ended: State, on: str = "own") -> list[str]:
+    """Rank 0 sends on one of two communicators of all, and MPI never lets rank 1 return from the freeing of `own`."""
+    b = Builder(ranks=2)
+    comms = {name: b.comm("MPI_Comm_dup", [0, 1], name=name) for name in ("own", "other")}
+    b.ranks[0].send(1, comm=comms[on], site=at(3))
+    if receives:
+        b.ranks[1].recv(0, comm=comms[on], site=at(4))
+    b.ranks[1].open.comm_free(comms["own"], site=at(5))
+    b.ranks[1].state = ended
+    trace = b.open()
+    return [one.kind for one in find(trace, match(trace))]
+
+
+def test_a_message_on_a_communicator_in_whose_freeing_mpi_ended_the_receiver() -> None:
+    assert freed_with(False, State.EXITED) == ["unmatched-send"]
+    assert freed_with(True, State.EXITED) == []
+    assert freed_with(False, State.EXITED, on="other") == []  # it may have been received later, had MPI not ended it
+    assert freed_with(False, State.RUNNING) == []
 
 
 def test_the_near_miss_is_told() -> None:

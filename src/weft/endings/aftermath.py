@@ -10,6 +10,7 @@ from weft.deadlock.blocked import Standstill
 from weft.endings.findings import KINDS, moved
 from weft.endings.ranks import How, ends, own_finalize
 from weft.findings import Finding
+from weft.terms.progress import LEFT
 from weft.trace import Trace
 
 CONSEQUENT: Final = frozenset(
@@ -29,8 +30,6 @@ ARGUMENTS: Final = frozenset(
 BETWEEN: Final = frozenset(("argument-mismatch", "collective-mismatch"))
 """Of them those that name several ranks' calls, of which the exception of one tells less."""
 MAX_TOLD: Final = 16
-_LEFT: Final = "unmatched message"
-"""What MPICH says where a communicator is freed, or MPI finalised, while messages that nobody received are there."""
 
 
 class Consequences:
@@ -90,7 +89,7 @@ def _may_follow(trace: Trace, one: Finding, end: Finding | None) -> bool:
     how = end.evidence.get("how") if end is not None else None
     if end is None or how == How.EXCEPTION:
         return True
-    if how == How.ERROR and one.kind != "deadlock" and (_LEFT in end.message or _in_finalize(trace, end)):
+    if how == How.ERROR and one.kind != "deadlock" and (LEFT in end.message or _in_finalize(trace, end)):
         return False
     if how == How.ERROR and one.kind in ("epoch-misuse", "collective-mismatch") and set(one.events) & set(end.events):
         return False
@@ -178,7 +177,7 @@ def _why(end: Finding, found: list[Finding], result: Consequences) -> tuple[Find
     if not raised and how != "error":
         return None
     events, places = set(end.events), {(s.rank, s.file, s.line) for s in end.sites}
-    left = _LEFT in end.message
+    left = LEFT in end.message
     for other in sorted(found, key=result.of):  # what says more than MPI's own words in front
         if left and other.kind == "unmatched-send" and not result.of(other):
             return end, other

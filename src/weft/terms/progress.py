@@ -10,6 +10,9 @@ from weft.terms import calls
 from weft.terms.calls import masks
 from weft.trace import Flag, Rank
 
+LEFT: Final = "unmatched message"
+"""What MPICH says where a communicator is freed, or MPI finalised, while messages that nobody received are there."""
+
 
 def reached_finalize(rank: Rank) -> bool:
     """Whether the rank came to the end of its MPI program: what it has not done by then it never does."""

@@ -22,6 +22,7 @@ from weft.terms.blocks import blocks, meet
 from weft.terms.calls import catalogue, masks, words
 from weft.terms.cited import Some, cause, finding, said
 from weft.terms.columns import Ints, Ragged, argument, columns, distinct, ints
+from weft.terms.progress import LEFT
 from weft.terms.significant import side_of, significant
 from weft.terms.sizes import solids
 from weft.trace import Event, Flag, Function, Rank, Trace
@@ -58,6 +59,8 @@ _UNDEFINED_COLOUR = -32766
 _TO_ROOT = calls.forms(calls.TO_ROOT, Form.BLOCKING, Form.NONBLOCKING)
 _MAY_FAIL_OTHERWISE = calls.RECVS | calls.WAITS | calls.MRECVS | calls.SENDRECVS | {"Abort", "Finalize"}
 """Where MPI ends a process for what came in a message, too."""
+_OTHER_REASONS = (LEFT, "Shared memory error")
+"""What MPICH ends a process for inside any call, whatever its arguments: the end of the rank tells its words."""
 
 # Error classes by their number in the library (they are not normalised in the record), to the kind of parameter.
 _FIRST = ("buffer", "count", "datatype", "tag", "communicator", "rank")
@@ -438,7 +441,8 @@ class _Arguments:
         name = base(event.function.name)
         words = _last_words(self.rank.definitions.ended or "")
         named = words.startswith("Invalid") or "nvalid " in words
-        if not event.open or (not named and name in _MAY_FAIL_OTHERWISE):
+        elsewhere = name in _MAY_FAIL_OTHERWISE or any(reason in words for reason in _OTHER_REASONS)
+        if not event.open or (not named and elsewhere):
             return
         yield finding(
             "invalid-argument",

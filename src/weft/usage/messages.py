@@ -28,12 +28,13 @@ from weft.trace.layout import ANY_SOURCE, ANY_TAG, COUNT_IN_TAIL, ID_DYNAMIC
 MAX_PAIRS = 20_000
 _RECEIVING = calls.RECVS | calls.MRECVS | calls.SENDRECVS | calls.WAITS | calls.TESTS
 _PACKED = frozenset(("MPI_PACKED", "packed"))
+_FREEING = frozenset(("Comm_free", "Comm_disconnect"))
 _UNTYPED = frozenset(("MPI_BYTE", "PVM_BYTE")) | _PACKED
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
     """Unmatched messages of ranks that ended, and matched ones whose types or lengths do not fit."""
-    done = np.array([ended(rank) for rank in trace.ranks], np.bool_)
+    done = _Done(trace)
     refused = list(_refused(trace))
     short = {(event.rank.index, event.tag) for event in refused}
     sends = [f for f in _unmatched_sends(trace, match, done) if not _taken_short(f, short)]
@@ -73,18 +74,42 @@ def _too_long(event: Event) -> Finding:
 # Unmatched
 
 
-def _left(posts: Posts, done: NDArray[np.bool_]) -> NDArray[np.int64]:
+class _Done:
+    """Who gets no message any more: ranks that ended, and on a communicator those that MPI ended in freeing it."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.ranks = np.array([ended(rank) for rank in trace.ranks], np.bool_)
+        self.freed = {rank.index: comm for rank in trace.ranks if (comm := _freeing(rank)) is not None}
+
+    def of(self, peer: NDArray[Any], comm: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which of the ranks, each on its communicator, are done; False for an unknown one."""
+        done: NDArray[np.bool_] = (peer >= 0) & self.ranks[np.maximum(peer, 0)]
+        for rank, freed in self.freed.items():
+            done |= (peer == rank) & (comm == freed)
+        return done
+
+
+def _freeing(rank: Rank) -> int | None:
+    """The communicator (its index) that a rank was freeing when MPI ended it, if it was."""
+    if rank.state != "exited" or not len(rank.events):
+        return None
+    last = rank.event(len(rank.events) - 1)
+    freeing = last.open and base(last.function.name) in _FREEING and last.comm is not None
+    return last.comm.index if freeing and last.comm is not None else None
+
+
+def _left(posts: Posts, done: _Done) -> NDArray[np.int64]:
     """Rows without a partner that can get none any more: the other side has ended."""
     skip = Post.CANCELLED | Post.RECALLED | Post.UNDECIDED | Post.PARTITIONED | Post.INIT
     rows = np.flatnonzero((posts.partner == NONE) & ((posts.flags & skip) == 0))
     peer = posts.peer[rows]
-    named = (peer >= 0) & done[np.maximum(peer, 0)]
-    anyone = (peer < 0) & ((posts.flags[rows] & Post.ANY_SOURCE) != 0) & bool(done.all())
+    named = done.of(peer, posts.comm[rows])
+    anyone = (peer < 0) & ((posts.flags[rows] & Post.ANY_SOURCE) != 0) & bool(done.ranks.all())
     left: NDArray[np.int64] = rows[named | anyone]
     return left
 
 
-def _unmatched_sends(trace: Trace, match: Match, done: NDArray[np.bool_]) -> Iterator[Finding]:
+def _unmatched_sends(trace: Trace, match: Match, done: _Done) -> Iterator[Finding]:
     for event, row in _first_of_sites(trace, match.sends, _left(match.sends, done)):
         receiver = int(match.sends.peer[row])
         if _recalled(trace, match, row):
@@ -153,7 +178,7 @@ def _recalled(trace: Trace, match: Match, row: int) -> bool:
     return False
 
 
-def _unmatched_receives(trace: Trace, match: Match, done: NDArray[np.bool_]) -> Iterator[Finding]:
+def _unmatched_receives(trace: Trace, match: Match, done: _Done) -> Iterator[Finding]:
     rows = _left(match.recvs, done)
     for event, row in _first_of_sites(trace, match.recvs, rows):
         source = int(match.recvs.peer[row])
