@@ -106,7 +106,7 @@ def test_a_source_of_openacc_is_not_called_clear(tmp_path: Path) -> None:
     assert status == 2
     assert out.splitlines()[0] == "Nothing was looked at in p.c (finished)"
     assert "Not looked at: 1 directive of OpenACC (p.c:4)" in out
-    assert "nothing was looked at: name the sources that hold `#pragma dvm` directives" in out
+    assert "nothing was looked at: name the sources that hold `#pragma dvm` directives (or `#pragma omp`)" in out
 
 
 MACROS = """\

@@ -22,7 +22,7 @@ class CDvmh(Marking):
 
     name = "C-DVMH"
     suffixes = frozenset((".cdv", ".c", ".cpp", ".cc", ".cxx", ".cdvh"))
-    remedy = "name the sources that hold `#pragma dvm` directives, and let the program reach its parallel loops"
+    remedy = "name the sources that hold `#pragma dvm` directives (or `#pragma omp`), and let it reach its loops"
 
     def claims(self, sources: Sequence[Path]) -> bool:
         """Whether any of them holds a directive, in the form of today or the old one."""

@@ -20,7 +20,7 @@ class FortranDvm(Marking):
 
     name = "Fortran-DVM"
     suffixes = frozenset((".fdv", ".f", ".for", ".f90", ".f95", ".f03", ".f08", ".ftn"))
-    remedy = "name the sources that hold `!DVM$` directives, and let the program reach its parallel loops"
+    remedy = "name the sources that hold `!DVM$` directives (or `!$omp`), and let it reach its loops"
 
     def claims(self, sources: Sequence[Path]) -> bool:
         """Whether any of them holds a directive."""
