@@ -555,3 +555,29 @@ double pipeline_not_waited_for(void) {
 #pragma omp taskwait
     return s;
 }
+
+/* case critical_of_teams data-race */
+int critical_of_teams(void) {
+    int sum = 0;
+#pragma omp target teams num_teams(2) map(tofrom : sum) /* wrong */
+#pragma omp target teams num_teams(1) map(tofrom : sum) /* right */
+#pragma omp distribute parallel for
+    for (int i = 0; i < 60; i++) {
+#pragma omp critical
+        sum++; /* found */
+    }
+    return sum;
+}
+
+/* case named_critical_of_teams data-race */
+int named_critical_of_teams(void) {
+    int sum = 0;
+#pragma omp target teams num_teams(3) map(tofrom : sum)
+#pragma omp distribute parallel for
+    for (int i = 0; i < 60; i++) {
+#pragma omp critical(sums) /* wrong */
+#pragma omp atomic         /* right */
+        sum++; /* found */
+    }
+    return sum;
+}

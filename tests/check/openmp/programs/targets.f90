@@ -182,3 +182,21 @@ subroutine tasks_of_the_device
 !$omp taskwait
   if (s > 100) stop 1
 end subroutine
+
+! case critical_in_teams data-race
+subroutine critical_in_teams
+   implicit none
+   integer :: i, total
+   total = 0
+   !$omp target teams num_teams(2) map(tofrom: total) ! wrong
+   !$omp target teams num_teams(1) map(tofrom: total) ! right
+   !$omp distribute parallel do
+   do i = 1, 60
+      !$omp critical
+      total = total + 1 ! found
+      !$omp end critical
+   end do
+   !$omp end distribute parallel do
+   !$omp end target teams
+   print *, total > 0
+end subroutine

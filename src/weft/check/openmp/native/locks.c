@@ -9,7 +9,8 @@ static struct held {
     strand_t history; /* of those that released it */
 } locks[LOCKS + 1];
 static int known;
-static const char unnamed, atomics;
+#define GROUPS 8
+static const char unnamed[GROUPS], atomics;
 
 static int number_of(const void *lock) {
     for (int i = 0; i < known; i++)
@@ -112,10 +113,19 @@ void lock_leave(const void *lock) {
     take_turns();
 }
 
-void GOMP_critical_start(void) { lock_take(&unnamed, place_of(PLACE)); }
-void GOMP_critical_end(void) { lock_leave(&unnamed); }
-void GOMP_critical_name_start(void **name) { lock_take(name, place_of(PLACE)); }
-void GOMP_critical_name_end(void **name) { lock_leave(name); }
+/* A critical section keeps out the threads of one contention group (OpenMP 5.2, 15.2): each team of a league has locks of
+ * its own, which lie in the bytes of the construct's. Of more than eight teams some share one. */
+static const void *of_group(const char *name) {
+    int number = me->number;
+    for (const struct team *t = me->team; t; number = t->within, t = t->outer)
+        if (t->league) return name + number % GROUPS;
+    return name;
+}
+
+void GOMP_critical_start(void) { lock_take(of_group(unnamed), place_of(PLACE)); }
+void GOMP_critical_end(void) { lock_leave(of_group(unnamed)); }
+void GOMP_critical_name_start(void **name) { lock_take(of_group((const char *)name), place_of(PLACE)); }
+void GOMP_critical_name_end(void **name) { lock_leave(of_group((const char *)name)); }
 void GOMP_atomic_start(void) { lock_take(&atomics, place_of(PLACE)); }
 void GOMP_atomic_end(void) { lock_leave(&atomics); }
 
