@@ -31,7 +31,7 @@ def test_a_message_to_a_spawned_world_is_matched_or_told(
     name: str, left: bool, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     said, told = reported(request.getfixturevalue(name), PROGRAM, RANKS, tmp_path, *(["left"] if left else []))
-    if not left:  # else MPICH ends the run where the message comes before its communicator is freed
+    if not left or "unmatched message(s)" not in said:  # MPICH ends the run where it came before the freeing
         assert f"recorded {RANKS + RANKS * 2 * 2} ranks" in said, said
     assert told == ([("unmatched-send", [BUG])] if left else []), said
 

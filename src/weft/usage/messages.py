@@ -94,8 +94,8 @@ def _freeing(rank: Rank) -> int | None:
     if rank.state != "exited" or not len(rank.events):
         return None
     last = rank.event(len(rank.events) - 1)
-    freeing = last.open and base(last.function.name) in _FREEING and last.comm is not None
-    return last.comm.index if freeing and last.comm is not None else None
+    comm = last.comm if last.open and base(last.function.name) in _FREEING else None
+    return comm.index if comm is not None else None
 
 
 def _left(posts: Posts, done: _Done) -> NDArray[np.int64]:

@@ -115,12 +115,7 @@ void lock_leave(const void *lock) {
 
 /* A critical section keeps out the threads of one contention group (OpenMP 5.2, 15.2): each team of a league has locks of
  * its own, which lie in the bytes of the construct's. Of more than eight teams some share one. */
-static const void *of_group(const char *name) {
-    int number = me->number;
-    for (const struct team *t = me->team; t; number = t->within, t = t->outer)
-        if (t->league) return name + number % GROUPS;
-    return name;
-}
+static const void *of_group(const char *name) { return name + omp_get_team_num() % GROUPS; }
 
 void GOMP_critical_start(void) { lock_take(of_group(unnamed), place_of(PLACE)); }
 void GOMP_critical_end(void) { lock_leave(of_group(unnamed)); }

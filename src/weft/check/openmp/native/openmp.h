@@ -246,6 +246,9 @@ strand_t segment(void); /* what follows of the current strand apart from what wa
     int omp_##name(void) { return value; }                                                                             \
     int omp_##name##_(void) { return value; }
 
+/* --- teams.c */
+int omp_get_team_num(void); /* the program's own, too: 0 outside of a league */
+
 /* --- shadow.c */
 void shadow_open(void);
 void shadow_access(uintptr_t a, size_t size, bool write, uint32_t place);
