@@ -25,7 +25,8 @@ from weft.tasks.runtime import runtimes, settings, tool
 
 PROGRAMS = Path(__file__).parent / "programs"
 NATIVE = Path(layout.__file__).parent / "native"
-TOOL = [f"-I{SHARED}", *(str(NATIVE / name) for name in ("tool.c", "turns.c", "switches.c")), str(SHARED / "record.c")]
+PARTS = ("tool.c", "turns.c", "holds.c", "switches.c")
+TOOL = [f"-I{SHARED}", *(str(NATIVE / name) for name in PARTS), str(SHARED / "record.c")]
 Build = Callable[..., Path]
 
 HERE = Path(__file__).parent

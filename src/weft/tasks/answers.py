@@ -85,6 +85,7 @@ def _row(row: Answer) -> str:
     at = _line_of(row["at"] or row["created"])
     indent = "  " * row.get("depth", 0)
     held = "held " if row.get("held") else ""
+    held = f"held, with worker {row['with']} " if "with" in row else held
     start = f"{mark} {indent}{row['id']}{name}"
     return f"{start:<14} {row['state']:<6} {at:<16} {parent:<9} {place:<15} {held}{_wait(row['wait'])}".rstrip()
 

@@ -129,8 +129,12 @@ class Backend(Protocol):
         """That the program has tasks of another kind, which are not followed; empty where none are known."""
         ...
 
-    def hold(self, task: int, *, on: bool) -> None:
-        """Let a task make no step while the others go on, or again."""
+    def hold(self, task: int, *, on: bool) -> str:
+        """Let a task make no step while the others go on, or again. How it is held, where there is more to say."""
+        ...
+
+    def waiting_with(self) -> dict[int, int]:
+        """The worker that waits with each held task, where it takes one."""
         ...
 
     def catch(self, name: str, *, on: bool) -> None:

@@ -110,9 +110,11 @@ class Debugger:
         keep = [filter_of(word, {row.id: row for row in rows}) for word in words if word != "--tree"]
         chosen = [row for row in rows if all(f(row) for f in keep)] if keep else rows
         shown = tree(chosen)[:most] if as_tree else [(0, row) for row in chosen[:most]]
-        told = as_dicts(row for _, row in shown)
+        told, with_ = as_dicts(row for _, row in shown), self.backend.waiting_with() if self.held else {}
         for (depth, row), one in zip(shown, told, strict=True):
             one["depth"], one["focus"], one["held"] = depth, row.id == self.focus, row.id in self.held
+            if row.id in with_:
+                one["with"] = with_[row.id]
         unseen = "" if rows else self.backend.unseen()
         return {"kind": "tasks", "total": len(rows), "chosen": len(chosen), "tasks": told, "unseen": unseen or None}
 
@@ -310,9 +312,10 @@ class Debugger:
         if not text:
             raise UsageError("hold which task? `hold 3`")
         task = self.find(text)
-        self.backend.hold(task.id, on=True)
+        told = self.backend.hold(task.id, on=True)
         self.held.add(task.id)
-        return {"kind": "text", "text": f"{task.label} is held where it is: `release {task.id}` lets it go on"}
+        told = told or f"{task.label} is held where it is: `release {task.id}` lets it go on"
+        return {"kind": "text", "text": told}
 
     def release(self, text: str = "") -> Answer:
         """`[ID]`: a task that is held goes on, or all."""

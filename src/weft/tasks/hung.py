@@ -24,7 +24,7 @@ def message(told: list[dict[str, Any]], rows: list[Task]) -> str:
 def only_held(rows: list[Task]) -> str:
     """Where all that could go on are tasks that the person holds."""
     these = "them" if len(rows) > 1 else "it"
-    return f"nothing else can happen while {_labels(rows)} {_verb(rows, 'are')} held: `release` lets {these} go on"
+    return f"nothing else can happen while {labels(rows)} {verb(rows, 'are')} held: `release` lets {these} go on"
 
 
 def _line(thing: dict[str, Any], rows: dict[int, Task]) -> str:
@@ -37,16 +37,18 @@ def _stand(rows: list[Task]) -> str:
     places: dict[str, list[Task]] = {}
     for row in rows:
         places.setdefault(str((row.wait.site if row.wait else row.at) or "?"), []).append(row)
-    return listed([f"{_labels(these)} {_verb(these, 'wait')} at {place}" for place, these in places.items()], "and")
+    return listed([f"{labels(these)} {verb(these, 'wait')} at {place}" for place, these in places.items()], "and")
 
 
-def _labels(rows: list[Task]) -> str:
+def labels(rows: list[Task]) -> str:
+    """Several tasks, in words."""
     some = [row.label for row in rows[:MOST]]
     return listed([*some, f"{len(rows) - MOST:,} more"] if len(rows) > MOST else some, "and")
 
 
-def _verb(rows: list[Task], verb: str) -> str:
-    return verb if len(rows) > 1 else "is" if verb == "are" else f"{verb}s"
+def verb(rows: list[Task], word: str) -> str:
+    """A verb for one or several."""
+    return word if len(rows) > 1 else "is" if word == "are" else f"{word}s"
 
 
 def _who(thing: dict[str, Any], rows: dict[int, Task]) -> str:
@@ -57,8 +59,8 @@ def _who(thing: dict[str, Any], rows: dict[int, Task]) -> str:
     inside = [rows[id_] for id_ in thing["inside"] if id_ in rows]
     both = [row for row in inside if row.id in thing["waits"]]
     if both:
-        return f"{_labels(both)} {_verb(both, 'are')} inside of it already, and {_verb(both, 'ask')} for it again"
+        return f"{labels(both)} {verb(both, 'are')} inside of it already, and {verb(both, 'ask')} for it again"
     if inside:
-        return f"{_labels(inside)} {_verb(inside, 'are')} inside of it: {_stand(inside)}"
+        return f"{labels(inside)} {verb(inside, 'are')} inside of it: {_stand(inside)}"
     has = [rows[id_] for id_ in thing["has"] if id_ in rows]
     return f"who else has it: {_stand(has)}" if has else "no other task has it"

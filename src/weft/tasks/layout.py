@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.debug.hands import HandError
-from weft.native.headers.table import FINISHED, JOINS, LOCKS, RUNS, SLAB, SLABS, SPAWNS, TABLE, TASK, WORKERS
+from weft.native.headers.table import FINISHED, HELD, JOINS, LOCKS, RUNS, SLAB, SLABS, SPAWNS, TABLE, TASK, WORKERS
 from weft.native.headers.table import TRACED as SIGNALS
 from weft.native.headers.table import WAIT_EVENT as EVENT
 from weft.native.headers.table import WAIT_LOCK as LOCK
@@ -24,6 +24,7 @@ __all__ = [
     "GROUP",
     "HEADER",
     "HEAP",
+    "HELD",
     "JOINS",
     "KINDS",
     "LOCK",
@@ -51,9 +52,11 @@ __all__ = [
 
 RECORD = np.dtype([
     *((name, TASK[name]) for name in TASK.names or ()),
-    ("address", "<u8"), ("above", "<u8"), ("state", "<i4"), ("worker", "<i4"), ("depth", "<i4"),
+    ("address", "<u8"), ("above", "<u8"), ("state", "<i4"), ("worker", "<i4"), ("depth", "<i4"), ("caught", "<i4"),
 ])  # fmt: skip
-"""A record; from `address` on follows what is not stored in it but follows from it."""
+"""A record; from `address` on follows what is not stored in it but follows from it.
+
+`caught`: the worker that waits with it, where it is held and has not come on."""
 SIZE = TASK.itemsize
 
 
@@ -69,7 +72,7 @@ def _offset(of: np.dtype[np.generic], name: str) -> int:
 
 
 TRACED, WATCH = _offset(TASK, "traced"), _offset(TABLE, "watch")
-MAGIC = b"weftask5"
+MAGIC = b"weftask6"
 HEADER = _offset(TABLE, "slabs")
 FRESH = 1
 NEW, TOP, MIDDLE, HEAP = 1, 2, 3, 4
@@ -102,8 +105,9 @@ def records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
     for pointer in np.frombuffer(read(after, 8 * workers), "<u8").tolist():
         if pointer:
             with suppress(HandError):  # the memory of a thread that has gone
-                top, _, _, thread = np.frombuffer(read(pointer, 32), "<u8").tolist()
+                top, _, _, thread, held = np.frombuffer(read(pointer, 40), "<u8").tolist()
                 _stack(rows, top, thread)
+                rows["caught"][rows["address"] == held] = thread
     rows = rows[rows["traced"] & FINISHED == 0]
     return rows, _owners(read, after + 8 * WORKERS) if (rows["wait"] == LOCK).any() else {}
 
@@ -191,7 +195,9 @@ class TaskRows:
             waits = Wait("event", (), None, free=True)
         elif wait and on:
             name = self._named(what) if wait == LOCK else ""
-            waits = Wait(KINDS.get(wait, "wait"), self._targets(id_, wait, what, scope), self._site(waiting), what=name)
+            # LLVM's runtime names the place of the wait that the thread runs this task in, for a lock within it
+            site = (self._tops.get(worker) if wait == LOCK and state == TOP else None) or self._site(waiting)
+            waits = Wait(KINDS.get(wait, "wait"), self._targets(id_, wait, what, scope), site, what=name)
         elif state == NEW:
             waits = Wait("dependence", (needs,), made)
         at = self._tops.get(worker) if state == TOP else waits.site if waits else made

@@ -18,6 +18,7 @@ from weft.errors import UsageError
 from weft.tasks import layout, schedule
 from weft.tasks.backend import How, Spawn, Stop
 from weft.tasks.gdb import Bodies, Frame, Gdb, Terminal, is_own, site_of
+from weft.tasks.holds import Holds
 from weft.tasks.model import SourceLine, Task, deadlocks
 from weft.tasks.mutexes import with_mutexes
 from weft.tasks.runtime import check, in_turns, settings
@@ -62,6 +63,7 @@ class NativeBackend:
         self._arguments = list(command[1:])
         self._library = library
         self._pid, self._core = pid, core
+        self._holds: Holds | None = None
         self._names: dict[int, str] = {}
         self._signal = ""
         self._base = 0
@@ -183,6 +185,8 @@ class NativeBackend:
             raise UsageError("a core file does not run: look at it with `tasks`, `where`, `waits` and `print`")
         if self._gdb.exited is not None:
             return self._ended()
+        if self._holds is not None and task in self._holds and how != "continue":
+            raise UsageError(f"task {task} is held: `release {task}` lets it go on, `continue` the others")
         self._child, self._looks = child, 0
         record = self._record(task) if task is not None else None
         self._watch(False)
@@ -293,8 +297,11 @@ class NativeBackend:
         if stop is None:
             self._looks += 1
             stop = self._gdb.halt()
-            if stop.get("signal-name") in ("SIGINT", "0") and (found := deadlocks(self.tasks())):
-                return {"deadlock": found[0]}
+            if stop.get("signal-name") in ("SIGINT", "0"):
+                if found := deadlocks(self.tasks()):
+                    return {"deadlock": found[0]}
+                if self._holds is not None and (told := self._holds.verdict(again=True)):
+                    return {"held": told}
         return stop
 
     def _happened(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:
@@ -305,7 +312,11 @@ class NativeBackend:
             found = stop["deadlock"]
             first = found.tasks[0]
             return Stop("deadlock", first.id, first.at, text=found.message, name=first.name)
+        if "held" in stop:
+            return Stop("stuck", text=stop["held"])
         reason, thread = str(stop.get("reason", "")), int(stop.get("thread-id", 0) or 0)
+        if self._holds is not None and self._holds.arrived(stop):
+            return self._resume(how, address)
         if (watched := self._changed(stop, thread)) is not None:
             return watched
         if reason == "breakpoint-hit" and stop.get("bkptno") == self._signal:
@@ -334,6 +345,8 @@ class NativeBackend:
         """A stop at a person's breakpoint, where that is for the task that came there."""
         point = self._gdb.points.get(str(stop.get("bkptno")))
         if point is None or not self.meant(point, thread):
+            return None
+        if self._holds is not None and self._holds.passed(thread, int(stop["frame"]["addr"], 16)):
             return None
         return self._here("breakpoint", thread, point=point.id)
 
@@ -435,6 +448,9 @@ class NativeBackend:
                 if stop.get("bkptno") == self._signal:
                     return self._signalled(self._event(int(stop["thread-id"])), "next")
                 thread_of = int(stop.get("thread-id", 0) or 0)
+                if self._holds is not None and self._holds.arrived(stop):
+                    self._gdb.run("-exec-continue")
+                    continue
                 if (other := self._changed(stop, thread_of) or self._visited(stop, thread_of)) is not None:
                     return other
                 self._gdb.run("-exec-continue")
@@ -601,18 +617,33 @@ class NativeBackend:
         self._names[task] = name
 
     def verdict(self) -> str:
-        """A native program's deadlocks are circles, which `waits` tells."""
-        return ""
+        """A native program's deadlocks are circles, which `waits` tells; else what is held may be in the way."""
+        return self._holds.verdict() if self._holds is not None else ""
 
     def unseen(self) -> str:
         """Of other kinds of native tasks nothing is known."""
         return ""
 
-    def hold(self, task: int, *, on: bool) -> None:
-        """The runtime chooses which task a thread runs. UsageError."""
-        raise UsageError(
-            f"a task of {self.runtime} cannot be held: holding it would hold its thread, and all that lies beneath it"
-        )
+    def hold(self, task: int, *, on: bool) -> str:
+        """Let a task make no step while the others go on, or again: with its thread (holds.py)."""
+        if self.runtime != "OpenMP":
+            raise UsageError(
+                f"a task of {self.runtime} cannot be held: that would hold its thread, and all that lies beneath it"
+            )
+        if self._core is not None:
+            raise UsageError("a core file does not run: nothing in it can be held")
+        if self._turns is not None:
+            raise UsageError("a task is held without --record and --replay only, which choose themselves who goes on")
+        if self._holds is None:
+            self._holds = Holds(self._gdb, self._record, self.tasks, lambda: self._bodies)
+        if on:
+            return self._holds.take(task)
+        self._holds.give(task)
+        return ""
+
+    def waiting_with(self) -> dict[int, int]:
+        """The worker that waits with each held task."""
+        return self._holds.workers() if self._holds is not None and self._gdb.exited is None else {}
 
     def catch(self, name: str, *, on: bool) -> None:
         """An exception cannot leave a native task. UsageError."""
@@ -626,10 +657,14 @@ class NativeBackend:
 
     def interrupt(self) -> Stop:
         """Stop the program where it is."""
+        self._gdb.take(0.05)  # it may have been told to run, or have come to its end, and not been heard yet
+        stop = self._gdb.halt() if self._gdb.running else {}
+        while stop or self._gdb.stops:
+            if self._holds is not None:
+                self._holds.arrived(stop)
+            stop = (self._gdb.wait(0) or {}) if self._gdb.stops else {}
         if self._gdb.exited is not None:
             return self._ended()
-        if self._gdb.running:
-            self._gdb.halt()
         return self._here("interrupted", self._thread())
 
     def close(self) -> None:
@@ -639,6 +674,8 @@ class NativeBackend:
                 if self._gdb.running:
                     self._gdb.halt()
                 if self._pid:
+                    if self._holds is not None:
+                        self._holds.give_all()
                     self._gdb.ask(f"-break-delete {self._signal}")
                     self._gdb.console("detach")
                 elif self._gdb.exited is None and self._core is None:

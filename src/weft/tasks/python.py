@@ -221,9 +221,14 @@ class Conversation:
         found = self._ask("unseen") if self._over is None else ""
         return f"the program runs {found}, whose tasks are not followed: only asyncio's are" if found else ""
 
-    def hold(self, task: int, *, on: bool) -> None:
+    def hold(self, task: int, *, on: bool) -> str:
         """Let a task make no step while the others go on, or again."""
         self._ask("hold", task=task, on=on)
+        return ""
+
+    def waiting_with(self) -> dict[int, int]:
+        """A task that is held takes no thread."""
+        return {}
 
     def catch(self, name: str, *, on: bool) -> None:
         """Stop where a task dies of an exception of that name (empty: of any), or not any more."""

@@ -414,10 +414,15 @@ class RankBackend:
         with self._hand.looking():
             return self._hand.backend.unseen()
 
-    def hold(self, task: int, *, on: bool) -> None:
+    def hold(self, task: int, *, on: bool) -> str:
         """Let a task make no step, or again."""
         with self._hand.looking():
-            self._hand.backend.hold(task, on=on)
+            return self._hand.backend.hold(task, on=on)
+
+    def waiting_with(self) -> dict[int, int]:
+        """The worker that waits with each held task."""
+        with self._hand.looking():
+            return self._hand.backend.waiting_with()
 
     def catch(self, name: str, *, on: bool) -> None:
         """Stop where a task dies of an exception."""

@@ -130,7 +130,7 @@ def recording(programs: Iterable[Sequence[str]], run: Path) -> dict[str, str]:
 
 def tool() -> Path:
     """Weft's OMPT tool, built on first use with the system's compiler. HandError where that fails."""
-    return _built("tool.c", "turns.c", "turns.h", "table.h", "ompt.h", *SWITCHES)
+    return _built("tool.c", "turns.c", "turns.h", "holds.c", "holds.h", "table.h", "ompt.h", *SWITCHES)
 
 
 def births() -> str:

@@ -34,11 +34,30 @@ def frames_of(gdb: Gdb, row: Task, rows: dict[int, Task], *, every: bool = False
     """The thread that a task lies on, and its own frames there; none where it has not begun or is on the heap."""
     if row.worker is None or row.worker not in gdb.threads:
         return 0, []
+    thread = gdb.threads[row.worker]
+    return thread, cropped(gdb.stack(thread), covers(row, rows), every=every)
+
+
+def covers(row: Task, rows: dict[int, Task]) -> int:
+    """How many tasks lie on a task in its worker's stack."""
     skip, at = 0, row
     while at.above is not None and at.above in rows:
         skip, at = skip + 1, rows[at.above]
-    thread = gdb.threads[row.worker]
-    return thread, cropped(gdb.stack(thread), skip, every=every)
+    return skip
+
+
+def entered(stack: list[Frame]) -> int:
+    """How many tasks have come to their code, of those on a worker's stack: one that is about to begin has not."""
+    numbered = parts(stack)
+    return numbered[-1] + bool(ENTRY.search(str(stack[-1].get("func", "")))) if numbered else 0
+
+
+def own_part(stack: list[Frame], skip: int) -> Frame | None:
+    """A task's innermost frame without one of a library beneath it, so that what it has is the program's own."""
+    frames = cropped(stack, skip, every=True)
+    while any(map(is_own, frames)) and not all(map(is_own, frames)):
+        frames = frames[next(i for i, frame in enumerate(frames) if not is_own(frame)) + 1 :]
+    return frames[0] if frames and is_own(frames[0]) else None
 
 
 def holder(gdb: Gdb, address: int, rows: dict[int, Task]) -> int | None:

@@ -27,6 +27,7 @@ enum { ON_CREATE = 1, ON_BEGIN, ON_SUSPEND, ON_RESUME, ON_DONE, ON_JOINED };
 // bits are none of a task's flags in OMPT: on_create asks for both at once.
 enum { RUNS = 1 << 8, SPAWNS = 1 << 9, JOINS = 1 << 10, NOBODY = 1 << 11, TRACED = 15 << 8 };
 enum { UNTIED = 1 << 16, ON = 1 << 17, FINISHED = 1 << 18 };
+enum { HELD = 1 << 24 }; // the debugger holds it; it writes that byte alone
 enum { WAIT_LOCK = 64, WAIT_EVENT = 65 }; // beside OMPT's kinds of sync region, which are 1 to 10
 
 typedef struct task {
@@ -54,6 +55,7 @@ typedef struct worker { // in its thread's own memory
     task *free;
     uint64_t next_id;
     uint64_t thread; // its number in the kernel
+    const task *held; // the task that it would begin or take up, and waits with because that one is held
     scope *scopes; // free ones
     int64_t slot; // its place in the table, -1 for none
     const void *loop, *named; // the last taskloop that it made tasks for, and what the runtime calls that place
@@ -66,7 +68,7 @@ typedef struct {
 } lock;
 
 typedef struct {
-    char magic[8]; // "weftask5"
+    char magic[8]; // "weftask6"
     int32_t count, watch; // watch: what implicit tasks are traced for from their begin
     uint32_t size, slab;
     uint64_t workers;

@@ -4,6 +4,7 @@
 // beneath it. No lock and, once the first slab is there, no allocation on the way of a task.
 #define _GNU_SOURCE
 #include "table.h"
+#include "holds.h"
 #include "ompt.h"
 #include "switches.h"
 #include "turns.h"
@@ -24,7 +25,7 @@
 #define CHECK(condition) ((void)0)
 #endif
 
-__attribute__((visibility("default"))) table weft_tasks = {.magic = "weftask5", .size = sizeof(task), .slab = SLAB};
+__attribute__((visibility("default"))) table weft_tasks = {.magic = "weftask6", .size = sizeof(task), .slab = SLAB};
 static uint64_t ids;
 // Stands for every task without room in the table, lies at the bottom of each stack and at the end of each free list.
 static task nobody = {.below = &nobody, .traced = NOBODY};
@@ -167,6 +168,18 @@ static COLD void off(task *t) {
     release(t);
 }
 
+// The worker waits with a task that it would begin or take up: until it is let go, that one has not come on. It is looked at
+// once the table has it here: who sets the bit sees it there, or is seen.
+static COLD void until_released(task *prior, task *next, task *was) {
+    me.top = prior;
+    next->below = was;
+    me.held = next;
+    weft_tasks_wait(next);
+    me.held = NULL;
+    next->below = prior;
+    me.top = next;
+}
+
 // A task that leaves its worker for what lies beneath it, or one that goes on, from the heap, on top of this one. When
 // an untied task gives its place back, LLVM's runtime names its parent as the next, wherever that is.
 static COLD void change(task *prior, task *next) {
@@ -181,9 +194,16 @@ static COLD void change(task *prior, task *next) {
         if (next->traced & UNTIED) __atomic_fetch_or(&next->traced, ON, __ATOMIC_ACQ_REL);
     }
     me.top = next;
+    __asm__ volatile("" : : : "memory");
+    if (!left && was <= FRESH && (next->traced & HELD)) until_released(prior, next, was);
     if (left && (prior->traced & RUNS)) weft_tasks_signal(ON_SUSPEND, prior, next);
     if (!left && was <= FRESH && (next->traced & RUNS))
         weft_tasks_signal(was == FRESH ? ON_BEGIN : ON_RESUME, next, prior);
+}
+
+static COLD void begin_traced(task *prior, task *next) {
+    if (next->traced & HELD) until_released(prior, next, FRESH);
+    if (next->traced & RUNS) weft_tasks_signal(ON_BEGIN, next, prior);
 }
 
 static COLD void ended(task *done, task *next) {
@@ -217,7 +237,7 @@ static void on_schedule(ompt_data *from, int status, ompt_data *to) {
     CHECK(from->ptr == prior || (status > OMPT_DETACH && status != OMPT_SWITCH));
     if (status == OMPT_COMPLETE) { // on with what lies beneath it
         CHECK(prior == &nobody || to == NULL || prior->below == to->ptr);
-        if (RARELY(prior->traced & (TRACED | UNTIED))) return schedule_rarely(from, status, to);
+        if (RARELY(prior->traced & (TRACED | UNTIED | HELD))) return schedule_rarely(from, status, to);
         me.top = prior->below;
         return release(prior);
     }
@@ -226,7 +246,8 @@ static void on_schedule(ompt_data *from, int status, ompt_data *to) {
     if (RARELY(next == NULL) || next->below != FRESH) return schedule_rarely(from, status, to);
     next->below = prior;
     me.top = next;
-    if (RARELY(next->traced & RUNS)) weft_tasks_signal(ON_BEGIN, next, prior);
+    __asm__ volatile("" : : : "memory");
+    if (RARELY(next->traced & (RUNS | HELD))) begin_traced(prior, next);
 }
 
 // Untied tasks. Of the two threads that run the last two parts of one, it is the slower that tells of its end: the one
