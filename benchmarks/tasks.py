@@ -36,6 +36,7 @@ CASES = (("fib, cut-off 9", "fib", 30, 9), ("n-queens, cut-off 3", "queens", 10,
 TIMED = (("fib(41), cut-off 9", "fib", 41, 9), ("fib(32), no cut-off", "fib", 32, 1000),
          ("n-queens(13), cut-off 3", "queens", 13, 3), ("knapsack(32), cut-off 7", "knapsack", 32, 7))  # fmt: skip
 """The cases where time is measured, about a second each: callgrind takes fifty times as long."""
+THREADS = (1, 2, 4, 8)
 STEPS = 6
 """Steps of a task of programs/tasks/tasks.py: its begin, and one after each of five suspensions."""
 TASKS = {20: 21890, 5: 14}
@@ -93,7 +94,7 @@ def openmp(runtime: str, folder: Path, quick: bool) -> None:
         tasks = tasks_of(command)
         share = 100 * (counts[1] / counts[0] - 1)
         print(f"{name:24}{counts[0]:14,}{tasks:8,}{counts[0] // tasks:10,}{counts[1]:16,}{share:11.2f}%")
-    for threads in (1, 2):
+    for threads in THREADS:
         for name, which, size, cutoff in TIMED:
             command = [str(program), which, str(size), str(cutoff)]
             several = {"OMP_NUM_THREADS": str(threads)}

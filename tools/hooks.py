@@ -35,8 +35,8 @@ PARTS = {
         "asyncio": ["commandline.py", "inside/program.py", "inside/__main__.py", "attached.py", "inside/attach.py"],
         "Cilk-5": ["cilk5/build.py"],
     },
-    "hung programs, deaths, order": {
-        "OpenMP": ["native/turns.c", "native/turns.h", "mutexes.py"],
+    "hung programs, deaths, order, holding": {
+        "OpenMP": ["native/turns.c", "native/turns.h", "native/holds.c", "native/holds.h", "holds.py", "mutexes.py"],
         "asyncio": ["hung.py", "inside/hung.py", "inside/deaths.py", "inside/schedule.py", "inside/order.py"],
         "Cilk-5": [],
     },
