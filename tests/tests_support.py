@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,17 @@ class Installed:
     mpicc: str
     python: str | None
     environment: Mapping[str, str]
+
+
+def pythons(oldest: int = 11) -> list[str]:
+    """The Pythons to run programs by: this one, pyenv's, a newer one on the PATH, and those that WEFT_PYTHONS names."""
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = [str(path) for minor in range(oldest, 15) for path in sorted(versions.glob(f"3.{minor}.*/bin/python3"))]
+    newer = shutil.which("python3.14")
+    if newer is not None and subprocess.run([newer, "-c", ""], capture_output=True, check=False).returncode == 0:
+        found.append(newer)  # else it is pyenv's word for a version that it would not run here
+    found += filter(None, os.environ.get("WEFT_PYTHONS", "").split(os.pathsep))
+    return [sys.executable, *{Path(one).resolve(): one for one in found}.values()]
 
 
 def execute(

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from tests_support import pythons
 from weft.errors import UsageError, WeftError
 from weft.tasks import Session, session
 from weft.tasks.model import Task
 
 PROGRAMS = Path(__file__).parent / "programs"
-PYTHONS = [sys.executable, *sorted(str(p) for p in Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob(
-    "versions/3.1[1-9]*/bin/python3"))]  # fmt: skip
+PYTHONS = pythons()
 
 
 def script(name: str) -> Any:

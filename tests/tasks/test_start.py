@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests_support import pythons
 from weft.errors import UsageError
 from weft.tasks import session
 from weft.tasks.commandline import PythonCommand, python_command
@@ -30,8 +31,7 @@ async def main():
 asyncio.run(main())
 """
 OLD = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.10*/bin/python3"))
-NEW = [sys.executable, *map(str, sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob(
-    "versions/3.1[2-9]*/bin/python3")))]  # fmt: skip
+NEW = pythons(12)
 
 
 @pytest.fixture

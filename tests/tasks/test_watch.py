@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -11,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests_support import pythons
 from weft.errors import WeftError
 from weft.tasks import Session, session
 from weft.tasks.runtime import runtimes
 
 PROGRAMS = Path(__file__).parent / "programs"
-PYTHONS = [sys.executable, *sorted(str(p) for p in Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob(
-    "versions/3.1[1-9]*/bin/python3"))]  # fmt: skip
+PYTHONS = pythons()
 native = pytest.mark.skipif(
     not shutil.which("gdb") or not shutil.which("gcc") or next(runtimes(), None) is None,
     reason="gdb, gcc and an OpenMP runtime with OMPT (apt install libomp5)",

@@ -234,7 +234,7 @@ class Agent:
     def tasks(self) -> list[Task]:
         """Every task that is not done, of all loops."""
         if not FOREIGN.isdisjoint(sys.modules):  # they make loops past us: their tasks know them
-            for loop in {id(one): one for one in map(asyncio.Task.get_loop, births.registered())}.values():
+            for loop in births.loops():
                 if isinstance(loop, asyncio.AbstractEventLoop):  # not the one of births.py's sample
                     self.loops.add(loop)
         return [task for loop in list(self.loops) for task in asyncio.all_tasks(loop)]

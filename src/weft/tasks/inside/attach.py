@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import itertools
 import os
@@ -56,7 +55,7 @@ class Visitor(Agent):
 
     def tasks(self) -> list[Task]:
         """Every task that is not done, of all loops that have one."""
-        for loop in {id(one): one for one in map(asyncio.Task.get_loop, births.registered())}.values():
+        for loop in births.loops():
             self.loops.add(loop)
         return super().tasks()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import itertools
 import sys
 from asyncio import base_events, locks
@@ -27,6 +28,8 @@ NAMES: dict[int, str] = {}
 """Names that the debugger gave, by number."""
 ENDS: set[type] = set()
 """Types of awaitables with no frame behind them, as far as they were met."""
+LISTED = sys.version_info < (3, 14)
+"""Whether asyncio has one set of all tasks, and one of those that run: later its C code keeps them by thread."""
 OnCreate = Callable[[Task, Task | None], None]
 
 
@@ -134,6 +137,20 @@ class Sample:
         self.step = callback
 
 
+def _weak_set() -> Any:
+    """Where asyncio has all tasks; from 3.14 on, those that are not made by its C code."""
+    names: Any = asyncio.tasks
+    return names._scheduled_tasks if sys.version_info >= (3, 12) else names._all_tasks
+
+
+def _where_kept() -> list[Any]:
+    """How births.c hears of tasks, and what tells it which one runs."""
+    if not LISTED:
+        return [None, None, None, asyncio.current_task]
+    known = _weak_set()
+    return [known.data, known._iterating, known._remove, asyncio.tasks._current_tasks]  # type: ignore[attr-defined]
+
+
 class FastBirths(Births):
     """The same by C. OSError or AttributeError where this Python's asyncio or ctypes is not as we know it."""
 
@@ -141,18 +158,20 @@ class FastBirths(Births):
         self._on_create = on_create
         if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise OSError("another interpreter, or one without a lock")
-        names: Any = asyncio.tasks
-        known = names._scheduled_tasks if sys.version_info >= (3, 12) else names._all_tasks
         code = ctypes.PyDLL(library)
         code.weft_births.restype = ctypes.py_object
-        self._given: list[Any] = [known.data, known._iterating, known._remove, names._current_tasks,
-                                  asyncio._get_running_loop, asyncio.Task.get_loop, is_asyncio, on_create,
-                                  asyncio.Task, asyncio.Future, ENDS, *asked]  # fmt: skip
+        self._given: list[Any] = [*_where_kept(), asyncio._get_running_loop, asyncio.Task.get_loop, is_asyncio,
+                                  on_create, asyncio.Task, asyncio.Future, ENDS, *asked]  # fmt: skip
         array = (ctypes.py_object * len(self._given))(*self._given)
-        known.add, self._read, self._chain, self._watch, self.walk = code.weft_births(array)
+        add, self._read, self._chain, self._watch, self.walk = code.weft_births(array)  # TypeError: it gave None
+        if LISTED:
+            _weak_set().add = add
         self.sample = Sample()
         if self.of(self.sample.task).code is not Sample.__init__.__code__:
-            del known.add
+            if LISTED:
+                del _weak_set().add
+            else:
+                code.weft_births_leave()
             raise OSError("asyncio does not register its tasks where it used to")
 
     def watch(self, on: bool) -> None:
@@ -204,10 +223,17 @@ def ancestry(task: Task) -> list[Birth]:
     return _births.ancestry(task)
 
 
+def loops() -> list[Any]:
+    """The loops of all tasks, those that were made past us too."""
+    if LISTED:
+        return list({id(one): one for one in map(asyncio.Task.get_loop, list(_weak_set()))}.values())
+    # asyncio tells the tasks of one loop only, and no list of loops.
+    return [one for one in gc.get_objects() if issubclass(type(one), asyncio.AbstractEventLoop)]
+
+
 def registered() -> list[Task]:
     """All tasks that asyncio knows, of any loop; some may be done."""
-    known: Any = asyncio.tasks
-    return list(known._scheduled_tasks if sys.version_info >= (3, 12) else known._all_tasks)
+    return list(_weak_set()) if LISTED else [task for loop in loops() for task in asyncio.all_tasks(loop)]
 
 
 def pedigree(task: Task) -> str:

@@ -13,7 +13,7 @@ import os
 import sys
 from asyncio import base_events
 from collections.abc import Iterator
-from types import FrameType, MethodType
+from types import FrameType, FunctionType, MethodDescriptorType, MethodType
 from typing import Any
 
 from .births import ASYNCIO, Task, birth, is_library
@@ -22,6 +22,8 @@ from .waits import innermost, links, site
 
 _JOINS = {"Thread.join", "Thread._wait_for_tstate_lock", "_shutdown"}
 """Functions of the standard library in which a thread waits for other threads, and does nothing else."""
+_EXITS = (MethodType, FunctionType, MethodDescriptorType)
+"""What `__exit__` is on a coroutine's stack; from 3.14 on not bound to its object, which lies above it."""
 
 
 def quiet(loops: list[Any], tasks: list[Task], own: set[int]) -> bool:
@@ -63,13 +65,20 @@ def _waits_for_work(frame: FrameType) -> bool:
 
 def entered(coroutine: object, deep: int = 4) -> Iterator[object]:
     """The context managers that a suspended coroutine is inside of: their exits lie on its stack."""
-    for held in gc.get_referents(coroutine):
-        name = getattr(held, "__name__", "") if isinstance(held, MethodType) else ""
-        if name in ("__aexit__", "__exit__"):
-            manager = held.__self__
+    stack = gc.get_referents(coroutine)
+    for held, above in zip(stack, [*stack[1:], None], strict=True):
+        if type(held) in _EXITS and held.__name__ in ("__aexit__", "__exit__"):
+            manager = held.__self__ if isinstance(held, MethodType) else above
+            if not isinstance(held, MethodType) and not _is_of(held, manager):
+                continue
             yield manager
             if isinstance(manager, contextlib._GeneratorContextManagerBase) and deep:
                 yield from entered(manager.gen, deep - 1)
+
+
+def _is_of(function: object, thing: object) -> bool:
+    """Whether a function is one of a thing's class."""
+    return any(function is one for kind in type(thing).__mro__ for one in list(vars(kind).values()))
 
 
 def told(tasks: list[Task]) -> list[dict[str, Any]]:

@@ -129,10 +129,15 @@ def of_thread(waiter: Any) -> Any:
     """The future that a thread is to complete, where a loop's future waits for it; None elsewhere."""
     for callback, _ in getattr(waiter, "_callbacks", None) or ():
         if getattr(callback, "__name__", "") == "_call_check_cancel":
-            cells = dict(zip(callback.__code__.co_freevars, callback.__closure__ or (), strict=False))
-            source = cells["source"].cell_contents if "source" in cells else None
+            source = held_by(callback, "source")
             return None if source is None or source.done() else source
     return None
+
+
+def held_by(function: Any, name: str) -> Any:
+    """What a function has of the one around it by a name; None where it has no such variable."""
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    return function.__closure__[names.index(name)].cell_contents if name in names else None
 
 
 def _worker(source: object) -> str:

@@ -11,7 +11,7 @@ import asyncio
 import json
 import time
 import weakref
-from asyncio import base_events, events
+from asyncio import base_events, events, futures
 from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +34,21 @@ def task_of(handle: Any) -> Task | None:
     """The task that a loop's handle lets make a step."""
     owner = getattr(handle._callback, "__self__", None)
     return owner if isinstance(owner, asyncio.Task) else None
+
+
+def _late_threads() -> None:
+    """Have a task always wait for what a thread does: where that was quick, 3.14 gives it at once, without a step."""
+    chain = futures._chain_future  # type: ignore[attr-defined]
+
+    def chained(source: Any, destination: Any) -> None:
+        running = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)  # it asks whether it is called by the loop's own thread
+        try:
+            chain(source, destination)
+        finally:
+            asyncio._set_running_loop(running)
+
+    futures._chain_future = chained  # type: ignore[attr-defined]
 
 
 class Turns:
@@ -118,6 +133,7 @@ class Schedule:
         """Write down which task makes each step, and which reader, writer or timer comes in between."""
         self._file = Path(path).open("w")  # noqa: SIM115 - for as long as the process lives
         self._file.write(json.dumps({"schema": SCHEMA}) + "\n")
+        _late_threads()
         run, taken = events.Handle._run, self._step
 
         def noted(handle: Any) -> Any:
@@ -136,6 +152,7 @@ class Schedule:
                 loop, _, way = line.rstrip("\n").partition(" ")
                 ways.setdefault(int(loop), []).append(way)
         self._turns = {loop: Turns(of, self._way, self._comes) for loop, of in ways.items()}
+        _late_threads()
         run = events.Handle._run
 
         def in_turn(handle: Any) -> Any:
@@ -211,7 +228,9 @@ class Schedule:
             self._file.flush()
         self._seen = {handle for handle in self._seen if handle._loop is not loop}
         aside: list[Any] = self._aside.pop(loop, [])
-        handles = [*aside, *loop._ready]
+        ready = loop._ready
+        given = list(ready)
+        handles = [*aside, *given]
         steps = [handle for handle in handles if not handle.cancelled() and (task_of(handle) or handle in self._marks)]
         turns = self._turns.get(self._number(loop)) if self._turns is not None else None
         kept = [handle for handle in steps if self._is_held(handle)]
@@ -227,6 +246,7 @@ class Schedule:
         if steps:
             others = [handle for handle in handles if handle not in steps]
             loop._ready = deque([*others, *free] if turns is not None else [h for h in handles if h not in kept])
+            loop._ready.extend(list(ready)[len(given) :])  # what threads have added meanwhile
 
     def _is_held(self, handle: Any) -> bool:
         task = task_of(handle)

@@ -12,7 +12,7 @@ from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, Genera
 from typing import Any
 
 from .births import ASYNCIO, ENDS, Task, birth, is_library, line_of
-from .naming import called, what_of
+from .naming import called, held_by, what_of
 
 _BY_FUNCTION = {
     "Event.wait": "event", "Condition.wait": "condition", "Condition.wait_for": "condition",
@@ -218,9 +218,9 @@ def _shielded(outer: object) -> Iterator[object]:
     """asyncio.shield(): the outer future's callback knows the inner one."""
     for callback, _ in getattr(outer, "_callbacks", None) or ():
         if getattr(callback, "__name__", "") == "_outer_done_callback":
-            for cell in getattr(callback, "__closure__", None) or ():
-                if isinstance(cell.cell_contents, asyncio.Future):
-                    yield cell.cell_contents
+            inner = held_by(callback, "inner")
+            if isinstance(inner, asyncio.Future):
+                yield inner
 
 
 def shields(callbacks: list[Any]) -> bool:

@@ -2,7 +2,8 @@
 // where they all stand (`walk`): a hundred thousand tasks are read while somebody waits for the answer.
 //
 // asyncio's C code calls `add` of its weak set of all tasks (3.11 to 3.13); births.py puts ours there, which does the
-// same and notes a birth. The interpreter's lock is held in all of it.
+// same and notes a birth. 3.14 keeps its tasks in lists of its own: there the type's initializer is replaced by ours,
+// which calls it and notes a birth. The interpreter's lock is held in all of it.
 #include "births.h"
 
 void (*weft_born)(object *task, birth *born);
@@ -14,19 +15,20 @@ typedef struct {
 } entry;
 
 typedef struct {
-    object *data, *iterating, *removed;  // of the weak set: its set, who iterates over it, its own callback
-    object *current, *running, *get_loop;  // asyncio: tasks by loop, the loop of this thread, Task.get_loop
+    object *data, *iterating, *removed; // of the weak set (None from 3.14 on): its set, who iterates, its own callback
+    object *current; // tasks by loop; from 3.14 on what tells a loop's
+    object *running, *get_loop; // the loop of this thread; Task.get_loop
     object *is_library, *on_create;
-    object *task, *future;  // asyncio's classes
-    object *ends, *behind;  // types with nothing behind them; what else an awaitable wraps
-    object *shields;  // whether callbacks of a future are those of a shield
+    object *task, *future; // asyncio's classes
+    object *ends, *behind; // types with nothing behind them; what else an awaitable wraps
+    object *shields; // whether callbacks of a future are those of a shield
 } names;
 
-enum { DEEP = 500, SMALL = 1024, SEEN = 256 };  // DEEP: ancestors that are remembered at most
+enum { DEEP = 500, SMALL = 1024, SEEN = 256 }; // DEEP: ancestors that are remembered at most
 static names py;
 static object *forget;
 static int watched;
-static uint64_t ids = UINT64_MAX;  // the first birth is the one that shows whether this works: number 0
+static uint64_t ids = UINT64_MAX; // the first birth is the one that shows whether this works: number 0
 static entry *table;
 static uint64_t room, used;
 static struct {
@@ -36,7 +38,7 @@ static struct {
 static struct {
     object *loop;
     pthread_t thread;
-} sure;  // this thread runs that loop: it was asked
+} sure; // this thread runs that loop: it was asked
 
 static void drop(birth *b) {
     while (b != NULL && --b->owners == 0) {
@@ -47,13 +49,16 @@ static void drop(birth *b) {
     }
 }
 
-static uint32_t roots;  // births without a parent
+static uint32_t roots; // births without a parent
+
+typedef int (*initializer)(object *self, object *arguments, object *keywords);
+static initializer initialize; // asyncio's own, where ours has taken its place
 
 static birth *made(birth *parent, object *code, int lasti) {
     birth *b = malloc(sizeof *b);
     if (b == NULL) return NULL;
     if (parent != NULL &&
-        parent->depth >= DEEP) {  // a task that makes its own successor, for ever, would fill the memory
+        parent->depth >= DEEP) { // a task that makes its own successor, for ever, would fill the memory
         birth *cut = malloc(sizeof *cut);
         if (cut != NULL) *cut = (birth){.id = parent->id, .children = parent->children++};
         parent = cut;
@@ -61,7 +66,7 @@ static birth *made(birth *parent, object *code, int lasti) {
     if (parent != NULL) parent->owners++;
     *b = (birth){.parent = parent, .code = code, .id = ++ids, .lasti = lasti, .owners = 1};
     if (parent != NULL) b->depth = parent->depth + 1;
-    b->nth = parent != NULL ? ++parent->children : ids == 0 ? 0 : ++roots;  // 0: the one that tries how this works
+    b->nth = parent != NULL ? ++parent->children : ids == 0 ? 0 : ++roots; // 0: the one that tries how this works
     return b;
 }
 
@@ -109,7 +114,7 @@ static birth *keep(object *task, object *ref, birth *b) {
         return NULL;
     }
     entry *e = place(table, room, task);
-    if (e->task != NULL) {  // another one lay at this address
+    if (e->task != NULL) { // another one lay at this address
         Py_DecRef(e->ref);
         drop(e->born);
     } else {
@@ -166,18 +171,29 @@ static object *maker(int *lasti) {
     return NULL;
 }
 
+// The task that runs in this thread, from 3.14 on; not owned: the thread has it.
+static object *mother_told(void) {
+    object *loop = PyObject_CallNoArgs(py.running), *found = NULL;
+    if (loop != NULL && loop != _Py_NoneStruct) found = PyObject_CallOneArg(py.current, loop);
+    if (loop != NULL) Py_DecRef(loop);
+    if (found != NULL) Py_DecRef(found);
+    PyErr_Clear();
+    return found == _Py_NoneStruct ? NULL : found;
+}
+
 // The task that runs in this thread; not owned.
 static object *mother(object *task) {
+    if (initialize != NULL) return mother_told();
     if (PyDict_Size(py.current) == 0) return NULL;
     object *loop = PyObject_CallOneArg(py.get_loop, task);
     if (loop == NULL || sure.loop != loop || !pthread_equal(sure.thread, pthread_self())) {
         if (loop != NULL) Py_DecRef(loop);
         loop = PyObject_CallNoArgs(py.running);
         if (loop == NULL || loop == _Py_NoneStruct) goto out;
-        sure.loop = loop;  // only ever compared
+        sure.loop = loop; // only ever compared
         sure.thread = pthread_self();
     }
-    Py_DecRef(loop);  // it runs: it lives
+    Py_DecRef(loop); // it runs: it lives
     object *found = PyDict_GetItemWithError(py.current, loop);
     if (PyErr_Occurred()) PyErr_Clear();
     return found == _Py_NoneStruct ? NULL : found;
@@ -236,6 +252,52 @@ static object *gone(object *self, object *ref) {
     if (PySet_Discard(py.data, ref) < 0) return NULL;
     Py_IncRef(_Py_NoneStruct);
     return _Py_NoneStruct;
+}
+
+// The type's initializer, and a birth.
+static int initialized(object *task, object *arguments, object *keywords) {
+    int failed = initialize(task, arguments, keywords);
+    object *ref = failed == 0 ? PyWeakref_NewRef(task, NULL) : NULL;
+    if (ref != NULL) {
+        note(task, ref);
+        Py_DecRef(ref);
+    } else if (failed == 0) {
+        PyErr_Clear();
+    }
+    return failed;
+}
+
+// Where the type has its initializer, and where `Task.__init__` has it, which subclasses call. Public layouts of Python
+// (PyTypeObject, PyWrapperDescrObject); whether they are as ours says what is found there.
+enum { TP_INIT = 60, TYPE_INIT = 296 / sizeof(void *), WRAPPED = 48 / sizeof(void *) };
+
+static void put(initializer old, initializer fresh) {
+    initializer *const of_type = (initializer *)(void *)py.task + TYPE_INIT;
+    if (*of_type == old) *of_type = fresh;
+    object *word = PyUnicode_InternFromString("__init__");
+    object *wrapper = word != NULL ? PyObject_GetAttr(py.task, word) : NULL;
+    object *type = wrapper != NULL ? PyObject_Type(wrapper) : NULL;
+    if (type == PyWrapperDescr_Type) {
+        initializer *const wrapped = (initializer *)(void *)wrapper + WRAPPED;
+        if (*wrapped == old) *wrapped = fresh;
+    }
+    if (type != NULL) Py_DecRef(type);
+    if (wrapper != NULL) Py_DecRef(wrapper);
+    if (word != NULL) Py_DecRef(word);
+    PyErr_Clear();
+}
+
+static int take_place(void) {
+    initializer own = (initializer)PyType_GetSlot(py.task, TP_INIT);
+    if (own == NULL || ((initializer *)(void *)py.task)[TYPE_INIT] != own) return 0;
+    initialize = own;
+    put(own, initialized);
+    return 1;
+}
+
+// Let asyncio be as it was.
+__attribute__((visibility("default"))) void weft_births_leave(void) {
+    if (initialize != NULL) put(initialized, initialize);
 }
 
 static object *row(const birth *b) {
@@ -563,6 +625,7 @@ static method methods[] = {{"add", add, ONE_ARGUMENT, NULL},          {"gone", g
 
 // (add, birth, chain, watch, walk) as functions of Python. `given`: the objects of `names`. They are kept for as long as
 // the process lives: Python calls `gone` while it takes itself apart at its end, when all else has let go of them.
+// None where asyncio's type is not as we know it.
 __attribute__((visibility("default"))) object *weft_births(object **given) {
     object *made_of[6];
     for (size_t i = 0; i < sizeof(names) / sizeof(object *); i++) Py_IncRef(given[i]);
@@ -571,6 +634,10 @@ __attribute__((visibility("default"))) object *weft_births(object **given) {
     for (int i = 0; i < 6; i++)
         if ((made_of[i] = PyCFunction_NewEx(&methods[i], NULL, NULL)) == NULL) return NULL;
     if (!sweep()) return NULL;
+    if (py.data == _Py_NoneStruct && !take_place()) {
+        Py_IncRef(_Py_NoneStruct);
+        return _Py_NoneStruct;
+    }
     forget = made_of[1];
     return Py_BuildValue("(NNNNN)", made_of[0], made_of[2], made_of[3], made_of[4], made_of[5]);
 }

@@ -45,7 +45,8 @@ extern const char *PyUnicode_AsUTF8AndSize(object *, long *);
 extern object *PyCFunction_GetSelf(object *), *PyInstanceMethod_New(object *), *PyMethod_Function(object *),
     *PyMethod_Self(object *);
 extern object *(*PyCFunction_GetFunction(object *))(object *, object *);
-extern object PyCFunction_Type[], PyMethod_Type[];
+extern object PyCFunction_Type[], PyMethod_Type[], PyWrapperDescr_Type[];
+extern void *PyType_GetSlot(object *, int);
 extern object PyCoro_Type[], PyGen_Type[], PyAsyncGen_Type[], _Py_TrueStruct[];
 
 typedef struct birth {
