@@ -93,13 +93,39 @@ def test_a_hung_program_is_told_with_the_reason_once_and_for_machines(
         assert process.poll() is None
 
 
-def test_a_program_that_computes_lets_the_agent_in_between_two_instructions(tmp_path: Path) -> None:
+NEW = [python for python in PYTHONS if "3.14" in python]
+new = pytest.mark.skipif(not NEW, reason="there is no python3.14 here, on the PATH or in WEFT_PYTHONS")
+
+
+@new
+def test_a_hung_program_of_python_3_14_lets_the_agent_in_without_gdb(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with running(NEW[0], tmp_path) as process:
+        for _ in range(2):
+            assert main(["tasks", "--pid", str(process.pid), "--once"]) == 1
+            assert "Queue jobs: task 2 (getter) waits" in capsys.readouterr().out
+        assert process.poll() is None
+
+
+@new
+def test_a_program_that_lets_no_debugger_in_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHON_DISABLE_REMOTE_DEBUG", "1")
+    with running(NEW[0], tmp_path, "tick") as process:
+        with pytest.raises(UsageError, match=r"lets no debugger in: .*PYTHON_DISABLE_REMOTE_DEBUG"):
+            session([], pid=process.pid).__enter__()
+        assert process.poll() is None
+
+
+@pytest.mark.parametrize("python", [sys.executable, *NEW])
+def test_a_program_that_computes_lets_the_agent_in_between_two_instructions(tmp_path: Path, python: str) -> None:
     program = tmp_path / "computes.py"
     program.write_text(
         "import asyncio\n\nasync def main():\n    print('begun', flush=True)\n    n = 0\n"
         "    while True:\n        n += 1\n\nasyncio.run(main())\n"
     )
-    process = subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([python, str(program)], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"

@@ -25,6 +25,7 @@ static const struct layout layouts[] = {
     {11, 56, 8, 32, 56, 48, 112, 128, 136, 72, 184, 48, 72},
     {12, 56, 0, 0, 56, 8, 112, 128, 136, 68, 192, 40, 56},
     {13, 72, -1, 0, 56, 8, 112, 128, 136, 68, 200, 40, 56},
+    {14, 72, -1, 0, 56, 8, 112, 128, 136, 68, 208, 40, 56},
 };
 
 static const struct layout *layout;
@@ -33,6 +34,8 @@ static void *code_type;
 volatile int weft_python;
 
 #define AT(type, base, offset) (*(type *)((uintptr_t)(base) + (offset)))
+/* From 3.14 on the lowest bits of a frame's reference to its code say who counts it (pycore_stackref.h). */
+#define CODE(reference) ((reference) & ~(uintptr_t)3)
 
 /* Looks for an interpreter in the process, once at MPI initialisation. */
 void weft_python_look(void) {
@@ -177,7 +180,7 @@ static struct code *code_of(uintptr_t object) {
 /* The next frame that runs code, from this one on, and its code's entry; NULL at the end of the stack. */
 static const struct code *code_at(uintptr_t *frame, int *depth) {
     for (; *frame && *depth < 64; ++*depth, *frame = AT(uintptr_t, *frame, layout->frame_previous)) {
-        uintptr_t object = AT(uintptr_t, *frame, layout->frame_code);
+        uintptr_t object = CODE(AT(uintptr_t, *frame, layout->frame_code));
         if (is_code(object)) return code_of(object); /* else the entry frame of a C call into the interpreter */
     }
     return NULL;
@@ -185,7 +188,7 @@ static const struct code *code_at(uintptr_t *frame, int *depth) {
 
 static uint32_t instruction_of(uintptr_t frame) {
     return (uint32_t)(AT(uintptr_t, frame, layout->frame_instruction) -
-                      (AT(uintptr_t, frame, layout->frame_code) + layout->code_bytes));
+                      (CODE(AT(uintptr_t, frame, layout->frame_code)) + layout->code_bytes));
 }
 
 /* The definition's id of the code of the innermost frame that is the user's, or the innermost at all; 0 where the
@@ -228,6 +231,7 @@ uint32_t weft_python_places(struct weft_python_place *places, uint32_t n) {
         if (!weft_peek(&next, frame + layout->frame_previous, sizeof next) ||
             !weft_peek(&code, frame + layout->frame_code, sizeof code))
             break;
+        code = CODE(code);
         if (!weft_peek(&type, code + sizeof type, sizeof type) || type != (uintptr_t)code_type) continue;
         if (!weft_peek(&at, frame + layout->frame_instruction, sizeof at) || at + 2 < code + layout->code_bytes)
             continue;
