@@ -101,9 +101,16 @@ def backend_for(command: list[str], runtime: str = "", *, record: str = "", repl
         return CilkBackend(command)
     # As above.
     from weft.tasks.openmp import NativeBackend
+    from weft.tasks.runtime import has_opencilk, has_openmp
 
     path = command[0] if "/" in command[0] else shutil.which(command[0]) or command[0]
     if not Path(path).is_file():
         raise UsageError(f"{command[0]}: there is no such file")
+    if not has_openmp(code := Path(path).read_bytes()) and has_opencilk(code):
+        if record or replay:
+            raise UsageError("the order of tasks is recorded and replayed for asyncio and OpenMP, not for OpenCilk")
+        from weft.tasks.opencilk.backend import OpenCilkBackend  # as above
+
+        return OpenCilkBackend([path, *command[1:]])
     turns = ("record", record) if record else ("replay", replay) if replay else None
     return NativeBackend([path, *command[1:]], runtime, turns=turns)

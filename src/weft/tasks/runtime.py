@@ -27,8 +27,10 @@ PLACE = "/weft/tasks/native"
 FLAGS = ("-std=c11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-shared")
 NAMES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
 """What programs call their runtime: gcc's, clang's, Intel's. LLVM's has the functions of all of them."""
-CILK = (b"libopencilk.so", b"libcilkrts.so", b"__cilkrts_enter_frame")
-"""What programs of OpenCilk and Cilk Plus have in them."""
+CILK_PLUS = (b"libcilkrts.so", b"__cilkrts_enter_frame")
+"""What programs of Cilk Plus have in them."""
+OPENCILK = (b"libopencilk.so", b"__cilkrts_internal_invoke_cilkified_root")
+"""And those of OpenCilk, also where its runtime is linked statically."""
 
 
 def runtimes() -> Iterator[Path]:
@@ -57,9 +59,11 @@ def check(program: Path) -> None:
     code = program.read_bytes()
     if not code.startswith(b"\x7fELF"):
         raise UsageError(f"{program}: neither a Python program nor a native one")
-    if not has_openmp(code) and any(name in code for name in CILK):
+    if not has_openmp(code) and has_opencilk(code):
+        raise UsageError(f"{program} is a program of OpenCilk: `weft tasks` starts it, and does nothing else with it")
+    if not has_openmp(code) and any(name in code for name in CILK_PLUS):
         raise UsageError(
-            f"{program} is compiled by OpenCilk or for Cilk Plus, whose tasks Weft does not follow: "
+            f"{program} is compiled for Cilk Plus, whose tasks Weft does not follow: "
             "`weft tasks --as-openmp SOURCE` builds the same source as OpenMP"
         )
     if not has_openmp(code):
@@ -74,6 +78,11 @@ def check(program: Path) -> None:
 def has_openmp(code: bytes) -> bool:
     """Whether a file is a native program with a shared OpenMP runtime."""
     return code.startswith(b"\x7fELF") and any(name.encode() + b"\0" in code for name in NAMES)
+
+
+def has_opencilk(code: bytes) -> bool:
+    """Whether a file is a native program with OpenCilk's runtime."""
+    return code.startswith(b"\x7fELF") and any(name in code for name in OPENCILK)
 
 
 def folder_of(library: Path) -> Path:

@@ -1,0 +1,1 @@
+"""Programs of OpenCilk, over gdb alone: the runtime's own deques and closures, and the stacks of its workers."""

@@ -1,0 +1,275 @@
+"""The backend for OpenCilk: gdb as it is, what the runtime itself keeps of its tasks, and the stacks of its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from weft.debug.hands import HandError, Point
+from weft.errors import UsageError
+from weft.tasks.backend import How, Spawn, Stop
+from weft.tasks.gdb import Frame, Gdb, Terminal, is_own, site_of
+from weft.tasks.model import SourceLine, Task, Wait
+from weft.tasks.mutexes import with_mutexes
+from weft.tasks.opencilk import code
+from weft.tasks.opencilk.cactus import Activation, Stack, Unwinder
+from weft.tasks.opencilk.code import folder_of
+from weft.tasks.opencilk.course import Course
+from weft.tasks.opencilk.layout import Memory
+from weft.tasks.opencilk.table import ROOT, Numbers, Place, Table, waits_at
+from weft.tasks.openmp import NO_LINES, NativeBackend, spawns
+
+REGION, WORKER = "__cilkrts_need_to_cilkify", "__cilkrts_tls_worker"
+"""What the runtime exports: false while its workers have the program; and, in each thread, its worker."""
+
+REGISTERS = " ".join(map(str, range(17)))
+"""x86-64's general ones and the program counter, by gdb's numbers."""
+NEAR = 1 << 16
+"""Bytes of a function's frame, at most, that tell one visit of a line from another."""
+
+
+class CilkGdb(Gdb):
+    """gdb for a program of OpenCilk: what the runtime has compiled into it is not the program's."""
+
+    def __init__(self, known: code.Code) -> None:
+        super().__init__()
+        self._code, self._folder = known, known.folder
+        self.moves = 0
+        self.console("set backtrace past-main on")  # main has a caller, too: where its own frame ends is asked of that
+        if known.folder:
+            self.console(f"skip -gfile {known.folder}/*")
+
+    def stack(self, thread: int) -> list[Frame]:
+        """All frames of a thread, innermost first."""
+        frames = super().stack(thread)
+        for frame in frames:
+            if self._folder and folder_of(str(frame.get("fullname", ""))) == self._folder:
+                del frame["fullname"]
+                at = self._code.resuming(int(frame["addr"], 16), str(frame.get("func", "")))
+                if at is not None:
+                    frame["fullname"], frame["file"], frame["line"] = at.file, at.file, str(at.line)
+        return frames
+
+    def run(self, command: str) -> None:
+        """Let the program run by a command of MI."""
+        self.moves += 1
+        super().run(command)
+
+
+class OpenCilkBackend(NativeBackend):
+    """One program of OpenCilk under gdb."""
+
+    runtime = "OpenCilk"
+
+    def __init__(self, command: Sequence[str]) -> None:
+        super().__init__(command)
+        self._workers: dict[int, int] = {}  # by gdb's threads: what never changes again
+        self._seen: tuple[int, Table] | None = None
+        self._region = 0
+        self._last = 0  # the thread that stopped last
+        self._told: dict[int, tuple[str, bytes]] = {}  # where threads stand that have not moved since their last stop
+
+    def start(self) -> Stop:
+        """Start the program; it stands at its main."""
+        self.code = code.of(self._program)
+        if not self.code.resumed:
+            raise UsageError(
+                f"{self._program}: no function of it spawns anything (those of shared libraries are not followed)"
+            )
+        self._terminal = Terminal()
+        self._gdb = self.gdb = CilkGdb(self.code)
+        self._gdb.begin(self._program, self._arguments, {}, self._terminal.name)
+        groups = self._gdb.ask("-list-thread-groups").get("groups", [])
+        self._gdb.pid = int(groups[0].get("pid", 0)) if groups else 0
+        self.code.loaded(self._gdb.address("main"))
+        self._memory = Memory(self._gdb.read)
+        self._numbers = Numbers(self._memory, self._gdb.write)
+        self._unwinder = Unwinder(self._gdb, self.code, self._memory)
+        stop = replace(self._here("start", self._thread()), task=ROOT)
+        return stop if stop.at is not None else replace(stop, text=f"{self._program} {NO_LINES}")
+
+    # The table
+
+    def table(self) -> Table:
+        """All tasks, as the program stands now."""
+        if self._seen is None or self._seen[0] != self.gdb.moves:
+            self._seen = self.gdb.moves, self._read()
+        return self._seen[1]
+
+    def _read(self) -> Table:
+        table = Table(self._memory, self._unwinder, self._numbers)
+        if self._gdb.exited is not None:
+            return table
+        self._region = self._region or self._gdb.address(REGION)
+        workers = self._all_workers()
+        if self._memory.read(self._region, 1) != b"\0" or not workers:
+            table.outside(self.unwound(self._gdb.threads[self._gdb.pid]))
+            return table
+        closures = self._memory.closures(self._memory.state(next(iter(workers.values()))))
+        if not closures or not closures[0].status:
+            raise HandError("the program's OpenCilk has another version than the one that Weft knows (ABI 4)")
+        found = ((thread, self._memory.worker(worker)) for thread, worker in workers.items())
+        table.within([(self.unwound(thread), worker) for thread, worker in found if worker.runs], closures)
+        return table
+
+    def _all_workers(self) -> dict[int, int]:
+        """The runtime's workers, by gdb's numbers of their threads; a thread that has none yet has the main one's."""
+        main = self._gdb.threads.get(self._gdb.pid, 0)
+        for thread in sorted(self._gdb.threads.values(), key=lambda thread: thread != main):
+            if thread not in self._workers:
+                worker = int(self._gdb.evaluate(f"(unsigned long){WORKER}", thread))
+                if self._memory.state(worker) and worker not in self._workers.values():
+                    self._workers[thread] = worker
+        living = set(self._gdb.threads.values())
+        return {thread: worker for thread, worker in self._workers.items() if thread in living}
+
+    def unwound(self, thread: int) -> Stack:
+        """What a thread's stack leads to."""
+        return self._unwinder.stack(thread, self._gdb.lwp(thread))
+
+    def on_top(self, thread: int) -> Place | None:
+        """The task on top of a thread."""
+        return next((p for p in self.table().rows if p.state == "top" and p.thread == thread), None)
+
+    def line(self, place: Place, one: Activation) -> SourceLine | None:
+        """Where an activation of a task stands, or goes on."""
+        if place.waits and one is place.activations[0]:
+            found = self.code.resumption(place.waits)
+            if found is not None and found.at is not None:
+                return found.at
+        return site_of(one.frame) if is_own(one.frame) else self._gdb.site(one.pc)
+
+    def tasks(self) -> list[Task]:
+        """The table."""
+        places = self.table().rows
+        children: dict[int, list[int]] = {}
+        for place in places:
+            children.setdefault(place.parent, []).append(place.id)
+        made = [self._task(place, tuple(children.get(place.id, ()))) for place in places]
+        return with_mutexes(self._gdb, made, self._stacks(place.worker for place in places if place.state == "top"))
+
+    def _task(self, place: Place, children: tuple[int, ...]) -> Task:
+        at = self.line(place, place.own[0]) if place.own else None
+        wait = None
+        if place.state == "middle":
+            wait = Wait("deque", (), at, free=True, what=f"of worker {place.worker}, where any other may take it")
+        elif place.state == "heap" and place.status == "suspended":
+            wait = Wait("sync", children, waits_at(place, self.code) or at)
+        on = place.state != "heap"
+        created = self._gdb.site(place.caller.pc) if place.caller is not None else None
+        address = None if on or not place.activations else place.activations[0].cfa
+        return Task(
+            place.id, place.parent or None, place.state, self._names.get(place.id, ""), created, at, wait,
+            place.worker or None, place.above or None, place.beneath if on else None, address,
+        )  # fmt: skip
+
+    def _records(self) -> tuple[Any, dict[int, int]]:
+        """The living tasks, as what this shares with OpenMP asks for them."""
+        return [{"id": place.id, "parent": place.parent, "pedigree": 0} for place in self.table().rows], {}
+
+    def on(self, worker: int) -> int | None:
+        """The task on top of a worker."""
+        return next((p.id for p in self.table().rows if p.state == "top" and p.worker == worker), None)
+
+    # Running
+
+    def go(self, how: How, task: int | None, *, child: bool) -> Stop:
+        """Let the program run until one task has come on."""
+        if self._gdb.exited is not None:
+            return self._ended()
+        self._looks = 0
+        place = self.table().places.get(task or 0)
+        if how != "continue" and place is not None and place.own:
+            return Course(self, place, how, child=child).run()
+        while True:
+            self._gdb.run("-exec-continue")
+            if (told := self.told(self.stopped())) is not None:
+                return told
+
+    def stopped(self) -> dict[str, Any]:
+        """The next stop of the program; one without a reason for what was told already.
+
+        Where two threads come to breakpoints at once, gdb tells the second one before the first one has moved, and then
+        the first one once more.
+        """
+        stop: dict[str, Any] = self._await()
+        if self._gdb.exited is not None:
+            return stop
+        thread = int(stop.get("thread-id", 0) or 0)
+        stay = {one: where for one, where in self._told.items() if self._position(one) == where}
+        again = thread in stay and thread != self._last and stop.get("reason") == "breakpoint-hit"
+        stay.pop(thread, None)
+        if stop.get("reason") == "breakpoint-hit":
+            stay[thread] = self._position(thread)
+        self._last, self._told = thread, stay
+        return {"thread-id": str(thread)} if again else stop
+
+    def _position(self, thread: int) -> tuple[str, bytes]:
+        """A thread's registers and the end of its stack; nothing where it is no more."""
+        if thread not in self._gdb.threads.values():
+            return "", b""
+        registers = self._gdb.ask(f"-data-list-register-values --thread {thread} x {REGISTERS}")["register-values"]
+        sp = self._gdb.pointer("$sp", thread)
+        size = self._gdb.pointer("$rbp", thread) - sp
+        return str(registers), self._gdb.read(sp, size) if 0 < size < NEAR else b""
+
+    def told(self, stop: dict[str, Any]) -> Stop | None:
+        """A stop for a person: a breakpoint, a watch, a signal, a deadlock, the end; None where it is none."""
+        if self._gdb.exited is not None:
+            return self._ended()
+        if "deadlock" in stop:
+            found = stop["deadlock"]
+            first = found.tasks[0]
+            return Stop("deadlock", first.id, first.at, text=found.message, name=first.name)
+        thread = int(stop.get("thread-id", 0) or 0)
+        if (watched := self._changed(stop, thread)) is not None:
+            return watched
+        if stop.get("reason") == "breakpoint-hit":
+            return self._visited(stop, thread)
+        if stop.get("reason") == "signal-received" and stop.get("signal-name") not in ("SIGINT", "0"):
+            return self._here("signal", thread, text=f"{stop.get('signal-name')}: ")
+        return None
+
+    def here(self, why: Any, thread: int) -> Stop:
+        """A stop where a thread stands."""
+        return self._here(why, thread)
+
+    def meant(self, point: Point, thread: int) -> bool:
+        """Whether a breakpoint is for the task that hit it."""
+        if point.pedigree:
+            raise UsageError("tasks of OpenCilk have no pedigrees here: `break WHERE task ID`")
+        return super().meant(point, thread)
+
+    def forget(self) -> None:
+        """Nothing is followed between two commands."""
+
+    # Looking
+
+    def frames(self, task: int | None, *, every: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
+        """A task's own frames, innermost first, and the chain of spawns."""
+        place = self.table().places.get(task or 0)
+        rows = {row.id: row for row in self.tasks()}
+        if place is None or every:
+            return super().frames(task, every=every)
+        lines = [self.line(place, one) for one in place.own]
+        return [line for line in lines if line is not None], spawns(task, rows)
+
+    def _frames(self, task: int | None, rows: dict[int, Task], *, every: bool = False) -> tuple[int, list[Frame]]:
+        place = self.table().places.get(task or 0)
+        if self._gdb.exited is not None or place is None:
+            return super()._frames(task, rows, every=every)
+        found = [one for one in place.own if one.level >= 0]
+        if place.own and not found:
+            raise HandError("the task lies between two workers: one `next` brings it to its line")
+        if every and found:
+            first = 0 if place.state == "top" else found[0].level
+            return place.thread, self._gdb.stack(place.thread)[first : found[-1].level + 1]
+        return place.thread, [one.frame for one in found]
+
+    def _level(self, task: int | None, level: int) -> tuple[int, int]:
+        """gdb's numbers of a task's thread and frame. HandError where gdb does not come to it."""
+        place = self.table().places.get(task or 0)
+        if place is not None and level < len(place.own) and place.own[level].level < 0:
+            raise HandError("gdb does not come to that frame: it lies on a stack below that of what it called")
+        return super()._level(task, level)

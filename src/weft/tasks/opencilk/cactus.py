@@ -1,0 +1,174 @@
+"""The cactus of stacks: which activations of functions lie on each worker, and where one task ends in another.
+
+An activation is known by its function and by the canonical frame address: a thief runs it from a stack of its own, but
+its variables stay where they are. So the stacks of a parent's thief and of its robbed child both lead to the same
+activation; a task is the activations from a helper that has detached itself up to the next such one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from weft.debug.hands import HandError
+from weft.tasks.gdb import Frame, Gdb, is_own
+from weft.tasks.opencilk.code import Code
+from weft.tasks.opencilk.layout import DETACHED, FRAME, MAGIC, Memory
+
+ROOM = 4096
+"""Bytes of a function's frame in which its descriptor is looked for; it has few variables beside it."""
+DEEP = 1 << 16
+"""Activations of a task, at most."""
+ENTERS = "__cilkrts_internal_invoke_cilkified_root"
+"""What the thread is in that has handed its program to the workers, itself among them, and runs none of it."""
+
+
+@dataclass(slots=True)
+class Activation:
+    """One call of a function that goes on. `level`: gdb's, in the stack where it was found; -1: in none of gdb's."""
+
+    function: int
+    cfa: int
+    pc: int
+    level: int
+    frame: Frame
+    helper: bool = False
+    descriptor: int = 0
+    detached: bool = False
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What it is known by."""
+        return self.function, self.cfa
+
+    @property
+    def fp(self) -> int:
+        """Its frame pointer."""
+        return self.cfa - 16
+
+    @property
+    def own(self) -> bool:
+        """Whether it is of the program."""
+        return is_own(self.frame) or self.level < 0
+
+
+@dataclass(slots=True)
+class Stack:
+    """What a thread's stack leads to, innermost first, without the runtime's calls on top of the program's."""
+
+    thread: int
+    worker: int
+    activations: list[Activation] = field(default_factory=list)
+
+    def parts(self) -> list[list[Activation]]:
+        """Those of each task, the one on top first; every part but the last ends with its helper."""
+        found: list[list[Activation]] = [[]]
+        for one in self.activations:
+            found[-1].append(one)
+            if one.detached:
+                found.append([])
+        return found
+
+
+class Unwinder:
+    """Reads the stacks of a stopped program."""
+
+    def __init__(self, gdb: Gdb, code: Code, memory: Memory) -> None:
+        self._gdb, self._code, self._memory = gdb, code, memory
+        self._offsets: dict[int, int] = {}
+
+    def stack(self, thread: int, worker: int) -> Stack:
+        """A thread's, from the program's innermost activation on; empty where it runs nothing of the program."""
+        frames = self._gdb.stack(thread)
+        first = next((i for i, frame in enumerate(frames) if is_own(frame)), None)
+        found = Stack(thread, worker)
+        if first is None or any(frame.get("func") == ENTERS for frame in frames[:first]):
+            return found
+        for frame, cfa in self._frames(thread, frames[first:]):
+            found.activations.append(self._activation(frame, cfa, int(frame["level"])))
+        if found.activations and found.activations[-1].frame.get("func") != "main":
+            last = found.activations[-1].fp  # gdb gives up where a caller lies on a stack at a lower address
+            with suppress(HandError):
+                fp, pc = np.frombuffer(self._memory.read(last, 16), "<u8").tolist()
+                found.activations += self.walked(pc, fp)
+        return found
+
+    def _activation(self, frame: Frame, cfa: int, level: int) -> Activation:
+        pc = int(frame["addr"], 16)
+        function = self._code.of(pc)
+        one = Activation(function.start if function else 0, cfa, pc, level, frame)
+        one.helper = function is not None and function.helper
+        if one.helper:
+            one.descriptor = self.descriptor(one)
+            flags = self._memory.number(one.descriptor) if one.descriptor else 0
+            one.detached = bool(flags & DETACHED)
+        return one
+
+    def walked(self, pc: int, fp: int) -> list[Activation]:
+        """A frame and its callers, as far as the program's functions go, by their frame pointers."""
+        found = list[Activation]()
+        for _ in range(DEEP):
+            function = self._code.of(pc)
+            if function is None or not fp:
+                break
+            found.append(self._activation({"addr": hex(pc), "func": function.name, "level": "-1"}, fp + 16, -1))
+            if function.name == "main":
+                break
+            try:
+                fp, pc = np.frombuffer(self._memory.read(fp, 16), "<u8").tolist()
+            except HandError:
+                break
+        return found
+
+    def _frames(self, thread: int, frames: list[Frame]) -> Iterable[tuple[Frame, int]]:
+        """Frames that are no inlined ones, and the canonical frame address of each.
+
+        A caller's frame pointer leads to its own caller's and to the address where that goes on, as gdb has it; where
+        it does not, gdb is asked.
+        """
+        outer, pointer = calls(frames), 0
+        for frame, caller in zip(outer, [*outer[1:], None], strict=False):
+            cfa = 0
+            if caller is None:
+                yield frame, (pointer or self._gdb.pointer("$rbp", thread, int(frame["level"]))) + 16
+                return
+            if pointer:
+                with suppress(HandError):
+                    saved, back = np.frombuffer(self._memory.read(pointer, 16), "<u8").tolist()
+                    if back == int(caller["addr"], 16):
+                        cfa, pointer = pointer + 16, saved
+            if not cfa:
+                cfa = self._gdb.pointer("$sp", thread, int(caller["level"]))
+                pointer = self._gdb.pointer("$rbp", thread, int(caller["level"]))
+            yield frame, cfa
+            if frame.get("func") == "main":
+                return
+
+    def descriptor(self, one: Activation) -> int:
+        """Where an activation has its frame descriptor; 0 where it has none (yet)."""
+        offset = self._offsets.get(one.function, 0)
+        if offset:
+            found = one.cfa - offset
+            return found if self._memory.number(found + 4) == MAGIC else 0
+        with suppress(HandError):
+            words = np.frombuffer(self._memory.read(one.cfa - ROOM, ROOM), "<u4")
+            for at in reversed((np.flatnonzero(words[1::2] == MAGIC) * 8).tolist()):
+                if ROOM - at >= FRAME.itemsize and (not one.helper or int(words[at // 4]) & DETACHED):
+                    self._offsets[one.function] = ROOM - at
+                    return int(one.cfa - ROOM + at)
+        return 0
+
+
+def calls(frames: list[Frame]) -> list[Frame]:
+    """One frame of each real call: of those that are inlined into one, the program's innermost."""
+    found: list[list[Frame]] = []
+    for frame in frames:
+        inner = found[-1][-1] if found else None
+        if inner is not None and inner["addr"] == frame["addr"] and inner.get("func") != frame.get("func"):
+            found[-1].append(frame)
+        else:
+            found.append([frame])
+    return [next(filter(is_own, group), group[0]) for group in found]

@@ -1,0 +1,195 @@
+"""What a compiler made of spawns: where frames are resumed, and which functions are helpers, from the program's code.
+
+A frame is resumed where its `__builtin_setjmp` says: an address within its own function, which the function itself puts
+into the frame's descriptor (`lea`, relative to the program counter). A helper is what a spawn calls: it pushes its
+parent, calls what was spawned, and asks the runtime (`Cilk_exception_handler`) where the parent was stolen meanwhile.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from weft.errors import UsageError
+from weft.tasks.model import SourceLine
+
+FUNCTION = re.compile(r"^([0-9a-f]+) <(.+)>:$")
+RESUMED = re.compile(r"^\s*([0-9a-f]+):\s+lea\s+\S+\(%rip\),%\w+\s+# ([0-9a-f]+) <(.+)\+0x[0-9a-f]+>$")
+INSTRUCTION = re.compile(r"^\s*[0-9a-f]+:\t")
+CALLED = re.compile(r"\b(?:call|jmp)\s+[0-9a-f]+ <([^@>]+)")
+LEAVES = "Cilk_exception_handler"
+OWN = re.compile(r"__cilk|Cilk_|worker_scheduler$|scheduler_thread_proc$|do_what_it_says|sync_in_personality$")
+"""Functions of the runtime, where it is linked statically."""
+PATIENCE = 120
+
+
+SYNC = "__cilk_sync"
+INLINED = "cilk2c_inlined.c"
+"""The runtime's file whose functions are compiled into the program's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of the program in its file, to its last instruction. `resumed`: where frames of it are resumed, and
+    what says so there."""
+
+    name: str
+    start: int
+    end: int
+    resumed: tuple[tuple[int, int], ...]
+    helper: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """The line at which a frame is resumed at an address, and whether that is a sync's, not a spawn's."""
+
+    at: SourceLine | None
+    sync: bool
+
+
+class Code:
+    """A program's functions, as loaded at a distance from where its file has them.
+
+    `folder`: where the runtime's own sources lie, as far as they are in the program.
+    """
+
+    def __init__(self, functions: list[Function], main: int, chains: dict[int, list[SourceLine]]) -> None:
+        self._functions = sorted(functions, key=lambda function: function.start)
+        self._main, self._chains = main, chains
+        self.shift = 0
+        inner = [line.file for chain in chains.values() for line in chain if line.file.endswith(f"/{INLINED}")]
+        self.folder = folder_of(inner[0]) if inner else ""
+
+    def loaded(self, main: int) -> None:
+        """`main` is at this address in the process."""
+        self.shift = main - self._main
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [function.start for function in self._functions]
+
+    def of(self, pc: int) -> Function | None:
+        """The function that an address of the process is in; None for one that is not the program's."""
+        at = bisect.bisect_right(self._starts, pc - self.shift) - 1
+        found = self._functions[at] if at >= 0 else None
+        return found if found is not None and pc - self.shift <= found.end else None
+
+    @property
+    def resumed(self) -> list[int]:
+        """Where frames are resumed, in the process."""
+        return [at + self.shift for function in self._functions for at, _ in function.resumed]
+
+    def resumption(self, pc: int) -> Resumption | None:
+        """What is resumed at an address of the process; None where that is no such address."""
+        function = self.of(pc)
+        said = dict(function.resumed).get(pc - self.shift) if function is not None else None
+        if said is None:
+            return None
+        chain = self._chains.get(said, [])
+        own = chain[-1] if chain and folder_of(chain[-1].file) != self.folder else None
+        return Resumption(own, any(line.function.startswith(SYNC) for line in chain))
+
+    def resuming(self, pc: int, function: str) -> SourceLine | None:
+        """The line for an address at which a frame of that function is just resumed: the compiler gives it the
+        runtime's."""
+        found = self.of(pc)
+        if found is None or found.name != function:
+            return None
+        last = max((at for at, _ in found.resumed if at <= pc - self.shift), default=None)
+        one = self.resumption(last + self.shift) if last is not None else None
+        return one.at if one is not None else None
+
+    @cached_property
+    def syncs(self) -> frozenset[tuple[str, int]]:
+        """Files and lines of all syncs, as far as they are known."""
+        found = (self.resumption(pc) for pc in self.resumed)
+        return frozenset((one.at.file, one.at.line) for one in found if one is not None and one.sync and one.at)
+
+    @property
+    def helpers(self) -> list[int]:
+        """Where helpers begin, in the process."""
+        return [function.start + self.shift for function in self._functions if function.helper]
+
+
+def folder_of(file: str) -> str:
+    """The folder that a source lies in, without the steps back that compilers write."""
+    return str(Path(os.path.normpath(file)).parent) if file else ""
+
+
+def read(text: str) -> list[Function]:
+    """The functions of what `objdump -d` prints."""
+    return [_function(opened, lines) for opened, lines in _listed(text)]
+
+
+def _listed(text: str) -> Iterator[tuple[re.Match[str], list[str]]]:
+    opened, lines = None, list[str]()
+    for line in text.splitlines():
+        if (begins := FUNCTION.match(line)) is not None:
+            if opened is not None:
+                yield opened, lines
+            opened, lines = begins, []
+        elif INSTRUCTION.match(line):
+            lines.append(line)
+    if opened is not None:
+        yield opened, lines
+
+
+def _function(opened: re.Match[str], lines: list[str]) -> Function:
+    start, name = int(opened[1], 16), opened[2]
+    end = int(lines[-1].partition(":")[0], 16) if lines else start
+    if OWN.match(name):
+        return Function(name, start, end, (), False)
+    labels = [label for label in map(RESUMED.match, lines) if label is not None and label[3] == name]
+    resumed = tuple((int(label[2], 16), int(label[1], 16)) for label in labels)
+    calls = [call[1] for call in map(CALLED.search, lines) if call is not None]
+    return Function(name, start, end, resumed, LEAVES in calls)
+
+
+def of(program: str) -> Code:
+    """The code of a program. UsageError where it cannot be read."""
+    functions = read(_said("objdump", "-d", "--no-show-raw-insn", program))
+    main = next((function.start for function in functions if function.name == "main"), None)
+    if main is None:
+        raise UsageError(f"{program}: its functions cannot be told apart (objdump finds no main): do not strip it")
+    return Code(functions, main, chains(program, [said for f in functions for _, said in f.resumed]))
+
+
+def chains(program: str, addresses: Iterable[int]) -> dict[int, list[SourceLine]]:
+    """For each address the line in it, and those of the calls that are inlined around it.
+
+    LLVM's addr2line is asked first: that of binutils cannot read these of DWARF 5.
+    """
+    tool = shutil.which("llvm-addr2line") or "addr2line"
+    given = [hex(address) for address in addresses]
+    return dict(_chains(_said(tool, "-a", "-f", "-i", "-e", program, *given).splitlines())) if given else {}
+
+
+def _chains(lines: list[str]) -> Iterator[tuple[int, list[SourceLine]]]:
+    at, chain, function = 0, list[SourceLine](), ""
+    for line in lines:
+        if line.startswith("0x") and not function:
+            if at:
+                yield at, chain
+            at, chain = int(line, 16), []
+        elif not function:
+            function = line
+        else:
+            file, _, number = re.sub(r" \(discriminator.*", "", line).partition(":")
+            number = number.partition(":")[0]
+            chain.append(SourceLine(os.path.normpath(file), int(number) if number.isdigit() else 0, function))
+            function = ""
+    if at:
+        yield at, chain
+
+
+def _said(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return done.stdout
