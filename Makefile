@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-attach test-values test-halo test-stops test-races test-long test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-values test-halo test-stops test-races test-long test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 clean
 .DELETE_ON_ERROR:
 
 help:
@@ -110,6 +110,10 @@ test-corpus: debian recorders
 # Jobs under a Slurm of three nodes on this machine (root, slurm-wlm and munge).
 test-slurm: debian recorders
 	$(PYTEST) tests/launch/test_slurm.py --timeout 300
+
+# Runs over hosts with private disks, made of namespaces on this machine (root).
+test-hosts: debian recorders
+	$(PYTEST) tests/launch/test_local.py --timeout 300
 
 # weft attach on both MPIs and in all languages, also killed at 60 moments.
 test-attach: debian recorders

@@ -9,7 +9,7 @@ weft report RUN --format sarif       SARIF 2.1.0, for code hosts and editors
 weft report RUN --format html        one file to pass on; -o FILE writes it
 
 RUN is the newest run where it is left out. Exits 0 with nothing found but warnings and notes, 1 with a finding of
-error severity, 4 where an analysis of Weft failed.
+error severity or where ranks left no record, 4 where an analysis of Weft failed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"weft: the analysis of {failure.analysis} failed: {failure.error}", file=sys.stderr)
     if report.failures:
         return FAILED_STATUS
-    return FOUND_STATUS if any(f.severity == "error" for f in report.findings) else 0
+    from weft.report.text import without_record
+
+    return FOUND_STATUS if any(f.severity == "error" for f in report.findings) or without_record(trace) else 0
 
 
 def write(ground: Ground, report: Report, args: argparse.Namespace, to: TextIO) -> None:

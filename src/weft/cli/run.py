@@ -52,13 +52,17 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "run", help="record a run of an MPI program", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft run [-n N] [--out RUN] [--level outcomes|trace] [--tasks] [--watch-findings] [--report FILE] "
-              "[--probes CONFIG] [--against REFERENCE [--debug]] [--hash-messages] [--whole-buffers] [--hang-after S] "
+        usage="weft run [-n N] [--out RUN] [--local DIR] [--level outcomes|trace] [--tasks] [--watch-findings] "
+              "[--report FILE] [--probes CONFIG] [--against REFERENCE [--debug]] [--hash-messages] [--whole-buffers] [--hang-after S] "
               "[--call-limit S [--end-at-limit]] [--keep last:DURATION] "
               "-- PROGRAM",
     )  # fmt: skip
     parser.add_argument("-n", "-np", dest="n", type=positive, metavar="N", help="start N ranks with mpiexec")
     parser.add_argument("--out", type=Path, metavar="RUN", help="directory of the run (weft-runs/<program>-<n>)")
+    parser.add_argument(
+        "--local", type=Path, metavar="DIR",
+        help="each host writes below DIR on its own disk or in memory, and the run is gathered at the end",
+    )  # fmt: skip
     parser.add_argument(
         "--level", choices=LEVELS, type=level_named, default="trace",
         help="trace: every call, with time and source line (default); outcomes: only what a replay needs",
@@ -164,6 +168,17 @@ def refuse_with_keep(args: argparse.Namespace) -> None:
         raise UsageError("--keep drops calls, and level `outcomes` keeps none: it stays whole, leave --keep out")
 
 
+def refuse_with_local(args: argparse.Namespace) -> None:
+    """UsageError for what needs all records in one place while the program runs."""
+    beside = {
+        "--tasks": args.tasks, "--watch-findings": args.watch_findings, "--call-limit": args.call_limit is not None,
+        "--probes": args.probes, "--watch": args.watch, "--against": args.against,
+    }  # fmt: skip
+    for option, given in beside.items():
+        if given and args.local is not None:
+            raise UsageError(f"{option} looks at all hosts' files while they grow: it needs a run without --local")
+
+
 def run(args: argparse.Namespace) -> int:
     """Record one run."""
     command = args.command_line[1:] if args.command_line[:1] == ["--"] else args.command_line
@@ -186,6 +201,7 @@ def run(args: argparse.Namespace) -> int:
     if args.report is not None and not os.access(args.report.absolute().parent, os.W_OK):
         raise UsageError(f"--report {args.report}: its folder cannot be written")
     refuse_with_keep(args)
+    refuse_with_local(args)
     values.check(args)
     return record(command, args)
 
@@ -227,16 +243,23 @@ def record(command: list[str], args: argparse.Namespace) -> int:
             from weft.tasks import calling
 
             variables |= calling.begin(plan.line.programs, directory)
-        variables |= recording.begin(directory.path, args.probes)
+        variables |= recording.begin(directory.path, args.probes) if args.local is None else {}
         watched = values.watched(plan, directory, args)
         variables |= watched.variables
         recorder.describe(plan, shim, directory)
         against = values.held_against(directory, args)
+        started, hosts = watched.plan, None
+        if args.local is not None:
+            from weft.launch.local.begin import begin
+
+            hosts, started = begin(watched.plan, directory, args.local, variables)
+            variables = {}
         with watching(directory, args) as witness:
             job = run_job(
-                watched.plan, directory, variables, args.hang_after,
+                started, directory, variables, args.hang_after,
                 told=witness.pass_on if witness is not None else None,
                 observer=observed(against, witness if args.end_at_limit else None), alarm=alarm,
+                hosts=hosts,
             )  # fmt: skip
     except WeftError:
         end_tasks(args, directory)
@@ -279,7 +302,7 @@ def refuse_of_mpi(args: argparse.Namespace) -> None:
     asked = {
         "--tasks": args.tasks, "--hash-messages": args.hash_messages,
         "--whole-buffers": args.whole_buffers, "--probes": args.probes, "--watch": args.watch,
-        "--against": args.against, "--keep": args.keep,
+        "--against": args.against, "--keep": args.keep, "--local": args.local,
     }  # fmt: skip
     for option, given in asked.items():
         if given:
@@ -313,10 +336,14 @@ def end_tasks(args: argparse.Namespace, directory: RunDirectory) -> None:
 
 def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | None = None) -> int:
     """Put the record in order and tell what happened; return the exit status."""
-    from weft.launch import apart, finish
+    from weft.launch import absent, apart, finish
 
-    failed = False
     ending = finish.finish(job)
+    of_pvm = plan.pvm is not None  # its machines grow: nobody knows how many tasks there must be
+    missing = [] if of_pvm else absent.lines(ending.headers, job.run.facts.get("lost") or ())
+    for line in missing:
+        say(line)
+    failed = bool(missing)
     alone = apart.note(plan, job.run.ranks, ending.headers, job.joint.step if job.joint else None)
     for note in [*plan.notes, *([alone] if alone else [])]:
         say(f"note: {note}")
@@ -327,14 +354,15 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | 
         why = nothing_recorded(plan, job)
         say(why)
         write_report(args.report, Untold(job.run.facts, (why,)))
-        job.run.discard()
+        if not keeps_nothing(job):
+            job.run.discard()
         return job.process.shell_status or FAILED_STATUS
     try:
         job.run.write()
     except WeftError as error:
         say(str(error))
         failed = True
-    if (problem := finish.resolve_sites(job.run.path, texts=not args.no_sources)) is not None:
+    if (problem := places(job, args)) is not None:
         say(problem)
     for reason, ranks in ending.stopped.items():
         failed = True
@@ -349,6 +377,31 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | 
     if job.interrupted is not None:
         return 128 + job.interrupted
     return job.process.shell_status or (FAILED_STATUS if failed else 0)
+
+
+def keeps_nothing(job: Job) -> bool:
+    """Keep a run without records where hosts still have some; whether that is so."""
+    if not job.run.facts.get("lost"):
+        return False
+    job.run.write()
+    say(
+        f"what its hosts wrote may still lie there, in {job.run.facts['local']}: weft gather {shown_path(job.run.path)}"
+    )
+    return True
+
+
+def places(job: Job, args: argparse.Namespace) -> str | None:
+    """Look up where the calls stand; each host of --local has done so for its own ranks. Returns what went wrong."""
+    from weft.launch import finish
+
+    problem = finish.resolve_sites(job.run.path, texts=not args.no_sources)
+    if job.hosts is None:
+        return problem
+    from weft.launch.local import gather
+
+    problem = gather.places(job.run.path, job.hosts.folders(), problem)
+    job.hosts.clear()
+    return "; ".join([*job.hosts.problems, *([problem] if problem else [])]) or None
 
 
 def without_mpi(job: Job, kept: Recorded, args: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGCONT, SIGINT, SIGKILL, SIGTERM
+from typing import TYPE_CHECKING
 
 from weft.launch import ask, segments, survivors
 from weft.launch import process as processes
@@ -17,8 +18,11 @@ from weft.launch.options import Family
 from weft.launch.plan import Plan
 from weft.launch.process import GRACE, Process
 from weft.launch.rundir import RunDirectory
-from weft.launch.verdict import Question
+from weft.launch.verdict import Asked, Question
 from weft.launch.watch import INTERVAL, Watch
+
+if TYPE_CHECKING:
+    from weft.launch.local.hosts import Hosts
 
 QUIETLY = {Family.HYDRA: SIGKILL}
 """Hydra tells of a bad termination on SIGTERM; killed, it takes its ranks along without a word."""
@@ -58,8 +62,10 @@ class Job:
     """Hears for how long no record has changed, and which process began the ranks; true ends the job."""
     joint: Joint | None = None
     """The part in a run that several tasks of a job step record together; None where Weft started all ranks."""
+    hosts: Hosts | None = None
+    """Where the ranks write to their hosts' own disks; None where their records are in the run from the start."""
     _segments: segments.Segments = field(default_factory=dict)
-    _question: Question | None = None
+    _question: Asked | None = None
     _kill_at: float | None = None
 
     def tick(self) -> float:
@@ -104,7 +110,7 @@ class Job:
         if self.watch.judged:
             return
         if self._question is None:
-            self._question = Question(self.run.path)
+            self._question = self._ask()
             return
         proof = self._question.answer()
         if proof is None:
@@ -117,6 +123,14 @@ class Job:
             self.proof = proof
             self._end("deadlock")
 
+    def _ask(self) -> Asked:
+        if self.hosts is None:
+            return Question(self.run.path)
+        # Only runs with --local have hosts.
+        from weft.launch.local.standstill import HostsQuestion
+
+        return HostsQuestion(self.hosts)
+
     def _forget(self) -> None:
         """The job has moved: whatever was asked about it no longer counts."""
         self.watch.judged = False
@@ -127,7 +141,9 @@ class Job:
     def warned(self) -> None:
         """A signal that may end the job is about to be passed on: keep where its ranks are."""
         self.warnings += 1
-        if self.warnings == 1:
+        if self.warnings == 1 and self.hosts is not None:
+            self.hosts.wait(self.hosts.ask("where"), 2 * ask.PATIENCE)
+        elif self.warnings == 1:
             ask.where(rank_files(self.run))
 
     @property
@@ -156,6 +172,8 @@ class Job:
         self.ended = ended
         if self.joint is not None:
             self.joint.report()
+        if self.hosts is not None:
+            self.hosts.wait(self.hosts.ask("end"), GRACE)
         self._segments |= segments.of_ranks(rank_files(self.run))
         self._kill_at = time.monotonic() + GRACE
         self.process.send(QUIETLY.get(self.family, SIGTERM))
@@ -176,6 +194,9 @@ class Job:
         if self.joint is not None and self.ended is None:
             self.ended = self.joint.decided()  # the watching task ended this one's rank as well
         alone = self.joint is None  # else each task passes on to its own rank what came to it
+        if self.hosts is not None:
+            self.hosts.gather(kill=self.ended is not None or bool(self.process.signals))
+            self.hosts.put_into_run()
         if self.ended is not None or (alone and self.interrupted is not None):
             self.survivors = survivors.end(rank_files(self.run), AT_ONCE if self.insisted else GRACE)
             segments.remove(self._segments)
@@ -184,6 +205,16 @@ class Job:
 def rank_files(run: RunDirectory) -> list[Path]:
     """The rank files of a run, in order."""
     return sorted(run.ranks.glob("*.weft"))
+
+
+def watch_of(run: RunDirectory, hosts: Hosts | None) -> Watch:
+    """What looks at the ranks."""
+    if hosts is None:
+        return Watch(run.ranks)
+    # Only runs with --local have hosts.
+    from weft.launch.local.standstill import HostsWatch
+
+    return HostsWatch(hosts)
 
 
 def run_job(
@@ -197,13 +228,14 @@ def run_job(
     alarm: Callable[[float, int], bool] | None = None,
     joint: Joint | None = None,
     concluded: Callable[[Job], object] | None = None,
+    hosts: Hosts | None = None,
 ) -> Job:
     """Start the planned line with the recorder's variables and stay with it until it has ended."""
     argv, environment = with_environment(plan.line, variables, plan.environment)
     job = Job(
-        processes.start(argv, environment, free=plan.pvm is None), run, Watch(run.ranks), hang_after,
+        processes.start(argv, environment, free=plan.pvm is None), run, watch_of(run, hosts), hang_after,
         family=plan.line.family, observer=observer, told=told, alarm=alarm,
-        joint=joint,
+        joint=joint, hosts=hosts,
     )  # fmt: skip
     if joint is not None and concluded is not None:
         joint.reporting = lambda: concluded(job)

@@ -160,8 +160,11 @@ def with_environment(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the command and the environment to start it with, so that the ranks see `variables`.
 
-    `environment` is the user's; LD_PRELOAD goes before a value that the user gave there or on the line.
+    `environment` is the user's; LD_PRELOAD goes before a value that the user gave there or on the line. Without one
+    there is nothing to pass: ranks that start themselves (weft.launch.local).
     """
+    if PRELOAD not in variables:
+        return line.argv(), {**environment, **variables}
     merged = dict(variables)
     if environment.get(PRELOAD) and PRELOAD in variables:
         merged[PRELOAD] = f"{variables[PRELOAD]}:{environment[PRELOAD]}"

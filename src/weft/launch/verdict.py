@@ -10,7 +10,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
+
+
+class Asked(Protocol):
+    """A standstill that is being judged, wherever its records are."""
+
+    def answer(self) -> list[str] | None:
+        """The certain deadlocks' messages, none where it is no proven deadlock; None while it is not known."""
+
+    def drop(self) -> None:
+        """Stop asking: the job has moved or ended."""
 
 
 class Question:

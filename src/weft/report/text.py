@@ -17,7 +17,7 @@ from weft.report.pictures import pictures
 from weft.report.quotes import Quotes
 from weft.report.suffix import only_the_end
 from weft.report.terminal import INDENT, PICTURE, Block, print_blocks
-from weft.terms.words import plural, rank_names, rank_set, visible
+from weft.terms.words import plural, rank_names, rank_set, rank_words, visible
 from weft.terms.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.trace import Trace
 from weft.trace.run import CUT_OFF, ENDED
@@ -105,7 +105,18 @@ def heading(trace: Trace, findings: Sequence[Finding]) -> str:
     ended = words.get(str(trace.run.get("ended")), "")
     facts = [plural(len(trace.ranks), "rank"), f"{trace.event_count:,} calls", *([ended] if ended else [])]
     tasks = f"; {names}" if (names := rank_names(trace.names)) else ""
-    return f"{said} in {printable(str(trace.path))} ({', '.join(facts)}{tasks})"
+    lack = f"{lacking}. " if (lacking := without_record(trace)) else ""
+    return f"{lack}{said} in {printable(str(trace.path))} ({', '.join(facts)}{tasks})"
+
+
+def without_record(trace: Trace) -> str:
+    """`Ranks 2 and 3 of 4 left no record`, "" where all have left one: nothing that is found speaks for those."""
+    absent = [rank.index for rank in trace.ranks if rank.missing]
+    unplaced = sum(member < 0 for world in trace.worlds for member in world.ranks)
+    if unplaced:
+        return f"{plural(unplaced, 'rank')} of {unplaced + len(trace.ranks):,} left no record"
+    words = rank_words(absent)
+    return f"{words[0].upper()}{words[1:]} of {len(trace.ranks):,} left no record" if absent else ""
 
 
 def file_line(file: str, line: int) -> str:

@@ -1,0 +1,51 @@
+"""Put what hosts recorded on their own disks into one run.
+
+srun --ntasks-per-node=1 weft gather RUN     each host of a run with --local gives what still lies there; RUN is on a
+                                             directory that all hosts see
+weft gather RUN HOSTDIR...                   folders or .weftpack files that you copied from the hosts
+
+Exits with 0 where all ranks are in the run then, with 1 where some left no record.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.cli._said import say, shown_path
+
+if TYPE_CHECKING:
+    from weft.launch.local.afterwards import Gathered
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "gather", help="put what hosts recorded on their own disks into one run", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument(
+        "run", type=Path, metavar="RUN", help="the run; made where there is none and HOSTDIRs are given"
+    )
+    parser.add_argument("folders", type=Path, nargs="*", metavar="HOSTDIR", help="what was copied from the hosts")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Gather, and say what is there now."""
+    from weft.launch.local import afterwards
+
+    gathered = afterwards.copied(args.run, args.folders) if args.folders else afterwards.of_this_host(args.run)
+    return told(args.run, gathered)
+
+
+def told(run: Path, gathered: Gathered) -> int:
+    """Say what came, and which ranks left no record; return the status."""
+    for line in gathered.missing:
+        say(line)
+    for problem in gathered.problems:
+        say(problem)
+    came = [f"{one['files']} file{'s' * (one['files'] != 1)} of {one['host']}" for one in gathered.hosts]
+    say(f"gathered {', '.join(came) or 'nothing: no record of this run lies on this host'}; "
+        f"{gathered.ranks} rank{'s' * (gathered.ranks != 1)} in {shown_path(run)}")  # fmt: skip
+    return int(bool(gathered.missing))

@@ -1,0 +1,142 @@
+"""A run is gathered after it has ended: from this host's own disk, or from folders that somebody copied."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Final
+
+from weft.errors import UsageError, WeftError
+from weft.launch import absent, finish, rundir
+from weft.launch.joint import locked
+from weft.launch.local import gather, pack
+from weft.launch.local.hosts import INCOMING
+from weft.launch.local.setup import tasks_alive
+from weft.launch.rundir import RUN_JSON, SCHEMA, RunDirectory
+from weft.plain import dataclass
+from weft.trace.json_file import read_json, write_whole
+
+PACKS: Final = "packs"
+"""In the run: one file a host, until it is put together."""
+FUNCTIONS: Final = "functions.json"
+
+
+@dataclass
+class Gathered:
+    """What came of it."""
+
+    ranks: int
+    """Records that are in the run now."""
+    hosts: list[dict[str, Any]]
+    """What came from each, as run.json keeps it."""
+    missing: list[str]
+    """Sentences on ranks that left no record."""
+    problems: list[str] = field(default_factory=list)
+
+
+def of_this_host(path: Path) -> Gathered:
+    """Pack what this host holds of a run with --local, and put together what is there: as a task of a job step.
+
+    UsageError for what is not such a run, or still runs here.
+    """
+    if not (path / RUN_JSON).is_file():
+        raise UsageError(
+            f"{path} is not a run that this host sees: copy the hosts' folders to where it is, and say "
+            "`weft gather RUN HOSTDIR...`"
+        )
+    folder = rundir.facts_of(path).get("local")
+    if not isinstance(folder, str):
+        raise UsageError(f"{path} was not recorded with --local: name the folders that you copied from its hosts")
+    own = Path(folder)
+    host = os.uname().nodename
+    if tasks_alive(own):
+        raise UsageError(f"the run still goes on here: {own} is being written")
+    if pack.files_of(own):
+        finish.tidy(sorted((own / "ranks").glob("*.weft")))
+        (path / PACKS).mkdir(exist_ok=True)
+        pack.write(own, host, path / PACKS / (host + pack.SUFFIX))
+    with locked(path / ".gathering"):
+        gathered = put_together(path, sorted((path / PACKS).glob(f"*{pack.SUFFIX}")))
+        for one in (path / PACKS).glob(f"*{pack.SUFFIX}"):
+            one.unlink()
+    shutil.rmtree(own, ignore_errors=True)
+    return gathered
+
+
+def copied(path: Path, sources: Sequence[Path]) -> Gathered:
+    """Put folders and packs that were copied from hosts into a run. They stay as they are."""
+    for source in sources:
+        if not source.exists():
+            raise UsageError(f"there is no {source}")
+    if not (path / RUN_JSON).exists():
+        make(path, sources)
+    return put_together(path, [source for one in sources for source in within(one, rundir.facts_of(path))])
+
+
+def within(source: Path, facts: dict[str, Any]) -> list[Path]:
+    """What of a copied folder is meant: itself, or the run's own folder in it, where all of --local was copied."""
+    own = source / Path(str(facts.get("local") or ".")).name
+    return [own if source.is_dir() and own.is_dir() else source]
+
+
+def make(path: Path, sources: Sequence[Path]) -> None:
+    """Make a run of what its hosts know of it. UsageError where the folder holds anything else."""
+    rundir.refuse(path)
+    problems: list[str] = []
+    known = (read_json(one, RUN_JSON, SCHEMA, problems) for one in sources if (one / RUN_JSON).exists())
+    facts = next((one for one in known if one), rundir.first_facts([], "trace"))
+    tables = (one / FUNCTIONS for one in sources if (one / FUNCTIONS).exists())
+    table = next((one for one in tables if pack.is_plain(one)), None)
+    if table is None:
+        raise UsageError(f"{path} is not a run, and none of the folders has a {FUNCTIONS} to make one with")
+    (path / "ranks").mkdir(parents=True)
+    write_whole(path / FUNCTIONS, table.read_bytes())
+    RunDirectory(path, {**facts, "ended": "running"}).write()
+
+
+def put_together(path: Path, sources: Sequence[Path]) -> Gathered:
+    """Take in what each source holds, checked; look up places; say in run.json what is there now."""
+    run = RunDirectory(path.absolute(), dict(rundir.facts_of(path)))
+    incoming = run.path / INCOMING
+    try:
+        taken = [taken_from(source, incoming / str(k)) for k, source in enumerate(sources)]
+        run.ranks.mkdir(exist_ok=True)
+        folders = [one.folder for one in taken]
+        problems = gather.records(run, folders)
+        came = [one.facts() for one in taken if one.names]
+        headers = gather.headers_of(run)
+        finish.tidy(sorted(run.ranks.glob("*.weft")))
+        run.facts |= facts_of(run, came, headers)
+        run.write()
+        unresolved = finish.resolve_sites(run.path, texts=bool(run.facts.get("sources", True))) if headers else None
+        if (text := gather.places(run.path, folders, unresolved)) is not None:
+            problems.append(text)
+    except OSError as error:
+        raise rundir.unwritable(path, error) from error
+    finally:
+        shutil.rmtree(incoming, ignore_errors=True)
+    return Gathered(len(headers), came, absent.lines(headers, run.facts.get("lost") or ()), problems)
+
+
+def taken_from(source: Path, folder: Path) -> pack.Taking:
+    """What a folder or a pack holds. WeftError where it is neither, or damaged."""
+    if source.is_file():
+        return pack.read(source, folder)
+    if not pack.files_of(source):
+        raise WeftError(f"{source} holds no records (ranks/*.weft)")
+    return pack.copy(source, source.name, folder)
+
+
+def facts_of(run: RunDirectory, came: list[dict[str, Any]], headers: dict[str, Any]) -> dict[str, Any]:
+    """What run.json says now: who gave what, what is still lost, and how the run ended where nobody said it."""
+    there = {int(match) for name in headers if (match := name.partition("-")[2].removesuffix(".weft")).isdigit()}
+    lost = [one for one in run.facts.get("lost") or () if not set(one["ranks"]) <= there or not one["ranks"]]
+    lost = [one for one in lost if one["host"] not in {each["host"] for each in came}]
+    before = [one for one in run.facts.get("hosts") or () if one["host"] not in {each["host"] for each in came}]
+    facts: dict[str, Any] = {"ranks": len(headers), "hosts": [*before, *came], "lost": lost}
+    if run.facts.get("ended") in (None, "running"):
+        facts |= {"ended": gather.ended(headers), "finished": run.facts.get("finished") or rundir.now()}
+    return facts

@@ -1,0 +1,73 @@
+"""The begin of a run over hosts: a port for them, a secret, and a line that starts each rank by `start.py`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from weft.errors import UsageError
+from weft.launch.line import PRELOAD, Context, Line
+from weft.launch.local.addresses import addresses
+from weft.launch.local.hosts import Hosts
+from weft.launch.local.setup import SECRET, Setup
+from weft.launch.options import Family
+from weft.launch.plan import Plan
+from weft.launch.rundir import RunDirectory
+
+KEPT_BACK: Final = frozenset({"genvnone", "genvlist", "envnone", "envlist"})
+"""Options of MPICH's mpiexec that keep variables from the ranks."""
+
+
+def begin(plan: Plan, run: RunDirectory, base: Path, variables: Mapping[str, str]) -> tuple[Hosts, Plan]:
+    """Listen for the hosts of a run; returns who listens, and the plan that starts ranks which tell of themselves.
+
+    `variables`: what the recorder is told. UsageError for a line that no secret can be passed with.
+    """
+    secret = os.urandom(32)
+    hosts = Hosts(run, secret)
+    setup = Setup(
+        base=str(base.absolute()), name=f"{run.path.name}-{os.urandom(8).hex()}", addresses=addresses(),
+        port=hosts.port, library=str(plan.library.path), mpicc=str(plan.mpicc) if plan.mpicc else None,
+        variables={name: value for name, value in variables.items() if name not in (PRELOAD, "WEFT_RUN")},
+        facts=dict(run.facts),
+    )  # fmt: skip
+    run.facts["local"] = str(setup.folder)
+    run.write()
+    start = (sys.executable, "-P", "-m", "weft.launch.local.start", setup.word(), "--")
+    line = plan.line
+    contexts = tuple(
+        Context(passing(line.family, one.options), (*start, *one.program) if one.program else ())
+        for one in line.contexts
+    )
+    started = Line(line.launcher, line.family, contexts)
+    return hosts, replace(plan, line=started, environment={**plan.environment, SECRET: secret.hex()})
+
+
+def passing(family: Family, options: tuple[str, ...]) -> tuple[str, ...]:
+    """The options of a launcher with what passes the secret on. It stands in the launcher's environment, never here."""
+    names = {option.lstrip("-") for option in options}
+    if family is Family.HYDRA and names & KEPT_BACK:
+        raise UsageError(f"--local passes a variable to the ranks: leave out -{min(names & KEPT_BACK)}")
+    if family is Family.OPENMPI and "mca_base_env_list" in options:
+        place = options.index("mca_base_env_list") + 1
+        return (*options[:place], ";".join([*options[place : place + 1], SECRET]), *options[place + 1 :])
+    if family is Family.OPENMPI:
+        return ("-x", SECRET, *options)
+    if family is Family.SRUN:
+        return exporting(options)
+    return options
+
+
+def exporting(options: tuple[str, ...]) -> tuple[str, ...]:
+    """srun's options; it exports all but where the user's own --export says less."""
+    words = list(options)
+    for i, word in enumerate(words):
+        if word == "--export" and i + 1 < len(words):
+            words[i + 1] += f",{SECRET}"
+        elif word.startswith("--export="):
+            words[i] += f",{SECRET}"
+    return tuple(words)

@@ -1,0 +1,336 @@
+"""The hosts of a run, as `weft run` knows them: what their watchers tell, and their records at the end."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import shutil
+import signal
+import socket
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from weft.errors import WeftError
+from weft.launch.local.gather import records
+from weft.launch.local.pack import Taking
+from weft.launch.local.wire import Channel, Refused, Side, number, packed, text, unpacked
+from weft.launch.process import ENDING
+from weft.launch.rundir import RunDirectory
+from weft.plain import dataclass
+
+INCOMING: Final = ".incoming"
+"""In the run: what a host has sent and is not yet whole."""
+STANDSTILL: Final = ".standstill"
+STRANGERS: Final = 128
+"""Connections at once that have not shown the secret."""
+STRANGE_FOR: Final = 10.0
+"""Seconds in which they have to."""
+AT_ONCE: Final = 0.1
+"""Seconds for what comes in, before anything else is looked at."""
+FRESH: Final = 3.0
+"""Seconds after which what a host has told counts no more."""
+GONE: Final = 10_000
+"""Milliseconds until a host that takes nothing counts as gone."""
+SILENT: Final = 300.0
+"""Seconds for a host to put its records in order."""
+READ: Final = 1 << 20
+MOST_RANKS: Final = 1 << 20
+RANK: Final = re.compile(r"([0-9a-f]{1,16})-(\d{1,9})\.weft", re.ASCII)
+
+
+class Host:
+    """One host of the run, or who says to be one."""
+
+    def __init__(self, connection: socket.socket, secret: bytes, place: int) -> None:
+        self.socket = connection
+        self.channel = Channel(secret, Side.RUN)
+        self.place = place
+        self.name = ""
+        self.folder = ""
+        self.facts: dict[str, Any] = {}
+        self.ranks: list[str] = []
+        self.heard = 0
+        self.seen = time.monotonic()
+        self.out = bytearray(self.channel.greeting)
+        self.taking: Taking | None = None
+        self.snapshot: Taking | None = None
+        self.gathered: Taking | None = None
+        self.lost: str | None = None
+        """Why nothing more comes from here."""
+
+    @property
+    def known(self) -> bool:
+        """Whether it has shown the secret and said its name."""
+        return bool(self.name)
+
+    @property
+    def done(self) -> bool:
+        """Whether all of it is here."""
+        return self.gathered is not None
+
+    def numbers(self) -> list[int]:
+        """The ranks that it told of."""
+        return sorted({int(match[2]) for name in self.ranks if (match := RANK.fullmatch(name))})
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far all hosts together are; `moves` is the same again only where no rank has moved."""
+
+    moves: tuple[tuple[int, int], ...]
+    complete: bool
+    inside: bool
+    events: bool
+
+
+class Hosts:
+    """Listens for the hosts of one run."""
+
+    def __init__(self, run: RunDirectory, secret: bytes) -> None:
+        self.run, self._secret = run, secret
+        self.all: list[Host] = []
+        self.problems: list[str] = []
+        """What did not fit when it was put together."""
+        self._number = 0
+        self._selector = selectors.DefaultSelector()
+        try:
+            self._listener = listener()
+        except OSError as error:
+            raise WeftError(f"no port for the hosts of the run can be opened: {error.strerror}") from error
+        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        self.port = int(self._listener.getsockname()[1])
+
+    # What comes in
+
+    def poll(self, pause: float = 0.0) -> None:
+        """Take what has come in, and wait for it for so long."""
+        until = time.monotonic() + AT_ONCE
+        while events := self._selector.select(pause):
+            pause = 0.0
+            for key, _ in events:
+                if key.data is None:
+                    self._accept()
+                else:
+                    self._receive(key.data)
+            if time.monotonic() > until:
+                break
+        for host in self.all:
+            if host.lost is None and not host.known and time.monotonic() - host.seen > STRANGE_FOR:
+                self._lose(host, "it did not show the secret")
+            self._flush(host)
+        self.all = [host for host in self.all if host.known or host.lost is None]
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            connection, _ = self._listener.accept()
+            if sum(not host.known for host in self.all) >= STRANGERS:
+                connection.close()
+                return
+            connection.setblocking(False)
+            impatient(connection)
+            host = Host(connection, self._secret, self._number)
+            self._number += 1
+            self.all.append(host)
+            self._selector.register(connection, selectors.EVENT_READ, host)
+            self._flush(host)
+
+    def _receive(self, host: Host) -> None:
+        try:
+            data = host.socket.recv(READ)
+            if not data:
+                raise Refused("its connection was closed")
+            for kind, body in host.channel.feed(data):
+                host.seen = time.monotonic()
+                self._take(host, kind, body)
+        except BlockingIOError:
+            return
+        except Refused as error:
+            self._lose(host, str(error))
+        except OSError as error:
+            self._lose(host, (error.strerror or str(error)).lower())
+
+    def _lose(self, host: Host, why: str) -> None:
+        if host.lost is None:
+            host.lost = why
+            if host.taking is not None:
+                host.taking.stop()
+            self._selector.unregister(host.socket)
+            host.socket.close()
+
+    def _flush(self, host: Host) -> None:
+        if host.lost is None and host.out:
+            try:
+                del host.out[: host.socket.send(host.out)]
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._lose(host, (error.strerror or str(error)).lower())
+
+    def _take(self, host: Host, kind: bytes, body: bytes) -> None:
+        if kind == b"H" and not host.known:
+            facts = unpacked(body)
+            host.name, host.folder = text(facts, "host") or "?", text(facts, "folder", 4096)
+            self._tell(host, "welcome", 0)
+        elif not host.known:
+            raise Refused("it did not say its name")
+        elif kind == b"S":
+            host.facts = state(unpacked(body))
+            host.heard = number(host.facts, "heard")
+        elif kind == b"R":
+            self._take_names(host, unpacked(body))
+        elif kind == b"P":
+            of = text(unpacked(body), "of")
+            below = INCOMING if of == "end" else STANDSTILL
+            host.taking = Taking(self.run.path / below / f"host-{host.place}")
+        elif host.taking is not None:
+            host.taking.take(kind, body)
+            if host.taking.whole:
+                self._keep(host, host.taking)
+        else:
+            raise Refused("a frame that fits nowhere")
+
+    def _take_names(self, host: Host, facts: dict[str, Any]) -> None:
+        names = facts.get("ranks")
+        if not isinstance(names, list) or not all(isinstance(name, str) and len(name) < 200 for name in names):
+            raise Refused("a list that holds no names")
+        first = number(facts, "first", MOST_RANKS)
+        host.ranks[first:] = names
+        if len(host.ranks) > MOST_RANKS:
+            raise Refused("too many ranks")
+
+    def _keep(self, host: Host, taking: Taking) -> None:
+        host.taking = None
+        if taking.folder.parent.name == INCOMING:
+            host.gathered = taking
+            self._tell(host, "thanks", 0)
+        else:
+            host.snapshot = taking
+
+    # What goes out
+
+    def _tell(self, host: Host, do: str, asked: int, **more: object) -> None:
+        if host.lost is None and host.channel.greeted:
+            host.out += host.channel.frame(b"A", packed({"do": do, "number": asked, **more}))
+            self._flush(host)
+
+    def ask(self, do: str, **more: object) -> int:
+        """Ask all hosts; returns the number by which they say that they have heard it."""
+        self._number += 1
+        for host in self.hosts:
+            self._tell(host, do, self._number, **more)
+        return self._number
+
+    def heard(self, asked: int) -> bool:
+        """Whether all hosts that are still there have done what they were asked for."""
+        return all(host.heard >= asked or host.lost is not None for host in self.hosts)
+
+    def wait(self, asked: int, patience: float) -> None:
+        """Wait until all have, or for so long."""
+        limit = time.monotonic() + patience
+        while not self.heard(asked) and time.monotonic() < limit:
+            self.poll(0.05)
+
+    # How far they are
+
+    @property
+    def hosts(self) -> list[Host]:
+        """Those that have shown the secret."""
+        return [host for host in self.all if host.known]
+
+    def progress(self) -> Progress | None:
+        """How far all are; None where it is not known of every host right now."""
+        now, hosts = time.monotonic(), self.hosts
+        if not hosts or any(host.lost is not None or not host.facts or now - host.seen > FRESH for host in hosts):
+            return None
+        found: Counter[str] = Counter()
+        sizes: dict[str, int] = {}
+        for host in hosts:
+            for job, (count, size) in host.facts["worlds"].items():
+                found[job] += count
+                sizes[job] = max(size, sizes.get(job, 0))
+        whole = bool(sizes) and all(0 < sizes[job] <= found[job] for job in sizes)
+        return Progress(
+            tuple((host.place, number(host.facts, "moves")) for host in hosts),
+            whole and all(host.facts["named"] for host in hosts),
+            all(host.facts["inside"] for host in hosts) and any(host.facts["open"] for host in hosts),
+            all(host.facts["events"] for host in hosts),
+        )
+
+    # At the end
+
+    def gather(self, *, kill: bool) -> None:
+        """Have each host put its records in order and give them; what does not come is named in the run's facts."""
+        self.poll()
+        self.ask("finish", kill=kill)
+        while any(host.lost is None and not host.done for host in self.hosts):
+            self.poll(0.1)
+            for host in self.hosts:
+                if not host.done and time.monotonic() - host.seen > SILENT:
+                    self._lose(host, f"it gave nothing for {SILENT:.0f} s")
+                elif not host.done and signal.sigpending() & ENDING:
+                    self._lose(host, "the gathering was interrupted")
+        for _ in range(20):  # the last thanks are on their way
+            self.poll(0.01)
+        shutil.rmtree(self.run.path / STANDSTILL, ignore_errors=True)
+        self.run.facts["hosts"] = [one.gathered.facts() for one in self.hosts if one.gathered is not None]
+        if lost := [host for host in self.hosts if not host.done]:
+            self.run.facts["lost"] = [
+                {"host": one.name, "ranks": one.numbers(), "why": one.lost or "", "folder": one.folder} for one in lost
+            ]
+
+    def put_into_run(self) -> None:
+        """Put what was gathered where records belong."""
+        self.problems = records(self.run, self.folders())
+
+    def clear(self) -> None:
+        """Take away what lay in the run meanwhile."""
+        shutil.rmtree(self.run.path / INCOMING, ignore_errors=True)
+        self.close()
+
+    def folders(self) -> list[Path]:
+        """What the hosts gave, each as a folder."""
+        return [host.gathered.folder for host in self.hosts if host.gathered is not None]
+
+    def close(self) -> None:
+        """Nobody is listened to any more."""
+        for host in self.all:
+            self._lose(host, "the run is over")
+        self._selector.close()
+        self._listener.close()
+
+
+def state(facts: dict[str, Any]) -> dict[str, Any]:
+    """What a host says of its ranks. Raises Refused."""
+    worlds = facts.get("worlds")
+    pairs = list(worlds.values()) if isinstance(worlds, dict) else [None]
+    fits = all(isinstance(pair, list) and len(pair) == 2 and all(isinstance(n, int) for n in pair) for pair in pairs)
+    if not fits or not all(isinstance(facts.get(name), bool) for name in ("inside", "open", "events", "named")):
+        raise Refused("a state that lacks parts")
+    return facts
+
+
+def listener() -> socket.socket:
+    """A port of its own, on all networks of this host."""
+    if socket.has_dualstack_ipv6():
+        with suppress(OSError):
+            return ready(socket.create_server(("", 0), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True))
+    return ready(socket.create_server(("", 0), backlog=1024))
+
+
+def ready(made: socket.socket) -> socket.socket:
+    """No connection is waited for, and no program that is started gets it."""
+    made.setblocking(False)
+    os.set_inheritable(made.fileno(), False)
+    return made
+
+
+def impatient(connection: socket.socket) -> None:
+    """A host that lost its power says no good-bye: the connection finds it out itself."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 4), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", GONE)):
+        if hasattr(socket, option):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -1,0 +1,84 @@
+"""What `weft run` tells each rank's start on every host, in one word of the launcher's line."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import stat
+import zlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from weft.errors import WeftError
+from weft.plain import dataclass
+
+SECRET: Final = "WEFT_SECRET"
+"""The variable that brings the secret to the ranks' starts: command lines can be read by all users of a host."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Where hosts write to, whom they tell of it, and what the recorder is told."""
+
+    base: str
+    """The folder that --local named."""
+    name: str
+    """Of the run's own folder in it: of no other run, and of no other user's."""
+    addresses: list[str]
+    port: int
+    library: str
+    """The MPI that the program loads."""
+    mpicc: str | None
+    variables: dict[str, str]
+    facts: dict[str, Any]
+    """What run.json says so far."""
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder on a host."""
+        return Path(self.base) / self.name
+
+    def word(self) -> str:
+        """All of it as one word that no shell changes."""
+        return base64.urlsafe_b64encode(zlib.compress(json.dumps(asdict(self)).encode())).decode()
+
+
+def of_word(word: str) -> Setup:
+    """The setup in a word."""
+    return Setup(**json.loads(zlib.decompress(base64.urlsafe_b64decode(word))))
+
+
+def make_folder(folder: Path) -> None:
+    """Make the run's folder on this host, or use the one that another rank made. WeftError where it is not ours."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+            raise WeftError(f"{folder} is somebody else's: choose another --local")
+        for below in ("ranks", "tasks"):
+            (folder / below).mkdir(exist_ok=True)
+    except OSError as error:
+        raise WeftError(f"cannot write to {folder}: {error.strerror} (choose another --local)") from error
+
+
+def started(pid: int) -> str | None:
+    """When a process began, in the kernel's ticks: with its id it is of no other process. None where there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return fields[19] if fields[0] not in "ZX" else None
+    except (OSError, IndexError):
+        return None
+
+
+def tasks_alive(folder: Path) -> bool:
+    """Whether a rank that was started on this host is still there."""
+    for path in (folder / "tasks").glob("[0-9]*"):
+        try:
+            if path.read_text() == started(int(path.name)):
+                return True
+        except (OSError, ValueError):
+            continue
+    return False

@@ -1,0 +1,234 @@
+"""Runs over hosts without a common directory: hosts with private disks, made of namespaces on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.hosts import Hosts, made
+from tests_support import WEFT, Installed
+from weft.errors import WeftError
+from weft.launch.local import pack
+from weft.launch.local.wire import Channel, Refused, Side, packed
+
+Line = Callable[..., list[str | Path]]
+
+
+@pytest.fixture
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """Three hosts."""
+    yield from made(tmp_path_factory.mktemp("hosts"), ["a", "b", "c"])
+
+
+@pytest.fixture
+def line(mpich: Installed, program: Callable[[str], Path], hosts: Hosts) -> Line:
+    """A line of mpiexec over some hosts, two ranks each."""
+
+    def of(names: str, name: str, *arguments: str) -> list[str | Path]:
+        count = str(2 * len(names.split(",")))
+        start = [*mpich.mpiexec, "-launcher-exec", hosts.agent, "-hosts", names, "-n", count, "-ppn", "2"]
+        return ["env", f"WEFT_CACHE={cache()}", *WEFT, "run", "--local", hosts.home / "disk", "--", *start,
+                program(name), *arguments]  # fmt: skip
+
+    return of
+
+
+def cache() -> str:
+    """Where this machine has its recorders: the hosts have other homes."""
+    return os.environ.get("WEFT_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+
+
+def facts(hosts: Hosts, host: str = "a") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(hosts.read(host, "cat weft-runs/*/run.json"))
+    return found
+
+
+def nothing_stays(hosts: Hosts, names: str) -> None:
+    """No process and no file is left on the hosts."""
+    limit = time.monotonic() + 10
+    while any(hosts.processes(name) for name in names) and time.monotonic() < limit:
+        time.sleep(0.2)
+    assert [hosts.processes(name) for name in names] == [[] for _ in names]
+    assert [hosts.read(name, "ls disk") for name in names] == ["" for _ in names]
+
+
+@pytest.mark.parametrize("names", ["a,b", "b,c", "a,b,c"])
+def test_all_ranks_of_all_hosts_are_gathered(hosts: Hosts, line: Line, names: str) -> None:
+    done = hosts.run("a", line(names, "step", "good"))
+    count = 2 * len(names.split(","))
+    assert done.returncode == 0, done.stderr
+    assert f"weft: recorded {count} ranks" in done.stderr
+    assert "nothing found" in done.stderr
+    told = facts(hosts)
+    assert (told["ranks"], told["ended"]) == (count, "finished")
+    assert sorted(one["host"] for one in told["hosts"]) == names.split(",")
+    nothing_stays(hosts, "abc")
+
+
+def test_a_deadlock_over_hosts_is_proven_within_ten_seconds(hosts: Hosts, line: Line) -> None:
+    began: list[float] = []
+
+    def look() -> None:
+        while not any("step deadlock" in words and "local.start" not in words for words in hosts.processes("c")):
+            time.sleep(0.1)
+        began.append(time.monotonic())
+        while any("step deadlock" in words for words in hosts.processes("c")):
+            time.sleep(0.1)
+        began.append(time.monotonic())
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    done = hosts.run("a", line("a,b,c", "step", "deadlock"))
+    watcher.join(20)
+    assert done.returncode == 3, done.stderr
+    assert "rank 0 waits in recv(source=1, tag=5) at step.c:" in done.stderr
+    assert "weft: recorded 6 ranks" in done.stderr
+    assert began[1] - began[0] < 10
+    nothing_stays(hosts, "abc")
+
+
+def test_a_host_that_dies_loses_only_its_own_ranks(hosts: Hosts, line: Line) -> None:
+    def end() -> None:
+        while not any("ring 20" in words and "local.start" not in words for words in hosts.processes("b")):
+            time.sleep(0.1)
+        time.sleep(1)
+        hosts.kill("b")
+
+    threading.Thread(target=end, daemon=True).start()
+    done = hosts.run("a", line("a,b,c", "ring", "20"), timeout=120)
+    assert done.returncode not in (0, 3), done.stderr
+    said = [text for text in done.stderr.splitlines() if text.startswith("weft: ")]
+    assert said[0].startswith("weft: of 6 ranks ranks 2 and 3 left no record (host b: "), done.stderr
+    told = facts(hosts)
+    assert told["ranks"] == 4
+    assert [(one["host"], one["ranks"]) for one in told["lost"]] == [("b", [2, 3])]
+    assert "weft: recorded 4 ranks" in done.stderr
+    report = hosts.run("a", [*WEFT, "report"])
+    assert report.stdout.startswith("Ranks 2 and 3 of 6 left no record. ")
+    assert report.returncode == 1
+
+
+def test_without_local_ranks_of_other_hosts_are_missed(hosts: Hosts, line: Line) -> None:
+    words = [word for word in line("a,b", "step", "good") if word not in ("--local", hosts.home / "disk")]
+    done = hosts.run("a", words)
+    said = [text for text in done.stderr.splitlines() if text.startswith("weft: ")]
+    assert said[0] == "weft: of 4 ranks ranks 2 and 3 left no record"
+    assert done.returncode == 4
+
+
+def recorded(hosts: Hosts, line: Line, folder: Path) -> Path:
+    """A run of two hosts, copied out of them."""
+    hosts.run("a", line("a,b", "step", "good"))
+    (folder / "all").mkdir()
+    with (folder / "all.tar").open("wb") as file:
+        subprocess.run([*hosts.enter("a"), "tar", "-c", "-C", "weft-runs/step-1", "."], stdout=file, check=True)
+    subprocess.run(["tar", "-x", "-C", folder / "all", "-f", folder / "all.tar"], check=True)
+    return folder / "all"
+
+
+def test_folders_that_were_copied_by_hand_become_a_run(
+    hosts: Hosts, line: Line, tmp_path: Path, weft_command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    whole = recorded(hosts, line, tmp_path)
+    for k, ranks in enumerate([(0, 1), (2, 3)]):
+        folder = tmp_path / f"host{k}"
+        (folder / "ranks").mkdir(parents=True)
+        (folder / "functions.json").write_bytes((whole / "functions.json").read_bytes())
+        for rank in ranks:
+            [path] = (whole / "ranks").glob(f"*-{rank:06d}.weft")
+            path.rename(folder / "ranks" / path.name)
+    done = weft_command("gather", "run", "host0")
+    assert done.returncode == 1
+    assert done.stderr.startswith("weft: of 4 ranks ranks 2 and 3 left no record")
+    done = weft_command("gather", "run", "host1")
+    assert (done.returncode, "4 ranks in run" in done.stderr) == (0, True), done.stderr
+    told = json.loads((tmp_path / "run/run.json").read_text())
+    assert (told["ended"], told["ranks"]) == ("finished", 4)
+    dump = weft_command("dump", "run")
+    assert "step.c:" in dump.stdout
+    report = weft_command("report", "run")
+    assert report.returncode == 0, report.stdout
+
+
+# What another host sent is not believed
+
+
+def two() -> tuple[Channel, Channel]:
+    run, host = Channel(b"s" * 32, Side.RUN), Channel(b"s" * 32, Side.HOST)
+    assert not list(run.feed(host.greeting))
+    assert not list(host.feed(run.greeting))
+    return run, host
+
+
+def test_a_frame_arrives_as_it_was_sent() -> None:
+    run, host = two()
+    assert list(run.feed(host.frame(b"H", b"one") + host.frame(b"S", b"two"))) == [(b"H", b"one"), (b"S", b"two")]
+
+
+@pytest.mark.parametrize("how", ["changed", "repeated", "turned round", "too long", "another secret"])
+def test_a_frame_that_does_not_fit_is_refused(how: str) -> None:
+    run, host = two()
+    if how == "another secret":
+        host = Channel(b"t" * 32, Side.HOST)
+        list(host.feed(Channel(b"t" * 32, Side.RUN).greeting))
+    frame = host.frame(b"S", b"some facts")
+    sent = {
+        "changed": frame[:-1] + b"!", "repeated": frame + frame, "turned round": run.frame(b"S", b"x"),
+        "too long": b"\xff\xff\xff\x7f", "another secret": frame,
+    }[how]  # fmt: skip
+    with pytest.raises(Refused):
+        list(run.feed(sent))
+
+
+def host_folder(path: Path) -> Path:
+    (path / "ranks").mkdir(parents=True)
+    (path / "ranks" / "0123abcd-000001.weft").write_bytes(os.urandom(600_000))
+    (path / "ranks" / "notes.sh").write_text("left out")
+    (path / "ranks" / "0123abcd-000002.weft").symlink_to("/etc/passwd")
+    return path
+
+
+def test_a_pack_holds_the_records_and_nothing_else(tmp_path: Path) -> None:
+    folder = host_folder(tmp_path / "host")
+    pack.write(folder, "h", tmp_path / "h.weftpack")
+    taken = pack.read(tmp_path / "h.weftpack", tmp_path / "out")
+    name = "ranks/0123abcd-000001.weft"
+    assert list(taken.names) == [name]
+    assert (tmp_path / "out" / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_a_damaged_pack_is_refused_wherever_the_damage_is(tmp_path: Path) -> None:
+    pack.write(host_folder(tmp_path / "host"), "h", tmp_path / "h.weftpack")
+    data = (tmp_path / "h.weftpack").read_bytes()
+    for at in range(3, len(data), 50_021):
+        (tmp_path / "bad").write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        with pytest.raises(WeftError):
+            pack.read(tmp_path / "bad", tmp_path / "out")
+        (tmp_path / "bad").write_bytes(data[:at])
+        with pytest.raises(WeftError):
+            pack.read(tmp_path / "bad", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "name", ["../escaped.weft", "/etc/passwd", "ranks/../../x.weft", "run.json", "ranks/a.sh", "ranks/0-1.weft\n"]
+)
+def test_a_pack_writes_no_file_outside_of_its_folder(name: str, tmp_path: Path) -> None:
+    taking = pack.Taking(tmp_path / "out")
+    taking.take(b"B", packed({"host": "h", "files": 1}))
+    with pytest.raises(Refused):
+        taking.take(b"F", packed({"name": name, "size": 1}))
+
+
+def test_a_pack_is_not_larger_than_the_disk(tmp_path: Path) -> None:
+    taking = pack.Taking(tmp_path / "out")
+    taking.take(b"B", packed({"host": "h", "files": 1}))
+    with pytest.raises(OSError, match="full"):
+        taking.take(b"F", packed({"name": "ranks/0-1.weft", "size": 2**60}))
