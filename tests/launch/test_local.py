@@ -97,9 +97,12 @@ def test_a_deadlock_over_hosts_is_proven_within_ten_seconds(hosts: Hosts, line: 
 
 def test_a_host_that_dies_loses_only_its_own_ranks(hosts: Hosts, line: Line) -> None:
     def end() -> None:
-        while not any("ring 20" in words and "local.start" not in words for words in hosts.processes("b")):
+        while True:  # until both ranks run, and weft run knows of the host
+            there = hosts.processes("b")
+            if sum(words.endswith("ring 20") and "local.start" not in words for words in there) == 2:
+                break
             time.sleep(0.1)
-        time.sleep(1)
+        time.sleep(2)
         hosts.kill("b")
 
     threading.Thread(target=end, daemon=True).start()

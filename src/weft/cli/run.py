@@ -53,7 +53,8 @@ def register(subparsers: Any) -> None:
         "run", help="record a run of an MPI program", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft run [-n N] [--out RUN] [--local DIR] [--level outcomes|trace] [--tasks] [--watch-findings] "
-              "[--report FILE] [--probes CONFIG] [--against REFERENCE [--debug]] [--hash-messages] [--whole-buffers] [--hang-after S] "
+              "[--report FILE] [--probes CONFIG] [--against REFERENCE [--debug]] "
+              "[--hash-messages] [--whole-buffers] [--hang-after S] "
               "[--call-limit S [--end-at-limit]] [--keep last:DURATION] "
               "-- PROGRAM",
     )  # fmt: skip
@@ -436,6 +437,10 @@ def what_happened(ending: Ending, job: Job, against: Against | None = None) -> l
         lines.append("the run was stopped: the ranks that wait below can never go on")
     elif against is not None and against.differs:
         lines.append(f"the run was stopped: a value differs from {shown_path(against.reference.path)}")
+    elif job.cut_off:
+        lines.append(
+            "the run was ended: a host did not answer any more, and the ranks of the others stood still in MPI"
+        )
     elif job.ended == "killed" and not job.hung_for:
         lines.append("the run was ended by --end-at-limit: a call had not returned. That does not prove a deadlock")
     elif job.ended == "killed":

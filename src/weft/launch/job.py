@@ -33,6 +33,8 @@ OBSERVED = 0.05
 
 ELSEWHERE = 0.5
 """Seconds between looks at what another task of the job step has decided."""
+LEFT = 10.0
+"""Seconds that ranks may stand still without the ranks of a host that no longer answers."""
 PASSED_ON = 0.5
 """Seconds between looks where findings are told while the job runs."""
 
@@ -62,6 +64,8 @@ class Job:
     """Hears for how long no record has changed, and which process began the ranks; true ends the job."""
     joint: Joint | None = None
     """The part in a run that several tasks of a job step record together; None where Weft started all ranks."""
+    cut_off: bool = False
+    """Whether Weft ended it because a host no longer answered and the ranks of the others stood still."""
     hosts: Hosts | None = None
     """Where the ranks write to their hosts' own disks; None where their records are in the run from the start."""
     _segments: segments.Segments = field(default_factory=dict)
@@ -88,6 +92,9 @@ class Job:
         if self.alarm is not None and self.alarm(self.watch.silent_for, self.process.pid) and self.ended is None:
             self._end("killed")
             return pause
+        if self.watch.left_for >= LEFT:
+            self.cut_off = True
+            self._end("killed")
         if not self.watch.still_for:
             self._forget()
         elif self.watch.standstill:

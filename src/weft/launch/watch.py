@@ -35,6 +35,8 @@ class Watch:
         self.files: dict[str, Watched] = {}
         self.still_for = 0.0
         """Seconds of watching (not of sleeping) without any movement, with every rank inside MPI."""
+        self.left_for = 0.0
+        """Seconds of watching in which ranks stood still without a host's: of runs over hosts (launch/local)."""
         self.silent_for = 0.0
         """Seconds of watching in which no record has changed, wherever its rank is."""
         self.judged = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import selectors
@@ -37,6 +38,7 @@ GONE: Final = 10_000
 """Milliseconds until a host that takes nothing counts as gone."""
 SILENT: Final = 300.0
 """Seconds for a host to put its records in order."""
+UNREACHABLE: Final = frozenset({errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH})
 READ: Final = 1 << 20
 MOST_RANKS: Final = 1 << 20
 RANK: Final = re.compile(r"([0-9a-f]{1,16})-(\d{1,9})\.weft", re.ASCII)
@@ -61,6 +63,8 @@ class Host:
         self.gathered: Taking | None = None
         self.lost: str | None = None
         """Why nothing more comes from here."""
+        self.unreachable = False
+        """Whether the host itself no longer answers, not only its watcher."""
 
     @property
     def known(self) -> bool:
@@ -151,7 +155,11 @@ class Hosts:
         except Refused as error:
             self._lose(host, str(error))
         except OSError as error:
-            self._lose(host, (error.strerror or str(error)).lower())
+            self._fail(host, error)
+
+    def _fail(self, host: Host, error: OSError) -> None:
+        host.unreachable |= error.errno in UNREACHABLE
+        self._lose(host, (error.strerror or str(error)).lower())
 
     def _lose(self, host: Host, why: str) -> None:
         if host.lost is None:
@@ -168,7 +176,7 @@ class Hosts:
             except BlockingIOError:
                 return
             except OSError as error:
-                self._lose(host, (error.strerror or str(error)).lower())
+                self._fail(host, error)
 
     def _take(self, host: Host, kind: bytes, body: bytes) -> None:
         if kind == b"H" and not host.known:
@@ -241,9 +249,15 @@ class Hosts:
         """Those that have shown the secret."""
         return [host for host in self.all if host.known]
 
-    def progress(self) -> Progress | None:
-        """How far all are; None where it is not known of every host right now."""
-        now, hosts = time.monotonic(), self.hosts
+    @property
+    def unreachable(self) -> list[Host]:
+        """Those that no longer answer at all."""
+        return [host for host in self.hosts if host.unreachable]
+
+    def progress(self, *, of_the_rest: bool = False) -> Progress | None:
+        """How far all are, or all that still answer; None where it is not known of every one right now."""
+        now = time.monotonic()
+        hosts = [host for host in self.hosts if not (of_the_rest and host.unreachable)]
         if not hosts or any(host.lost is not None or not host.facts or now - host.seen > FRESH for host in hosts):
             return None
         found: Counter[str] = Counter()

@@ -30,11 +30,13 @@ class HostsWatch(Watch):
         gap = min(begun - self._looked, 3 * INTERVAL)
         self._looked = begun
         self.hosts.poll()
-        now = self.hosts.progress()
+        cut = bool(self.hosts.unreachable)
+        now = self.hosts.progress(of_the_rest=cut)
         silent = now is not None and self._seen is not None and now.moves == self._seen.moves
         self._seen = now
         self.silent_for = self.silent_for + gap if silent else 0.0
-        self.still_for = self.still_for + gap if silent and self.all_inside() else 0.0
+        self.still_for = self.still_for + gap if silent and not cut and self.all_inside() else 0.0
+        self.left_for = self.left_for + gap if silent and cut and now is not None and now.inside else 0.0
         return INTERVAL
 
     def all_inside(self) -> bool:
