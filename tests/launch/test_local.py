@@ -161,6 +161,24 @@ def test_folders_that_were_copied_by_hand_become_a_run(
     assert report.returncode == 0, report.stdout
 
 
+def test_what_was_not_reached_is_gathered_in_a_job_step(hosts: Hosts, line: Line) -> None:
+    run = hosts.folder / "run"  # in a folder that all hosts see
+    words = line("a,b", "step", "good")
+    words[words.index("--local") : words.index("--local")] = ["--out", run]
+    done = hosts.run("a", ["env", "WEFT_ADDRESS=127.0.0.1", *words])  # no way back from host b
+    assert done.returncode == 4, done.stderr
+    assert "weft: of 4 ranks ranks 2 and 3 left no record" in done.stderr
+    for host, ranks in (("a", 2), ("b", 4)):
+        done = hosts.run(host, [*WEFT, "gather", run])
+        assert f"{ranks} ranks in" in done.stderr, done.stderr
+    assert done.returncode == 0
+    assert [*run.glob("packs/*"), *run.glob(".incoming")] == []
+    nothing_stays(hosts, "ab")
+    report = hosts.run("c", [*WEFT, "report", run])
+    assert report.returncode == 0, report.stdout
+    assert "step.c:" in hosts.run("c", [*WEFT, "dump", run]).stdout
+
+
 # What another host sent is not believed
 
 

@@ -355,7 +355,7 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | 
         why = nothing_recorded(plan, job)
         say(why)
         write_report(args.report, Untold(job.run.facts, (why,)))
-        if not keeps_nothing(job):
+        if not keep_empty(job):
             job.run.discard()
         return job.process.shell_status or FAILED_STATUS
     try:
@@ -380,10 +380,11 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | 
     return job.process.shell_status or (FAILED_STATUS if failed else 0)
 
 
-def keeps_nothing(job: Job) -> bool:
-    """Keep a run without records where hosts still have some; whether that is so."""
-    if not job.run.facts.get("lost"):
+def keep_empty(job: Job) -> bool:
+    """Keep a run without records where hosts may still have some; whether that is so."""
+    if job.hosts is None:
         return False
+    job.hosts.clear()
     job.run.write()
     say(
         f"what its hosts wrote may still lie there, in {job.run.facts['local']}: weft gather {shown_path(job.run.path)}"
