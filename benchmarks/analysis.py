@@ -23,7 +23,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from traces import PATTERNS, write
 
 import weft
@@ -60,7 +59,7 @@ def _pairing(trace: weft.Trace) -> float:
     """Processor seconds of pairing sends with receives, once the operations have been read out of the record."""
     operations = matching.extract(trace)
     start = time.process_time()
-    matching._pair(len(trace.ranks), operations.sends, operations.recvs, operations.probes, np.empty)
+    matching.pair(trace.share, operations.sends, operations.recvs, operations.probes)
     return time.process_time() - start
 
 

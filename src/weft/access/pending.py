@@ -43,7 +43,7 @@ def find(trace: Trace) -> list[Finding]:
     """Accesses of pending buffers, of every rank whose accesses are recorded."""
     gatherings = None
     found: list[Finding] = []
-    for rank in trace.ranks:
+    for rank in trace.own:
         if not len(rank.touches) or not len(rank):
             continue
         placed = Placed(rank)

@@ -8,6 +8,8 @@ weft report RUN --format json        weft-report/1, for scripts
 weft report RUN --format sarif       SARIF 2.1.0, for code hosts and editors
 weft report RUN --format html        one file to pass on; -o FILE writes it
 
+mpiexec -n 4 weft report RUN         by several processes, each with a part of the ranks (mpi4py)
+
 RUN is the newest run where it is left out. Exits 0 with nothing found but warnings and notes, 1 with a finding of
 error severity or where ranks left no record, 4 where an analysis of Weft failed.
 """
@@ -47,16 +49,27 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Report a run."""
+    """Report a run, by this process or by all of its job step."""
+    from weft.launch.step import of_this_process
+
+    step = of_this_process()
+    if step is not None:
+        from weft.cli._together import run_together
+
+        return run_together(args, step)
     import weft
     from weft.cli._progress import progress
     from weft.launch.rundir import newest
     from weft.report import Ground, examine
 
-    trace = weft.open(args.run or newest())
-    ground = Ground(trace)
+    ground = Ground(weft.open(args.run or newest()))
     with progress("analysing the run") as advance:
-        report = examine(trace, ground=ground, progress=advance)
+        report = examine(ground.trace, ground=ground, progress=advance)
+    return told(ground, report, args)
+
+
+def told(ground: Ground, report: Report, args: argparse.Namespace) -> int:
+    """Write the report where it is wanted; the status that it ends with."""
     if args.evidence:
         from weft.report.proof import proved
 

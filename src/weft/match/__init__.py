@@ -21,7 +21,7 @@ from weft.trace import Trace
 
 __all__ = [
     "NONE", "Collectives", "Instances", "Match", "Op", "Operations", "Post", "Posts", "Room", "Spec", "classify",
-    "communicates", "match", "paired",
+    "communicates", "instances", "match", "pair", "paired",
 ]  # fmt: skip
 
 EventId = tuple[int, int]
@@ -85,8 +85,8 @@ def match(trace: Trace) -> Match:
     a persistent collective count on that object.
     """
     operations = paired(trace)
-    instances = _instances(operations.collectives)
-    return Match(trace, operations.sends, operations.recvs, operations.probes, operations.collectives, instances)
+    wholes = instances(operations.collectives)
+    return Match(trace, operations.sends, operations.recvs, operations.probes, operations.collectives, wholes)
 
 
 def paired(trace: Trace, room: Room = np.empty) -> Operations:
@@ -97,18 +97,19 @@ def paired(trace: Trace, room: Room = np.empty) -> Operations:
     operations = extract(trace, room)
     if (dropped := dropped_calls(trace)) is not None:
         operations = paired_with_the_rest(dropped, operations)
-    _pair(len(trace.ranks), operations.sends, operations.recvs, operations.probes, room)
+    pair(trace.share, operations.sends, operations.recvs, operations.probes, room)
     return operations
 
 
-def _pair(ranks: int, sends: Posts, recvs: Posts, probes: Posts, room: Room) -> None:
-    """Fill the partner columns; the receiving ranks are shared among the machine's cores."""
+def pair(share: range, sends: Posts, recvs: Posts, probes: Posts, room: Room = np.empty) -> None:
+    """Fill the partner columns for the receives of some ranks, which are shared among the machine's cores."""
     lib, views = kernel(), (sends.view(), recvs.view(), probes.view())
     sends.partner.fill(NONE)
     scratch = room(len(sends), np.uint32)
     columns = (sends.partner, recvs.partner, probes.partner, scratch)
-    count = workers(len(sends) + len(recvs), min(8, ranks))
-    cuts = [ranks * k // count for k in range(count + 1)]
+    ranks = len(sends.first) - 1
+    count = workers(len(sends) + len(recvs), min(8, max(1, len(share))))
+    cuts = [share.start + len(share) * k // count for k in range(count + 1)]
     done = side_by_side(count, lambda k: lib.weft_match(ranks, cuts[k], cuts[k + 1], *views, *columns), range(count))
     if any(done):
         raise MemoryError(f"no memory to match {len(sends)} sends with {len(recvs)} receives")
@@ -127,8 +128,8 @@ def _numbered(keys: U32, ordinals: U32, base: int) -> tuple[U32, U32, U32]:
     return (base + starts[keys] + ordinals).astype(np.uint32), key_of, ordinal_of
 
 
-def _instances(colls: Collectives) -> Instances:
-    """Number the instances, first those on communicators, then those on what such calls made."""
+def instances(colls: Collectives) -> Instances:
+    """The collectives as wholes: first those on communicators, then those on what such calls made."""
     top = colls.parent == NONE
     numbers, comm, ordinal = _numbered(colls.comm[top].astype(np.uint32), colls.ordinal[top], 0)
     colls.instance[top] = numbers

@@ -47,6 +47,10 @@ class _Rows:
         """The rows of the rank with this index."""
         return slice(int(self.first[rank]), int(self.first[rank + 1]))
 
+    def of_ranks(self, share: range) -> slice:
+        """The rows of some ranks that stand side by side."""
+        return slice(int(self.first[share.start]), int(self.first[share.stop]))
+
     def rank_of(self, row: int) -> int:
         """Index of the rank that row belongs to."""
         return int(np.searchsorted(self.first, np.uint64(row), side="right")) - 1
@@ -288,15 +292,16 @@ def _closed_up(rows: _Rows, counts: Sequence[int]) -> None:
 
 
 def extract(trace: Trace, room: Room = np.empty) -> Operations:
-    """Read the operations out of every rank's events, ranks side by side on the machine's cores."""
+    """Read the operations out of the events of the ranks of this process, side by side on the machine's cores."""
     functions = tables(trace.functions)
-    peers = _Peers()
-    comms = [_local_comms(rank, peers) for rank in trace.ranks]
+    peers, none = _Peers(), np.zeros(0, LOCAL_COMM)
+    comms = [_local_comms(rank, peers) if rank.index in trace.share else none for rank in trace.ranks]
     flat = peers.array()
-    count = workers(sum(map(len, trace.ranks)), 16)
+    count = workers(sum(map(len, trace.own)), 16)
     free: SimpleQueue[_Worker] = SimpleQueue()
     for _ in range(count):
         free.put(_Worker(trace, functions, comms, flat))
+    others = trace.share.start, len(trace.ranks) - trace.share.stop
 
     def shared(call: Callable[[_Worker, int], list[int]]) -> list[list[int]]:
         def one(rank: int) -> list[int]:
@@ -306,7 +311,8 @@ def extract(trace: Trace, room: Room = np.empty) -> Operations:
             finally:
                 free.put(worker)
 
-        return side_by_side(count, one, range(len(trace.ranks)))
+        before, behind = ([[0] * 4] * n for n in others)
+        return before + side_by_side(count, one, trace.share) + behind
 
     most = shared(lambda worker, rank: worker.most(rank))
     posts = [_posts([m[which] for m in most], room) for which in range(3)]
@@ -320,7 +326,7 @@ def extract(trace: Trace, room: Room = np.empty) -> Operations:
             free.get().close()
     for which, rows in enumerate([*posts, colls]):
         _closed_up(rows, [count[which] for count in counts])
-    for rank in range(len(trace.ranks)) if len(colls) else ():
+    for rank in trace.share if len(colls) else ():
         own = colls.parent[colls.of_rank(rank)]
         own[own != NONE] += np.uint32(colls.first[rank])
     return Operations(posts[0], posts[1], posts[2], colls)

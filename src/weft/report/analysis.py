@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from weft.endings import consequences
 from weft.findings import Finding, worst_first
@@ -40,15 +40,23 @@ class Report:
     failures: tuple[Failure, ...] = ()
 
 
+Found = list[Finding] | Failure
+"""What an analysis came to."""
+
+_Made = TypeVar("_Made")
+
 Progress = Callable[[float, str], None]
 """Told which share of the analyses is done, and which of them is under way."""
 
 
 def examine(
     trace: Trace, analyses: Sequence[Analysis] = ANALYSES,
-    ground: Ground | None = None, progress: Progress | None = None,
+    ground: Ground | None = None, progress: Progress | None = None, found: Mapping[str, Found] | None = None,
 ) -> Report:  # fmt: skip
-    """Run the analyses, on the `ground` if one is there. A run of level `outcomes` has no calls and no findings."""
+    """Run the analyses, on the `ground` if one is there. A run of level `outcomes` has no calls and no findings.
+
+    `found` holds by name what some analyses have found already (together.py).
+    """
     if trace.level == Level.OUTCOMES:
         return Report(())
     ground = ground or Ground(trace)
@@ -56,7 +64,9 @@ def examine(
     analyses = analyses if end is None else end.looked_for(analyses)
     findings: list[Finding] = []
     failures: list[Failure] = []
-    results = _side_by_side(ground, analyses, progress or (lambda share, now: None))
+    results: dict[str, Found] = dict(found or {})
+    left = [analysis for analysis in analyses if analysis.name not in results]
+    results |= _side_by_side(ground, left, progress or (lambda share, now: None))
     for analysis in analyses:
         result = results.get(analysis.name, [])
         if isinstance(result, Failure):
@@ -89,9 +99,7 @@ def without_samples(findings: list[Finding]) -> list[Finding]:
     return [f for f in findings if not (f.evidence.get("seen") == "by sample" and exact.intersection(f.events))]
 
 
-def _side_by_side(
-    ground: Ground, analyses: Sequence[Analysis], progress: Progress
-) -> dict[str, list[Finding] | Failure]:
+def _side_by_side(ground: Ground, analyses: Sequence[Analysis], progress: Progress) -> dict[str, Found]:
     """What each analysis finds, or why it fails.
 
     They know nothing of each other, and most of their time goes into C and numpy, which let other threads run.
@@ -99,7 +107,7 @@ def _side_by_side(
     progress(0, "matching messages")
     with suppress(Exception):  # the analyses that need it will say why it fails
         ground.prepare()
-    analyses = [analysis for analysis in analyses if _may_find(ground, analysis)]
+    analyses = [analysis for analysis in analyses if may_find(ground, analysis)]
     count = workers(sum(len(rank) for rank in ground.trace.ranks), 4)
     if count == 1:
         return {analysis.name: _attempt(ground, analysis) for analysis in analyses}
@@ -118,16 +126,21 @@ def _side_by_side(
         return {name: future.result() for name, future in begun.items()}
 
 
-def _may_find(ground: Ground, analysis: Analysis) -> bool:
+def may_find(ground: Ground, analysis: Analysis) -> bool:
     """Whether the run has calls for an analysis; where that cannot be told, the analysis says why."""
     with suppress(Exception):
         return analysis.worthwhile(ground)
     return True
 
 
-def _attempt(ground: Ground, analysis: Analysis) -> list[Finding] | Failure:
+def _attempt(ground: Ground, analysis: Analysis) -> Found:
+    return attempt(analysis, lambda: list(analysis.find(ground)))
+
+
+def attempt(analysis: Analysis, call: Callable[[], _Made]) -> _Made | Failure:
+    """What a call makes for an analysis, or why it fails."""
     try:
-        return list(analysis.find(ground))
+        return call()
     except Exception as error:
         return Failure(analysis.name, f"{type(error).__name__}: {error}", traceback.format_exc())
 

@@ -19,22 +19,28 @@ if TYPE_CHECKING:
 class Ground:
     """What the analyses of one run have in common."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, found: Match | None = None) -> None:
         self.trace = trace
-
         self._lock = RLock()
+        self._found = found
 
     def prepare(self) -> None:
         """Read what is read once, so that analyses side by side find it there."""
         _ = self.match
-        for rank in self.trace.ranks:
+        if "called" in self.__dict__:
+            return  # the catalogues are other workers'
+        for rank in self.trace.own:
             _ = rank.definitions, rank.axis
             catalogue(rank)
 
+    def take(self, found: Match | None, called: frozenset[int]) -> None:
+        """Take what workers found together (together.py): nothing of it is read out of the records again."""
+        self._found, self.__dict__["called"] = found, called
+
     @cached_property
     def match(self) -> Match:
-        """weft.match of the run."""
-        return match(self.trace)
+        """weft.match of the run, where it was not found before."""
+        return match(self.trace) if self._found is None else self._found
 
     @property
     def order(self) -> Order:
@@ -70,8 +76,12 @@ class Ground:
         return self._calls(calls.words("File_open"))
 
     def _calls(self, names: frozenset[str]) -> bool:
-        known = masks(self.trace.functions).ids(names)
-        return any(catalogue(rank).counts[known].any() for rank in self.trace.ranks)
+        return not self.called.isdisjoint(masks(self.trace.functions).ids(names))
+
+    @cached_property
+    def called(self) -> frozenset[int]:
+        """The ids of the functions that are called by this process's ranks."""
+        return frozenset(id for rank in self.trace.own for id in catalogue(rank).present)
 
     @property
     def touched(self) -> bool:

@@ -6,13 +6,14 @@ functions, not in texts, so that the type checker reads them too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal
 
 from weft.findings import Finding
 from weft.plain import dataclass
 from weft.report.ground import Ground
 from weft.systems import MPI, PVM
+from weft.terms.parts import Part
 
 Need = Literal["match", "order"]
 """What of the ground is made before an analysis: those that need the order are begun last."""
@@ -27,6 +28,10 @@ class Analysis:
     find: Callable[[Ground], Iterable[Finding]]
     worthwhile: Callable[[Ground], bool] = lambda ground: True
     """False for a run without such calls, in which it can find nothing: then it is not even imported."""
+    by_rank: bool = False
+    """Whether it looks at the ranks one by one, in their order: then several processes can share them (together.py)."""
+    parts: Callable[[], Sequence[Part]] | None = None
+    """Of one that goes through the ranks more than once: its sections, each rank by rank."""
 
 
 def _endings(ground: Ground) -> Iterable[Finding]:
@@ -87,6 +92,12 @@ def _messages(ground: Ground) -> Iterable[Finding]:
     from weft.usage.messages import find
 
     return find(ground.trace, ground.match)
+
+
+def _parts_of_messages() -> Sequence[Part]:
+    from weft.usage.messages import PARTS
+
+    return PARTS
 
 
 def _requests(ground: Ground) -> Iterable[Finding]:
@@ -201,22 +212,22 @@ ANALYSES: Final = (
     Analysis("deadlock", NONE, _deadlock),
     Analysis("potential deadlock", MATCH, _potential_deadlock),
     Analysis("other matches", ORDER, _other_matches, _receives),
-    Analysis("invalid arguments", NONE, _arguments, _mpi),
+    Analysis("invalid arguments", NONE, _arguments, _mpi, by_rank=True),
     Analysis("packing and buffers", MATCH, _of_pvm, _pvm),
-    Analysis("lifetime and threads", NONE, _lifetime, _mpi),
+    Analysis("lifetime and threads", NONE, _lifetime, _mpi, by_rank=True),
     Analysis("collectives", MATCH, _collectives, _mpi),
     Analysis("reductions", MATCH, _reductions, _contents),
-    Analysis("messages", MATCH, _messages),
-    Analysis("requests", NONE, _requests, _mpi),
+    Analysis("messages", MATCH, _messages, parts=_parts_of_messages),
+    Analysis("requests", NONE, _requests, _mpi, by_rank=True),
     Analysis("one-sided", ORDER, _onesided, _windows),
     Analysis("ready sends", ORDER, _ready_sends, _ready),
     Analysis("files", ORDER, _of_files, _files),
-    Analysis("memory behind buffers", MATCH, _memory),
-    Analysis("accesses of buffers", NONE, _pending, _touched),
+    Analysis("memory behind buffers", MATCH, _memory, by_rank=True),
+    Analysis("accesses of buffers", NONE, _pending, _touched, by_rank=True),
     Analysis("accesses of windows", ORDER, _of_windows, _touched),
     Analysis("ghost cells", ORDER, _ghosts, _halos),
     Analysis("message races", ORDER, _races, _receives),
-    Analysis("resources", NONE, _resources, _mpi),
+    Analysis("resources", NONE, _resources, _mpi, by_rank=True),
     Analysis("waits", MATCH, _waits),
 )
 """What is run, in this order: findings of one severity keep it."""

@@ -24,6 +24,7 @@ from weft.trace.kept import Kept
 from weft.trace.layout import EVENT, FORMAT_MAJOR_KEPT, Level, State, StopReason, StreamKind
 from weft.trace.opening import MAX_PROBLEMS, function_table, rank_files
 from weft.trace.places import Places
+from weft.trace.rank import Rank
 from weft.trace.rankfile import RankFile
 from weft.trace.sites import CallSite, Placed, Sites
 from weft.trace.tasks import TaskFile, task_files
@@ -70,6 +71,8 @@ class Trace:
                 self._say(f"{file.path.name}: Weft gave up recording {reason}; later calls of this rank are missing")
         places = Places(self, files)
         self.worlds, self.ranks = places.worlds, places.ranks
+        self.share = range(len(self.ranks))
+        """The ranks that this process analyses: all, but where several make a report together (weft.parallel)."""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Trace:
@@ -110,6 +113,11 @@ class Trace:
         """What could not be read, in plain sentences. Grows as more of the run is looked at."""
         more = [f"and {self._unsaid} more of the kind"] if self._unsaid else []
         return self._problems + more
+
+    @property
+    def own(self) -> list[Rank]:
+        """The ranks of `share`."""
+        return self.ranks[self.share.start : self.share.stop]
 
     # Worlds
 

@@ -47,9 +47,9 @@ def wrong(rank: Rank) -> Iterator[Told]:
 
 def _called(rank: Rank, present: list[Function], functions: Collection[Function]) -> Iterator[tuple[Function, Ints]]:
     """Of the functions that a rank calls those that are among some, each with the calls that did not fail."""
-    events = rank.events
+    events, wanted = rank.events, {function.id for function in functions}
     for function in present:
-        if function in functions:
+        if function.id in wanted:
             which = catalogue(rank).of(function)
             which = which[events["error"][which] == 0]
             if len(which):

@@ -72,7 +72,7 @@ _OPEN_MPI = dict(enumerate((*_FIRST, "request", *_THEN), 1)) | {34: "info", 36: 
 def find(trace: Trace) -> list[Finding]:
     """The forbidden arguments of every rank, and the calls that MPI refused for another reason."""
     found: list[Finding] = []
-    for rank in trace.ranks:
+    for rank in trace.own:
         if len(rank):
             found += _Arguments(rank).find()
     return found

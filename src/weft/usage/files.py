@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 from weft.terms.calls import masks
 from weft.terms.columns import columns, distinct, ints
 from weft.trace import Rank
+from weft.trace.functions import FunctionTable
 from weft.trace.layout import ID_DYNAMIC, ID_NULL
 
 CREATE, READ_ONLY, WRITE_ONLY, BOTH, EXCLUSIVE, SEQUENTIAL = 1, 2, 4, 8, 64, 256
@@ -22,8 +24,7 @@ Told = tuple[int, str, str]
 def wrong(rank: Rank) -> Iterator[Told]:
     """What is wrong with the calls on files, as far as the modes of these tell."""
     functions = rank.trace.functions
-    names = frozenset(f.name.removeprefix("MPI_") for f in functions if f.name.startswith("MPI_File_"))
-    which = masks(functions).where(rank, names)
+    which = masks(functions).where(rank, _on_files(functions))
     if not len(which):
         return
     known = (rank.trace.run.get("mpi") or {}).get("abi") in _SAME
@@ -45,6 +46,11 @@ def wrong(rank: Rank) -> Iterator[Told]:
             why = _denied(function.name, opened.amode) if opened is not None else None
             if why is not None:
                 yield from ((row, "fh", why) for row in rows[files == file].tolist())
+
+
+@cache
+def _on_files(functions: FunctionTable) -> frozenset[str]:
+    return frozenset(f.name.removeprefix("MPI_") for f in functions if f.name.startswith("MPI_File_"))
 
 
 def _opens(rank: Rank) -> Iterator[Told]:

@@ -33,7 +33,7 @@ _COLLECTIVE: Final = calls.COMM_COLLECTIVES | calls.ICOLLECTIVES
 def find(trace: Trace) -> list[Finding]:
     """The calls of every rank after MPI_Finalize, and those against the level of thread support it was given."""
     found: list[Finding] = []
-    for rank in trace.ranks:
+    for rank in trace.own:
         if not rank.missing:
             found += _outside(rank)
         if not rank.missing and len(rank):

@@ -15,10 +15,11 @@ from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import base
 from weft.systems import MPI
 from weft.terms import calls
-from weft.terms.calls import masks
+from weft.terms.calls import catalogue, masks
 from weft.terms.cited import MAX_OF_ONE_SITE, Some, cause, finding, said
 from weft.terms.columns import columns, ints
 from weft.terms.describe import tag_argument, where
+from weft.terms.parts import Part, in_turn
 from weft.terms.progress import ended, reached_finalize
 from weft.terms.sizes import kind_of, size_of
 from weft.trace import Datatype, Event, Rank, Trace
@@ -34,32 +35,38 @@ _UNTYPED = frozenset(("MPI_BYTE", "PVM_BYTE")) | _PACKED
 
 def find(trace: Trace, match: Match) -> list[Finding]:
     """Unmatched messages of ranks that ended, and matched ones whose types or lengths do not fit."""
-    done = _Done(trace)
-    refused = list(_refused(trace))
-    short = {(event.rank.index, event.tag) for event in refused}
-    sends = [f for f in _unmatched_sends(trace, match, done) if not _taken_short(f, short)]
-    told = [_too_long(event) for event in refused]
-    receives = _unmatched_receives(trace, match, done)
-    return [*told, *sends, *_taken_and_left(trace), *receives, *_unfit(trace, match), *_unfit_partitions(trace, match)]
+    return in_turn(PARTS, trace, match)
 
 
-def _refused(trace: Trace) -> Iterator[Event]:
+def _refusals(trace: Trace, match: Match) -> Iterator[list[Finding]]:
+    yield [_too_long(event) for rank in trace.own for event in _refused(rank)]
+
+
+def _sent_in_vain(trace: Trace, match: Match) -> Iterator[list[Finding]]:
+    short: dict[int, set[int]] = {}
+    for found in _unmatched_sends(trace, match, _Done(trace)):
+        dest = found.evidence["dest"]
+        if dest not in short:
+            short[dest] = {event.tag for event in _refused(trace.ranks[dest])}
+        # The message that a receive refused came to a receive all the same.
+        if not short[dest].intersection((found.evidence["tag"], ANY_TAG)):
+            yield [found]
+
+
+def _waited_in_vain(trace: Trace, match: Match) -> Iterator[list[Finding]]:
+    yield list(_unmatched_receives(trace, match, _Done(trace)))
+
+
+def _refused(rank: Rank) -> Iterator[Event]:
     """Receives that returned the error class of a message that is too long."""
-    if trace.system is not MPI:
+    trace = rank.trace
+    if trace.system is not MPI or not catalogue(rank).failed:
         return
     library = str(trace.functions.mpi or trace.run.get("mpi") or "").lower()
     truncate = 15 if "open mpi" in library or "openmpi" in library else 14
-    table = masks(trace.functions)
-    for rank in trace.ranks:
-        which = table.where(rank, _RECEIVING)
-        for index in which[rank.events["error"][which] == truncate][:MAX_OF_ONE_SITE].tolist():
-            yield rank.event(index)
-
-
-def _taken_short(sent: Finding, short: set[tuple[int, int]]) -> bool:
-    """Whether an unmatched message is the one that such a receive refused: it came to a receive all the same."""
-    dest, tag = sent.evidence["dest"], sent.evidence["tag"]
-    return (dest, tag) in short or (dest, ANY_TAG) in short
+    which = masks(trace.functions).where(rank, _RECEIVING)
+    for index in which[rank.events["error"][which] == truncate][:MAX_OF_ONE_SITE].tolist():
+        yield rank.event(index)
 
 
 def _too_long(event: Event) -> Finding:
@@ -98,10 +105,18 @@ def _freeing(rank: Rank) -> int | None:
     return comm.index if comm is not None else None
 
 
-def _left(posts: Posts, done: _Done) -> NDArray[np.int64]:
-    """Rows without a partner that can get none any more: the other side has ended."""
+def _own(trace: Trace, posts: Posts, skip: int, *, matched: bool) -> NDArray[np.int64]:
+    """Rows of own ranks that have a partner, or have none, but those with one of the flags in `skip`."""
+    part = posts.of_ranks(trace.share)
+    found = ((posts.partner[part] != NONE) == matched) & ((posts.flags[part] & skip) == 0)
+    rows: NDArray[np.int64] = np.flatnonzero(found) + part.start
+    return rows
+
+
+def _left(trace: Trace, posts: Posts, done: _Done) -> NDArray[np.int64]:
+    """Rows of own ranks without a partner that can get none any more: the other side has ended."""
     skip = Post.CANCELLED | Post.RECALLED | Post.UNDECIDED | Post.PARTITIONED | Post.INIT
-    rows = np.flatnonzero((posts.partner == NONE) & ((posts.flags & skip) == 0))
+    rows = _own(trace, posts, skip, matched=False)
     peer = posts.peer[rows]
     named = done.of(peer, posts.comm[rows])
     anyone = (peer < 0) & ((posts.flags[rows] & Post.ANY_SOURCE) != 0) & bool(done.ranks.all())
@@ -110,7 +125,7 @@ def _left(posts: Posts, done: _Done) -> NDArray[np.int64]:
 
 
 def _unmatched_sends(trace: Trace, match: Match, done: _Done) -> Iterator[Finding]:
-    for event, row in _first_of_sites(trace, match.sends, _left(match.sends, done)):
+    for event, row in _first_of_sites(trace, match.sends, _left(trace, match.sends, done)):
         receiver = int(match.sends.peer[row])
         if _recalled(trace, match, row):
             continue
@@ -125,10 +140,10 @@ def _unmatched_sends(trace: Trace, match: Match, done: _Done) -> Iterator[Findin
         )
 
 
-def _taken_and_left(trace: Trace) -> Iterator[Finding]:
+def _taken_and_left(trace: Trace, match: Match) -> Iterator[list[Finding]]:
     """Messages that a rank took out of the queue and never received (MPI-4.1, 3.8.2): nobody else can get them."""
     table = masks(trace.functions)
-    for rank in trace.ranks:
+    for rank in trace.own:
         taken = table.where(rank, calls.MATCHED_PROBES)
         if not len(taken) or not reached_finalize(rank):
             continue
@@ -140,7 +155,7 @@ def _taken_and_left(trace: Trace) -> Iterator[Finding]:
             if message < ID_DYNAMIC or message in got or events["error"][index]:
                 continue
             if some.more(event.site_id):
-                yield finding(
+                told = finding(
                     "unmatched-send",
                     f"rank {rank.index} takes a message of rank {event.peer} in {said(event)} and never receives it: "
                     "no MPI_Mrecv or MPI_Imrecv of it follows",
@@ -148,6 +163,7 @@ def _taken_and_left(trace: Trace) -> Iterator[Finding]:
                     evidence={"dest": rank.index, "tag": event.tag},
                     cause=cause(event),
                 )
+                yield [told]
 
 
 def _messages(rank: Rank, which: NDArray[Any]) -> dict[int, int]:
@@ -179,7 +195,7 @@ def _recalled(trace: Trace, match: Match, row: int) -> bool:
 
 
 def _unmatched_receives(trace: Trace, match: Match, done: _Done) -> Iterator[Finding]:
-    rows = _left(match.recvs, done)
+    rows = _left(trace, match.recvs, done)
     for event, row in _first_of_sites(trace, match.recvs, rows):
         source = int(match.recvs.peer[row])
         if event.open:
@@ -250,14 +266,10 @@ def _columns(trace: Trace, posts: Posts, rows: NDArray[Any], receive: bool) -> t
     """Datatype ids and counts of the rows; a count of -1 where it is not in the slot."""
     types = np.zeros(len(rows), np.int64)
     counts = np.full(len(rows), -1, np.int64)
-    ranks = posts.ranks()[rows]
-    for rank in trace.ranks:
-        mine = np.flatnonzero(ranks == rank.index)
-        if not len(mine):
-            continue
-        args = posts.args[rows[mine]].astype(np.int64)
+    for rank, some in _by_rank(trace, posts, rows):
+        args = posts.args[rows[some]].astype(np.int64)
         known = args != NONE
-        mine, args = mine[known], args[known]
+        mine, args = some[known], args[known]
         types[mine] = rank.events["datatype"][args]
         counts[mine] = rank.events["count"][args]
         half = (posts.flags[rows[mine]] & Post.HALF) != 0
@@ -265,6 +277,17 @@ def _columns(trace: Trace, posts: Posts, rows: NDArray[Any], receive: bool) -> t
             _received_half(rank, mine[half], args[half], types, counts)
     counts[counts == COUNT_IN_TAIL] = -1
     return types, counts
+
+
+def _by_rank(trace: Trace, posts: Posts, rows: NDArray[Any]) -> Iterator[tuple[Rank, NDArray[np.int64]]]:
+    """Each rank that has some of the rows, and where these are."""
+    ranks = posts.ranks()[rows]
+    order = np.argsort(ranks, kind="stable")
+    behind = np.cumsum(np.bincount(ranks, minlength=len(trace.ranks)))
+    for rank, end in enumerate(behind.tolist()):
+        mine = order[int(behind[rank - 1]) if rank else 0 : end]
+        if len(mine):
+            yield trace.ranks[rank], mine
 
 
 def _received_half(
@@ -278,9 +301,9 @@ def _received_half(
             counts[at], types[at] = values["recvcount"], values["recvtype"]
 
 
-def _unfit(trace: Trace, match: Match) -> Iterator[Finding]:
+def _unfit(trace: Trace, match: Match) -> Iterator[list[Finding]]:
     """Matched messages whose type signatures differ or that are longer than their receive."""
-    rows = np.flatnonzero((match.sends.partner != NONE) & ((match.sends.flags & Post.PARTITIONED) == 0))
+    rows = _own(trace, match.sends, Post.PARTITIONED, matched=True)
     if not len(rows):
         return
     partner = match.sends.partner[rows].astype(np.int64)
@@ -301,15 +324,16 @@ def _unfit(trace: Trace, match: Match) -> Iterator[Finding]:
         receive = trace.event(*match.recvs.id(int(partner[odd[place]])))
         sent = trace.ranks[key[0]].datatype(key[1]), key[2]
         wanted = trace.ranks[key[3]].datatype(key[4]), key[5]
-        yield from _compared(send, receive, sent, wanted, n)
+        yield list(_compared(send, receive, sent, wanted, n))
 
 
-def _unfit_partitions(trace: Trace, match: Match) -> Iterator[Finding]:
+def _unfit_partitions(trace: Trace, match: Match) -> Iterator[list[Finding]]:
     """Partitioned messages, as a whole, against their receives (MPI-4.1, 4.2).
 
     Requests of one tag are matched in the order in which they were made: looked at is what has a tag of its own.
     """
-    rows = np.flatnonzero((match.sends.partner != NONE) & ((match.sends.flags & Post.PARTITIONED) != 0))
+    rows = _own(trace, match.sends, 0, matched=True)
+    rows = rows[(match.sends.flags[rows] & Post.PARTITIONED) != 0]
     made: dict[tuple[object, ...], list[Event]] = defaultdict(list)
     for rank in trace.ranks if len(rows) else ():
         for event in map(rank.event, masks(trace.functions).where(rank, calls.PARTITIONED).tolist()):
@@ -324,7 +348,7 @@ def _unfit_partitions(trace: Trace, match: Match) -> Iterator[Finding]:
             continue
         seen.add((send.rank.index, send.index))
         sent, wanted = ((e.rank.datatype(e.args["datatype"]), e.args["partitions"] * e.count) for e in (send, receive))
-        yield from _compared(send, receive, sent, wanted, 1)
+        yield list(_compared(send, receive, sent, wanted, 1))
 
 
 def _compared(
@@ -390,3 +414,10 @@ def _elements(signature: Signature, times: int) -> Iterator[tuple[str, int]]:
         return
     for _ in range(times):
         yield from signature
+
+
+PARTS = (
+    Part(_refusals), Part(_sent_in_vain), Part(_taken_and_left), Part(_waited_in_vain), Part(_unfit, MAX_PAIRS),
+    Part(_unfit_partitions),
+)  # fmt: skip
+"""In the order in which they are told."""

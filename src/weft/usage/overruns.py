@@ -28,7 +28,7 @@ _RECEIVES: Final = calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.MRECVS 
 def find(trace: Trace, match: Match) -> list[Finding]:
     """Every buffer that is longer than its variable or its block of the heap, or of another type than its variable."""
     found: list[Finding] = []
-    for rank in trace.ranks:
+    for rank in trace.own:
         if rank.missing or not worth_a_look(rank):
             continue
         memory = Memory(rank)

@@ -33,7 +33,7 @@ _NONE: Final = np.zeros(0, np.int64)
 def find(trace: Trace) -> list[Finding]:
     """What is wrong with the requests and the pending buffers of each rank."""
     found: list[Finding] = []
-    for rank in trace.ranks:
+    for rank in trace.own:
         if len(rank):
             of = Traffic(rank)
             found += _Requests(of).find()

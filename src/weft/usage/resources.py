@@ -53,7 +53,7 @@ _KEYVAL: Final = frozenset(("comm_delete_attr_fn", "comm_keyval"))
 def find(trace: Trace) -> list[Finding]:
     """Leaks of each rank that came to its end."""
     found: list[Finding] = []
-    for rank in trace.ranks:
+    for rank in trace.own:
         if reached_finalize(rank) and not _frees_at_its_end(rank):
             found += _leaks(rank)
             found += _keyvals(rank)

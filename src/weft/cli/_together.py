@@ -1,0 +1,73 @@
+"""`weft report` as an MPI program: one process prints, all analyse."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TypeVar
+
+import weft
+from weft.cli._progress import progress
+from weft.cli.report import FAILED_STATUS, told
+from weft.errors import WeftError
+from weft.launch.rundir import newest
+from weft.launch.step import Step
+from weft.native import threads
+from weft.parallel.team import Team, team
+from weft.report import Ground
+from weft.report.together import differences, examine_together
+from weft.trace import Trace
+
+_Made = TypeVar("_Made")
+
+
+def run_together(args: argparse.Namespace, step: Step) -> int:
+    """Report a run with all processes of a job step; the status is that of the one that prints."""
+    try:
+        workers = team(step.size)
+    except WeftError:
+        if step.rank == 0:
+            raise
+        return FAILED_STATUS  # one line is enough
+    threads.alone()
+    try:
+        trace = _opened(workers, args.run)
+        if trace is None:
+            return FAILED_STATUS
+        ground = Ground(trace)
+        with progress("analysing the run") if workers.first else nullcontext() as advance:
+            report = examine_together(workers, ground, advance)
+    except BaseException as error:
+        workers.end(error, FAILED_STATUS)
+    try:
+        return told(ground, report, args) if workers.first else 0
+    finally:
+        workers.wait()
+
+
+def _opened(workers: Team, given: Path | None) -> Trace | None:
+    """The run, which every worker must see alike. None where it cannot be, which the first worker tells."""
+    path, failed = _tried(lambda: given or newest()) if workers.first else (None, None)
+    path = workers.everybody(path)[0]
+    trace, failed = (None, failed) if path is None else _tried(lambda: weft.open(path))
+    errors = workers.everybody(None if failed is None else str(failed))
+    if trace is not None and not any(errors):
+        wrong = differences(workers, trace)
+    else:
+        wrong = [f"worker {n} of {workers.size} cannot open it: {why}" for n, why in enumerate(errors) if why]
+    if not wrong and path is not None:
+        return trace
+    if workers.first:
+        raise failed or WeftError(
+            f"the workers do not see the same run: {wrong[0]}. Give all of them the same files and the same Weft"
+        )
+    return None
+
+
+def _tried(call: Callable[[], _Made]) -> tuple[_Made | None, WeftError | None]:
+    try:
+        return call(), None
+    except WeftError as error:
+        return None, error

@@ -1,0 +1,10 @@
+"""The analyses of a run as an MPI program: ranks of the run to workers, and what they tell each other."""
+
+from __future__ import annotations
+
+from weft.parallel.division import shares
+from weft.parallel.messages import Shared, shared_match
+from weft.parallel.team import Team
+from weft.parallel.whole import gathered
+
+__all__ = ["Shared", "Team", "gathered", "shared_match", "shares"]

@@ -1,0 +1,137 @@
+"""The processes that make one report together. mpi4py carries what they tell each other; there is no other scheduler.
+
+Who waits for the others sleeps in between, as an MPI that polls would take the cores of those that work.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import WeftError
+
+PATIENCE: Final = 0.002
+"""The longest sleep (s) between two looks at what is awaited."""
+
+REMEDY: Final = "report the run with one process instead: weft report RUN"
+
+_Told = TypeVar("_Told")
+
+
+class Team:
+    """The workers: this one is `rank` of `size`."""
+
+    def __init__(self, mpi: Any) -> None:
+        self._mpi, self._comm = mpi, mpi.COMM_WORLD
+        self.rank: int = self._comm.Get_rank()
+        self.size: int = self._comm.Get_size()
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the worker that prints."""
+        return self.rank == 0
+
+    def everybody(self, mine: _Told) -> list[_Told]:
+        """What every worker tells, in their order."""
+        parts = self.columns(np.frombuffer(pickle.dumps(mine), np.uint8))
+        return [pickle.loads(part.tobytes()) for part in parts]
+
+    def at_first(self, mine: _Told) -> list[_Told]:
+        """The same at the first worker; nothing at the others."""
+        data = np.frombuffer(pickle.dumps(mine), np.uint8)
+        sizes = self.sizes(len(data))
+        into = np.empty(int(sizes.sum()) if self.first else 0, np.uint8)
+        self.gather(data, sizes, into)
+        return [pickle.loads(part.tobytes()) for part in _parts(into, sizes)] if self.first else []
+
+    def columns(self, mine: NDArray[Any]) -> list[NDArray[Any]]:
+        """The rows of every worker at each, in their order."""
+        sizes = self.sizes(len(mine))
+        into, kind = np.empty(int(sizes.sum()), mine.dtype), self._kind(mine)
+        self._done(self._comm.Iallgatherv([np.ascontiguousarray(mine), kind], [into, (sizes, _starts(sizes)), kind]))
+        kind.Free()
+        return _parts(into, sizes)
+
+    def gather(self, mine: NDArray[Any], sizes: NDArray[np.int64], into: NDArray[Any]) -> None:
+        """Write the rows of all workers, `sizes` of each, into a column of the first one."""
+        kind = self._kind(mine)
+        to = [into, (sizes, _starts(sizes)), kind] if self.first else None
+        self._done(self._comm.Igatherv([np.ascontiguousarray(mine), kind], to, root=0))
+        kind.Free()
+
+    def exchange(self, parts: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Give each worker its part; what each has for this one."""
+        sizes = np.array([len(part) for part in parts], np.int64)
+        coming = np.empty(self.size, np.int64)
+        self._done(self._comm.Ialltoall([sizes, self._mpi.INT64_T], [coming, self._mpi.INT64_T]))
+        out = np.concatenate(parts)
+        into, kind = np.empty(int(coming.sum()), out.dtype), self._kind(out)
+        self._done(self._comm.Ialltoallv([out, (sizes, _starts(sizes)), kind], [into, (coming, _starts(coming)), kind]))
+        kind.Free()
+        return _parts(into, coming)
+
+    def sizes(self, mine: int) -> NDArray[np.int64]:
+        """A number of every worker."""
+        sizes = np.empty(self.size, np.int64)
+        one = np.array([mine], np.int64)
+        self._done(self._comm.Iallgather([one, self._mpi.INT64_T], [sizes, self._mpi.INT64_T]))
+        return sizes
+
+    def _kind(self, rows: NDArray[Any]) -> Any:
+        """A datatype of one row: counts are of rows, which stay below what an MPI of 32-bit counts takes."""
+        return self._mpi.BYTE.Create_contiguous(rows.dtype.itemsize).Commit()
+
+    def _done(self, request: Any) -> None:
+        pause = 0.0
+        while not request.Test():
+            time.sleep(pause)
+            pause = min(PATIENCE, pause + PATIENCE / 20)
+
+    def wait(self) -> None:
+        """Come back when every worker is here."""
+        self._done(self._comm.Ibarrier())
+
+    def end(self, error: BaseException | str, status: int) -> NoReturn:
+        """End all workers, as this one failed: others would wait for it for ever."""
+        what = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        host = self._mpi.Get_processor_name()
+        print(f"weft: error: worker {self.rank} of {self.size} (on {host}) failed: {what}; {REMEDY}", file=sys.stderr)
+        sys.stderr.flush()
+        self._comm.Abort(status)
+        raise SystemExit(status)
+
+
+def team(size: int) -> Team:
+    """The workers of this job step, of which its launcher started `size`.
+
+    WeftError where mpi4py is not there, or its MPI is not the launcher's.
+    """
+    try:
+        from mpi4py import MPI  # only a report of several processes needs it
+    except (ImportError, RuntimeError) as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise WeftError(
+            f"this report was started as {size} processes, which needs mpi4py ({why}): pip install mpi4py, or {REMEDY}"
+        ) from None
+    made = Team(MPI)
+    if made.size != size:
+        library = MPI.Get_library_version().split(",")[0].splitlines()[0]
+        raise WeftError(
+            f"this report was started as {size} processes, and mpi4py's MPI ({library}) sees {made.size}: it is not the"
+            f" launcher's MPI. Start it with the mpiexec of mpi4py's MPI, or {REMEDY}"
+        )
+    return made
+
+
+def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.cumsum(sizes) - sizes
+
+
+def _parts(rows: NDArray[Any], sizes: NDArray[np.int64]) -> list[NDArray[Any]]:
+    return np.split(rows, np.cumsum(sizes)[:-1])
