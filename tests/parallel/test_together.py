@@ -144,6 +144,24 @@ def test_one_process_of_mpiexec_needs_no_mpi4py(run: Path, no_mpi4py: dict[str, 
     assert together(1, *COMMAND, "report", run, env=no_mpi4py).stdout == serial.stdout
 
 
+@pytest.mark.parametrize("between", [[], ["sh", "-c", 'exec "$0" "$@"'], ["sh", "-c", '"$0" "$@"; exit $?']])
+def test_a_command_of_a_program_of_mpi_is_no_worker_of_its_job(run: Path, between: list[str]) -> None:
+    """A test suite under mpiexec starts `weft report`: it reports alone, though it has the variables of a rank."""
+    program = (
+        "import subprocess, sys\nfrom mpi4py import MPI\n"
+        "if MPI.COMM_WORLD.rank == 1: print(subprocess.run(sys.argv[1:], capture_output=True, text=True).stdout)\n"
+    )
+    serial = execute([*WEFT, "report", run])
+    line = [str(word) for word in (sys.executable, "-c", program, *between, *WEFT, "report", run)]
+    assert together(3, *line).stdout == serial.stdout + "\n"
+
+
+@pytest.mark.parametrize("between", [["sh", "-c", 'exec "$0" "$@"'], ["sh", "-c", '"$0" "$@"; exit $?']])
+def test_a_script_may_stand_between_the_launcher_and_its_workers(run: Path, between: list[str]) -> None:
+    serial = execute([*WEFT, "report", run])
+    assert together(3, *between, *WEFT, "report", run).stdout == serial.stdout
+
+
 COMMAND = (sys.executable, "-m", "weft.cli.main")
 """As WEFT, with PYTHONPATH."""
 

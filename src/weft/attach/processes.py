@@ -29,15 +29,6 @@ class Process:
     python: bool = False
 
 
-def environment_of(pid: int) -> dict[str, str]:
-    """What a process was started with; nothing where that may not be read."""
-    try:
-        text = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
-    except OSError:
-        return {}
-    return dict(word.split("=", 1) for word in text.split("\0") if "=" in word)
-
-
 def parents() -> dict[int, int]:
     """The parent of each process of this host."""
     found = {}
@@ -93,7 +84,7 @@ def of_slurm(job: str, step_name: str, node: str) -> list[Process]:
     tree = parents()
     found = []
     for pid in tree:
-        environment = environment_of(pid)
+        environment = step.environment_of(pid)
         if environment.get("SLURM_JOB_ID") != job or node not in ("", environment.get("SLURMD_NODENAME", node)):
             continue
         if step_name in ("", environment.get("SLURM_STEP_ID")) and (process := rank_of(pid, tree)) is not None:
@@ -154,7 +145,7 @@ def descendants(pid: int, tree: dict[int, int]) -> list[int]:
 
 def rank_of(pid: int, tree: dict[int, int]) -> Process | None:
     """What a launcher has said to a process; None where it said nothing."""
-    found = step.of(environment_of(pid), tree.get(pid, 0))
+    found = step.of(step.environment_of(pid), tree.get(pid, 0))
     return None if found is None else replace(process_of(pid), rank=found.rank, size=found.size, job=found.name)
 
 

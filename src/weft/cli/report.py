@@ -50,10 +50,10 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Report a run, by this process or by all of its job step."""
-    from weft.launch.step import of_this_process
+    from weft.launch.step import beneath_mpi, of_this_process
 
     step = of_this_process()
-    if step is not None:
+    if step is not None and not beneath_mpi(step):
         from weft.cli._together import run_together
 
         return run_together(args, step)
@@ -88,7 +88,7 @@ def told(ground: Ground, report: Report, args: argparse.Namespace) -> int:
         return FAILED_STATUS
     from weft.report.text import without_record
 
-    return FOUND_STATUS if any(f.severity == "error" for f in report.findings) or without_record(trace) else 0
+    return FOUND_STATUS if any(f.severity == "error" for f in report.findings) or without_record(ground.trace) else 0
 
 
 def write(ground: Ground, report: Report, args: argparse.Namespace, to: TextIO) -> None:

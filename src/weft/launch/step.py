@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from weft.launch.library import LIBRARY_NAME
 from weft.plain import dataclass
 
 ANCESTORS: Final = 16
@@ -40,6 +41,40 @@ def of_this_process(environment: Mapping[str, str] = os.environ) -> Step | None:
 def of(environment: Mapping[str, str], parent: int) -> Step | None:
     """The step that a process is a task of, by what it was started with, and its parent."""
     return hydra(environment, parent) or next((step for known in KNOWN if (step := known(environment))), None)
+
+
+def beneath_mpi(step: Step) -> bool:
+    """Whether a process above this one, of the same task, has MPI itself: that one is the task, this its command."""
+    pid = os.getppid()
+    for _ in range(ANCESTORS):
+        parent = parent_of(pid)
+        if parent is None or of(environment_of(pid), parent) != step:
+            return False
+        try:
+            maps = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+        except OSError:
+            return False
+        if any(LIBRARY_NAME.match(line.rpartition("/")[2]) for line in maps):
+            return True
+        pid = parent
+    return False
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """What a process was started with; nothing where that may not be read."""
+    try:
+        text = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return {}
+    return dict(word.split("=", 1) for word in text.split("\0") if "=" in word)
+
+
+def parent_of(pid: int) -> int | None:
+    """The parent of a process; None where it is not there."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def hydra(environment: Mapping[str, str], parent: int) -> Step | None:
@@ -108,10 +143,12 @@ def numbered(
 def control_port(pid: int) -> str | None:
     """Where the proxy of hydra at or above a process reaches its mpiexec: one place for all proxies of all hosts."""
     for _ in range(ANCESTORS):
+        parent = parent_of(pid)
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-            parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
+        except OSError:
+            return None
+        if parent is None:
             return None
         if "hydra" in Path(words[0]).name and (port := port_of(words)):
             return port
