@@ -19,29 +19,34 @@ PARTS = {
         "asyncio": ["inside/births.py", "native/births.c", "native/births.h"],
         "Cilk-5": ["cilk5/native/header/cilk-cilk2c.h", "cilk5/native/weft-cilk.h", "cilk5/native/weft-cilk.c",
                    "cilk5/native/first/math.h"],
+        "OpenCilk": [],
     },
     "the table read": {
         "OpenMP": ["layout.py"],
         "asyncio": ["inside/table.py", "inside/waits.py", "inside/naming.py"],
         "Cilk-5": ["cilk5/layout.py", "cilk5/variables.py"],
+        "OpenCilk": ["opencilk/layout.py", "opencilk/table.py", "opencilk/cactus.py", "opencilk/code.py"],
     },
     "one task stepped": {
         "OpenMP": ["openmp.py", "gdb.py", "stacks.py"],
         "asyncio": ["inside/tracer.py", "inside/points.py", "inside/watches.py", "inside/agent.py", "python.py"],
         "Cilk-5": ["cilk5/backend.py"],
+        "OpenCilk": ["opencilk/backend.py", "opencilk/course.py"],
     },
     "started": {
         "OpenMP": ["runtime.py", "cilk.py"],
         "asyncio": ["commandline.py", "inside/program.py", "inside/__main__.py", "attached.py", "inside/attach.py"],
         "Cilk-5": ["cilk5/build.py"],
+        "OpenCilk": [],
     },
     "hung programs, deaths, order, holding": {
         "OpenMP": ["native/turns.c", "native/turns.h", "native/holds.c", "native/holds.h", "holds.py", "mutexes.py"],
         "asyncio": ["hung.py", "inside/hung.py", "inside/deaths.py", "inside/schedule.py", "inside/order.py"],
         "Cilk-5": [],
+        "OpenCilk": [],
     },
 }  # fmt: skip
-RUNTIMES = ("OpenMP", "asyncio", "Cilk-5")
+RUNTIMES = ("OpenMP", "asyncio", "Cilk-5", "OpenCilk")
 SHARED = ["model.py", "backend.py", "debugger.py", "console.py", "answers.py", "api.py", "output.py",
           "schedule.py"]  # fmt: skip
 

@@ -4,6 +4,7 @@ python tests/tasks/cilk5.py stolen [TIMES]     `next` over spawns and syncs whos
 python tests/tasks/cilk5.py examples           Cilk-5's own programs with 1 and 2 workers
 python tests/tasks/cilk5.py elisions           tasks begun and ended against the calls of the serial elision
 python tests/tasks/cilk5.py costs              instructions beside the same program without Weft
+python tests/tasks/cilk5.py times [PAIRS]      processor time beside it, with 1 and 2 workers
 
 CILK_ROOT names the Cilk-5 that `make cilk5` has built.
 """
@@ -18,12 +19,17 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
+from statistics import median
 
 from weft.tasks import session
 from weft.tasks.cilk5.build import NATIVE, Procedures, build, find, with_records
 
 PROGRAMS = Path(__file__).parent / "programs"
 COUNTED = PROGRAMS / "cilk5/counted.c"
+GRAINS = PROGRAMS / "grains.cilk"
+SMALL, LARGE = {"fib": 30, "queens": 12, "knapsack": 20}, {"fib": 44, "queens": 15, "knapsack": 30}
+"""Its parts, for counting and for timing."""
 ROUNDS = 25
 """Of one run of the program; another run has other workers."""
 LINES = ((18, "twice"), (19, "twice"), (20, "x + y"))
@@ -166,28 +172,58 @@ def instructions(command: list[str], folder: Path) -> int:
 
 def costs() -> int:
     """Instructions of programs by `cilkc -O2`, and by Weft with the same option, one worker."""
-    root = Path(os.environ["CILK_ROOT"])
-    own = root / "examples"
-    os.environ["CILKFLAGS"] = f"-O2 -I{own}"
+    own = Path(os.environ["CILK_ROOT"]) / "examples"
     rows = {
         "fib(22), a task for every call": (own / "fib.cilk", ["22"]),
-        "fib(30), alone below 16": (PROGRAMS / "grain.cilk", ["30"]),
         "n-queens(16), a task for every place": (own / "queens.cilk", ["16"]),
         "knapsack, example 1": (own / "knapsack.cilk", ["-f", str(own / "knapsack-example1.input")]),
     }
+    rows |= {f"{name}({n}), with a cut-off": (GRAINS, [name, str(n)]) for name, n in SMALL.items()}
     for name, (source, arguments) in rows.items():
         with tempfile.TemporaryDirectory() as folder:
-            parts = [source, own / "getoptions.c"]
-            traced, _ = build(parts, Path(folder))
-            plain = Path(folder) / "plain"
-            subprocess.run([root / "bin/cilkc", "-O2", f"-I{own}", *parts, "-o", plain], check=True,
-                           capture_output=True, cwd=folder, timeout=100)  # fmt: skip
-            ways = [instructions([str(way), *arguments], Path(folder)) for way in (plain, traced)]
+            both = built([source, own / "getoptions.c"], Path(folder))
+            ways = [instructions([str(way), *arguments], Path(folder)) for way in both]
             print(f"| {name} | {ways[0]:,} | {ways[1] / ways[0] - 1:+.2%} |", flush=True)
     return 0
 
 
+def built(parts: list[Path], folder: Path) -> tuple[Path, Path]:
+    """A program by `cilkc -O2`, and by Weft with the same option."""
+    root = Path(os.environ["CILK_ROOT"])
+    own = root / "examples"
+    os.environ["CILKFLAGS"] = f"-O2 -I{own}"
+    plain = folder / "plain"
+    subprocess.run([root / "bin/cilkc", "-O2", f"-I{own}", *parts, "-o", plain], check=True,
+                   capture_output=True, cwd=folder, timeout=100)  # fmt: skip
+    return plain, build(parts, folder)[0]
+
+
+def processor_time(command: list[str]) -> float:
+    """Seconds of all workers together."""
+    before = getrusage(RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, capture_output=True, timeout=100)
+    after = getrusage(RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def times(pairs: int) -> int:
+    """Processor time of programs with tasks of a sane size by `cilkc -O2` and by Weft, in turn; medians of pairs."""
+    with tempfile.TemporaryDirectory() as folder:
+        both = built([GRAINS], Path(folder))
+        for name, n in LARGE.items():
+            for workers in ("1", "2"):
+                lines = [[str(way), "--nproc", workers, name, str(n)] for way in both]
+                told = [[processor_time(line) for line in lines] for _ in range(pairs)]
+                ratios = [traced / plain - 1 for plain, traced in told]
+                print(f"| {name}({n}), --nproc {workers} | {median(plain for plain, _ in told):.2f} s "
+                      f"| {median(ratios):+.1%} | {min(ratios):+.1%} to {max(ratios):+.1%} |", flush=True)  # fmt: skip
+    return 0
+
+
 if __name__ == "__main__":
-    parts: dict[str, Callable[[], int]] = {"stolen": lambda: stolen(int(sys.argv[2]) if len(sys.argv) > 2 else 200),
-                                         "examples": examples, "elisions": elisions, "costs": costs}  # fmt: skip
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    parts: dict[str, Callable[[], int]] = {
+        "stolen": lambda: stolen(count or 200), "examples": examples, "elisions": elisions, "costs": costs,
+        "times": lambda: times(count or 9),
+    }  # fmt: skip
     raise SystemExit(parts[sys.argv[1]]() > 0)
