@@ -77,7 +77,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "launch": {"pvm", "sources", "native", "mpi", "trace", "terms", "deadlock", "report", "endings"},
     "standstill": {"launch"},
-    "suite": {"launch", "standstill", "terms"},
+    "suite": {"check", "launch", "standstill", "terms"},
     "attach": {"sources", "mpi", "trace", "terms", "launch", "debug"},
 }
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests_support import Installed, execute
+from tests_support import ROOT, Installed, execute
 
 HEAD = "import time\nimport pytest\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD\n"
 GOOD = """
@@ -115,3 +116,29 @@ def test_without_ranks_it_is_pytest(tmp_path: Path) -> None:
     done = execute([sys.executable, "-m", "pytest", "--weft", "-p", "no:cacheprovider"], cwd=tmp_path)
     assert done.returncode == 1
     assert "1 failed, 1 passed" in done.stdout
+
+
+def test_a_suite_that_asks_for_nothing_has_nothing_of_weft_in_its_process(tmp_path: Path) -> None:
+    """pytest imports the plugins of all that is installed, in every suite of the environment."""
+    (tmp_path / "test_it.py").write_text(
+        "import sys\n"
+        "def test_it():\n"
+        "    of_weft = [name for name in sys.modules if name.startswith('weft')]\n"
+        "    assert [name for name in of_weft if not name.startswith(('weft.suite', 'weft.values'))] == ['weft']\n"
+    )
+    plugins = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"].values()
+    words = [word for plugin in plugins for word in ("-p", plugin)]
+    done = execute([sys.executable, "-m", "pytest", "-q", *words, "test_it.py"],
+                   env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_name_that_no_module_of_weft_has_is_an_attribute_error_of_all_of_them() -> None:
+    """Pickle looks for a function without a module in all modules that are there."""
+    program = (
+        "import sys\n"
+        "import weft.report.analysis, weft.native.headers.format, weft.values.trace, weft.launch.job, weft.check\n"
+        "print(any(hasattr(one, 'there_is_no_such_name') for one in list(sys.modules.values())))\n"
+    )
+    done = execute([sys.executable, "-c", program])
+    assert done.stdout == "False\n", done.stderr

@@ -49,10 +49,9 @@ def weft(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def test_a_suite_run_with_the_option_fails_where_a_loop_is_wrong_and_nowhere_else(tmp_path: Path) -> None:
     (tmp_path / "test_suite.py").write_text(SUITE)
-    # The entry point that the installed package has; the name again would register it twice.
-    plugin = [] if "weft" in installed_plugins() else ["-p", "weft.check.numba.pytest_plugin"]
     done = execute(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, "--weft-check", "test_suite.py"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "weft.suite.prange", "--weft-check", "test_suite.py"],
+        env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         timeout=500,
         cwd=tmp_path,
     )
@@ -60,12 +59,6 @@ def test_a_suite_run_with_the_option_fails_where_a_loop_is_wrong_and_nowhere_els
     assert "1 failed, 1 passed" in done.stdout
     assert "test_suite.py:8: error: Iteration i=2 of the loop at line 7 reads `a[1]`" in done.stdout
     assert "weft check: 1 finding in 2 functions" in done.stdout
-
-
-def installed_plugins() -> set[str]:
-    from importlib.metadata import entry_points
-
-    return {one.name for one in entry_points(group="pytest11")}
 
 
 def test_a_program_is_given_its_arguments_and_its_own_traceback(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""pytest --weft-check: every parallel function of Numba that a test calls is checked; a test with a finding fails."""
+"""What `pytest --weft-check` does (weft.suite.prange): parallel functions of Numba that a test calls are checked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,31 +14,16 @@ if TYPE_CHECKING:
     from weft.check.numba.inside import Watch
     from weft.findings import Finding
 
-OPTION: Final = "--weft-check"
-
 
 class FoundError(Exception):
     """A test called a parallel function with a fault."""
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the option."""
-    group = parser.getgroup("weft", "Weft, the debugger for parallel programs")
-    group.addoption(OPTION, action="store_true", help="check the prange loops that tests run; a fault fails the test")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Begin before anything of the suite is imported: a function with a signature is compiled when it is defined."""
-    if getattr(early_config.known_args_namespace, "weft_check", False):
-        early_config.pluginmanager.register(Checks(), "weft-checks")
 
 
 class Checks:
     """The checks of one test process."""
 
     def __init__(self) -> None:
-        # pytest imports the plugin in every suite of the environment: it is to cost nothing where nothing is checked.
+        # Numba is only there where the checks are installed.
         from weft.check.numba.inside import begin
         from weft.check.numba.program import needs_numba
         from weft.check.runtime import library
@@ -119,16 +104,15 @@ class Checks:
                 terminalreporter.line(line)
             terminalreporter.line(f"         {where}")
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_exception_interact(self, call: pytest.CallInfo[object], report: Any) -> None:
+        """A finding is shown as its text alone, not as a traceback through Weft."""
+        if call.excinfo is not None and isinstance(call.excinfo.value, FoundError):
+            report.longrepr = str(call.excinfo.value)
+
 
 def _told(findings: Sequence[Finding]) -> list[str]:
     # As in __init__.
     from weft.report.text import line
 
     return [f"{one.sites[0].file}:{one.sites[0].line}: {line(one)}" for one in findings]
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_exception_interact(call: pytest.CallInfo[object], report: Any) -> None:
-    """A finding is shown as its text alone, not as a traceback through Weft."""
-    if call.excinfo is not None and isinstance(call.excinfo.value, FoundError):
-        report.longrepr = str(call.excinfo.value)

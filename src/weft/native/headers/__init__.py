@@ -6,8 +6,6 @@ another layout in C would be silently misread.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from weft.errors import WeftError
 from weft.native.shared import state
 
@@ -22,13 +20,6 @@ def _check() -> None:
         raise WeftError(f"Weft's native side is not built: {REMEDY}") from None
     if state() != STATE:
         raise WeftError(f"a header of Weft's native side was changed after it was built: {REMEDY}")
-
-
-def __getattr__(name: str) -> object:
-    """Says what to do where a module is not there, as of a header that is newer than the build."""
-    if name[0] == "_" or (Path(__file__).parent / f"{name}.py").exists():
-        raise AttributeError(name)
-    raise WeftError(f"{name}.h is newer than the build of Weft's native side: {REMEDY}")
 
 
 _check()
