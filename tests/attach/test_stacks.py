@@ -8,6 +8,7 @@ import pytest
 
 from weft.attach import calls, sentences, tree
 from weft.attach.model import Argument, Call, Frame, Job, Seen, Thread
+from weft.attach.python import frames_of
 from weft.trace.sites import CallSite
 
 
@@ -115,6 +116,18 @@ def test_the_tree_has_what_is_common_once_and_each_fork_with_its_ranks() -> None
         "  [17]",
         "    MPI_Recv(source=next: 18, tag=7)",
     ]
+
+
+def test_a_file_whose_name_has_a_space_keeps_it_in_the_tree() -> None:
+    assert tree.frame_text(frame("go", "/a/my prog.py", 3)) == "go at my prog.py:3"
+    assert tree.frame_text(frame("", "/a/my prog.py", 3)) == "? at my prog.py:3"
+
+
+def test_what_only_starts_a_python_program_is_left_out() -> None:
+    said = [("go", "/a/prog.py"), ("<module>", "/a/prog.py"), ("_run_code", "<frozen runpy>"),
+            ("main", "/lib/weft/standstill/__main__.py"), ("_run_module_as_main", "<frozen runpy>")]  # fmt: skip
+    told = [{"name": name, "filename": file, "line": 1, "module": None, "locals": None} for name, file in said]
+    assert [frame.site.function for frame in frames_of(told)] == ["go", "<module>"]
 
 
 def test_the_odd_rank_is_named_with_whom_it_names() -> None:

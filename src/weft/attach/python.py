@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from weft.trace.sites import CallSite
 
 SECONDS = 30.0
 """For one process; py-spy takes some tens of milliseconds of a processor that nobody else wants."""
+STARTS = re.compile(r"^<frozen runpy>$|/weft/standstill/__main__\.py$")
+"""Files whose functions only start a program (`python -m`)."""
 REMEDY = "py-spy reads the stacks of Python: pip install py-spy"
 
 
@@ -82,6 +85,8 @@ def frames_of(told: Sequence[dict[str, Any]]) -> list[Frame]:
     for frame in told:
         python, name = frame["module"] is None, str(frame["name"])
         file = frame["filename"] if python or frame["line"] else None
+        if python and STARTS.search(file or ""):
+            continue
         site = CallSite(file, int(frame["line"]), None if name.startswith("0x") else name, frame["module"])
         values = [(str(one["name"]), str(one["repr"])) for one in frame["locals"] or () if is_number(one["repr"])]
         found.append(Frame(site, python, tuple(values)))

@@ -60,10 +60,10 @@ def _beneath(node: Node, text: str, rank: int) -> Node:
 
 def frame_text(frame: Frame) -> str:
     """`exchange at hang.c:6`."""
-    if frame.site.function and frame.site.module and not frame.site.known:
-        return f"{frame.site.function} in {Path(frame.site.module).name}"
-    place, _, function = frame.site.text.partition(" ")
-    return f"{function or '?'} at {place}" if frame.site.known or frame.site.module else function or place
+    site, function = frame.site, frame.site.function or "?"
+    if site.function and site.module and not site.known:
+        return f"{function} in {Path(site.module).name}"
+    return f"{function} at {site.text.removesuffix(f' {function}')}" if site.known or site.module else function
 
 
 def call_key(call: Call) -> str:
