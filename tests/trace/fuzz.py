@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 import traceback
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -33,7 +34,7 @@ import numpy as np
 import weft
 from weft.cli import dump
 from weft.errors import WeftError
-from weft.trace import layout
+from weft.trace import layout, packed, packing
 from weft.trace.builder import ANY, Builder, standard_functions
 from weft.trace.layout import Def, EndingKind, State
 from weft.trace.varint import put_s, put_u, put_z
@@ -331,9 +332,48 @@ def strangers(run: Path, r: random.Random) -> None:
         name.symlink_to(r.choice(["/etc/passwd", "/dev/zero", name.name, "/proc/self/mem"]))
 
 
+def packs(run: Path, r: random.Random) -> None:
+    """Put the records into a pack, and damage that anywhere, in its beginning, or in its index, written anew."""
+    made = packing.pack(run, lambda _: True)
+    file = run / "ranks" / made.name
+    data = bytearray(file.read_bytes())
+    head, tail = np.frombuffer(data, packed.HEAD, count=1), b""
+    what = r.randrange(5)
+    if what == 0:
+        file.write_bytes(data[: r.randrange(len(data))])
+        return
+    if what == 1:
+        for _ in range(r.choice([1, 3, 30])):
+            data[r.randrange(len(data))] ^= 1 << r.randrange(8)
+    elif what == 2:
+        name = r.choice([n for n in packed.HEAD.names or () if n != "magic"])
+        head[name] = r.choice([0, 1, 2**32 - 1, 2**63, 2**64 - 1, len(data), r.randrange(1000)]) & int(
+            np.iinfo(packed.HEAD[name]).max
+        )
+    else:
+        at, stored, ranks = int(head["index"][0]), int(head["stored"][0]), int(head["ranks"][0])
+        index = bytearray(zlib.decompress(data[at : at + stored]))
+        rows = np.frombuffer(index, packed.RANK, count=ranks)
+        streams = np.frombuffer(index, packed.STREAM, offset=rows.nbytes)
+        for _ in range(r.choice([1, 2, 5])):
+            table = r.choice([rows, streams, streams])
+            name = r.choice(table.dtype.names or ())
+            if table.dtype[name].kind == "u":
+                limit = int(np.iinfo(table.dtype[name]).max)
+                picks = [0, 1, 3, 5, 10, len(data), 2**31, 2**40, 2**63, limit]
+                table[name][r.randrange(len(table))] = r.choice(picks) & limit
+            else:
+                table[name][r.randrange(len(table))] = np.frombuffer(
+                    r.randbytes(table.dtype[name].itemsize), table.dtype[name]
+                )[0]
+        tail = zlib.compress(bytes(index))
+        head["index"], head["stored"], head["size"] = len(data), len(tail), r.choice([len(index), len(index), 2**28, 7])
+    file.write_bytes(data + tail)
+
+
 DAMAGE: list[Callable[[Path, random.Random], None]] = [
     truncate, flip_anywhere, flip_anywhere, garbage, header, chunks, chunks, switches, slots, hostile_definitions,
-    hostile_definitions, deep_types, json_files, strangers,
+    hostile_definitions, deep_types, json_files, strangers, packs, packs,
 ]  # fmt: skip
 
 

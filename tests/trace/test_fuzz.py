@@ -17,6 +17,7 @@ def test_a_damaged_run_ends_in_a_clear_error_or_a_stated_partial_read() -> None:
     done = subprocess.run([sys.executable, str(program), str(CASES), seed], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "truncate               partial" in done.stdout  # the cases do damage
+    assert "packs                  partial" in done.stdout
 
 
 @pytest.mark.timeout(60 + CASES)

@@ -320,7 +320,7 @@ def test_worlds_that_one_launcher_spawned_under_one_name_are_told_apart() -> Non
 
     def record(rank: int, size: int, started: int) -> Any:
         header = SimpleNamespace(rank=rank, world_size=size, start=SimpleNamespace(realtime_ns=started))
-        return SimpleNamespace(header=header, path=Path(f"{started}.weft"))
+        return SimpleNamespace(header=header, name=f"{started}.weft")
 
     files = [
         record(1, 2, 60),

@@ -15,7 +15,9 @@ from weft.launch.rankfile import Chunk, newest_slots, turned
 from weft.native.headers.record import kernel
 from weft.trace import layout
 from weft.trace.builder.record import RecordFile
-from weft.trace.layout import DROPPED_MOST, EVENT, NUMBERS, TAIL_ALIGN, Flag, Level, StreamKind
+from weft.trace.layout import DROPPED_MOST, EVENT, NUMBERS, TAIL_ALIGN, Flag, Level, State, StreamKind
+from weft.trace.packed import Pack
+from weft.trace.packing import pack
 from weft.trace.rankfile import RankFile
 from weft.trace.rings import Before, in_turn
 
@@ -157,3 +159,21 @@ def test_the_watcher_finds_the_newest_call_of_a_ring() -> None:
 
     chunks = turned([entry(1, 4096, 112), entry(NUMBERS - 1, 20480, 292 * 56), entry(0, 36864, 292 * 56)])
     assert newest_slots(chunks) == {0: [(4096 + 56, 56)]}
+
+
+def test_rings_are_packed_in_their_order_with_what_they_say_of_dropped_calls(tmp_path: Path) -> None:
+    (tmp_path / "ranks").mkdir()
+    for name in ("0-000000", "0-000001"):
+        file = ring(tmp_path / "ranks" / f"{name}.weft")
+        write(file, 0, 40_000)
+        file.close(State.FINALIZED)
+    files = [RankFile(path) for path in sorted((tmp_path / "ranks").iterdir())]
+    held = [(f.stream(StreamKind.EVENTS).copy(), f.stream(StreamKind.TAILS).copy(), f.before[0]) for f in files]
+    assert held[0][2].events
+    made = pack(tmp_path, lambda _: True)
+    there = Pack(tmp_path / "ranks" / made.name).ranks([])
+    for one, (events, tails, before) in zip(there, held, strict=True):
+        assert np.array_equal(one.stream(StreamKind.EVENTS), events)
+        assert np.array_equal(one.stream(StreamKind.TAILS), tails)
+        assert one.before[0].events == before.events
+        assert np.array_equal(one.before[0].rows, before.rows)

@@ -373,6 +373,8 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | 
         say(line)
     failed |= values.tell_values(kept)
     failed |= not tell_findings(job, args.report)
+    if (problem := finish.packed(job.run.path)) is not None:
+        say(problem)
     if job.ended == "deadlock":
         return DEADLOCK_STATUS
     if job.interrupted is not None:

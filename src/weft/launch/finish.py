@@ -19,6 +19,7 @@ from weft.sources import variables
 from weft.sources.keep import keep
 from weft.trace import Trace, site_lines
 from weft.trace.layout import State, StopReason
+from weft.trace.packing import pack
 
 if TYPE_CHECKING:
     from weft.sources import Frame
@@ -31,6 +32,11 @@ REASONS: dict[int, str] = {
     StopReason.OVERFLOW: "a counter of the record was used up",
 }
 
+
+MANY = 256
+"""Records from which on they are put into one file."""
+SMALL = 1 << 20
+"""Bytes of a record, at most, that is put there."""
 
 FROM_OUTSIDE = frozenset({SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGQUIT})
 """Signals that no fault of the program raises."""
@@ -74,6 +80,15 @@ def finish(job: Job) -> Ending:
     facts["interrupted_by"] = Signals(job.interrupted).name if job.interrupted is not None else None
     facts["evidence"] = job.evidence.facts()
     return ending
+
+
+def packed(run: Path) -> str | None:
+    """Put many small records into one file; returns what went wrong. Large ones stay: to copy them would take long."""
+    try:
+        pack(run, survivors.is_over, least=MANY, largest=SMALL)
+    except (WeftError, OSError) as error:
+        return str(error)
+    return None
 
 
 def tidy(files: Iterable[Path]) -> None:

@@ -24,6 +24,12 @@ def alive(path: Path, header: Header) -> bool:
     return maps_file(header.pid, path) is not False
 
 
+def is_over(path: Path) -> bool:
+    """Whether nobody writes to a record any more; False where that is not known."""
+    header = read(path)
+    return header is not None and (header.over or not alive(path, header))
+
+
 def maps_file(pid: int, path: Path) -> bool | None:
     """Whether process `pid` has the file mapped; None where that may not be asked.
 

@@ -45,7 +45,7 @@ def examine_together(team: Team, ground: Ground, progress: Progress | None = Non
 
 def differences(team: Team, trace: Trace) -> list[str]:
     """What a worker sees of the run that the first one sees otherwise. Called by all workers together."""
-    names = hashlib.sha256(repr([(rank.file.path.name, rank.file.size) for rank in trace.ranks if rank.file]).encode())
+    names = hashlib.sha256(repr([(rank.file.name, rank.file.size) for rank in trace.ranks if rank.file]).encode())
     seen = {
         "Weft": weft.__version__, "ranks": str(len(trace.ranks)), "calls": f"{trace.event_count:,}",
         "files of ranks": names.hexdigest()[:12], "communicators": str(len(trace.communicators)),

@@ -13,6 +13,7 @@ from weft.plain import dataclass
 from weft.trace.errors import RunError
 from weft.trace.functions import FunctionTable
 from weft.trace.json_file import read_json
+from weft.trace.packed import SUFFIX, Pack
 from weft.trace.rankfile import RankFile
 
 MAX_PROBLEMS: Final = 200
@@ -53,26 +54,39 @@ class _Last:
 _last: Final = _Last()
 
 
-def rank_files(root: Path, problems: list[str]) -> list[RankFile]:
-    """The readable records in RUN/ranks, in order of name."""
+def ranks_folder(root: Path) -> Path:
+    """Where a run has its records. RunError where that leads out of it."""
     folder = root / "ranks"
     if os.path.realpath(folder) != os.path.join(os.path.realpath(root), "ranks"):  # noqa: PTH118
-        problems.append(f"{folder} is a link to {os.path.realpath(folder)}: not followed. Copy the run whole (cp -rL)")
+        raise RunError(f"{folder} is a link to {os.path.realpath(folder)}: not followed. Copy the run whole (cp -rL)")
+    return folder
+
+
+def rank_files(root: Path, problems: list[str]) -> list[RankFile]:
+    """The readable records in RUN/ranks, in order of name."""
+    try:
+        folder = ranks_folder(root)
+    except RunError as error:
+        problems.append(str(error))
         return []
     try:
-        names = sorted(entry.name for entry in os.scandir(folder))
+        names = {entry.name for entry in os.scandir(folder)}
     except OSError as error:
         problems.append(f"{folder} cannot be read: {error.strerror}. A run holds its ranks' records there")
         return []
     files: list[RankFile] = []
-    others = [name for name in names if not name.endswith(".weft")]
+    told: list[str] = []
+    others = [name for name in sorted(names) if not name.endswith((".weft", SUFFIX))]
     if others:
-        problems.append(f"{folder} holds {len(others)} other file(s), left alone: {', '.join(others[:3])[:200]}")
-    for name in names:
-        if name.endswith(".weft"):
-            try:
+        told.append(f"{folder} holds {len(others)} other file(s), left alone: {', '.join(others[:3])[:200]}")
+    for name in sorted(names):
+        try:
+            if name.endswith(".weft"):
                 files.append(RankFile(folder / name, root))
-            except RunError as error:
-                if len(problems) < MAX_PROBLEMS:
-                    problems.append(str(error))
-    return files
+            elif name.endswith(SUFFIX):
+                # One that is a file as well was packed a moment ago, or came once more since.
+                files += [one for one in Pack(folder / name, root).ranks(told) if one.name not in names]
+        except RunError as error:
+            told.append(str(error))
+    problems += told[: max(0, MAX_PROBLEMS - len(problems))]
+    return sorted(files, key=lambda file: file.name)

@@ -32,23 +32,19 @@ class Places:
         if not order:
             self._place("", [])
         for world, file in self._nameless:
-            self._say(
-                f"{file.path.name}: the process ended before its rank was known; it stands at the end of the ranks"
-            )
+            self._say(f"{file.name}: the process ended before its rank was known; it stands at the end of the ranks")
             self.ranks.append(Rank(self._trace, len(self.ranks), world, -1, file))
 
     def _place(self, job: str, files: list[RankFile]) -> None:
         index = len(self.worlds)
         by_rank: dict[int, RankFile] = {}
-        for file in sorted(files, key=lambda f: (f.header.start.realtime_ns, f.path.name)):
+        for file in sorted(files, key=lambda f: (f.header.start.realtime_ns, f.name)):
             rank = file.header.rank
             if rank < 0:
                 self._nameless.append((index, file))
                 continue
             if rank in by_rank:
-                self._say(
-                    f"{file.path.name}: rank {rank} has another record, {by_rank[rank].path.name}; the later counts"
-                )
+                self._say(f"{file.name}: rank {rank} has another record, {by_rank[rank].name}; the later counts")
             by_rank[rank] = file
         size = self._world_size(index, files, by_rank)
         first = len(self.ranks)
@@ -72,7 +68,7 @@ class Places:
         """What most of the files say, no less than the ranks that are there."""
         least = 1 + max((r for r in by_rank if r < 2**20), default=-1)
         for rank in [r for r in by_rank if r >= 2**20]:
-            self._say(f"{by_rank.pop(rank).path.name}: {rank} cannot be the number of a rank; the file was left out")
+            self._say(f"{by_rank.pop(rank).name}: {rank} cannot be the number of a rank; the file was left out")
         said = Counter(f.header.world_size for f in files if f.header.world_size > 0)
         size = said.most_common(1)[0][0] if said else 0
         if self._trace.system.grows:
@@ -95,7 +91,7 @@ def spawned(files: list[RankFile]) -> list[list[RankFile]]:
     """
     worlds: dict[tuple[int, int], list[RankFile]] = defaultdict(list)
     seen: Counter[tuple[int, int]] = Counter()
-    for file in sorted(files, key=lambda f: (f.header.start.realtime_ns, f.path.name)):
+    for file in sorted(files, key=lambda f: (f.header.start.realtime_ns, f.name)):
         size, rank = file.header.world_size, file.header.rank
         worlds[size, seen[size, rank] if rank >= 0 else 0].append(file)
         seen[size, rank] += 1

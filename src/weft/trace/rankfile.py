@@ -90,7 +90,7 @@ class RankFile:
     WHAT = "record"
 
     def __init__(self, path: Path, root: Path | None = None) -> None:
-        self.path = path
+        self.path, self.name = path, path.name
         self.root = root
         self.problems: list[str] = []
         self._nibbles: dict[int, int] = defaultdict(int)
@@ -110,10 +110,13 @@ class RankFile:
 
     def _say(self, text: str) -> None:
         if len(self.problems) < 20:
-            self.problems.append(f"{self.path.name}: {text}")
+            self.problems.append(f"{self.name}: {text}")
 
     def _read_header(self, fd: int) -> tuple[Header, object]:
-        page = os.pread(fd, PAGE, 0)
+        return self._decoded(os.pread(fd, PAGE, 0))
+
+    def _decoded(self, page: bytes) -> tuple[Header, object]:
+        """The header in a file's first page."""
         if page[:8] != self.MAGIC:
             if len(page) < 8 or not page[:8].strip(b"\0"):
                 raise RunError(f"{self.path} holds nothing: the process ended before its first MPI call was written")
@@ -232,6 +235,10 @@ class RankFile:
             if used:
                 extents.append(Extent(offset, used))
         return extents
+
+    def streams(self) -> list[tuple[int, int]]:
+        """Kind and number of each stream."""
+        return list(self._extents)
 
     def threads(self) -> list[int]:
         """Thread slots that have a stream."""

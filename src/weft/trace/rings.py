@@ -54,20 +54,35 @@ def read_before(fd: int, entries: NDArray[Any]) -> Before:
     """The newer one of a thread's accounts of what was dropped; an empty one where none is whole."""
     newest, found = 0, Before()
     for entry in entries:
-        data = os.pread(fd, min(int(entry["pages"]), 1 << 8) * PAGE, int(entry["offset"]))
-        if len(data) < BEFORE.itemsize:
-            continue
-        head = np.frombuffer(data, BEFORE, count=1)[0]
-        turn, rows = int(head["turn"]), int(head["rows"])
-        room = (len(data) - BEFORE.itemsize) // DROPPED.itemsize
-        if turn > newest and turn == int(head["again"]) and rows <= room:
-            newest = turn
-            counted = np.frombuffer(data, DROPPED, count=rows, offset=BEFORE.itemsize)
-            found = Before(
-                events=int(head["events"]), tails=int(head["tails"]), first_events=int(head["first_events"]),
-                first_tails=int(head["first_tails"]), uncounted=int(head["uncounted"]), rows=counted,
-            )  # fmt: skip
+        turn, account = account_of(os.pread(fd, min(int(entry["pages"]), 1 << 8) * PAGE, int(entry["offset"])))
+        if turn > newest:
+            newest, found = turn, account
     return found
+
+
+def account_of(data: bytes) -> tuple[int, Before]:
+    """An account, and how many were written before it; 0 for one that is not whole."""
+    if len(data) < BEFORE.itemsize:
+        return 0, Before()
+    head = np.frombuffer(data, BEFORE, count=1)[0]
+    turn, rows = int(head["turn"]), int(head["rows"])
+    if turn != int(head["again"]) or rows > (len(data) - BEFORE.itemsize) // DROPPED.itemsize:
+        return 0, Before()
+    return turn, Before(
+        events=int(head["events"]), tails=int(head["tails"]), first_events=int(head["first_events"]),
+        first_tails=int(head["first_tails"]), uncounted=int(head["uncounted"]),
+        rows=np.frombuffer(data, DROPPED, count=rows, offset=BEFORE.itemsize),
+    )  # fmt: skip
+
+
+def written(before: Before) -> bytes:
+    """An account as `account_of` reads it."""
+    head = np.zeros(1, BEFORE)
+    head["turn"] = head["again"] = 1
+    for name in ("events", "tails", "first_events", "first_tails", "uncounted"):
+        head[name] = getattr(before, name)
+    head["rows"] = len(before.rows)
+    return head.tobytes() + before.rows.tobytes()
 
 
 def in_turn(kind: int, first: int, chunks: Sequence[tuple[int, Row]]) -> tuple[list[Extent], str]:

@@ -68,7 +68,7 @@ class Trace:
             self._say(*file.problems)
             if file.header.state == State.STOPPED:
                 reason = _STOPS.get(file.header.stop_reason, "for a reason that is not known")
-                self._say(f"{file.path.name}: Weft gave up recording {reason}; later calls of this rank are missing")
+                self._say(f"{file.name}: Weft gave up recording {reason}; later calls of this rank are missing")
         places = Places(self, files)
         self.worlds, self.ranks = places.worlds, places.ranks
         self.share = range(len(self.ranks))

@@ -92,7 +92,7 @@ class Tasks:
         self.index = -1 - rank.index
         """Its place among all that has sites: ranks have 0 on."""
         if file.header.state == State.STOPPED:
-            rank.trace._say(f"{file.path.name}: Weft stopped recording tasks; later switches of tasks are missing")
+            rank.trace._say(f"{file.name}: Weft stopped recording tasks; later switches of tasks are missing")
         rank.trace._say(*file.problems)
 
     def __iter__(self) -> Iterator[LogicalTask]:
@@ -142,7 +142,7 @@ class Tasks:
         return LogicalTask(id, int(row["parent"]) or None, kind, names.get((NAMED, int(row["name"])), ""), where)
 
     def _say(self, *texts: str) -> None:
-        self._rank.trace._say(*(f"{self._file.path.name}: {text}" for text in texts))
+        self._rank.trace._say(*(f"{self._file.name}: {text}" for text in texts))
 
     @property
     def _definitions(self) -> tuple[NDArray[np.int64], NDArray[np.generic]]:
@@ -228,6 +228,6 @@ def task_files(root: Path, problems: list[str]) -> dict[tuple[str, int, str], Ta
             continue
         key = file.header.host, file.header.pid, file.header.job
         if key in found:
-            problems.append(f"{name}: its rank has tasks of two runtimes; those in {found[key].path.name} are taken")
+            problems.append(f"{name}: its rank has tasks of two runtimes; those in {found[key].name} are taken")
         found.setdefault(key, file)
     return found

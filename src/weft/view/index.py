@@ -198,7 +198,7 @@ def _cache_folder(trace: Trace, last: int) -> Path:
     for rank in trace.ranks:
         if rank.file:
             status = rank.file.path.stat()
-            known.append((rank.file.path.name, rank.file.size, status.st_mtime_ns, status.st_ino))
+            known.append((rank.file.name, rank.file.size, status.st_mtime_ns, status.st_ino))
     return cache_folder() / "view" / hashlib.sha256(repr(known).encode()).hexdigest()[:32]
 
 

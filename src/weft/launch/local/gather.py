@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.launch import survivors
-from weft.launch.rankfile import Header
+from weft.launch.rankfile import Header, read_header
 from weft.launch.rundir import RunDirectory
 from weft.sources import variables
 from weft.sources.layout import INDEX, MAX_PACKED, TEXTS
 from weft.sources.layout import SCHEMA as SOURCES
 from weft.trace.json_file import read_json, write_whole
-from weft.trace.layout import State
+from weft.trace.layout import PAGE, State
+from weft.trace.packed import SUFFIX, Pack
 from weft.trace.sites import SCHEMA as SITES
 
 MODULES: Final = (("sites.json", SITES), (variables.NAME, variables.SCHEMA))
@@ -45,9 +46,12 @@ def of_another(path: Path, target: Path) -> bool:
 
 
 def headers_of(run: RunDirectory) -> dict[str, Header]:
-    """The headers of a run's records, by their names."""
+    """The headers of a run's records, by their names; those that were packed meanwhile, too."""
     files = sorted(run.ranks.glob("*.weft"))
-    return {path.name: header for path in files if (header := survivors.read(path)) is not None}
+    packed = [one for path in sorted(run.ranks.glob(f"*{SUFFIX}")) for one in Pack(path, run.path).ranks([])]
+    found = {one.name: read_header(one.beginning.ljust(PAGE, b"\0")) for one in packed}
+    found |= {path.name: survivors.read(path) for path in files}
+    return {name: header for name, header in found.items() if header is not None}
 
 
 def ended(headers: Mapping[str, Header]) -> str:

@@ -1,0 +1,52 @@
+"""Put the records of a run's ranks into one file, where a file system has trouble with many.
+
+weft pack RUN...
+
+`weft run` does so by itself at its end, from 256 ranks on. A packed run is read as before, by every command. Exits with
+0 where every record is packed, with 1 where some stay files of their own, which is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.cli._said import say, shown_path
+
+if TYPE_CHECKING:
+    from weft.trace.packing import Packed
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "pack", help="put the records of a run's ranks into one file", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="directory of a run that is over")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Pack each run."""
+    from weft.launch.survivors import is_over
+    from weft.trace import Trace
+    from weft.trace.packing import pack
+
+    left = False
+    for path in args.runs:
+        Trace.open(path)  # what is no run is told as ever
+        left |= told(path, pack(path, is_over))
+    return int(left)
+
+
+def told(run: Path, packed: Packed) -> bool:
+    """Say what came of one run; whether some records stay as they are."""
+    for why in packed.left:
+        say(f"left as it is: {why}")
+    if packed.ranks:
+        say(f"{packed.ranks:,} records of {shown_path(run)} are in ranks/{packed.name}: "
+            f"{packed.now:,} bytes in place of {packed.before:,}")  # fmt: skip
+    elif not packed.left:
+        say(f"{shown_path(run)} has fewer than two records that are files of their own: nothing to pack")
+    return bool(packed.left)

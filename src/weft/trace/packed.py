@@ -1,0 +1,189 @@
+"""The records of many ranks in one file, RUN/ranks/N.pack: 10,000 ranks are not 10,000 files.
+
+A pack begins with HEAD. Behind it lie the streams, each in one piece, then the index, compressed: for each rank its
+name, the beginning of its header (all before the chunk table) and its streams. Definitions say mostly the same in all
+ranks: they are compressed by those of the first one. Calls are as they were: read where they lie, without a copy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.trace import layout, rings
+from weft.trace.errors import RunError
+from weft.trace.layout import StreamKind
+from weft.trace.mapping import Extent, copy_extents, map_extents
+from weft.trace.rankfile import RankFile, open_inside
+
+SUFFIX: Final = ".pack"
+MAGIC: Final = b"weftpack"
+VERSION: Final = 1
+HEAD: Final = np.dtype(
+    [("magic", "S8"), ("version", "<u4"), ("ranks", "<u4"), ("index", "<u8"), ("stored", "<u8"), ("size", "<u8"),
+     ("streams", "<u8"), ("words", "<u8"), ("words_size", "<u8")]
+)  # fmt: skip
+"""`index`: its place, its length as stored and by itself. `words`: where what definitions are compressed by lies."""
+BEGINNING: Final = int(layout.HEADER.fields["chunks"][1])  # type: ignore[index]
+RANK: Final = np.dtype(
+    [("name", "S120"), ("header", f"V{BEGINNING}"), ("size", "<u8"), ("first", "<u4"), ("count", "<u4")]
+)
+STREAM: Final = np.dtype(
+    [("kind", "<u2"), ("thread", "<u2"), ("packed", "<u4"), ("offset", "<u8"), ("stored", "<u8"), ("size", "<u8"),
+     ("nibbles", "<u8")]
+)  # fmt: skip
+ALIGNED: Final = 64
+MOST_INDEX: Final = 256 << 20
+MOST_UNPACKED: Final = 64 << 20
+"""Bytes of one stream that is compressed; a larger one is not."""
+WORDS: Final = 32 << 10
+"""What zlib looks back to."""
+NAME: Final = re.compile(r"[\w.-]{1,110}\.weft", re.ASCII)
+
+
+class Pack:
+    """One file. Nothing in it is believed before it was held against the file. RunError where it is no pack."""
+
+    def __init__(self, path: Path, root: Path | None = None) -> None:
+        self.path, self.root = path, root
+        fd = open_inside(path, root)
+        try:
+            status = os.fstat(fd)
+            self.size, self.identity = status.st_size, (status.st_dev, status.st_ino)
+            head = self._head(os.pread(fd, HEAD.itemsize, 0))
+            self._words = os.pread(fd, int(head["words_size"]), int(head["words"]))
+            index = inflated(os.pread(fd, int(head["stored"]), int(head["index"])), int(head["size"]))
+        except OSError as error:
+            raise RunError(f"{path} cannot be read: {error.strerror}") from None
+        finally:
+            os.close(fd)
+        ranks, streams = int(head["ranks"]), int(head["streams"])
+        if index is None or len(index) != ranks * RANK.itemsize + streams * STREAM.itemsize:
+            raise self.damaged("its index")
+        self._ranks = np.frombuffer(index, RANK, count=ranks)
+        self._streams = np.frombuffer(index, STREAM, count=streams, offset=ranks * RANK.itemsize)
+        place, stored = self._streams["offset"], self._streams["stored"]
+        if ((place > self.size) | (stored > self.size) | (place + stored > self.size)).any():
+            raise self.damaged("its index, or cut off,")
+
+    def _head(self, data: bytes) -> Any:
+        if len(data) < HEAD.itemsize or data[:8] != MAGIC:
+            raise RunError(f"{self.path} is not a pack of Weft (it does not begin with {MAGIC.decode()})")
+        head = np.frombuffer(data, HEAD, count=1)[0]
+        if int(head["version"]) != VERSION:
+            raise RunError(
+                f"{self.path} is a pack of version {int(head['version'])}, this Weft reads {VERSION}: "
+                "read it with the Weft that made it, or a later one"
+            )
+        of = {name: int(head[name]) for name in ("index", "stored", "size", "words", "words_size")}
+        if of["size"] > MOST_INDEX or of["words_size"] > WORDS or of["index"] + of["stored"] > self.size or (
+            of["words"] + of["words_size"] > self.size
+        ):  # fmt: skip
+            raise self.damaged("its beginning, or cut off,")
+        return head
+
+    def damaged(self, what: str) -> RunError:
+        """What is said of a pack that does not hold together."""
+        return RunError(f"{self.path} is damaged in {what} and was left out. Copy it again from where it was made")
+
+    def ranks(self, problems: list[str]) -> list[PackedFile]:
+        """The records in it, in order. What cannot be read of one is said in `problems`, and that one is left out."""
+        found = []
+        for row in self._ranks:
+            name, first, count = bytes(row["name"]).decode("ascii", "replace"), int(row["first"]), int(row["count"])
+            try:
+                if not NAME.fullmatch(name) or first + count > len(self._streams):
+                    raise self.damaged("its index")
+                found.append(PackedFile(self, name, row, self._streams[first : first + count]))
+            except RunError as error:
+                problems.append(str(error))
+        return found
+
+    @cached_property
+    def _map(self) -> NDArray[np.uint8] | None:
+        fd = self._opened()
+        try:
+            return map_extents(fd, [Extent(0, self.size)])
+        finally:
+            os.close(fd)
+
+    def _opened(self) -> int:
+        fd = open_inside(self.path, self.root)
+        status = os.fstat(fd)
+        if (status.st_dev, status.st_ino) != self.identity or status.st_size < self.size:
+            os.close(fd)
+            raise RunError(f"{self.path} changed since it was opened: open the run again")
+        return fd
+
+    def stored(self, offset: int, size: int) -> NDArray[np.uint8]:
+        """Bytes as they are in the file, read-only, without a copy where possible."""
+        if self._map is not None:
+            return self._map[offset : offset + size]
+        fd = self._opened()
+        try:
+            return copy_extents(fd, [Extent(offset, size)])
+        finally:
+            os.close(fd)
+
+    def unpacked(self, offset: int, stored: int, size: int) -> NDArray[np.uint8]:
+        """A stream that was compressed."""
+        data = inflated(self.stored(offset, stored).tobytes(), size, self._words) if size <= MOST_UNPACKED else None
+        if data is None:
+            raise self.damaged(f"what lies at byte {offset},")
+        return np.frombuffer(data, np.uint8)
+
+
+class PackedFile(RankFile):
+    """One rank's record within a pack: it reads as a file of its own does."""
+
+    def __init__(self, pack: Pack, name: str, row: Any, streams: NDArray[Any]) -> None:
+        self.path, self.root, self.name, self.problems = pack.path, pack.root, name, []
+        self._pack, self.size, self.identity = pack, int(row["size"]), pack.identity
+        self.beginning = bytes(row["header"])
+        self.header, _ = self._decoded(self.beginning.ljust(layout.HEADER.itemsize, b"\0"))
+        self._rows = {(int(one["kind"]), int(one["thread"])): one for one in streams}
+        self._nibbles = {thread: int(one["nibbles"]) for (kind, thread), one in self._rows.items()
+                         if kind == StreamKind.OUTCOMES}  # fmt: skip
+        self._extents = {key: [Extent(int(one["offset"]), int(one["size"]))] for key, one in self._rows.items()
+                         if key[0] in self.KINDS and key[0] != StreamKind.BEFORE}  # fmt: skip
+        self.before = {thread: rings.account_of(self._read(one).tobytes())[1]
+                       for (kind, thread), one in self._rows.items() if kind == StreamKind.BEFORE}  # fmt: skip
+
+    def nibbles(self, thread: int) -> int:
+        """Length of an OUTCOMES stream, which counts in nibbles."""
+        return self._nibbles.get(thread, 0)
+
+    def stream(self, kind: StreamKind, thread: int = 0) -> NDArray[np.uint8]:
+        """A stream's bytes, read-only, zero copy where possible."""
+        one = self._rows.get((int(kind), thread))
+        return np.empty(0, np.uint8) if one is None else self._read(one)
+
+    def _read(self, one: Any) -> NDArray[np.uint8]:
+        offset, stored, size = int(one["offset"]), int(one["stored"]), int(one["size"])
+        if one["packed"]:
+            return self._pack.unpacked(offset, stored, size)
+        if stored != size:
+            raise self._pack.damaged("its index")
+        return self._pack.stored(offset, size)
+
+    def first_event(self, thread: int) -> Any | None:
+        """The first event of a thread."""
+        data = self.stream(StreamKind.EVENTS, thread)[: layout.EVENT.itemsize]
+        return data.view(layout.EVENT)[0] if len(data) == layout.EVENT.itemsize else None
+
+
+def inflated(data: bytes, size: int, words: bytes = b"") -> bytes | None:
+    """What was compressed to `data`, if it has just that size; None where it has not, or is damaged."""
+    reader = zlib.decompressobj(zdict=words) if words else zlib.decompressobj()
+    try:
+        found = reader.decompress(data, size + 1)
+    except zlib.error:
+        return None
+    return found if len(found) == size and reader.eof else None

@@ -1,0 +1,193 @@
+"""Put the records of a run's ranks into one file (packed.py)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import WeftError
+from weft.plain import dataclass
+from weft.trace import layout, rings
+from weft.trace.errors import RunError
+from weft.trace.layout import StreamKind
+from weft.trace.opening import ranks_folder
+from weft.trace.packed import (
+    ALIGNED,
+    BEGINNING,
+    HEAD,
+    MAGIC,
+    MOST_UNPACKED,
+    NAME,
+    RANK,
+    STREAM,
+    SUFFIX,
+    VERSION,
+    WORDS,
+    Pack,
+)
+from weft.trace.rankfile import RankFile
+
+Key = tuple[int, int]
+"""Kind and number of a stream."""
+Ready = Callable[[Path], bool]
+"""Whether a record is at its end: nobody writes to it any more."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What became of the records of a run: how many went into a pack of which name, and their bytes before and now."""
+
+    name: str
+    ranks: int
+    before: int
+    now: int
+    left: tuple[str, ...]
+    """Of each record that stays a file: why."""
+
+
+def pack(root: Path, ready: Ready, *, least: int = 2, largest: int | None = None) -> Packed:
+    """Put the files of RUN/ranks into one, and take them away once that one is whole on the disk and read again.
+
+    A record that is damaged, or that somebody still writes, stays as it is. `least`: fewer records are let alone;
+    `largest`: those of more bytes stay files. WeftError where the pack cannot be written.
+    """
+    folder, files, left = ranks_folder(root), list[RankFile](), list[str]()
+    found = sorted(folder.glob("*.weft"))
+    if len(found) < least:
+        return Packed("", 0, 0, 0, ())
+    for path in found if largest is None else [one for one in found if one.lstat().st_size <= largest]:
+        file, why = _readable(path, root, ready)
+        if file is not None:
+            files.append(file)
+        else:
+            left.append(f"{path.name}: {why}")
+    if len(files) < max(2, least):
+        return Packed("", 0, 0, 0, tuple(left))
+    made = folder / f".pack-{os.getpid()}"
+    try:
+        try:
+            with made.open("xb") as to:
+                _write(files, to)
+                to.flush()
+                os.fsync(to.fileno())
+            _compare(files, made, root)
+            target = _free(folder)
+            made.rename(target)
+        finally:
+            with suppress(FileNotFoundError):
+                made.unlink()
+        for file in files:
+            file.path.unlink()
+    except OSError as error:
+        raise WeftError(
+            f"the records of {root} cannot be packed: {error.strerror or error}. They are as they were"
+        ) from error
+    return Packed(target.name, len(files), sum(file.size for file in files), target.stat().st_size, tuple(left))
+
+
+def _readable(path: Path, root: Path, ready: Ready) -> tuple[RankFile | None, str]:
+    try:
+        file = RankFile(path, root)
+    except RunError as error:
+        return None, str(error)
+    if file.problems:
+        return None, "it is damaged"
+    if not NAME.fullmatch(path.name):
+        return None, "its name is none of a record"
+    if not ready(path):
+        return None, "its process still runs"
+    return file, ""
+
+
+def _free(folder: Path) -> Path:
+    """A name that no pack has yet."""
+    taken = {path.name for path in folder.glob(f"*{SUFFIX}")}
+    return folder / next(name for n in range(1, len(taken) + 2) if (name := f"{n}{SUFFIX}") not in taken)
+
+
+def _write(files: Sequence[RankFile], to: IO[bytes]) -> None:
+    to.write(bytes(HEAD.itemsize))
+    words = files[0].stream(StreamKind.DEFINITIONS).tobytes()[-WORDS:]
+    place = _put(to, words)
+    ranks, streams = np.zeros(len(files), RANK), list[NDArray[Any]]()
+    for row, file in zip(ranks, files, strict=True):
+        row["name"], row["size"], row["first"] = file.name.encode(), file.size, len(streams)
+        row["header"] = np.void(_beginning(file))
+        streams += [_stream(to, words, *one) for one in _streams(file)]
+        row["count"] = len(streams) - int(row["first"])
+    told = ranks.tobytes() + b"".join(one.tobytes() for one in streams)
+    index = zlib.compress(told, 6)
+    at = _put(to, index)
+    head = np.zeros(1, HEAD)
+    head["magic"], head["version"], head["ranks"], head["streams"] = MAGIC, VERSION, len(files), len(streams)
+    head["index"], head["stored"], head["size"] = at, len(index), len(told)
+    head["words"], head["words_size"] = place, len(words)
+    to.seek(0)
+    to.write(head.tobytes())
+
+
+def _beginning(file: RankFile) -> bytes:
+    """A record's header without its chunks, of which a pack has none."""
+    with file.path.open("rb") as read:
+        head = np.frombuffer(
+            read.read(layout.HEADER.itemsize).ljust(layout.HEADER.itemsize, b"\0"), layout.HEADER
+        ).copy()
+    head["chunk_count"] = 0
+    return head.tobytes()[:BEGINNING]
+
+
+def _streams(file: RankFile) -> list[tuple[Key, NDArray[np.uint8], int]]:
+    """The streams of a record, each with its length in nibbles, where it has one."""
+    found = [(key, file.stream(StreamKind(key[0]), key[1]), file.nibbles(key[1]) * (key[0] == StreamKind.OUTCOMES))
+             for key in file.streams()]  # fmt: skip
+    accounts = [((int(StreamKind.BEFORE), thread), np.frombuffer(rings.written(before), np.uint8), 0)
+                for thread, before in file.before.items()]  # fmt: skip
+    return found + accounts
+
+
+def _stream(to: IO[bytes], words: bytes, key: Key, data: NDArray[np.uint8], nibbles: int) -> NDArray[Any]:
+    """Write one stream; its row."""
+    row, size = np.zeros(1, STREAM), len(data)
+    small = key[0] in (StreamKind.DEFINITIONS, StreamKind.BEFORE) and size <= MOST_UNPACKED
+    stored = _deflated(data.tobytes(), words) if small else data.data
+    row["kind"], row["thread"], row["packed"], row["size"], row["nibbles"] = *key, small, size, nibbles
+    row["offset"], row["stored"] = _put(to, stored), len(stored)
+    return row
+
+
+def _deflated(data: bytes, words: bytes) -> bytes:
+    writer = zlib.compressobj(6, zdict=words) if words else zlib.compressobj(6)
+    return writer.compress(data) + writer.flush()
+
+
+def _put(to: IO[bytes], data: bytes | memoryview) -> int:
+    """Write at the next place that fits; returns it."""
+    to.write(bytes(-to.tell() % ALIGNED))
+    at = to.tell()
+    to.write(data)
+    return at
+
+
+def _compare(files: Sequence[RankFile], made: Path, root: Path) -> None:
+    """WeftError where a record reads otherwise from the pack than from its file."""
+    problems: list[str] = []
+    there = Pack(made, root).ranks(problems)
+    if problems or [_read(file) for file in files] != [_read(file) for file in there]:
+        raise WeftError(f"the records of {root} read otherwise when they are packed: they were left as they are")
+
+
+def _read(file: RankFile) -> tuple[object, ...]:
+    """What is read of a record, its streams by their checksums."""
+    header = [
+        str(getattr(file.header, name)) for name in ("rank", "world_size", "state", "pid", "host", "job", "threads")
+    ]
+    streams = sorted((key, nibbles, hashlib.sha256(data.data).digest()) for key, data, nibbles in _streams(file))
+    return file.name, file.size, header, streams
