@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from weft.tasks.model import ENDS
 from weft.terms.words import listed, plural
 
 Answer = dict[str, Any]
@@ -70,9 +71,12 @@ def _stopped(answer: Answer) -> list[str]:
 def _wait(wait: Answer | None) -> str:
     if wait is None:
         return ""
-    what = f"{wait['kind']} {wait['what']}" if wait["what"] else wait["kind"]
     others = [str(task) for task in wait["tasks"]]
     more = [*others[:4], f"{len(others) - 4:,} more"] if len(others) > 5 else others
+    if wait["kind"] in ENDS and others:
+        words = f"waits: {ENDS[wait['kind']]} {listed(more, 'or' if wait['one'] else 'and')}"
+        return words + (f" ({wait['what']})" if wait["what"] else "")
+    what = f"{wait['kind']} {wait['what']}" if wait["what"] else wait["kind"]
     return f"waits: {what}" + (f" of {listed(more, 'or' if wait['one'] else 'and')}" if others else "")
 
 
@@ -86,7 +90,8 @@ def _row(row: Answer) -> str:
     indent = "  " * row.get("depth", 0)
     held = "held " if row.get("held") else ""
     held = f"held, with worker {row['with']} " if "with" in row else held
-    start = f"{mark} {indent}{row['id']}{name}"
+    kind = "" if row.get("kind", "task") == "task" else f" {row['kind']}"
+    start = f"{mark} {indent}{row['id']}{kind}{name}"
     return f"{start:<14} {row['state']:<6} {at:<16} {parent:<9} {place:<15} {held}{_wait(row['wait'])}".rstrip()
 
 

@@ -34,7 +34,8 @@ class NoFurther(HandError):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where and why the program stands. `task` None: outside of any; `name`: the one that somebody gave it.
+    """Where and why the program stands. `task` None: outside of any; `name`: the one that somebody gave it; `kind`: it
+    may be a thread, or the work of one, too.
 
     `over`: the numbers of what was watched, is out of scope, and no longer watched.
     """
@@ -48,12 +49,13 @@ class Stop:
     code: int | None = None
     name: str = ""
     over: tuple[int, ...] = ()
+    kind: str = "task"
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
         at = self.at.as_dict() if self.at else None
         return {"why": self.why, "task": self.task, "at": at, "worker": self.worker, "breakpoint": self.breakpoint,
-                "text": self.text or None, "code": self.code}  # fmt: skip
+                "text": self.text or None, "code": self.code, "task_kind": self.kind}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

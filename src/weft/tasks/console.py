@@ -57,7 +57,7 @@ COMMANDS: dict[str, Command] = {
     "quit": Command("quit", "end the program", ("q", "exit")),
 }
 WHERE = ("FILE:LINE", "LINE", "FUNCTION")
-LEGEND = "FILTER is new, top, middle, heap, waiting, under=ID or name=TEXT; "
+LEGEND = "FILTER is new, top, middle, heap, queued, running, task, thread, work, waiting, under=ID or name=TEXT; "
 
 
 class TaskConsole(Console):

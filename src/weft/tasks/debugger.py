@@ -15,14 +15,14 @@ from weft.debug.hands import HandError, Point
 from weft.debug.limit import limited
 from weft.errors import UsageError
 from weft.tasks.backend import Backend, How, Stop
-from weft.tasks.model import SourceLine, Task, as_dicts, deadlocks, descends, tree
+from weft.tasks.model import SourceLine, Task, as_dicts, called, deadlocks, descends, tree
 from weft.terms.words import plural
-from weft.trace.tasks import label_of
 
 Answer = dict[str, Any]
 PEDIGREE = re.compile(r"~[0-9a-f]{16}|\d+(\.\d*)+")
 """A native task's, and one of asyncio's."""
-STATES = ("new", "top", "middle", "heap")
+STATES = ("new", "top", "middle", "heap", "queued", "running")
+KINDS = ("task", "thread", "work")
 
 
 class Debugger:
@@ -31,6 +31,8 @@ class Debugger:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.focus: int | None = None
+        self.kind = "task"
+        """What is in focus: a thread, and the work of one, are looked at only."""
         self.child = False
         self.stop = Stop("start")
         self.points: list[Point] = []
@@ -51,18 +53,21 @@ class Debugger:
     def _at(self, stop: Stop) -> Answer:
         before, self.stop, self.level = self.focus, stop, 0
         if stop.task is not None or stop.why == "ended":
-            self.focus = stop.task
+            self.focus, self.kind = stop.task, stop.kind
         if stop.breakpoint in self._once:
             self._drop(stop.breakpoint)
         for number in stop.over:
             self.watches.pop(number, None)
-        label = label_of(stop.task, stop.name) if stop.task is not None and stop.why not in ("done", "ended") else None
+        named = stop.task is not None and stop.why not in ("done", "ended")
+        label = called(stop.kind, stop.task or 0, stop.name) if named else None
         return {"kind": "stopped", **stop.as_dict(), "label": label, "source": text_of(stop.at), "from": before}
 
     def go(self, how: How, text: str = "") -> Answer:
         """Let the task in focus come on, the others run as they like."""
         if text and not (text.isdigit() and int(text)):
             raise UsageError(f"{text!r} is not a number of times")
+        if how != "continue" and self.kind != "task":
+            raise UsageError(f"{self.current().label} is not stepped: `break` in it and `continue`, or `task ID`")
         answer: Answer = {}
         for _ in range(int(text or 1)):
             answer = self._at(self._gone(how))
@@ -137,12 +142,19 @@ class Debugger:
             raise UsageError(f"{'several tasks are' if found else 'no task is'} called {text!r}: `tasks` lists them")
         return found[0]
 
+    def _task(self, text: str) -> Task:
+        """A task. UsageError for a thread or its work, which run as they like."""
+        found = self.find(text)
+        if found.kind != "task":
+            raise UsageError(f"{found.label} is not a task: `where`, `locals` and `print` are for it")
+        return found
+
     def switch(self, text: str) -> Answer:
         """Make a task the one in focus, wherever it is."""
         if not text:
             return {"kind": "task", "task": self.current().as_dict()}
         task = self.find(text)
-        self.focus, self.level = task.id, 0
+        self.focus, self.kind, self.level = task.id, task.kind, 0
         return {"kind": "task", "task": task.as_dict()}
 
     def current(self) -> Task:
@@ -159,7 +171,7 @@ class Debugger:
             raise UsageError("name which task how? `name 3 reader`")
         task = self.find(words[0])
         self.backend.name(task.id, words[1])
-        return {"kind": "text", "text": f"task {task.id} is {words[1]}"}
+        return {"kind": "text", "text": f"{called(task.kind, task.id, '')} is {words[1]}"}
 
     def where(self, text: str = "") -> Answer:
         """A task's own frames (`--all`: libraries' too), and behind them the spawns that led to it."""
@@ -240,7 +252,7 @@ class Debugger:
             raise UsageError("break where? `break prog.py:9`, `break work task 3 descendants`, `break work if n > 3`")
         place, scope, descendants, condition = found.groups()
         way = scope if scope and PEDIGREE.fullmatch(scope) else ""
-        task = self.find(scope).id if scope and not way else None
+        task = self._task(scope).id if scope and not way else None
         file, _, line = place.rpartition(":")
         if place.isdigit():
             at = self.focus_line() if self.focus is not None else self.stop.at
@@ -311,7 +323,7 @@ class Debugger:
         """`ID`: that task makes no step while the others go on."""
         if not text:
             raise UsageError("hold which task? `hold 3`")
-        task = self.find(text)
+        task = self._task(text)
         told = self.backend.hold(task.id, on=True)
         self.held.add(task.id)
         told = told or f"{task.label} is held where it is: `release {task.id}` lets it go on"
@@ -340,6 +352,8 @@ class Debugger:
 def filter_of(word: str, rows: dict[int, Task]) -> Callable[[Task], bool]:
     """`new`, `waiting`, `under=3` or `name=x` as a test of a row."""
     key, _, value = word.partition("=")
+    if word in KINDS:
+        return lambda row: row.kind == word
     if word in STATES:
         return lambda row: row.state == word
     if word == "waiting":
@@ -348,7 +362,7 @@ def filter_of(word: str, rows: dict[int, Task]) -> Callable[[Task], bool]:
         return lambda row: descends(rows, row.id, int(value))
     if key == "name" and value:
         return lambda row: value in row.name
-    raise UsageError(f"{word!r} is not a filter: {', '.join(STATES)}, waiting, under=ID, name=TEXT")
+    raise UsageError(f"{word!r} is not a filter: {', '.join(STATES + KINDS)}, waiting, under=ID, name=TEXT")
 
 
 def text_of(at: SourceLine | None) -> str:

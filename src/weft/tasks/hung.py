@@ -15,10 +15,17 @@ def message(told: list[dict[str, Any]], rows: list[Task]) -> str:
     """The verdict, and a line for each thing that tasks wait for. `told`: as inside/hung.py gives it."""
     known = {row.id: row for row in rows}
     told = sorted(told, key=lambda thing: min(thing["waits"]))
-    first = f"nothing can happen any more: {plural(len(rows), 'task')}, and no timer, I/O or thread that could wake one"
+    first = f"nothing can happen any more: {_counted(rows)}, and no timer, I/O or thread that could wake one"
     lines = [_line(thing, known) for thing in told]
     more = [f"  and {len(lines) - MOST} more"] if len(lines) > MOST else []
     return "\n".join([first, *lines[:MOST], *more])
+
+
+def _counted(rows: list[Task]) -> str:
+    """`2 tasks and 1 thread`; a work is told with its thread."""
+    count = len([row for row in rows if row.kind == "task"])
+    parts = [plural(n, noun) for n, noun in ((count, "task"), (len(rows) - count, "thread")) if n]
+    return listed(parts, "and")
 
 
 def only_held(rows: list[Task]) -> str:

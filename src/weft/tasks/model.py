@@ -23,7 +23,8 @@ from typing import Any, Literal, NamedTuple
 from weft.errors import WeftError
 from weft.trace.tasks import label_of
 
-State = Literal["new", "top", "middle", "heap", "done"]
+State = Literal["new", "top", "middle", "heap", "done", "queued", "running"]
+"""`queued`, `running` and `done` are of threads and their works."""
 
 
 class HookError(WeftError):
@@ -70,7 +71,8 @@ class Task(NamedTuple):
 
     `above`: the task that lies on it in its worker's stack and has to leave before it goes on. `beneath`: how many
     lie under it there; `address`: where it lies on the heap, else. `pedigree`: its way down from the first task, by
-    which child of each it is: the same in every run of the same spawns.
+    which child of each it is: the same in every run of the same spawns. `kind`: `task`; a `thread` of the program, or
+    the `work` that one of a pool does, which are looked at beside the tasks.
     """
 
     id: int
@@ -85,15 +87,22 @@ class Task(NamedTuple):
     beneath: int | None = None
     address: int | None = None
     pedigree: str = ""
+    kind: str = "task"
 
     @property
     def label(self) -> str:
         """How people read it."""
-        return label_of(self.id, self.name)
+        return called(self.kind, self.id, self.name)
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
         return as_dicts([self])[0]
+
+
+def called(kind: str, number: int, name: str) -> str:
+    """`task 3 (reader)`, `thread 4 (feeder)`, `thread work 7 (load)`."""
+    words = {"work": "thread work"}
+    return words.get(kind, kind) + label_of(number, name).removeprefix("task")
 
 
 def as_dicts(rows: Iterable[Task]) -> list[dict[str, object]]:
@@ -109,9 +118,9 @@ def as_dicts(rows: Iterable[Task]) -> list[dict[str, object]]:
         {
             "id": id_, "name": name or None, "state": state, "parent": parent, "created": once(created),
             "at": once(at), "wait": once(wait), "worker": worker, "beneath": beneath,
-            "address": None if address is None else hex(address), "pedigree": pedigree or None,
+            "address": None if address is None else hex(address), "pedigree": pedigree or None, "kind": kind,
         }
-        for id_, parent, state, name, created, at, wait, worker, _, beneath, address, pedigree in rows
+        for id_, parent, state, name, created, at, wait, worker, _, beneath, address, pedigree, kind in rows
     ]  # fmt: skip
 
 
@@ -207,12 +216,20 @@ class Deadlock:
         return "deadlock: " + ", ".join(parts) + ": none of them can ever go on"
 
 
+ENDS = {
+    "thread": "thread work", "executor": "thread work", "result": "result of", "futures": "results of",
+    "join": "end of", "shutdown": "pool's end, and of", "end": "end of", "pool": "thread of its pool, at work",
+}  # fmt: skip
+"""Waits for the end of threads and works, as people read them: what these do is told with the wait."""
+
+
 def waits_how(task: Task, other: int) -> str:
     """`at prog.py:9 (await)`."""
     if task.wait is None or other not in task.wait.tasks:
-        return f"at {task.at or '?'} (beneath it on worker {task.worker})"
-    what = f"{task.wait.kind} {task.wait.what}".strip()
-    return f"at {task.wait.site or task.at or '?'} ({what})"
+        how = f"beneath it on worker {task.worker}" if task.worker is not None else "its loop is held up"
+        return f"at {task.at or '?'} ({how})"
+    what = task.wait.kind if task.wait.kind in ENDS else f"{task.wait.kind} {task.wait.what}".strip()
+    return f"at {task.wait.site or task.at or task.created or '?'} ({what})"
 
 
 def needs(task: Task, living: frozenset[int]) -> tuple[set[int], bool]:

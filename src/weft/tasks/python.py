@@ -27,6 +27,7 @@ from weft.tasks.inside.unswept import unswept
 from weft.tasks.model import Deadlock, SourceLine, State, Task, Wait, deadlocks
 from weft.tasks.output import Output
 from weft.tasks.runtime import INSIDE, births
+from weft.tasks.threads import site_of, with_threads
 
 ANSWER = 30.0
 """Seconds for the program to answer a question."""
@@ -141,7 +142,8 @@ class Conversation:
         if stop.get("change"):
             text = change(*stop["change"], over=over)
         made = Stop(stop["why"], stop["task"], at, stop.get("worker"), stop.get("breakpoint"), text,
-                    stop.get("code"), stop.get("name", ""), (stop["breakpoint"],) if over else ())  # fmt: skip
+                    stop.get("code"), stop.get("name", ""), (stop["breakpoint"],) if over else (),
+                    stop.get("kind", "task"))  # fmt: skip
         if made.why == "ended":
             self._over = Stop("ended", code=self._status(made.code))
             return self._over
@@ -384,11 +386,6 @@ def code_lines(file: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def site_of(row: list[Any] | None) -> SourceLine | None:
-    """File, line, function as the agent writes them."""
-    return SourceLine(str(row[0]), int(row[1]), str(row[2])) if row else None
-
-
 STATES: tuple[State, ...] = ("new", "top", "middle", "heap")
 
 
@@ -406,12 +403,19 @@ def rows_of(told: dict[str, Any]) -> list[Task]:
         told["ids"], [parent or None for parent in told["parents"]], [STATES[state] for state in told["states"]],
         scattered(told["names"], "", count), [None if at is None else sites[at] for at in told["created"]],
         [None if at is None else sites[at] for at in told["at"]], waiting, scattered(told["workers"], None, count),
-        [None] * count, depths(told["states"]),
+        above_of(told), depths(told["states"]),
         [None if state in stacked else at for state, at in zip(told["states"], told["addresses"], strict=True)],
-        told["pedigrees"] or [""] * count,
+        told["pedigrees"] or [""] * count, ["task"] * count,
     )  # fmt: skip
     # No frame of Python for each: `Task(...)` takes three times as long.
-    return list(map(partial(tuple.__new__, Task), zip(*columns, strict=True)))
+    rows = list(map(partial(tuple.__new__, Task), zip(*columns, strict=True)))
+    return with_threads(rows, told["threads"]) if told["threads"] else rows
+
+
+def above_of(told: dict[str, Any]) -> list[int | None]:
+    """What has to go on first, for each task: the one that holds its loop up."""
+    above = told["above"]
+    return [above.get(str(id_)) for id_ in told["ids"]] if above else [None] * len(told["ids"])
 
 
 def depths(states: list[int]) -> list[int | None]:

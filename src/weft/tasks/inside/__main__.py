@@ -51,14 +51,14 @@ def main() -> None:
 
 
 class AtImport:
-    """Calls back when the program has imported asyncio: one that never does pays nothing."""
+    """Calls back when the program has imported a module: one that never does pays nothing."""
 
-    def __init__(self, then: Callable[[], object]) -> None:
-        self._then = then
+    def __init__(self, module: str, then: Callable[[], object]) -> None:
+        self._module, self._then = module, then
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         """What Python asks before each import."""
-        if name != "asyncio":
+        if name != self._module:
             return None
         sys.meta_path.remove(self)  # type: ignore[arg-type]
         spec = importlib.util.find_spec(name)
@@ -79,7 +79,7 @@ def attend(path: str, library: str, hands: tuple[Any, ...]) -> None:
     `hands`: what the rank's own agent does for this one (debug/agent.py: aside, drive, look), and its file.
     """
 
-    with_asyncio(lambda: load().RankAgent(path, library, hands))
+    at_import("asyncio", lambda: load().RankAgent(path, library, hands))
 
 
 def visit(path: str) -> None:
@@ -100,15 +100,15 @@ def record(library: str) -> None:
         with suppress(OSError, AttributeError, TypeError, ValueError):  # an asyncio that we do not know: no task is
             load("steps").record(library)
 
-    with_asyncio(begin)
+    at_import("asyncio", begin)
 
 
-def with_asyncio(begin: Callable[[], object]) -> None:
-    """Begin when the program has asyncio."""
-    if "asyncio" in sys.modules:
+def at_import(module: str, begin: Callable[[], object]) -> None:
+    """Begin when the program has a module."""
+    if module in sys.modules:
         begin()
     else:
-        sys.meta_path.insert(0, AtImport(begin))  # type: ignore[arg-type]
+        sys.meta_path.insert(0, AtImport(module, begin))  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import reprlib
 import select
 import socket
 import sys
+import threading
 import time
 import weakref
 from asyncio import base_events
@@ -21,16 +22,20 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any
 
-from . import births, hung
+from . import births, hung, made
 from .births import Task, ancestry, birth, is_library
+from .blocked import Sleepers, blocked, held_up
 from .deaths import Deaths, frames_of
 from .deaths import told as died
 from .schedule import Schedule
-from .table import columns, names
+from .table import CLOSELY, columns, names
+from .threads import Entry, Threads
 from .tracer import Tracer, backs, outermost
 from .waits import Timers, behind, chain, innermost, shields, site, site_of
 from .watches import Watch
 
+NAP = 0.02
+"""Seconds for a thread that could go on to do so: one that waits for Python's lock asks for it every 5 ms."""
 LOOK = 0.15
 """Seconds between looks whether all loops stand still."""
 FOREIGN = {"uvloop", "rloop", "winloop"}
@@ -49,7 +54,9 @@ Request = dict[str, Any]
 
 
 class Agent:
-    """One conversation with the debugger, over a socket."""
+    """One conversation with the debugger, over a socket. `tells_threads`: whether threads stand in the table, too."""
+
+    tells_threads = True
 
     def __init__(self, line: socket.socket | None, library: str) -> None:
         self._line = line
@@ -75,12 +82,15 @@ class Agent:
         self._scheduled = False
         self._prepare(library)
         os.register_at_fork(after_in_child=self._forked)
+        self._sleepers, self._awake = Sleepers(), Sleepers()
         self._own = {_thread.start_new_thread(self._serve, ())}
 
     def _prepare(self, library: str) -> None:
         """Hear of loops and tasks from now on."""
         self._watch_loops()
         births.install(self.tracer.created, library, behind, shields)
+        if self.tells_threads:
+            made.install()
 
     def _watch_loops(self) -> None:
         original = base_events.BaseEventLoop.__init__
@@ -166,13 +176,15 @@ class Agent:
             self._thread = _thread.get_ident()
             last = innermost(frames_of(task)[::-1]) if frame is None and task is not None else None
             at = site(frame or last)
+            thread = (self._at_thread(frame) if task is None and frame is not None else None) or {}
             change = self.tracer.change if why == "watch" else None
             point = change.number if change else self.tracer.points.last if why == "breakpoint" else None
             self.tell({"stop": {
                 "number": self._stops, "why": why, "text": text, "at": at,
-                "task": birth(task).id if task is not None else None,
+                "task": birth(task).id if task is not None else thread.get("id"), "kind": thread.get("kind", "task"),
                 "breakpoint": point, "change": change and change.told, "over": bool(change and change.over),
-                "worker": _thread.get_native_id(), "name": names([task]).get(0, "") if task is not None else "",
+                "worker": _thread.get_native_id(),
+                "name": names([task]).get(0, "") if task is not None else thread.get("name", ""),
             }})  # fmt: skip
             while not self._do(self._request()):
                 pass
@@ -216,7 +228,8 @@ class Agent:
             late.call_soon_threadsafe(lambda: None)  # its next round sees it
         if self.schedule.withholds:
             return
-        if not any(loop.is_running() for loop in self.loops) or any(map(busy, list(self.loops))):
+        asleep = set(sys._current_frames())
+        if self._goes_on(asleep) or self._goes_on(asleep := self._awake.look()):
             self._ticks, self._since, self._quiet = 0, None, False
             return
         self._since = self._since or time.monotonic()
@@ -224,7 +237,7 @@ class Agent:
         if self._ticks < self._patience - 1:
             return
         # Twice in a row: a thread of a pool that is about to take up work looks idle for an instant.
-        before, self._quiet = self._quiet, hung.quiet(list(self.loops), self.tasks(), self._own)
+        before, self._quiet = self._quiet, hung.quiet(list(self.loops), self.tasks(), self._threads(asleep))
         if self._ticks >= self._patience:
             self._ticks, self._patience = 0, min(2 * self._patience, SELDOM)
             self.tell({"idle": True, "quiet": before and self._quiet, "held": self.schedule.waits_for_release()})
@@ -241,9 +254,10 @@ class Agent:
 
     def do_quiet(self, _: Request) -> bool:
         """Whether nothing can happen any more, as the program runs."""
-        if self._standing or any(map(busy, list(self.loops))) or self.schedule.withholds:
+        asleep = self._asleep()
+        if self._standing or self._goes_on(asleep) or self.schedule.withholds:
             return False
-        return hung.quiet(list(self.loops), self.tasks(), self._own)
+        return hung.quiet(list(self.loops), self.tasks(), self._threads(asleep))
 
     def do_unseen(self, _: Request) -> str:
         """The library of tasks that this program has loaded, where it is not asyncio."""
@@ -251,7 +265,49 @@ class Agent:
 
     def do_hung(self, _: Request) -> Any:
         """What the waiting tasks wait for, and who has it."""
-        return hung.told(self.tasks())
+        return hung.told(self.tasks(), self._threads(self._asleep()))
+
+    # Threads
+
+    def _threads(self, asleep: set[int]) -> Threads:
+        """Threads and their works; `asleep`: those that have not run for a while."""
+        tasks = self.tasks()
+        return Threads(self._own, list(self.loops), tasks if len(tasks) <= CLOSELY else [], asleep)
+
+    def _asleep(self) -> set[int]:
+        """The threads that do not run, where somebody asks: those that wait are looked at twice."""
+        if not any(blocked(backs(top)) for ident, top in sys._current_frames().items() if ident not in self._own):
+            return set()
+        self._sleepers.look()
+        time.sleep(NAP)
+        return self._sleepers.look()
+
+    def _goes_on(self, asleep: set[int]) -> bool:
+        """Whether a loop or the main thread has something to do, as far as they tell."""
+        tops = sys._current_frames()
+
+        def waits(ident: int | None) -> bool:
+            return ident in asleep and held_up(ident, backs(tops.get(ident)), asleep) is not None
+
+        running = [loop for loop in list(self.loops) if loop.is_running()]
+        if any(busy(loop) and not waits(getattr(loop, "_thread_id", None)) for loop in running):
+            return True
+        return not running and not (self.tells_threads and waits(threading.main_thread().ident))
+
+    def _at_thread(self, frame: FrameType) -> dict[str, Any] | None:
+        """The row of the thread, or its work, that a frame is of; None where it is told as a task, or not at all."""
+        number = made.maker(frame) if self.tells_threads else None
+        return self._thread_row(number) if number is not None else None
+
+    def _thread_row(self, number: int | None) -> dict[str, Any] | None:
+        """The row of a thread or a work by its number."""
+        rows = self._threads(set()).rows() if self.tells_threads else []
+        return next((row for row in rows if row["id"] == number), None)
+
+    def _entry(self, number: int | None) -> Entry | None:
+        """A thread or a work by its number."""
+        entries = self._threads(set()).entries if self.tells_threads and number is not None else []
+        return next((entry for entry in entries if entry.made.id == number), None)
 
     def _find(self, number: int | None) -> Task | None:
         if number is None:
@@ -268,7 +324,19 @@ class Agent:
         def here(task: Task) -> FrameType | None:
             return self._frame if task is self._task else top_frame(running[id(task)])
 
-        return columns(tasks, running, here, cache(lambda: Timers(loops)))
+        threads = self._threads(self._asleep()) if self.tells_threads else Threads(self._own, [], [], set())
+        told = columns(tasks, running, here, cache(lambda: Timers(loops)), threads.task_wait)
+        others = threads.rows() if self.tells_threads else []
+        natives = {ident: one.native_id for ident, one in list(threading._active.items())}  # type: ignore[attr-defined]
+        told["workers"] = {i: natives.get(ident, ident) for i, ident in told["workers"].items()}
+        return told | {"threads": others, "above": self._above(threads) if self.tells_threads else {}}
+
+    def _above(self, threads: Threads) -> dict[int, int]:
+        """Who has to go on first, by the numbers of the tasks whose loops are held up."""
+        above = threads.above()
+        tasks = self.tasks() if above else []
+        found = {birth(task).id: above.get(id(task.get_loop()), 0) for task in tasks}
+        return {task: first for task, first in found.items() if first and first != task}
 
     def _running(self) -> list[tuple[int, Task]]:
         found = []
@@ -282,7 +350,10 @@ class Agent:
     def _frames(self, number: int | None, *, every: bool = False) -> list[FrameType]:
         """The frames of a task, innermost first: the program's own and the one where it was stopped, or every one."""
         task = self._find(number)
-        if task is not None and task.done():
+        entry = self._entry(number) if task is None else None
+        if entry is not None:
+            frames = [frame for frame in entry.stack if not frame.f_code.co_filename.startswith(births.OWN)]
+        elif task is not None and task.done():
             frames = frames_of(task)
         elif task is None or task is self._task:
             frames, at, last = [], self._frame, outermost(task)
@@ -298,9 +369,15 @@ class Agent:
     def do_frames(self, request: Request) -> Any:
         """The program's frames of a task, and who made it, and who made that one."""
         task = self._find(request["task"])
-        line = [born for born in ancestry(task) if born.parent is not None] if task is not None else []
+        first = self._thread_row(request["task"]) if task is None and request["task"] is not None else None
+        maker = self._find(first["parent"]) if first is not None else None
+        of = task if task is not None else maker
+        line = [born for born in ancestry(of) if born.parent is not None] if of is not None else []
         spawns = [{"task": born.parent, "name": births.NAMES.get(born.parent or 0, ""),
                    "at": site_of(born.code, born.lasti)} for born in line]  # fmt: skip
+        if first is not None and first["parent"]:
+            spawns.insert(0, {"task": first["parent"], "name": births.NAMES.get(first["parent"], ""),
+                              "at": first["created"]})  # fmt: skip
         return {
             "frames": [site(frame) for frame in self._frames(request["task"], every=request["every"])],
             "spawns": spawns,
@@ -345,7 +422,9 @@ class Agent:
         frame = self._frame_of(request)
         value = eval(request["text"], frame.f_globals, dict(frame.f_locals))
         held = next((task for task in self.tasks() if task is value or task.get_coro() is value), None)
-        return birth(held).id if held is not None else None, SHORT.repr(value)
+        entries = self._threads(set()).entries if self.tells_threads and held is None else []
+        thread = next((entry.made.id for entry in entries if entry.thing is value), None)
+        return birth(held).id if held is not None else thread, SHORT.repr(value)
 
     def do_points(self, request: Request) -> None:
         """Take these breakpoints."""
@@ -356,9 +435,6 @@ class Agent:
 
     def _trace(self, stacks: list[FrameType]) -> None:
         """Trace all threads from now on."""
-        # This runs in the user's program: nothing is imported there that it may never need.
-        import threading
-
         threading.settrace(self.tracer.dispatch)
         self.tracer.trace(stacks)
         if self._standing:
@@ -384,7 +460,7 @@ class Agent:
         """Give a task a name, asyncio's too."""
         if (task := self._find(request["task"])) is not None:
             task.set_name(request["name"])
-            births.NAMES[birth(task).id] = request["name"]
+        births.NAMES[request["task"]] = request["name"]
 
     def _schedule(self) -> Schedule:
         """The schedule, with every loop in its hands."""
@@ -434,7 +510,12 @@ class Agent:
 
 
 class RankAgent(Agent):
-    """The same in a rank of MPI: a debugger comes and goes, and MPI goes on for other ranks while a thread stands."""
+    """The same in a rank of MPI: a debugger comes and goes, and MPI goes on for other ranks while a thread stands.
+
+    `weft debug` has the rank's threads already.
+    """
+
+    tells_threads = False
 
     def __init__(self, path: str, library: str, hands: tuple[Any, ...]) -> None:
         self._aside, self._drive, self._look_into, own = hands

@@ -13,7 +13,7 @@ import weakref
 from contextlib import suppress
 from typing import Any
 
-from . import births
+from . import births, made
 from .agent import Agent
 from .births import Births, Task
 
@@ -48,6 +48,7 @@ class Visitor(Agent):
 
     def __init__(self, line: socket.socket) -> None:
         births._births = LateBirths()
+        made.forget()
         super().__init__(line, "")
 
     def _prepare(self, library: str) -> None:

@@ -59,6 +59,10 @@ class Births:
         """Whether `on_create` is called from now on."""
         self._watched = on
 
+    def number(self) -> int:
+        """The next number, for what is no task."""
+        return self._next()
+
     def of(self, task: Task) -> Birth:
         """A task's; made now for one that was created past us (before we came, or by another loop)."""
         return Birth(*self._line(task)[:5])
@@ -163,7 +167,8 @@ class FastBirths(Births):
         self._given: list[Any] = [*_where_kept(), asyncio._get_running_loop, asyncio.Task.get_loop, is_asyncio,
                                   on_create, asyncio.Task, asyncio.Future, ENDS, *asked]  # fmt: skip
         array = (ctypes.py_object * len(self._given))(*self._given)
-        add, self._read, self._chain, self._watch, self.walk = code.weft_births(array)  # TypeError: it gave None
+        # TypeError where it gives None
+        add, self._read, self._chain, self._watch, self.walk, self._number = code.weft_births(array)
         if LISTED:
             _weak_set().add = add
         self.sample = Sample()
@@ -177,6 +182,10 @@ class FastBirths(Births):
     def watch(self, on: bool) -> None:
         """Whether `on_create` is called from now on."""
         self._watch(on)
+
+    def number(self) -> int:
+        """The next number, for what is no task."""
+        return int(self._number(None))
 
     def of(self, task: Task) -> Birth:
         """A task's."""
@@ -211,6 +220,11 @@ def watch(on: bool) -> None:
 def walker() -> Any:
     """The C that looks at all tasks, None where there is none."""
     return _births.walk
+
+
+def number() -> int:
+    """A number for a thread, or the work of one: they stand with tasks in one table."""
+    return _births.number()
 
 
 def birth(task: Task) -> Birth:

@@ -7,31 +7,35 @@ a loop that is not asyncio's own.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
 import os
+import signal
 import sys
 from asyncio import base_events
 from collections.abc import Iterator
-from types import FrameType, FunctionType, MethodDescriptorType, MethodType
+from types import FrameType
 from typing import Any
 
-from .births import ASYNCIO, Task, birth, is_library
+from .births import ASYNCIO, Task, birth
+from .blocked import LOCKS
+from .entered import entered
+from .made import noted
 from .naming import attributes, called, of_thread, thing_of
-from .waits import innermost, links, site
-
-_JOINS = {"Thread.join", "Thread._wait_for_tstate_lock", "_shutdown"}
-"""Functions of the standard library in which a thread waits for other threads, and does nothing else."""
-_EXITS = (MethodType, FunctionType, MethodDescriptorType)
-"""What `__exit__` is on a coroutine's stack; from 3.14 on not bound to its object, which lies above it."""
+from .threads import Threads
+from .waits import innermost, links, site, work_behind
 
 
-def quiet(loops: list[Any], tasks: list[Task], own: set[int]) -> bool:
-    """Whether nothing can happen any more: no timer, no I/O, no signal handler, no thread. `own`: Weft's threads."""
+def quiet(loops: list[Any], tasks: list[Task], threads: Threads) -> bool:
+    """Whether nothing can happen any more: no timer, no I/O, no signal handler, no thread that goes on."""
     running = [loop for loop in loops if loop.is_running()]
-    if not running or not all(map(_silent, running)) or _threads_left(running, own):
+    if any(not _silent(loop) and threads.held_up(loop._thread_id) is None for loop in running) or _handles_signals():
         return False
-    return not any(of_thread(getattr(task, "_fut_waiter", None)) for task in tasks)
+    if not threads.all_wait() or _native_threads():
+        return False
+    return all(source is None or noted(source) for source in _sources(tasks))  # others are of no thread of ours
+
+
+def _sources(tasks: list[Task]) -> list[Any]:
+    return [of_thread(getattr(task, "_fut_waiter", None)) for task in tasks]
 
 
 def _silent(loop: Any) -> bool:
@@ -43,61 +47,35 @@ def _silent(loop: Any) -> bool:
     return selector is not None and all(fd == wakes for fd in selector.get_map())
 
 
-def _threads_left(loops: list[Any], own: set[int]) -> bool:
-    """Whether a thread that runs no loop may still do something."""
-    known = {getattr(loop, "_thread_id", None) for loop in loops} | own
-    frames = sys._current_frames()
-    if any(not _waits_for_work(frame) for thread, frame in frames.items() if thread not in known):
-        return True
-    try:  # native threads may call back
-        return len(os.listdir("/proc/self/task")) > len(frames)
+def _handles_signals() -> bool:
+    """Whether the program has a handler for a signal; that of Ctrl-C is Python's own, or asyncio's."""
+    numbers = signal.valid_signals() - {signal.SIGINT}
+    return any(callable(signal.getsignal(number)) for number in numbers)
+
+
+def _native_threads() -> bool:
+    """Whether there are threads that Python does not know: they may call back."""
+    try:
+        return len(os.listdir("/proc/self/task")) > len(sys._current_frames())
     except OSError:
         return True
 
 
-def _waits_for_work(frame: FrameType) -> bool:
-    """Whether a thread stands idle in a pool, or waits for other threads without a time limit."""
-    name = frame.f_code.co_qualname
-    if name == "_worker":  # what it works on has frames of its own
-        return is_library(frame.f_code.co_filename) and frame.f_locals.get("work_item") is None
-    return name in _JOINS and is_library(frame.f_code.co_filename) and frame.f_locals.get("timeout", -1) in (None, -1)
-
-
-def entered(coroutine: object, deep: int = 4) -> Iterator[object]:
-    """The context managers that a suspended coroutine is inside of: their exits lie on its stack."""
-    stack = gc.get_referents(coroutine)
-    for held, above in zip(stack, [*stack[1:], None], strict=True):
-        if type(held) in _EXITS and held.__name__ in ("__aexit__", "__exit__"):
-            manager = held.__self__ if isinstance(held, MethodType) else above
-            if not isinstance(held, MethodType) and not _is_of(held, manager):
-                continue
-            yield manager
-            if isinstance(manager, contextlib._GeneratorContextManagerBase) and deep:
-                yield from entered(manager.gen, deep - 1)
-
-
-def _is_of(function: object, thing: object) -> bool:
-    """Whether a function is one of a thing's class."""
-    return any(function is one for kind in type(thing).__mro__ for one in list(vars(kind).values()))
-
-
-def told(tasks: list[Task]) -> list[dict[str, Any]]:
-    """Each thing that tasks wait for: who waits where, who is inside it, and who else has it."""
-    rows = {birth(task).id: links(task) for task in tasks}
+def told(tasks: list[Task], threads: Threads) -> list[dict[str, Any]]:
+    """Each thing that is waited for: who waits where, who is inside it, and who else has it."""
+    rows: dict[int, list[tuple[Any, FrameType]]] = {birth(task).id: links(task) for task in tasks}
+    rows |= {entry.made.id: [(None, frame) for frame in entry.stack[::-1]] for entry in threads.entries if entry.stack}
     found: dict[int, dict[str, Any]] = {}
-    for task in tasks:
-        waiter, frames = getattr(task, "_fut_waiter", None), [frame for _, frame in rows[birth(task).id]]
-        if waiter is None or isinstance(waiter, asyncio.Task):
-            continue
-        thing, _ = thing_of(frames) or (waiter, "")
+    for number, thing, what, frames in [*_waiting(tasks, rows), *threads.waiting()]:
         one = found.setdefault(id(thing), {"thing": thing, "kind": "", "what": "", "waits": [], "at": []})
         one["kind"] = type(thing).__name__
-        one["what"] = one["what"] or called(thing, frames)
-        one["waits"].append(birth(task).id)
+        one["what"] = one["what"] or what
+        one["waits"].append(number)
         one["at"].append(site(innermost(frames)))
     for one in found.values():
         thing = one.pop("thing")
-        one["inside"] = [number for number, line in rows.items() if _is_inside(thing, line)]
+        holder = threads.holder(thing, 0) if isinstance(thing, LOCKS) else None
+        one["inside"] = [number for number, line in rows.items() if number == holder or _is_inside(thing, line)]
         one["has"] = [number for number, line in rows.items()
                       if number not in one["waits"] and any(_has(frame, thing) for _, frame in line)]  # fmt: skip
         one["owner"] = _owner(thing)
@@ -106,11 +84,24 @@ def told(tasks: list[Task]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
+def _waiting(
+    tasks: list[Task], rows: dict[int, list[tuple[Any, FrameType]]]
+) -> Iterator[tuple[int, object, str, list[FrameType]]]:
+    """The tasks that wait for a thing, what it is called, and their frames, outermost first."""
+    for task in tasks:
+        waiter, number = getattr(task, "_fut_waiter", None), birth(task).id
+        if waiter is None or isinstance(waiter, asyncio.Task) or work_behind(waiter) is not None:
+            continue
+        frames = [frame for _, frame in rows[number]]
+        thing, _ = thing_of(frames) or (waiter, "")
+        yield number, thing, called(thing, frames), frames
+
+
 def _is_inside(thing: object, line: list[tuple[Any, FrameType]]) -> bool:
     return any(
         manager is thing or any(value is thing for _, value in attributes(manager))
         for coroutine, frame in line
-        if not frame.f_code.co_filename.startswith(ASYNCIO)
+        if coroutine is not None and not frame.f_code.co_filename.startswith(ASYNCIO)
         for manager in entered(coroutine)
     )
 

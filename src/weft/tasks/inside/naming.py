@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from .births import ASYNCIO, is_library
+from .made import word_of
 
 Read = Callable[[Any], str]
 _OBJECTS: dict[str, Read] = {
     "Queue.get": lambda queue: "get: empty",
     "Queue.put": lambda queue: f"put: full, {queue.maxsize} in it",
-    "Queue.join": lambda queue: f"join: {queue._unfinished_tasks} not done",
+    "Queue.join": lambda queue: f"join: {getattr(queue, 'unfinished_tasks', None) or queue._unfinished_tasks} not done",
     "Event.wait": lambda event: "not set",
     "Condition.wait": lambda condition: "",
     "Lock.acquire": lambda lock: "",
@@ -27,6 +27,11 @@ _OBJECTS: dict[str, Read] = {
 """asyncio's functions that wait for an object, and what to say of it."""
 _TRANSPORTS = ("StreamReader._wait_for_data", "FlowControlMixin._drain_helper", "StreamWriter.wait_closed")
 _PROCESSES = ("Process.wait", "BaseSubprocessTransport._wait", "Process.communicate")
+
+
+def state_of(thing: object, function: str) -> str:
+    """What there is to say of an object that one of these functions waits for."""
+    return _OBJECTS[function](thing) if function in _OBJECTS else ""
 
 
 def thing_of(frames: list[FrameType]) -> tuple[object, str] | None:
@@ -49,8 +54,7 @@ def what_of(waiter: Any, frames: list[FrameType], left: float | None) -> str:
 def _what(waiter: Any, frames: list[FrameType]) -> str:
     if (found := thing_of(frames)) is not None:
         thing, function = found
-        state = _OBJECTS[function](thing)
-        return ", ".join(part for part in (called(thing, frames), state) if part)
+        return ", ".join(part for part in (called(thing, frames), state_of(thing, function)) if part)
     for frame in reversed(frames):
         code, own = frame.f_code, frame.f_locals
         if not code.co_filename.startswith(ASYNCIO):
@@ -120,35 +124,28 @@ def _through(frames: list[FrameType]) -> str:
 
 
 def _worked_on(waiter: Any) -> str:
-    """What a thread of a pool does for this future."""
+    """What somebody else than a thread does for this future."""
     source = of_thread(waiter)
-    return "" if source is None else "a thread " + (_worker(source) or "of a pool, not begun")
+    module: Any = sys.modules.get("concurrent.futures.process")
+    for manager in list(module._threads_wakeups) if module is not None and source is not None else ():
+        for item in list(getattr(manager, "pending_work_items", {}).values()):
+            if item.future is source:
+                return f"a pool of processes, {word_of(item.fn)}"
+    return "" if source is None else "work of another executor"
 
 
 def of_thread(waiter: Any) -> Any:
-    """The future that a thread is to complete, where a loop's future waits for it; None elsewhere."""
+    """The future that an executor is to complete, where a loop's future waits for it; None elsewhere."""
     for callback, _ in getattr(waiter, "_callbacks", None) or ():
         if getattr(callback, "__name__", "") == "_call_check_cancel":
-            source = held_by(callback, "source")
-            return None if source is None or source.done() else source
+            return held_by(callback, "source")
     return None
 
 
 def held_by(function: Any, name: str) -> Any:
     """What a function has of the one around it by a name; None where it has no such variable."""
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
-    return function.__closure__[names.index(name)].cell_contents if name in names else None
-
-
-def _worker(source: object) -> str:
-    for top in list(sys._current_frames().values()):
-        stack, at = [], top
-        while at is not None:
-            stack.append(at)
-            if at.f_code.co_qualname == "_WorkItem.run":
-                if getattr(at.f_locals.get("self"), "future", None) is not source:
-                    break
-                own = next((one for one in stack if not is_library(one.f_code.co_filename)), stack[0])
-                return f"at {Path(own.f_code.co_filename).name}:{own.f_lineno} in {own.f_code.co_qualname}"
-            at = at.f_back  # type: ignore[assignment]
-    return ""
+    try:
+        return function.__closure__[names.index(name)].cell_contents if name in names else None
+    except ValueError:  # it has not got its value yet
+        return None

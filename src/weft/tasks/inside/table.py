@@ -154,9 +154,14 @@ class _Shapes:
 
 
 def columns(
-    tasks: list[Task], running: dict[int, int], here: Callable[[Task], FrameType | None], timers: Callable[[], Timers]
+    tasks: list[Task],
+    running: dict[int, int],
+    here: Callable[[Task], FrameType | None],
+    timers: Callable[[], Timers],
+    blocks: Callable[[Task], dict[str, object] | None],
 ) -> dict[str, Any]:
-    """The table. `running`: the thread of each task that runs, by the task's id(); `here`: the line that it runs."""
+    """The table. `running`: the thread of each task that runs, by the task's id(); `here`: the line that it runs;
+    `blocks`: what it waits for with its thread."""
     with unswept():
         rows, sites = walk(tasks), dict[tuple[object, ...], int]()
         shapes = _Shapes(rows.spots, sites, len(tasks) <= CLOSELY)
@@ -189,7 +194,9 @@ def columns(
         workers = {}
         for i, task in enumerate(rows.tasks) if running else ():
             if id(task) in running:
-                states[i], workers[i], waits[i] = 1, running[id(task)], None
+                wait = blocks(task)
+                states[i], workers[i] = 1, running[id(task)]
+                waits[i] = None if wait is None else _asked(wait, i, shapes, targets)
                 places[i] = shapes.site_number(site(here(task)))
     return {
         "ids": rows.ids, "parents": rows.parents, "states": states, "at": places, "wait": waits,

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from collections.abc import Callable, Iterator
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 
 from .births import ASYNCIO, ENDS, Task, birth, is_library, line_of
-from .naming import called, held_by, what_of
+from .made import noted, of
+from .naming import called, held_by, of_thread, what_of
 
 _BY_FUNCTION = {
     "Event.wait": "event", "Condition.wait": "condition", "Condition.wait_for": "condition",
@@ -100,11 +102,33 @@ def wait_of(
     if closely:
         targets = targets or _within(frames)
         what = what or ("" if targets else what_of(waiter, frames, timers().left(task)))
-    tasks = sorted(birth(t).id for t in targets if not t.done())
+        what = what or _since(targets, kind)
+    tasks = sorted(of(t).id if is_work(t) else birth(t).id for t in targets if is_work(t) or not t.done())
     if any(t.done() for t in targets) and one:
         free = True
     at = innermost(frames)
     return {"kind": kind, "tasks": tasks, "one": one, "free": free or not tasks, "what": what, "site": site(at)}
+
+
+def is_work(target: Any) -> bool:
+    """Whether a wait is for a thread's work, which its future stands for."""
+    return not isinstance(target, asyncio.Task)
+
+
+def work_behind(waiter: Any) -> Any:
+    """The future of the thread's work that a loop's future is completed by; None where it is no such one."""
+    source = of_thread(waiter)
+    source = waiter if source is None else source
+    return source if source is not None and noted(source) is not None else None
+
+
+def _since(targets: list[Any], kind: str) -> str:
+    """How long a task waits for one work, or how long ago the work was given to its pool."""
+    since = noted(targets[0]).since if len(targets) == 1 and is_work(targets[0]) else None  # type: ignore[union-attr]
+    if since is None:
+        return ""
+    seconds = f"{time.monotonic() - since:.1f} s"
+    return f"for {seconds}" if kind == "thread" else f"given {seconds} ago"
 
 
 def _within(frames: list[FrameType]) -> list[Task]:
@@ -136,6 +160,9 @@ def _found(waiter: object, frames: list[FrameType]) -> Found:
     """Kind, tasks, whether one of them is enough, and what it is called."""
     if (of_frame := _of_frames(frames)) is not None:
         return of_frame
+    if (work := work_behind(waiter)) is not None:
+        plain = as_plain([frame.f_code for frame in frames])
+        return "thread" if plain == "thread" else "executor", [work], False, ""
     direct = _tasks_behind(waiter, 0)
     if hasattr(waiter, "_children"):
         return "gather", direct, False, ""
@@ -210,6 +237,8 @@ def _tasks_behind(future: Any, depth: int) -> list[Task]:
         return [future]
     if depth > 8 or future.done():
         return []
+    if (work := work_behind(future)) is not None:
+        return [work]
     children = getattr(future, "_children", None) or list(_shielded(future))
     return [task for child in children if not child.done() for task in _tasks_behind(child, depth + 1)]
 

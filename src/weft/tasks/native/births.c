@@ -619,19 +619,27 @@ static object *watch(object *self, object *on) {
     return _Py_NoneStruct;
 }
 
+// A number for what is no task, and stands with tasks in one table.
+static object *number(object *self, object *unused) {
+    (void)self, (void)unused;
+    return PyLong_FromUnsignedLongLong(++ids);
+}
+
 static method methods[] = {{"add", add, ONE_ARGUMENT, NULL},          {"gone", gone, ONE_ARGUMENT, NULL},
                            {"birth", read_birth, ONE_ARGUMENT, NULL}, {"chain", read_chain, ONE_ARGUMENT, NULL},
-                           {"watch", watch, ONE_ARGUMENT, NULL},      {"walk", walk, ONE_ARGUMENT, NULL}};
+                           {"watch", watch, ONE_ARGUMENT, NULL},      {"walk", walk, ONE_ARGUMENT, NULL},
+                           {"number", number, ONE_ARGUMENT, NULL}};
+enum { METHODS = sizeof methods / sizeof *methods };
 
-// (add, birth, chain, watch, walk) as functions of Python. `given`: the objects of `names`. They are kept for as long as
+// (add, birth, chain, watch, walk, number) as functions of Python. `given`: the objects of `names`. They are kept for as long as
 // the process lives: Python calls `gone` while it takes itself apart at its end, when all else has let go of them.
 // None where asyncio's type is not as we know it.
 __attribute__((visibility("default"))) object *weft_births(object **given) {
-    object *made_of[6];
+    object *made_of[METHODS];
     for (size_t i = 0; i < sizeof(names) / sizeof(object *); i++) Py_IncRef(given[i]);
     py = (names){given[0], given[1], given[2], given[3],  given[4],  given[5], given[6],
                  given[7], given[8], given[9], given[10], given[11], given[12]};
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < METHODS; i++)
         if ((made_of[i] = PyCFunction_NewEx(&methods[i], NULL, NULL)) == NULL) return NULL;
     if (!sweep()) return NULL;
     if (py.data == _Py_NoneStruct && !take_place()) {
@@ -639,5 +647,5 @@ __attribute__((visibility("default"))) object *weft_births(object **given) {
         return _Py_NoneStruct;
     }
     forget = made_of[1];
-    return Py_BuildValue("(NNNNN)", made_of[0], made_of[2], made_of[3], made_of[4], made_of[5]);
+    return Py_BuildValue("(NNNNNN)", made_of[0], made_of[2], made_of[3], made_of[4], made_of[5], made_of[6]);
 }
