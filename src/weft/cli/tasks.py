@@ -105,7 +105,8 @@ def look(opened: Session, *, as_json: bool) -> int:
     with opened:
         tasks, waits = opened.do("tasks"), opened.do("waits")
         if as_json:
-            print(json.dumps({"schema": SCHEMA, "tasks": tasks["tasks"], "waits": waits}))
+            told = {"tasks": tasks["tasks"], "waits": waits, "children": tasks["children"]}
+            print(json.dumps({"schema": SCHEMA, **told}))
         else:
             verdict = [found["message"] for found in waits["deadlocks"]] + (waits["hung"] or "").splitlines()
             print(*opened.console.told(tasks), *verdict, sep="\n")

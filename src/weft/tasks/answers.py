@@ -100,7 +100,23 @@ def _tasks(answer: Answer) -> list[str]:
     lines = [_row(row) for row in rows]
     if answer["chosen"] > len(rows):
         lines.append(f"and {plural(answer['chosen'] - len(rows), 'more task')}")
-    return lines or [f"no tasks: {answer['unseen']}" if answer.get("unseen") else "no tasks"]
+    lines = lines or [f"no tasks: {answer['unseen']}" if answer.get("unseen") else "no tasks"]
+    return lines + (_children(answer["children"]) if answer.get("children") else [])
+
+
+def _children(children: list[Answer]) -> list[str]:
+    """How many processes the program has made, and how one looks into them."""
+    some = [f"{child['pid']} ({child['name']})" for child in children[:8]]
+    more = f" and {len(children) - 8:,} more" if len(children) > 8 else ""
+    first = children[0]["pid"]
+    how = f"`process {first}` goes to one, or `weft tasks --pid {first}`"
+    return [f"{plural(len(children), 'child process')} of multiprocessing: {', '.join(some)}{more}; {how}"]
+
+
+def _processes(answer: Answer) -> list[str]:
+    pid = answer["here"]
+    here = f"in process {pid}; `process parent` goes back" if pid else "in the program's first process"
+    return [here, *(_children(answer["children"]) if answer["children"] else [])]
 
 
 def _frame(frame: Answer) -> str:
@@ -136,5 +152,5 @@ _TELL: dict[str, Callable[[Answer], list[str]]] = {
     "breakpoints": _breakpoints,
     "watch": lambda a: [f"breakpoint {a['id']}: watch {a['expression']}, now {a['value'] or 'without a value'}"],
     "list": lambda a: [f"{'->' if row['here'] else '  '} {row['line']:4}  {row['text']}" for row in a["lines"]],
-    "help": lambda a: list(a["lines"]), "text": lambda a: [a["text"]] if a["text"] else [],
+    "processes": _processes, "help": lambda a: list(a["lines"]), "text": lambda a: [a["text"]] if a["text"] else [],
 }  # fmt: skip

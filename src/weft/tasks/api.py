@@ -43,6 +43,7 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.console.processes.close()
         self.backend.close()
         if self.folder is not None:
             self.folder.cleanup()

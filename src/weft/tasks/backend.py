@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from weft.debug.hands import HandError, Point
 from weft.tasks.model import SourceLine, Task
@@ -65,6 +65,15 @@ class Spawn:
     task: int
     name: str
     at: SourceLine | None
+
+
+@runtime_checkable
+class Forking(Protocol):
+    """A backend that knows the child processes of its program."""
+
+    def children(self) -> list[tuple[int, str]]:
+        """Those that live, by number and name."""
+        ...
 
 
 class Backend(Protocol):

@@ -10,6 +10,7 @@ from weft.debug.prompt import Command, Console, Quit, help_of, parse
 from weft.errors import UsageError
 from weft.tasks.answers import SHOWN, tell
 from weft.tasks.debugger import Answer, Debugger
+from weft.tasks.processes import Processes
 
 SCHEMA = "weft-tasks/1"
 COMMANDS: dict[str, Command] = {
@@ -53,6 +54,7 @@ COMMANDS: dict[str, Command] = {
     "hold": Command("hold ID", "let that task make no step while the others go on"),
     "release": Command("release [ID]", "let it go on, or all that are held"),
     "waits": Command("waits", "who waits for whom, and the deadlocks"),
+    "process": Command("process [PID | parent]", "go to a child process of multiprocessing, or back; alone: list them"),
     "help": Command("help [COMMAND]", "this list", ("h", "?")),
     "quit": Command("quit", "end the program", ("q", "exit")),
 }
@@ -67,11 +69,16 @@ class TaskConsole(Console):
 
     def __init__(self, debugger: Debugger, *, as_json: bool, out: TextIO | None = None) -> None:
         super().__init__(as_json=as_json, out=out)
-        self.debugger = debugger
+        self.processes = Processes(debugger)
+
+    @property
+    def debugger(self) -> Debugger:
+        """The one of the process that commands mean."""
+        return self.processes.here
 
     def written(self) -> str:
         """What the program has written."""
-        return self.debugger.backend.output()
+        return self.processes.first.backend.output()
 
     def told(self, answer: Answer) -> list[str]:
         """An answer in words."""
@@ -97,6 +104,6 @@ class TaskConsole(Console):
             "hold": d.hold, "release": d.release, "set": d.assign,
             "up": partial(d.climb, 1), "down": partial(d.climb, -1), "follow": d.follow,
             "next": partial(d.go, "next"), "step": partial(d.go, "step"),
-            "help": lambda text: help_of(text, COMMANDS, WHERE, LEGEND),
+            "process": self.processes.go, "help": lambda text: help_of(text, COMMANDS, WHERE, LEGEND),
         }  # fmt: skip
         return calls[name](rest)

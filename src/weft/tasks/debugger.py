@@ -14,7 +14,7 @@ from weft.debug.frames import split_format
 from weft.debug.hands import HandError, Point
 from weft.debug.limit import limited
 from weft.errors import UsageError
-from weft.tasks.backend import Backend, How, Stop
+from weft.tasks.backend import Backend, Forking, How, Stop
 from weft.tasks.model import SourceLine, Task, as_dicts, called, deadlocks, descends, tree
 from weft.terms.words import plural
 
@@ -121,7 +121,13 @@ class Debugger:
             if row.id in with_:
                 one["with"] = with_[row.id]
         unseen = "" if rows else self.backend.unseen()
-        return {"kind": "tasks", "total": len(rows), "chosen": len(chosen), "tasks": told, "unseen": unseen or None}
+        return {"kind": "tasks", "total": len(rows), "chosen": len(chosen), "tasks": told, "unseen": unseen or None,
+                "children": self.children()}  # fmt: skip
+
+    def children(self) -> list[Answer]:
+        """The processes that the program has made and that can be gone to."""
+        found = self.backend.children() if isinstance(self.backend, Forking) else []
+        return [{"pid": pid, "name": name} for pid, name in found]
 
     def find(self, text: str) -> Task:
         """A task by its number or name, or by what the program holds of it. UsageError where there is none."""

@@ -223,6 +223,10 @@ class Conversation:
         found = self._ask("unseen") if self._over is None else ""
         return f"the program runs {found}, whose tasks are not followed: only asyncio's are" if found else ""
 
+    def children(self) -> list[tuple[int, str]]:
+        """The living processes that the program has made by multiprocessing, by number and name."""
+        return [(int(pid), str(name)) for pid, name in self._ask("children")] if self._over is None else []
+
     def hold(self, task: int, *, on: bool) -> str:
         """Let a task make no step while the others go on, or again."""
         self._ask("hold", task=task, on=on)

@@ -25,6 +25,7 @@ from typing import Any
 from . import births, hung, made
 from .births import Task, ancestry, birth, is_library
 from .blocked import Sleepers, blocked, held_up
+from .children import children
 from .deaths import Deaths, frames_of
 from .deaths import told as died
 from .schedule import Schedule
@@ -248,8 +249,7 @@ class Agent:
         """Every task that is not done, of all loops."""
         if not FOREIGN.isdisjoint(sys.modules):  # they make loops past us: their tasks know them
             for loop in births.loops():
-                if isinstance(loop, asyncio.AbstractEventLoop):  # not the one of births.py's sample
-                    self.loops.add(loop)
+                self.loops.add(loop)
         return [task for loop in list(self.loops) for task in asyncio.all_tasks(loop)]
 
     def do_quiet(self, _: Request) -> bool:
@@ -262,6 +262,10 @@ class Agent:
     def do_unseen(self, _: Request) -> str:
         """The library of tasks that this program has loaded, where it is not asyncio."""
         return next((name for name in OTHERS if name in sys.modules), "")
+
+    def do_children(self, _: Request) -> list[list[Any]]:
+        """The processes that the program has made by multiprocessing."""
+        return children()
 
     def do_hung(self, _: Request) -> Any:
         """What the waiting tasks wait for, and who has it."""

@@ -16,6 +16,7 @@ from typing import Any
 from . import births, made
 from .agent import Agent
 from .births import Births, Task
+from .children import copied
 
 
 class LateBirths(Births):
@@ -56,8 +57,10 @@ class Visitor(Agent):
 
     def tasks(self) -> list[Task]:
         """Every task that is not done, of all loops that have one."""
+        copies = {id(loop) for loop in copied()}
         for loop in births.loops():
-            self.loops.add(loop)
+            if id(loop) not in copies:
+                self.loops.add(loop)
         return super().tasks()
 
     def _serve(self) -> None:

@@ -240,14 +240,16 @@ def ancestry(task: Task) -> list[Birth]:
 def loops() -> list[Any]:
     """The loops of all tasks, those that were made past us too."""
     if LISTED:
-        return list({id(one): one for one in map(asyncio.Task.get_loop, list(_weak_set()))}.values())
+        return list({id(task.get_loop()): task.get_loop() for task in registered()}.values())
     # asyncio tells the tasks of one loop only, and no list of loops.
     return [one for one in gc.get_objects() if issubclass(type(one), asyncio.AbstractEventLoop)]
 
 
 def registered() -> list[Task]:
     """All tasks that asyncio knows, of any loop; some may be done."""
-    return list(_weak_set()) if LISTED else [task for loop in loops() for task in asyncio.all_tasks(loop)]
+    if not LISTED:
+        return [task for loop in loops() for task in asyncio.all_tasks(loop)]
+    return [task for task in list(_weak_set()) if isinstance(task.get_loop(), asyncio.AbstractEventLoop)]  # no Sample
 
 
 def pedigree(task: Task) -> str:
