@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_processes_are_named_and_one_is_looked_into_and_left(how: str, python: s
         assert s.do("process parent")["here"] is None
         assert s.do("task")["task"]["at"]["line"] == MADE
         s.do("delete")
-        assert (s.do("continue")["why"], s.output()) == ("ended", "made\ngone\n")
+        assert (s.do("continue")["why"], s.output()) == ("ended", "begun\nmade\ngone\n")
         assert s.do("process")["children"] == []
 
 
@@ -76,13 +77,17 @@ def test_what_is_no_child_is_refused() -> None:
 
 
 def test_a_program_that_runs_already_names_its_processes(capsys: pytest.CaptureFixture[str]) -> None:
-    process = subprocess.Popen([sys.executable, str(PROGRAM), "spawn"], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, str(PROGRAM), "spawn", "60"], stdout=subprocess.PIPE, text=True)
+    pids = []
     try:
-        time.sleep(1)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
         assert main(["tasks", "--pid", str(process.pid), "--once", "--format", "json"]) == 0
         told = json.loads(capsys.readouterr().out)
+        pids = [child["pid"] for child in told["children"]]
         assert [child["name"] for child in told["children"]] == ["child0", "child1"]
-        assert process.communicate(timeout=60)[0] == "made\ngone\n"
+        assert process.poll() is None
     finally:
-        process.kill()
+        for pid in (process.pid, *pids):
+            os.kill(pid, signal.SIGKILL)
         process.wait()

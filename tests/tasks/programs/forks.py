@@ -1,4 +1,4 @@
-"""A program with two processes by multiprocessing, each with a loop; `python forks.py fork|spawn|forkserver`."""
+"""A program with two processes by multiprocessing, each with a loop; `python forks.py fork|spawn|forkserver [SECONDS]`."""
 
 import asyncio
 import multiprocessing
@@ -20,7 +20,8 @@ async def main():
     children = [context.Process(target=child, args=(n,), name=f"child{n}") for n in range(2)]
     for one in children:
         one.start()
-    await asyncio.sleep(2)
+    print("begun", flush=True)
+    await asyncio.sleep(float(sys.argv[2]) if sys.argv[2:] else 2)
     print("made", flush=True)
     for one in children:
         one.kill()
