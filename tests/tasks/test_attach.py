@@ -138,6 +138,28 @@ def test_a_program_that_computes_lets_the_agent_in_between_two_instructions(tmp_
         process.wait()
 
 
+@pytest.mark.parametrize("python", [sys.executable, *NEW])
+def test_a_program_that_sleeps_in_a_system_call_lets_the_agent_in_and_sleeps_on(tmp_path: Path, python: str) -> None:
+    program = tmp_path / "sleeps.py"
+    program.write_text(
+        "import asyncio, time\n\nasync def main():\n    begun = time.monotonic()\n    print('begun', flush=True)\n"
+        "    time.sleep(15)\n    print(round(time.monotonic() - begun))\n\nasyncio.run(main())\n"
+    )
+    process = subprocess.Popen([python, str(program)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        for _ in range(2):
+            with session([], pid=process.pid) as s:
+                (row,) = s.do("tasks")["tasks"]
+                assert (row["state"], row["at"]["line"]) == ("top", 6)
+        assert process.communicate(timeout=60)[0] == "15\n"
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_program_without_asyncio_is_refused_and_left_alone() -> None:
     code = "print('begun', flush=True)\nimport sys, time\nfor _ in range(40): time.sleep(0.05)\n"
     code += "print('asyncio' in sys.modules)"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import re
 import shutil
 import socket
@@ -28,6 +29,8 @@ IDLE = re.compile(
     r"\b(epoll_p?wait|p?select|p?poll|clock_nanosleep|read|recv\w*|accept4?|futex\w*|__futex\w*|sem_\w+)\b"
 )
 """System calls in which Python has let go of its lock, so that code can be run at once."""
+CALLS = (0, 7, 23, 35, 43, 45, 47, 61, 202, 230, 232, 247, 270, 271, 281, 288, 441)
+"""The same by their numbers on x86-64, with waits for a process: read, poll, select, nanosleep, accept, futex, epoll."""
 SCRIPT = """import os, runpy
 try:
     os.rename({socket!r}, {socket!r} + "-")  # once, though two may ask for it
@@ -120,9 +123,6 @@ class AttachedBackend(Conversation):
 
     def _inject(self, code: str) -> str:
         """Have the program run a line of Python; what gdb said, where that went wrong."""
-        said = self._gdb("thread 1", "bt 1")
-        if "ptrace" in said and "not permitted" in said:
-            raise UsageError(forbidden(self._pid))
         text = code.replace("\\", "\\\\").replace('"', '\\"')
         direct = (
             "set $weft = ((int(*)(void))PyGILState_Ensure)()",
@@ -135,17 +135,27 @@ class AttachedBackend(Conversation):
             f'set var *(char(*)[{len(code) + 1}])$weft = "{text}"',
             "call ((int(*)(void*,void*))Py_AddPendingCall)((void*)PyRun_SimpleString, $weft)",
         )
-        said = self._gdb("thread 1", *(direct if IDLE.search(said) else pending))
+        if platform.machine() == "x86_64":  # gdb knows the system call by its number, whatever libc calls it
+            waits = " || ".join(f"$orig_rax == {number}" for number in CALLS)
+            said = self._gdb("thread 1", f"if {waits}", *direct, "else", *pending, "end")
+        else:
+            idle = IDLE.search(self._gdb("thread 1", "bt 1"))
+            said = self._gdb("thread 1", *(direct if idle else pending))
         return next((line for line in said.splitlines() if "No symbol" in line or "Cannot" in line), "it computes")
 
     def _gdb(self, *commands: str) -> str:
-        words = [word for command in commands for word in ("-ex", command)]
-        command = ["gdb", "-q", "-nx", "-batch", "-p", str(self._pid), *words]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        except subprocess.TimeoutExpired as error:
-            raise UsageError(f"gdb does not come into process {self._pid}") from error
-        return done.stdout + done.stderr
+        with tempfile.NamedTemporaryFile("w", suffix=".gdb") as script:
+            script.write("\n".join([*commands, ""]))
+            script.flush()
+            command = ["gdb", "-q", "-nx", "-batch", "-p", str(self._pid), "-x", script.name]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            except subprocess.TimeoutExpired as error:
+                raise UsageError(f"gdb does not come into process {self._pid}") from error
+        said = done.stdout + done.stderr
+        if "ptrace" in said and "not permitted" in said:
+            raise UsageError(forbidden(self._pid))
+        return said
 
     def _status(self, code: int | None) -> int | None:
         """The status of another's child is not ours to know."""

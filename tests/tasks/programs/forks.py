@@ -1,4 +1,4 @@
-"""A program with two processes by multiprocessing, each with a loop; `python forks.py fork|spawn|forkserver [SECONDS]`."""
+"""Two processes by multiprocessing, each with a loop; `python forks.py fork|spawn|forkserver [SECONDS]`."""
 
 import asyncio
 import multiprocessing
