@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import weft
-from tests_support import WEFT, Installed, execute
+from tests_support import WEFT, Installed, execute, pythons
 from weft.launch.rundir import facts_of
 from weft.trace import Rank, TaskKind, Trace
 
@@ -225,6 +225,11 @@ def test_each_call_is_of_the_asyncio_task_that_the_program_made_it_in(
     mpi: Installed = request.getfixturevalue(which)
     n = 30
     trace = run(str(mpi.python), PROGRAMS / "spoken.py", str(n), env=mpi.environment)
+    hold_together(trace, n)
+
+
+def hold_together(trace: Trace, n: int) -> None:
+    """Each call of spoken.py is of its task."""
     for rank in trace.ranks:
         by_tag = tasks_by_tag(rank)
         assert rank.tasks is not None and rank.tasks.runtime == "asyncio"
@@ -246,6 +251,37 @@ def test_each_call_is_of_the_asyncio_task_that_the_program_made_it_in(
         assert len(seen) == 3 * n + 1 and seen == set(tasks)
         assert by_tag[1] | by_tag[2] == {0}
     assert trace.problems == []
+
+
+def speaks(python: str) -> bool:
+    """Whether a Python of 3.14 has mpi4py."""
+    asked = "import importlib.util as of, sys; sys.exit(sys.version_info < (3, 14) or of.find_spec('mpi4py') is None)"
+    return execute([python, "-c", asked]).returncode == 0
+
+
+NEW = [python for python in pythons() if python != sys.executable and speaks(python)]
+new = pytest.mark.skipif(not NEW, reason="there is no python3.14 with mpi4py here, on the PATH or in WEFT_PYTHONS")
+
+
+@new
+@pytest.mark.timeout(300)
+def test_each_call_is_of_its_asyncio_task_in_python_3_14(run: Run) -> None:
+    hold_together(run(NEW[0], PROGRAMS / "spoken.py", "30"), 30)
+
+
+@new
+@pytest.mark.timeout(300)
+def test_the_step_with_which_a_task_begins_eagerly_is_nobodys_in_python_3_14(run: Run) -> None:
+    trace = run(NEW[0], PROGRAMS / "eagerly.py")
+    for rank in trace.ranks:
+        by_tag = tasks_by_tag(rank)
+        assert rank.tasks is not None
+        names = {task.id: task.name for task in rank.tasks}
+        assert [by_tag[tag] for tag in (0, 10, 4)] == [{0}, {0}, {0}]
+        assert names[one(by_tag[11])] == "eager"
+        main = one(by_tag[1])
+        assert main not in (0, one(by_tag[11]))
+        assert by_tag[2] == by_tag[3] == {main}
 
 
 @pytest.mark.timeout(300)

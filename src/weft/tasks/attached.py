@@ -30,7 +30,7 @@ IDLE = re.compile(
 )
 """System calls in which Python has let go of its lock, so that code can be run at once."""
 CALLS = (0, 7, 23, 35, 43, 45, 47, 61, 202, 230, 232, 247, 270, 271, 281, 288, 441)
-"""The same by their numbers on x86-64, with waits for a process: read, poll, select, nanosleep, accept, futex, epoll."""
+"""The same by their numbers on x86-64: read, poll, select, nanosleep, accept, futex, epoll, waits for a process."""
 SCRIPT = """import os, runpy
 try:
     os.rename({socket!r}, {socket!r} + "-")  # once, though two may ask for it

@@ -97,7 +97,8 @@ def record(library: str) -> None:
     """Write down which task makes each call of MPI, in a rank of `weft run --tasks`."""
 
     def begin() -> None:
-        with suppress(OSError, AttributeError, TypeError, ValueError):  # an asyncio that we do not know: no task is
+        # An asyncio that we do not know: no task is.
+        with suppress(OSError, AttributeError, TypeError, ValueError, RuntimeError):
             load("steps").record(library)
 
     at_import("asyncio", begin)

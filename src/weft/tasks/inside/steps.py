@@ -9,10 +9,12 @@ import asyncio
 import ctypes
 import sys
 from asyncio import events
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
-from .births import FastBirths
+from .births import FastBirths, Sample
 
 SITE, PYCODE = 10, 11
 """Definitions of native/format.h."""
@@ -30,13 +32,14 @@ class Steps:
         self._codes: dict[CodeType, int] = {}
         self._names: dict[str, int] = {}
         sample, common = self._births.sample, (self._site, self._names, asyncio.Task.get_name)
-        if sys.version_info >= (3, 12):
+        if (3, 12) <= sys.version_info < (3, 14):
             self._begin(*common, asyncio.tasks._current_tasks)  # type: ignore[attr-defined]
             sample.step()
             if self._code.weft_steps_heard() != 1:
                 raise OSError("asyncio does not keep its running tasks where it used to")
         else:
-            sample.step()
+            with running(sample):
+                sample.step()
             [(wakeup, _)] = sample.waiter._callbacks
             own: Any = asyncio.tasks._PyTask  # type: ignore[attr-defined]
             run = self._begin(
@@ -65,6 +68,17 @@ class Steps:
     def _define(self, kind: int, *parts: bytes) -> None:
         payload = b"".join(parts)
         self._code.weft_steps_define(kind, payload, ctypes.c_size_t(len(payload)))
+
+
+@contextmanager
+def running(sample: Sample) -> Iterator[None]:
+    """As if its loop ran here: a task makes no step elsewhere, from 3.14 on."""
+    before = asyncio._get_running_loop()
+    asyncio._set_running_loop(sample)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(before)
 
 
 _kept: list[Steps] = []

@@ -51,7 +51,7 @@ static void drop(birth *b) {
 
 static uint32_t roots; // births without a parent
 
-typedef int (*initializer)(object *self, object *arguments, object *keywords);
+int (*weft_initialize)(initializer own, object *task, object *arguments, object *keywords);
 static initializer initialize; // asyncio's own, where ours has taken its place
 
 static birth *made(birth *parent, object *code, int lasti) {
@@ -256,7 +256,8 @@ static object *gone(object *self, object *ref) {
 
 // The type's initializer, and a birth.
 static int initialized(object *task, object *arguments, object *keywords) {
-    int failed = initialize(task, arguments, keywords);
+    int failed = weft_initialize != NULL ? weft_initialize(initialize, task, arguments, keywords)
+                                         : initialize(task, arguments, keywords);
     object *ref = failed == 0 ? PyWeakref_NewRef(task, NULL) : NULL;
     if (ref != NULL) {
         note(task, ref);

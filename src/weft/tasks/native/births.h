@@ -63,4 +63,8 @@ typedef struct birth {
 __attribute__((visibility("hidden"))) birth *weft_birth_of(object *task);
 // Called at each birth, where it is not NULL.
 extern __attribute__((visibility("hidden"))) void (*weft_born)(object *task, birth *born);
+// Calls a task's own initializer, where it is not NULL: one that begins eagerly makes its first step in there.
+typedef int (*initializer)(object *self, object *arguments, object *keywords);
+extern __attribute__((visibility("hidden"))) int (*weft_initialize)(initializer own, object *task, object *arguments,
+                                                                    object *keywords);
 #endif

@@ -1,7 +1,8 @@
 // When asyncio's tasks begin and end their steps, told to switches.c: by C, as each task comes here twice for each step.
 //
-// From 3.12 on, asyncio's dictionary of the tasks that run is watched: whatever puts a task there is heard, eager ones and
-// other loops' too. 3.11 has no watchers, and no eager tasks: there the callbacks of its loops are run through `run`.
+// In 3.12 and 3.13, asyncio's dictionary of the tasks that run is watched: whatever puts a task there is heard, eager ones
+// and other loops' too. 3.11 has no watchers, and no eager tasks; 3.14 has no dictionary: there the callbacks of asyncio's
+// loops are run through `run`.
 #include "births.h"
 #include "switches.h"
 #include "record.h"
@@ -15,7 +16,7 @@ static struct {
     object *site, *names, *get_name, *run, *step, *wakeup, *own_step, *own_wakeup;
 } py;
 static struct {
-    object *callback, *self, *get_name;
+    object *callback, *self, *get_name, *eager_start;
 } word;
 static uint64_t heard;
 
@@ -126,6 +127,17 @@ static void described(object *task, birth *b) {
     if (told != NULL) Py_DecRef(told);
 }
 
+// A task that begins eagerly has no birth yet while it makes its first step: that is nobody's.
+static int without_task(initializer own, object *task, object *arguments, object *keywords) {
+    object *eager = keywords != NULL ? PyDict_GetItemWithError(keywords, word.eager_start) : NULL;
+    if (eager == NULL || PyObject_IsTrue(eager) != 1) return own(task, arguments, keywords);
+    struct weft_switch before = weft_switch_now();
+    weft_switch(&(struct weft_switch){0});
+    int failed = own(task, arguments, keywords);
+    weft_switch(&before);
+    return failed;
+}
+
 static method methods[] = {{"_run", run, ONE_ARGUMENT, NULL}};
 
 __attribute__((visibility("default"))) void weft_steps_define(int type, const void *payload, size_t length) {
@@ -154,8 +166,10 @@ __attribute__((visibility("default"))) object *weft_steps(object **given) {
     word.callback = PyUnicode_InternFromString("_callback");
     word.self = PyUnicode_InternFromString("__self__");
     object *function = PyCFunction_NewEx(&methods[0], NULL, NULL);
-    if (word.callback == NULL || word.self == NULL || function == NULL) return NULL;
+    word.eager_start = PyUnicode_InternFromString("eager_start");
+    if (word.callback == NULL || word.self == NULL || word.eager_start == NULL || function == NULL) return NULL;
     weft_born = described;
+    weft_initialize = without_task;
     return PyInstanceMethod_New(function);
 nothing:
     Py_IncRef(_Py_NoneStruct);
