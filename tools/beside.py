@@ -14,12 +14,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from weft.tasks import Session, session
-from weft.tasks.runtime import place, runtime
+from weft.tasks.runtime import folder_of, runtime
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = ROOT / "tests" / "tasks" / "programs"
@@ -70,7 +70,7 @@ def gdb(program: Path, where: str, how: str, count: int, folder: Path, *argument
     values = f"PLACE, HOW, COUNT, OUT = {where!r}, {how!r}, {count}, {str(out)!r}\n"
     script.write_text(values + IN_GDB)
     environment = {
-        "LD_LIBRARY_PATH": str(place(runtime(""))),
+        "LD_LIBRARY_PATH": str(folder_of(runtime(""))),
         "PATH": "/usr/bin:/bin",
         "KMP_ENABLE_TASK_THROTTLING": "0",
     }
@@ -104,7 +104,7 @@ class Adapter:
             [python, "-m", "debugpy.adapter"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._number = 0
-        self._python = python
+        self._python = str(Path(python).absolute())  # it is started elsewhere
 
     def send(self, command: str, **arguments: Any) -> int:
         """One request."""
@@ -136,14 +136,21 @@ class Adapter:
         number = self.send(command, **arguments)
         return self.until(lambda m: m.get("request_seq") == number).get("body") or {}
 
+    def launch(self, path: str, *arguments: str, first: int = 0) -> None:
+        """Run a program, to a line of it where one is named."""
+        self.answer("initialize", adapterID="beside", clientID="beside")
+        how = {"console": "internalConsole", "justMyCode": bool(first)}
+        self.send("launch", program=path, args=arguments, python=[self._python], **how)
+        begun = self.until(lambda m: m.get("event") == "initialized" or m.get("success") is False)
+        if "event" not in begun:
+            raise SystemExit(f"debugpy does not start {path}: {begun['message']}")
+        self.answer("setBreakpoints", source={"path": path}, breakpoints=[{"line": first}] if first else [])
+        self.answer("configurationDone")
+
     def steps(self, program: str, first: int, how: str, count: int) -> list[Stop]:
         """Where it stands after each step."""
         path = str(PROGRAMS / program)
-        self.answer("initialize", adapterID="beside", clientID="beside")
-        self.send("launch", program=path, python=[self._python], console="internalConsole", justMyCode=True)
-        self.until(lambda m: m.get("event") == "initialized")
-        self.answer("setBreakpoints", source={"path": path}, breakpoints=[{"line": first}])
-        self.answer("configurationDone")
+        self.launch(path, first=first)
         found: list[Stop] = []
         for _ in range(count + 1):
             stopped = self.until(lambda m: m.get("event") == "stopped")
@@ -155,6 +162,14 @@ class Adapter:
             self.answer("setBreakpoints", source={"path": path}, breakpoints=[])
             self.answer("next" if how == "n" else "stepIn", threadId=thread)
         return found
+
+    def stacks(self) -> Iterator[str]:
+        """Each thread after `pause`, with its frames."""
+        for thread in self.answer("threads")["threads"]:
+            self.answer("pause", threadId=thread["id"])
+            yield thread["name"]
+            for frame in self.answer("stackTrace", threadId=thread["id"])["stackFrames"]:
+                yield f"  {frame['source']['path']}:{frame['line']}: {frame['name']}"
 
     def close(self) -> None:
         """End it."""

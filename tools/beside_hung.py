@@ -1,15 +1,17 @@
 """The second table of docs/tasks.md: what several tools say of the same hung programs. It runs all of them.
 
-python tools/beside_hung.py [--py-spy FILE] [--aiomonitor PYTHON] [--write]
+python tools/beside_hung.py [--py-spy FILE] [--debugpy PYTHON] [--aiomonitor PYTHON] [--pstree PYTHON] [--write]
 
-Asked of each answer: does it name the line at which the hung task stands, say that nothing can go on there, and say who
-has what it waits for? What a tool says by itself counts, in the command that it has for it. Without `--write` the table
-is printed, with `--verbose` the answers too. Needs gdb, gcc and an OpenMP runtime.
+--debugpy and --aiomonitor name a Python that has it; --pstree one from 3.14 on, by itself one of WEFT_PYTHONS or on the
+PATH. Asked of each answer: does it name the line at which the hung task stands, say that nothing can go on there, and
+say who has what it waits for? What a tool says by itself counts, in the command that it has for it. Without `--write`
+the table is printed, with `--verbose` the answers too. Needs gdb, gcc and an OpenMP runtime.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -21,6 +23,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from beside import Adapter
+
 ROOT = Path(__file__).parents[1]
 PROGRAMS = ROOT / "tests" / "tasks" / "programs"
 PAGE = ROOT / "docs" / "tasks.md"
@@ -29,6 +33,8 @@ HUNG = 2.5
 """Seconds after which a program stands still."""
 QUESTIONS = ("the line", "that it is hung", "who has it")
 VERDICT = r"nothing can happen any more|deadlock"
+CIRCLE = r"cycle: \w → |deadlock: .* for task \d \(\w\): none of them"
+"""Of awaits; one that is named says both who waits for whom and that it is for ever."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +64,17 @@ def at(file: str, text: str) -> str:
 
 def cases(folder: Path) -> list[Case]:
     """All of them; those in C are built."""
-    hung = [sys.executable, str(PROGRAMS / "hung.py")]
     python = {
         "queue": (at("hung.py", "while await jobs.get()"), VERDICT, r"who else has it: task 1\b"),
         "pool": (at("hung.py", "async with self.free"), VERDICT, r"nested\) is inside of it already"),
         "lock": (at("hung.py", "async with guard"), VERDICT, r"keeper\) took it"),
     }
-    found = [Case(f"asyncio, {kind}", [*hung, kind], answers) for kind, answers in python.items()]
+    hung = [(kind, ["hung.py", kind], answers) for kind, answers in python.items()]
+    hung.append(("circle", ["circle.py"], (at("circle.py", "await tasks[other]"), CIRCLE, CIRCLE)))
+    found = [
+        Case(f"asyncio, {kind}", [sys.executable, str(PROGRAMS / file), *arguments], answers)
+        for kind, (file, *arguments), answers in hung
+    ]
     native = {
         "crossed.c": ([], (at("crossed.c", "omp_set_lock(second)"), VERDICT, r"for task 4, task 4 .* for task 3\b")),
         "mutexes.c": (["crossed"], (at("mutexes.c", "lock(second)"), VERDICT, r"for task 4, task 4 .* for task 3\b")),
@@ -110,9 +120,11 @@ def attached(case: Case) -> str:
 
 
 def gdb(case: Case) -> str:
-    """The stacks of all threads."""
+    """The stacks of all threads; of Python those of its own frames too, by what CPython gives gdb for that."""
+    more = ["-ex", "thread apply all py-bt"] if case.python else []
+    safe = ["-iex", "set auto-load safe-path /"]
     with running(case.command) as pid:
-        return said(["gdb", "-p", str(pid), "-batch", "-nx", "-ex", "thread apply all bt"])
+        return said(["gdb", *safe, "-p", str(pid), "-batch", "-nx", "-ex", "thread apply all bt", *more])
 
 
 def py_spy(file: str) -> Callable[[Case], str]:
@@ -125,6 +137,46 @@ def py_spy(file: str) -> Callable[[Case], str]:
             return said([file, "dump", "--locals", "--pid", str(pid)])
 
     return dump
+
+
+def debugpy(python: str) -> Callable[[Case], str]:
+    """Started by it, then `pause` of all threads and their stacks."""
+
+    def paused(case: Case) -> str:
+        if not case.python:
+            return ""
+        adapter = Adapter(python)
+        try:
+            adapter.launch(*case.command[1:])
+            time.sleep(HUNG)
+            return "\n".join(adapter.stacks())
+        finally:
+            adapter.close()
+
+    return paused
+
+
+def pstree(python: str) -> Callable[[Case], str]:
+    """`asyncio pstree` and `ps`, the program run by the same Python."""
+
+    def trees(case: Case) -> str:
+        if not case.python:
+            return ""
+        with running([python, *case.command[1:]]) as pid:
+            return "".join(said([python, "-m", "asyncio", command, str(pid)]) for command in ("pstree", "ps"))
+
+    return trees
+
+
+def newest() -> str | None:
+    """A Python whose asyncio has `pstree`."""
+    named = [*os.environ.get("WEFT_PYTHONS", "").split(os.pathsep), shutil.which("python3.14") or ""]
+    return next((one for one in named if one and has(one, "asyncio.tools")), None)
+
+
+def has(python: str, module: str) -> bool:
+    """Whether it can import that."""
+    return subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
 
 
 MONITORED = """
@@ -197,15 +249,20 @@ def main() -> int:
     """All of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--py-spy", default=shutil.which("py-spy"))
-    parser.add_argument("--aiomonitor", metavar="PYTHON")
+    for name, usual in (("debugpy", None), ("aiomonitor", None), ("pstree", newest())):
+        parser.add_argument(f"--{name}", metavar="PYTHON", default=usual)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
+    for name, module in (("debugpy", "debugpy"), ("aiomonitor", "aiomonitor"), ("pstree", "asyncio.tools")):
+        if (python := getattr(options, name)) and not has(python, module):
+            parser.error(f"{python} has no {module}: install it there, or name a Python that has it (--{name})")
     tools: dict[str, Callable[[Case], str]] = {"gdb": gdb}
     if options.py_spy:
         tools["py-spy"] = py_spy(options.py_spy)
-    if options.aiomonitor:
-        tools["aiomonitor"] = aiomonitor(options.aiomonitor)
+    for name, asked in (("debugpy", debugpy), ("aiomonitor", aiomonitor), ("asyncio pstree", pstree)):
+        if python := getattr(options, name.rpartition(" ")[2]):
+            tools[name] = asked(python)
     tools["Weft, come to it (`--pid --once`)"] = attached
     tools["Weft, from the start (`continue`)"] = weft
     with tempfile.TemporaryDirectory() as folder:

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 import gc
 from collections.abc import Iterator
-from types import BuiltinMethodType, FunctionType, MethodDescriptorType, MethodType
+from types import BuiltinMethodType, FrameType, FunctionType, MethodDescriptorType, MethodType
+from typing import Any
 
 _EXITS = (MethodType, FunctionType, MethodDescriptorType, BuiltinMethodType)
 """What `__exit__` is on a coroutine's stack; from 3.14 on not bound to its object, which lies above it."""
 
+_AENTER, _AWAIT = 1, 6
+"""What GET_AWAITABLE says of an `__aenter__`, and among how many instructions up to a suspension it stands."""
+
 
 def entered(coroutine: object, deep: int = 4) -> Iterator[object]:
     """The context managers that a suspended coroutine is inside of: their exits lie on its stack."""
+    found = list(_exits(coroutine, deep))
+    yield from found[:-1] if found and _is_entering(coroutine) else found
+
+
+def _is_entering(coroutine: Any) -> bool:
+    """Whether it waits for an `__aenter__`, whose manager's exit lies on the stack already."""
+    frame: FrameType | None = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
+    if frame is None:
+        return False
+    before = [op for op in dis.get_instructions(frame.f_code) if op.offset <= frame.f_lasti][-_AWAIT:]
+    awaits = [op.arg for op in before if op.opname == "GET_AWAITABLE"]
+    return awaits[-1:] == [_AENTER]
+
+
+def _exits(coroutine: object, deep: int) -> Iterator[object]:
     stack = gc.get_referents(coroutine)
     for held, above in zip(stack, [*stack[1:], None], strict=True):
         if type(held) in _EXITS and held.__name__ in ("__aexit__", "__exit__"):
