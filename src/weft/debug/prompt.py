@@ -255,7 +255,8 @@ class Console:
                 print(file=self.out)
                 return
             except KeyboardInterrupt:
-                print(file=self.out)
+                if not self.json:
+                    print(file=self.out)
                 continue
             if self.json and not line:
                 return

@@ -32,6 +32,8 @@ ENTRY = re.compile(
 )
 """The frame at which a task begins: gcc's and clang's bodies of tasks and regions, and the program's own begin."""
 OUTLINED = re.compile(r"(\S+\._omp_fn\.\d+|\.omp_task_entry\.\S*)$")
+WRAPPERS, WRAPPED = re.compile(r"\.omp_(task_entry\.|outlined\.(?!_debug__))"), re.compile(r"\.omp_outlined\.")
+"""clang's frames around the bodies of tasks and regions, and those bodies."""
 COMPILERS = re.compile(r"\.omp_(?!outlined|task_entry)")
 """clang's own functions, which carry the line of a directive."""
 RUNTIME = re.compile(r"lib(i?omp5?|gomp|cilk)\.so")

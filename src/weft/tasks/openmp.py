@@ -22,7 +22,7 @@ from weft.tasks.holds import Holds
 from weft.tasks.model import SourceLine, Task, deadlocks
 from weft.tasks.mutexes import with_mutexes
 from weft.tasks.runtime import check, in_turns, settings
-from weft.tasks.stacks import cropped, frames_of, holder, level_at
+from weft.tasks.stacks import cropped, frames_of, holder, level_at, placed
 
 STACKED = (layout.TOP, layout.MIDDLE)
 Event = tuple[str, int, int, int]
@@ -151,7 +151,7 @@ class NativeBackend:
         tops = {worker: top(stack) for worker, stack in stacks.items()}
         made = layout.TaskRows(rows, owners, self._gdb.read, site=self._gdb.site, tops=tops, names=self._names,
                                named=self._gdb.named)  # fmt: skip
-        return with_mutexes(self._gdb, made.tasks(), stacks)
+        return with_mutexes(self._gdb, placed(made.tasks(), stacks), stacks)
 
     def _stacks(self, workers: Iterable[int]) -> dict[int, list[Frame]]:
         threads = {worker: self._gdb.threads.get(worker) for worker in workers}

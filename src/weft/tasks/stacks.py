@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.tasks.gdb import ENTRY, Frame, Gdb, is_own
+from weft.tasks.gdb import ENTRY, WRAPPED, WRAPPERS, Frame, Gdb, is_own, site_of
 from weft.tasks.model import Task
 
 RED_ZONE = 128
@@ -27,7 +27,14 @@ def cropped(stack: list[Frame], skip: int, *, every: bool = False) -> list[Frame
     """
     numbered = parts(stack)
     part = min(skip, numbered[-1] if numbered else 0)
-    return [frame for frame, of in zip(stack, numbered, strict=True) if of == part and (every or is_own(frame))]
+    of_task = [i for i, of in enumerate(numbered) if of == part]
+    return [stack[i] for i in of_task if every or (is_own(stack[i]) and not wraps(stack, i))]
+
+
+def wraps(stack: list[Frame], i: int) -> bool:
+    """Whether a frame is clang's own, which has the line of a directive, around the one that is the body."""
+    names = [str(frame.get("func", "")) for frame in stack[max(i - 1, 0) : i + 1]]
+    return bool(WRAPPERS.match(names[-1]) and WRAPPED.match(names[0])) and len(names) > 1
 
 
 def frames_of(gdb: Gdb, row: Task, rows: dict[int, Task], *, every: bool = False) -> tuple[int, list[Frame]]:
@@ -44,6 +51,19 @@ def covers(row: Task, rows: dict[int, Task]) -> int:
     while at.above is not None and at.above in rows:
         skip, at = skip + 1, rows[at.above]
     return skip
+
+
+def placed(tasks: list[Task], stacks: dict[int, list[Frame]]) -> list[Task]:
+    """The tasks, those with the line of their frame that lie beneath others and wait for nothing that is known."""
+    rows = {task.id: task for task in tasks}
+
+    def at(task: Task) -> Task:
+        if task.state != "middle" or task.wait is not None or task.worker is None:
+            return task
+        own = cropped(stacks.get(task.worker, []), covers(task, rows))
+        return task._replace(at=site_of(own[0])) if own else task
+
+    return [at(task) for task in tasks]
 
 
 def entered(stack: list[Frame]) -> int:
