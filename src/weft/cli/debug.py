@@ -113,7 +113,7 @@ def debug(
             with history(completions(debugger)):
                 prompt.run(prompt.typed(), echo=False)
         else:
-            prompt.run(prompt.typed() if as_json else sys.stdin, echo=not as_json)
+            prompt.run(prompt.typed() if as_json else prompt.piped(), echo=not as_json)
     except Quit:
         pass
     finally:

@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
                 with history(sorted(COMMANDS), "tasks_history"):
                     prompt.run(prompt.typed(), echo=False)
             else:
-                prompt.run(prompt.typed() if args.json else sys.stdin, echo=not args.json)
+                prompt.run(prompt.typed() if args.json else prompt.piped(), echo=not args.json)
     except Quit:
         pass
     return FAILED_STATUS if prompt.failed and (lines is not None or not sys.stdin.isatty()) else 0

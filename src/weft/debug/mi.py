@@ -10,6 +10,7 @@ from typing import Any
 from pygdbmi.gdbcontroller import GdbController
 
 from weft.debug.hands import HandError, Point
+from weft.debug.limit import kept
 from weft.debug.running import while_it_works
 
 PATIENCE = 30.0
@@ -49,7 +50,8 @@ class Mi:
         self._token = 0
         self._console: list[str] = []
         # pygdbmi waits that long for more after each answer; with its own 0.2, or 0, every command takes 50 ms.
-        self._gdb: Any = GdbController(["gdb", "--nx", "--quiet", "--interpreter=mi3"], 1e-4)
+        # In a session of its own: the terminal's Ctrl-C is Weft's, which halts the program by it.
+        self._gdb: Any = GdbController(["setsid", "gdb", "--nx", "--quiet", "--interpreter=mi3"], 1e-4)
         for setting in SETTINGS:
             with suppress(HandError):
                 self.ask(f"-interpreter-exec console {quoted(setting)}")
@@ -61,6 +63,10 @@ class Mi:
 
     def take(self, seconds: float) -> list[dict[str, Any]]:
         """What gdb says in that time; stops are kept."""
+        with kept(late=True):
+            return self._taken(seconds)
+
+    def _taken(self, seconds: float) -> list[dict[str, Any]]:
         try:
             found: list[dict[str, Any]] = self._gdb.get_gdb_response(timeout_sec=seconds, raise_error_on_timeout=False)
         except Exception as error:  # pygdbmi raises several kinds when gdb has gone
@@ -77,6 +83,10 @@ class Mi:
 
     def ask(self, command: str, patience: float = PATIENCE) -> dict[str, Any]:
         """One command of MI and its result. HandError with gdb's own words."""
+        with kept(late=True):
+            return self._answer(command, patience)
+
+    def _answer(self, command: str, patience: float) -> dict[str, Any]:
         self._token += 1
         try:
             self._gdb.write(f"{self._token}{command}", read_response=False)

@@ -18,7 +18,7 @@ from typing import TextIO
 
 from weft.debug.answers import tell
 from weft.debug.debugger import Answer, Debugger
-from weft.debug.limit import limited
+from weft.debug.limit import heeded, kept, limited
 from weft.errors import UsageError, WeftError
 
 SCHEMA = "weft-debug/1"
@@ -206,7 +206,7 @@ class Console:
             return
         begun = time.monotonic()
         try:
-            with limited(self.limit):
+            with heeded(), limited(self.limit):
                 answer = self.answer(line)
             self.show(line, answer, None)
         except WeftError as error:
@@ -223,6 +223,10 @@ class Console:
 
     def show(self, line: str, answer: Answer | None, error: str | None) -> None:
         """Print an answer, and what the program wrote meanwhile."""
+        with kept():
+            self._show(line, answer, error)
+
+    def _show(self, line: str, answer: Answer | None, error: str | None) -> None:
         written = self.written()
         if self.json:
             ok = {"ok": True, "answer": answer} if error is None else {"ok": False, "error": error}
@@ -240,23 +244,33 @@ class Console:
         self.out.flush()
 
     def run(self, lines: Iterable[str], *, echo: bool) -> None:
-        """Commands one after the other, until `quit` or their end."""
-        for line in lines:
-            if echo and line.strip() and not self.json:
-                print(f"(weft) {line.strip()}", file=self.out)
-            self.do(line)
+        """Commands one after the other, until `quit` or their end. Ctrl-C between two of them is nothing."""
+        with kept():
+            for line in lines:
+                if echo and line.strip() and not self.json:
+                    print(f"(weft) {line.strip()}", file=self.out)
+                self.do(line)
+
+    @staticmethod
+    def piped() -> Iterator[str]:
+        """Lines of a script that comes in; Ctrl-C while it is waited for ends all."""
+        while True:
+            with heeded():
+                line = sys.stdin.readline()
+            if not line:
+                return
+            yield line
 
     def typed(self) -> Iterator[str]:
         """Lines that a person types; an empty one repeats a step."""
         while True:
             try:
-                line = input("(weft) ") if not self.json else sys.stdin.readline()
+                line = sys.stdin.readline() if self.json else asked()
             except EOFError:
                 print(file=self.out)
                 return
             except KeyboardInterrupt:
-                if not self.json:
-                    print(file=self.out)
+                print(file=self.out)
                 continue
             if self.json and not line:
                 return
@@ -264,6 +278,12 @@ class Console:
                 line = self._last
             self._last = line if re.match(r"(n|s|ne|pe|next|step|prev|list|l)\b", line.strip()) else ""
             yield line
+
+
+def asked() -> str:
+    """A line that a person types."""
+    with heeded():
+        return input("(weft) ")
 
 
 _OF_FRAMES = ("frame", "up", "down", "set", "watch", "display", "undisplay", "info")

@@ -51,7 +51,8 @@ def _stopped(answer: Answer) -> list[str]:
     at, label = answer["at"], answer["label"] or "no task"
     if at is None:
         number = f"breakpoint {answer['breakpoint']}: " if why == "watch" else ""
-        return [number + (answer["text"] or "between two tasks")]
+        nowhere = f"{answer['label']} is in no line of the program" if answer["label"] else "between two tasks"
+        return [number + (answer["text"] or nowhere)]
     if why == "died":
         source = f"  {answer['source']}" if answer["source"] else ""
         return [f"{answer['text']} at {_line_of(at)} in {at['function']}{source}"]

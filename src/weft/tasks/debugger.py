@@ -91,9 +91,16 @@ class Debugger:
             with limited(self.limit):
                 return self.backend.go(how, self.focus, child=self.child)
         except KeyboardInterrupt:
-            stop = self.backend.interrupt()
+            stop = self._still(how, self.backend.interrupt())
             over = bool(self.limit) and stop.why == "interrupted" and time.monotonic() - begun >= self.limit
             return replace(stop, text=f"stopped after {self.limit:g} s. {stop.text}".rstrip()) if over else stop
+
+    def _still(self, how: How, stop: Stop) -> Stop:
+        """Ctrl-C in `next` and the like leaves the task in hand the one that is meant, wherever it has come to."""
+        row = next((row for row in self.rows() if row.id == self.focus), None) if how != "continue" else None
+        if row is None or stop.why != "interrupted" or stop.task == row.id:
+            return stop
+        return replace(stop, task=row.id, at=row.at, worker=row.worker, name=row.name)
 
     def follow(self, text: str) -> Answer:
         """Whether a spawn leads to the child, or on in the parent."""

@@ -14,13 +14,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from weft.debug.hands import HandError
+from weft.debug.limit import interruptible
 from weft.debug.mi import Mi, quoted
 from weft.tasks.backend import NoFurther
 from weft.tasks.model import SourceLine
@@ -133,13 +134,15 @@ class Gdb(Mi):
 
     # Stops
 
-    def wait(self, seconds: float | None) -> dict[str, Any] | None:
-        """The next stop; None where none came in that time."""
+    def wait(self, seconds: float | None, *, heed: bool = True) -> dict[str, Any] | None:
+        """The next stop; None where none came in that time. `heed`: Ctrl-C ends it. KeyboardInterrupt."""
         until = None if seconds is None else time.monotonic() + seconds
         while not self.stops:
+            if heed:
+                interruptible()
             if until is not None and time.monotonic() > until:
                 return None
-            patience = 0.2 if self.idle is None else TICK
+            patience = 0.1 if self.idle is None else TICK
             self.take(patience if until is None else min(patience, max(until - time.monotonic(), 0.005)))
             if self.idle is not None and not self.stops and self.idle():
                 self.ask("-exec-interrupt")
@@ -163,7 +166,7 @@ class Gdb(Mi):
     def halt(self) -> dict[str, object]:
         """Stop the program where it is."""
         self.ask("-exec-interrupt")
-        return self.wait(10) or {}
+        return self.wait(10, heed=False) or {}
 
     # Threads and frames
 
@@ -283,12 +286,14 @@ class Gdb(Mi):
         return []
 
     @contextmanager
-    def breakpoints(self, places: list[str], thread: int) -> Iterator[set[str]]:
-        """Breakpoints of one thread that are gone again afterwards."""
+    def breakpoints(self, places: list[str], thread: int, floor: int = 0) -> Iterator[set[str]]:
+        """Breakpoints of one thread that are gone again afterwards. `floor`: how far down its stack may reach there."""
         made = set()
-        for at in places:
-            with suppress(HandError):
-                made.add(str(self.ask(f"-break-insert -p {thread} {quoted(at)}")["bkpt"]["number"]))
+        only = f"-c {quoted(f'$sp >= {floor}')} " if floor else ""
+        with self.set_to("language", "c", "auto") if floor else nullcontext():
+            for at in places:
+                with suppress(HandError):
+                    made.add(str(self.ask(f"-break-insert -p {thread} {only}{quoted(at)}")["bkpt"]["number"]))
         try:
             yield made
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ import numpy as np
 
 from weft.debug.answers import change
 from weft.debug.hands import HandError, Point
+from weft.debug.limit import kept
 from weft.debug.mi import quoted, referred
 from weft.errors import UsageError
 from weft.tasks import layout, schedule
@@ -28,6 +30,8 @@ STACKED = (layout.TOP, layout.MIDDLE)
 Event = tuple[str, int, int, int]
 """What a traced task did, the address of its record, that of the other one, and gdb's thread."""
 NO_LINES = "knows no lines: compile with -g; without it, `tasks`, `waits` and breakpoints on functions are what is left"
+NOT_TAKEN = re.compile(r"No frame is currently executing in block (.+)\.$")
+"""gdb's words for a variable of the function around a task's body, which gcc did not give to the task."""
 SENTENCE = 160
 """Bytes in which turns.c says where a replay left its record."""
 LOOK = (1.0, 2.0, 4.0, 8.0)
@@ -181,6 +185,10 @@ class NativeBackend:
 
     def go(self, how: How, task: int | None, *, child: bool) -> Stop:
         """Let the program run until one task has come on."""
+        with kept():
+            return self._go(how, task, child=child)
+
+    def _go(self, how: How, task: int | None, *, child: bool) -> Stop:
         if self._core is not None:
             raise UsageError("a core file does not run: look at it with `tasks`, `where`, `waits` and `print`")
         if self._gdb.exited is not None:
@@ -268,18 +276,23 @@ class NativeBackend:
             return self._run("-exec-continue", how, address)
         if how == "finish" and len(own) == 1:  # nothing to come back to: its end is told by itself
             return self._run("-exec-continue", how, address)
+        floor = self._gdb.pointer("$sp", thread, int(own[0]["level"]))
         while self.on(int(record["worker"])) != task:
-            if (stop := self._return(thread, address, how, own[0])) is not None:
+            if (stop := self._return(thread, address, how, own[0], floor)) is not None:
                 return stop
         on = int(self._gdb.stack(thread)[0].get("line", 0)) not in (0, int(own[0]["line"]))
         return self._here("line", thread) if on and how != "finish" else None
 
-    def _return(self, thread: int, address: int, how: How, to: Frame | None = None) -> Stop | None:
-        """Run a thread out of a call to the program's line that made it; a stop if another one came first."""
+    def _return(self, thread: int, address: int, how: How, to: Frame | None = None, floor: int = 0) -> Stop | None:
+        """Run a thread out of a call to the program's line that made it; a stop if another one came first.
+
+        `floor`: that frame's stack pointer. Tasks that the thread begins in the call may come to the same line.
+        """
         to = to or next((frame for frame in self._gdb.stack(thread) if is_own(frame)), None)
         if to is None:
             return None
-        with self._gdb.breakpoints([f"*{to['addr']}"], thread) as made:
+        floor = floor or self._gdb.pointer("$sp", thread, int(to["level"]))
+        with self._gdb.breakpoints([f"*{to['addr']}"], thread, floor) as made:
             self._gdb.run("-exec-continue")
             stop = self._await()
             if stop.get("bkptno") in made or self._gdb.exited is not None:
@@ -518,7 +531,14 @@ class NativeBackend:
     def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
         """The value of an expression in a task's frame."""
         thread, at = self._level(task, level)
-        return self._gdb.value(text, thread, at, form)
+        try:
+            return self._gdb.value(text, thread, at, form)
+        except HandError as error:
+            if outside := NOT_TAKEN.search(str(error)):
+                raise HandError(
+                    f"{text}: {outside[1]} has that, and the task does not have it: nothing in it uses it"
+                ) from error
+            raise
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
         """The variables of a task's frame, and their values."""
@@ -657,6 +677,10 @@ class NativeBackend:
 
     def interrupt(self) -> Stop:
         """Stop the program where it is."""
+        with kept():
+            return self._interrupted()
+
+    def _interrupted(self) -> Stop:
         self._gdb.take(0.05)  # it may have been told to run, or have come to its end, and not been heard yet
         stop = self._gdb.halt() if self._gdb.running else {}
         while stop or self._gdb.stops:

@@ -1,0 +1,120 @@
+"""What was found at the console before programs that others wrote (bots.py), each by a program of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.tasks.test_openmp import Build, build, clang, pytestmark, script
+
+from weft.errors import WeftError
+from weft.tasks import session
+
+__all__ = ["build", "pytestmark"]
+typed_at = script("typed")
+WAITED = (Path(__file__).parent / "programs" / "waited.c").read_text().splitlines()
+AFTER = WAITED.index("    after(n);") + 1
+
+
+@contextmanager
+def typed(program: Path, *arguments: str) -> Iterator[typed_at.Typed]:  # type: ignore[name-defined]
+    """The console in a process of its own."""
+    console = typed_at.Typed([str(program), *arguments], 2)
+    try:
+        yield console
+    finally:
+        console.close()
+
+
+@pytest.mark.parametrize("compiler", ["gcc", clang()])
+def test_a_task_that_waits_is_followed_though_its_thread_comes_to_the_same_line_in_another_one(
+    build: Build, compiler: str
+) -> None:
+    with session([str(build("waited.c", compiler))]) as s:
+        s.do("break reached")
+        stop = s.do("continue")
+        s.do("delete")
+        child = next(row for row in s.do("tasks")["tasks"] if row["id"] == stop["task"])
+        waits = next(row for row in s.do("tasks")["tasks"] if row["id"] == child["parent"])
+        assert (waits["state"], waits["wait"]["kind"]) == ("top", "taskwait")
+        s.do(f"task {waits['id']}")
+        stop = s.do("next")
+        assert (stop["why"], stop["task"], stop["at"]["line"]) == ("line", waits["id"], AFTER)
+        assert s.do("print n")["value"] == "2"
+
+
+@pytest.mark.parametrize("compiler", ["gcc", clang()])
+def test_main_is_told_with_its_line_beneath_its_region(build: Build, compiler: str) -> None:
+    with session([str(build("waited.c", compiler))]) as s:
+        s.do("break reached")
+        s.do("continue")
+        first = s.do("tasks")["tasks"][0]
+        assert (first["state"], first["at"]["function"]) == ("middle", "main")
+        assert first["at"]["line"] == s.do("where 1")["frames"][0]["line"]
+
+
+@pytest.mark.parametrize("compiler", ["gcc", clang()])
+def test_a_task_has_no_frame_that_the_compiler_made(build: Build, compiler: str) -> None:
+    with session([str(build("waited.c", compiler))]) as s:
+        s.do("break reached")
+        task = s.do("continue")["task"]
+        assert s.do("where")["frames"][0]["function"] == "reached"
+        assert len(s.do("where")["frames"]) == 2
+        parent = next(row["parent"] for row in s.do("tasks")["tasks"] if row["id"] == task)
+        assert len(s.do(f"where {parent}")["frames"]) == 2
+
+
+def test_a_variable_that_the_task_was_not_given_is_refused_in_plain_words(build: Build) -> None:
+    with session([str(build("waited.c", "gcc"))]) as s:
+        s.do("break reached")
+        s.do("continue")
+        s.do("up")
+        assert s.do("print n")["value"] == "2"
+        with pytest.raises(WeftError, match="unused: work has that, and the task does not have it"):
+            s.do("print unused")
+
+
+def test_ctrl_c_while_a_task_comes_on_leaves_it_the_one_in_hand(build: Build) -> None:
+    with typed(build("tight.c", "gcc"), "2") as console:
+        console.do("break work")
+        console.do("continue")
+        console.do("continue")
+        console.do("delete")
+        both = [row["id"] for row in console.do("tasks top")["tasks"] if row["at"]["function"] == "work"]
+        assert len(both) == 2
+        for task in both:
+            console.do(f"task {task}")
+            console.type("finish")
+            time.sleep(0.5)
+            console.interrupt()
+            stop = console.read()
+            assert (stop["why"], stop["task"], stop["at"]["function"]) == ("interrupted", task, "work")
+            assert [row["id"] for row in console.do("tasks")["tasks"] if row["focus"]] == [task]
+
+
+def test_ctrl_c_at_any_moment_loses_neither_the_console_nor_a_command(build: Build) -> None:
+    with typed(build("three.c", "gcc")) as console:
+        console.do("break leaf")
+        console.do("continue")
+        console.do("delete")
+        for turn in range(40):
+            console.type("next")
+            time.sleep(0.0015 * (turn % 20))
+            console.interrupt()
+            answer = console.read()
+            assert answer["why"] in ("line", "joined", "done", "interrupted", "ended"), answer
+            assert console.do("tasks")["kind"] == "tasks"
+        if answer["why"] != "ended":
+            assert console.do("continue")["why"] == "ended"
+        assert "total 45" in console.output
+        console.quit()
+
+
+def test_a_stop_outside_of_the_program_says_so() -> None:
+    from weft.tasks.answers import tell
+
+    stop = {"kind": "stopped", "why": "interrupted", "at": None, "label": "task 1", "text": None}
+    assert tell(stop) == ["task 1 is in no line of the program"]
