@@ -12,6 +12,7 @@ each that was not, with what was typed.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import re
 import subprocess
@@ -22,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flow import Flow
-from typed import Answer, Refused, Typed, Wrong, brief
+from typed import PATIENCE, Answer, Refused, Typed, Wrong, brief
 
 PROGRAMS = {
     "nqueens": ("nqueens.*.omp-tasks", "-n 5", ("nqueens", "nqueens.c:358", "nqueens.c:367")),
@@ -233,7 +234,13 @@ class Person:
         self.console.type(command)
         time.sleep(self.rng.choice((0, 0.001, 0.003, 0.01)))
         self.console.interrupt()
-        stop = self.take(self.console.read())
+        try:
+            stop = self.take(self.console.read())
+        except Refused as error:
+            if str(error) != "interrupted":  # it came before the program was let go
+                raise
+            self.did["Ctrl-C, too early"] += 1
+            return
         self.console.said[-1] += f" -> {brief(stop)}"
         self.did[f"Ctrl-C, {stop['why']}"] += 1
         if self.ended:
@@ -293,16 +300,28 @@ def unchanged(frame: Frame, flow: Flow) -> list[str]:
             and first <= line <= last and not flow.assigned(path, first, last, name)][:4]  # fmt: skip
 
 
-def once(folder: Path, name: str, rng: random.Random, flows: dict[Path, Flow]) -> tuple[str, Counter[str]]:
-    """One run; what was wrong, nothing if it was right."""
-    pattern, arguments, places = PROGRAMS[name]
-    program = next((folder / "bin").glob(pattern))
-    flow = flows.setdefault(program, Flow(program)) if program not in flows else flows[program]
+def command_of(folder: Path, name: str) -> list[str]:
+    """How a program is started."""
+    pattern, arguments, _ = PROGRAMS[name]
     words = [str(folder / word) if word.startswith("inputs/") else word for word in arguments.split()]
-    console = Typed([str(program), *words, "-c"], rng.choice((2, 2, 3)))
-    person = Person(console, flow, rng)
+    return [str(next((folder / "bin").glob(pattern))), *words, "-c"]
+
+
+def runs(command: list[str]) -> bool:
+    """Whether it comes to its right result by itself."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment, check=False)
+    return done.returncode == 0 and SUCCESS.search(done.stdout + done.stderr) is not None
+
+
+def once(command: list[str], name: str, rng: random.Random, flows: dict[str, Flow]) -> tuple[str, Counter[str]]:
+    """One run; what was wrong, nothing if it was right."""
+    if command[0] not in flows:
+        flows[command[0]] = Flow(Path(command[0]))
+    console = Typed(command, rng.choice((2, 2, 3)))
+    person = Person(console, flows[command[0]], rng)
     try:
-        person.run(rng.choice(places))
+        person.run(rng.choice(PROGRAMS[name][2]))
     except (Wrong, LookupError, ValueError, subprocess.TimeoutExpired) as error:
         return f"{type(error).__name__}: {error}\n    " + "\n    ".join(console.said), person.did
     finally:
@@ -318,11 +337,14 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=PROGRAMS)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    wrong, did, begun = 0, Counter[str](), time.monotonic()
-    names, flows = options.only or list(PROGRAMS), dict[Path, Flow]()
+    wrong, did, begun, flows = 0, Counter[str](), time.monotonic(), dict[str, Flow]()
+    commands = {name: command_of(options.folder.resolve(), name) for name in options.only or PROGRAMS}
+    for name in [name for name, command in commands.items() if not runs(command)]:
+        print(f"{name} is left out: it does not come to its result without Weft either", flush=True)
+        del commands[name]
     for run in range(options.runs):
-        name = names[run % len(names)]
-        told, done = once(options.folder.resolve(), name, random.Random(f"{options.seed} {run}"), flows)
+        name = [*commands][run % len(commands)]
+        told, done = once(commands[name], name, random.Random(f"{options.seed} {run}"), flows)
         did += done
         if told:
             wrong += 1

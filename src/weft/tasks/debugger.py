@@ -12,7 +12,7 @@ from typing import Any
 
 from weft.debug.frames import split_format
 from weft.debug.hands import HandError, Point
-from weft.debug.limit import limited
+from weft.debug.limit import heeded, kept, limited
 from weft.errors import UsageError
 from weft.tasks.backend import Backend, Forking, How, Stop
 from weft.tasks.model import SourceLine, Task, as_dicts, called, deadlocks, descends, tree
@@ -68,8 +68,12 @@ class Debugger:
             raise UsageError(f"{text!r} is not a number of times")
         if how != "continue" and self.kind != "task":
             raise UsageError(f"{self.current().label} is not stepped: `break` in it and `continue`, or `task ID`")
+        with kept():  # Ctrl-C is for the program that runs: where it has stopped is noted in any case
+            return self._times(how, int(text or 1))
+
+    def _times(self, how: How, times: int) -> Answer:
         answer: Answer = {}
-        for _ in range(int(text or 1)):
+        for _ in range(times):
             answer = self._at(self._gone(how))
             if self.stop.why in (
                 "ended",
@@ -88,7 +92,7 @@ class Debugger:
     def _gone(self, how: How) -> Stop:
         begun = time.monotonic()
         try:
-            with limited(self.limit):
+            with heeded(), limited(self.limit):
                 return self.backend.go(how, self.focus, child=self.child)
         except KeyboardInterrupt:
             stop = self._still(how, self.backend.interrupt())

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import bisect
-import linecache
 import os
 import pty
 import re
 import shlex
 import signal
-import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.debug.hands import HandError
 from weft.debug.limit import interruptible
@@ -32,11 +28,8 @@ ENTRY = re.compile(
     r"\._omp_fn\.\d+|^\.?omp_task_entry\.|^\.omp_task_entry\.|^\.omp_outlined\.(?!_debug)|^main$|^MAIN__$"
 )
 """The frame at which a task begins: gcc's and clang's bodies of tasks and regions, and the program's own begin."""
-OUTLINED = re.compile(r"(\S+\._omp_fn\.\d+|\.omp_task_entry\.\S*)$")
 WRAPPERS, WRAPPED = re.compile(r"\.omp_(task_entry\.|outlined\.(?!_debug__))"), re.compile(r"\.omp_outlined\.")
 """clang's frames around the bodies of tasks and regions, and those bodies."""
-COMPILERS = re.compile(r"\.omp_(?!outlined|task_entry)")
-"""clang's own functions, which carry the line of a directive."""
 RUNTIME = re.compile(r"lib(i?omp5?|gomp|cilk)\.so")
 NOT_OWN = re.compile(
     rf"^{PLACE}/|/weft-cilk\.[ch]$|/cilk(-(cilk2c|cilk2c-pre|lib|sysdep|conf))?\.h$|/cilk-lib\.cilkh$|/(csu|sysdeps|nptl|elf)/"
@@ -51,6 +44,15 @@ TICK = 0.01
 MARK = b"\0weft: all read\0"
 
 Frame = dict[str, Any]
+
+
+class Instruction(NamedTuple):
+    """One of a program's: its address, its file and line, and how gdb writes it."""
+
+    pc: int
+    file: str
+    line: int
+    text: str
 
 
 class Terminal:
@@ -277,13 +279,20 @@ class Gdb(Mi):
             return SourceLine(str(row.get("fullname") or row["file"]), int(row["line"]), plain(name))
         return None
 
-    def lines(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The addresses of a stretch of code and their lines."""
+    def instructions(self, start: int, end: int) -> list[Instruction]:
+        """A stretch of code."""
+        found = []
         with suppress(HandError, KeyError, TypeError):
             rows = self.ask(f"-data-disassemble -s {start:#x} -e {end:#x} -- 1")["asm_insns"]
-            parts = rows if isinstance(rows, list) else [rows["src_and_asm_line"]]
-            return sorted((int(i["address"], 16), int(p["line"])) for p in parts for i in p.get("line_asm_insn", []))
-        return []
+            for part in rows if isinstance(rows, list) else [rows["src_and_asm_line"]]:
+                file, line = str(part.get("fullname") or part.get("file", "")), int(part["line"])
+                rest = part.get("line_asm_insn", [])
+                found += [Instruction(int(one["address"], 16), file, line, str(one.get("inst", ""))) for one in rest]
+        return sorted(found)
+
+    def lines(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The addresses of a stretch of code and their lines."""
+        return [(one.pc, one.line) for one in self.instructions(start, end)]
 
     @contextmanager
     def breakpoints(self, places: list[str], thread: int, floor: int = 0) -> Iterator[set[str]]:
@@ -305,55 +314,6 @@ class Gdb(Mi):
         if self._memory is not None:
             os.close(self._memory)
         self.exit()
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """What a compiler made of a task's or region's body: its symbol, its place, and the lines in it."""
-
-    name: str
-    start: int
-    end: int
-    directive: int
-    lines: frozenset[int]
-
-
-class Bodies:
-    """All of a program, from its symbol table (gdb's own list of functions misses them) and gdb's lines."""
-
-    def __init__(self, gdb: Gdb, program: str) -> None:
-        done = subprocess.run(["nm", "-S", program], capture_output=True, text=True, timeout=60, check=False)
-        rows = [words for line in done.stdout.splitlines() if len(words := line.split()) == 4]
-        at_rest = next((int(words[0], 16) for words in rows if words[3] == "main"), 0)
-        shift = gdb.address("main") - at_rest
-        self.all = [self._body(gdb, words, shift) for words in rows if ENTRY.search(words[3]) and words[3] != "main"]
-        self._starts = sorted(self.all, key=lambda body: body.start)
-
-    def _body(self, gdb: Gdb, words: list[str], shift: int) -> Body:
-        start = int(words[0], 16) + shift
-        end = start + int(words[1], 16)
-        lines = [line for _, line in gdb.lines(start, end)]
-        return Body(words[3], start, end, lines[0] if lines else 0, frozenset(lines))
-
-    @property
-    def tasks(self) -> list[str]:
-        """The symbols of tasks' bodies, with gcc those of regions too."""
-        return [body.name for body in self.all if OUTLINED.match(body.name)]
-
-    def of(self, pc: int) -> Body | None:
-        """The body that an address is in."""
-        at = bisect.bisect_right(self._starts, pc, key=lambda body: body.start) - 1
-        return self._starts[at] if at >= 0 and pc < self._starts[at].end else None
-
-    def is_made_up(self, frame: Frame) -> bool:
-        """Whether a frame's line is the compiler's own there: its task's directive, or the body of a task within."""
-        body, line = self.of(int(frame["addr"], 16)), int(frame["line"])
-        if (body is not None and line == body.directive) or COMPILERS.match(str(frame.get("func", ""))):
-            return True
-        if linecache.getline(str(frame["fullname"]), line).strip() == "{":
-            return True
-        directive = body.directive if body is not None else 0
-        return any(line in b.lines and directive < b.directive < line for b in self.all if b is not body)
 
 
 def plain(function: str) -> str:

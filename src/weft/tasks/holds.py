@@ -17,7 +17,8 @@ from weft.debug.hands import HandError
 from weft.debug.mi import quoted
 from weft.errors import UsageError
 from weft.tasks import layout
-from weft.tasks.gdb import Bodies, Frame, Gdb, site_of
+from weft.tasks.bodies import Bodies
+from weft.tasks.gdb import Frame, Gdb, site_of
 from weft.tasks.hung import labels, only_held, verb
 from weft.tasks.model import SourceLine, Task, Wait, deadlocks, stuck
 from weft.tasks.stacks import RED_ZONE, covers, entered, own_part

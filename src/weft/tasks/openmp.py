@@ -19,7 +19,8 @@ from weft.debug.mi import quoted, referred
 from weft.errors import UsageError
 from weft.tasks import layout, schedule
 from weft.tasks.backend import How, Spawn, Stop
-from weft.tasks.gdb import Bodies, Frame, Gdb, Terminal, is_own, site_of
+from weft.tasks.bodies import Bodies
+from weft.tasks.gdb import Frame, Gdb, Terminal, is_own, site_of
 from weft.tasks.holds import Holds
 from weft.tasks.model import SourceLine, Task, deadlocks
 from weft.tasks.mutexes import with_mutexes
@@ -30,6 +31,8 @@ STACKED = (layout.TOP, layout.MIDDLE)
 Event = tuple[str, int, int, int]
 """What a traced task did, the address of its record, that of the other one, and gdb's thread."""
 NO_LINES = "knows no lines: compile with -g; without it, `tasks`, `waits` and breakpoints on functions are what is left"
+STEPS = 20
+"""Lines of the compiler's own that a task may come through before one of the program's."""
 NOT_TAKEN = re.compile(r"No frame is currently executing in block (.+)\.$")
 """gdb's words for a variable of the function around a task's body, which gcc did not give to the task."""
 SENTENCE = 160
@@ -74,6 +77,8 @@ class NativeBackend:
         self._child = False
         self._suspended = 0
         self._made: Bodies | None = None
+        self._behind: dict[str, Point] = {}
+        """Breakpoints behind the beginnings of bodies, where gdb has put its own before them."""
         self._terminal: Terminal | None = None
         self._looks = 0
         self._join = 0
@@ -242,6 +247,7 @@ class NativeBackend:
         record = self._at(address)
         thread = self._gdb.threads.get(int(record["worker"])) if int(record["state"]) in STACKED else None
         if thread is None:
+            self._suspended = 0
             return self._run("-exec-continue", how, address)
         if int(record["state"]) == layout.MIDDLE and (stop := self._uncovered(thread, record, how)) is not None:
             return stop
@@ -356,8 +362,11 @@ class NativeBackend:
 
     def _visited(self, stop: dict[str, Any], thread: int) -> Stop | None:
         """A stop at a person's breakpoint, where that is for the task that came there."""
-        point = self._gdb.points.get(str(stop.get("bkptno")))
+        number = str(stop.get("bkptno"))
+        point = self._gdb.points.get(number) or self._behind.get(number)
         if point is None or not self.meant(point, thread):
+            return None
+        if point.line and self._bodies.is_elsewhere(self._gdb.stack(thread)[0]):
             return None
         if self._holds is not None and self._holds.passed(thread, int(stop["frame"]["addr"], 16)):
             return None
@@ -467,12 +476,15 @@ class NativeBackend:
                 if (other := self._changed(stop, thread_of) or self._visited(stop, thread_of)) is not None:
                     return other
                 self._gdb.run("-exec-continue")
-        skipped = set() if new else {self._suspended}
-        for _ in range(20):
+        skipped, steps = set() if new else {self._suspended}, 0
+        while steps < STEPS:
             frame = self._gdb.stack(thread)[0]
+            beginning = self._bodies.is_beginning(int(frame["addr"], 16))
             if is_own(frame) and int(frame["line"]) not in skipped and not self._bodies.is_made_up(frame):
                 return self._here("line", thread)
-            self._gdb.run(f"-exec-step --thread {thread}")
+            steps += not beginning
+            self._suspended = 0 if beginning and new else self._suspended
+            self._gdb.run(f"-exec-{'next-instruction' if beginning else 'step'} --thread {thread}")
             stop = self._gdb.wait(None) or {}
             if self._gdb.exited is not None or stop.get("reason") != "end-stepping-range":
                 return self._happened(stop, "step", address)
@@ -569,8 +581,15 @@ class NativeBackend:
         return found
 
     def arm(self, points: Sequence[Point]) -> None:
-        """Take these as the breakpoints."""
+        """Take these as the breakpoints; in bodies that have a beginning of the compiler's, where the line is done."""
+        for number in self._behind:
+            self._gdb.ask(f"-break-delete {number}")
+        self._behind = {}
         self._gdb.arm(points)
+        for point in [point for point in points if point.line]:
+            for place in self._bodies.places(point.file, point.line):
+                made = self._gdb.insert(point, f"*{place:#x}")
+                self._behind[str(made["bkpt"]["number"])] = point
 
     def watch(self, number: int, task: int | None, text: str, level: int) -> str:
         """Stop as `number` where what is in memory there now changes, until the frame that it lies in has returned."""
