@@ -6,10 +6,11 @@ import queue
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 FIXED = sys.argv[2:] == ["fixed"]
 WHAT = sys.argv[1]
+FINISHED = threading.Event()
 inner, outer = threading.Lock(), threading.RLock()
 
 
@@ -129,6 +130,39 @@ async def no_answer():
     if FIXED:
         ready.set()
     await asyncio.to_thread(ready.wait)
+
+
+def leaf():
+    with inner:
+        time.sleep(0.0002)
+
+
+def branch(pool):
+    return len([one.result() for one in as_completed([pool.submit(leaf) for _ in range(3)])])
+
+
+def owns():
+    while not FINISHED.is_set():
+        with outer, inner:
+            time.sleep(0.0002)
+
+
+async def works(guard, pools):
+    loop = asyncio.get_running_loop()
+    while not FINISHED.is_set():
+        await asyncio.to_thread(calls_back, asks(guard), loop)
+        await loop.run_in_executor(pools[0], branch, pools[1])
+        await asyncio.wait([loop.run_in_executor(pools[1], leaf) for _ in range(3)])
+        with inner:
+            pass
+
+
+async def handed_on():
+    """Locks, results and works of two pools go from hand to hand, for so many seconds."""
+    threading.Timer(float(sys.argv[2]), FINISHED.set).start()
+    threading.Thread(target=owns).start()
+    guard, pools = asyncio.Lock(), (ThreadPoolExecutor(3), ThreadPoolExecutor(2))
+    await asyncio.gather(*[works(guard, pools) for _ in range(6)])
 
 
 print("begun", flush=True)

@@ -195,6 +195,7 @@ def columns(
         for i, task in enumerate(rows.tasks) if running else ():
             if id(task) in running:
                 wait = blocks(task)
+                targets.pop(i, None)  # it may have waited a moment ago
                 states[i], workers[i] = 1, running[id(task)]
                 waits[i] = None if wait is None else _asked(wait, i, shapes, targets)
                 places[i] = shapes.site_number(site(here(task)))
