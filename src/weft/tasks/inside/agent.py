@@ -24,19 +24,16 @@ from typing import Any
 
 from . import births, hung, made
 from .births import Task, ancestry, birth, is_library
-from .blocked import Sleepers, blocked, held_up
 from .children import children
 from .deaths import Deaths, frames_of
 from .deaths import told as died
+from .overlook import Overlook
 from .schedule import Schedule
-from .table import CLOSELY, columns, names
-from .threads import Entry, Threads
+from .table import columns, names
 from .tracer import Tracer, backs, outermost
 from .waits import Timers, behind, chain, innermost, shields, site, site_of
 from .watches import Watch
 
-NAP = 0.02
-"""Seconds for a thread that could go on to do so: one that waits for Python's lock asks for it every 5 ms."""
 LOOK = 0.15
 """Seconds between looks whether all loops stand still."""
 FOREIGN = {"uvloop", "rloop", "winloop"}
@@ -83,8 +80,8 @@ class Agent:
         self._scheduled = False
         self._prepare(library)
         os.register_at_fork(after_in_child=self._forked)
-        self._sleepers, self._awake = Sleepers(), Sleepers()
-        self._own = {_thread.start_new_thread(self._serve, ())}
+        self.overlook = Overlook(self.loops, self.tasks, tells=self.tells_threads)
+        self.overlook.own.add(_thread.start_new_thread(self._serve, ()))
 
     def _prepare(self, library: str) -> None:
         """Hear of loops and tasks from now on."""
@@ -177,7 +174,7 @@ class Agent:
             self._thread = _thread.get_ident()
             last = innermost(frames_of(task)[::-1]) if frame is None and task is not None else None
             at = site(frame or last)
-            thread = (self._at_thread(frame) if task is None and frame is not None else None) or {}
+            thread = (self.overlook.at(frame) if task is None and frame is not None else None) or {}
             change = self.tracer.change if why == "watch" else None
             point = change.number if change else self.tracer.points.last if why == "breakpoint" else None
             self.tell({"stop": {
@@ -229,8 +226,7 @@ class Agent:
             late.call_soon_threadsafe(lambda: None)  # its next round sees it
         if self.schedule.withholds:
             return
-        asleep = set(sys._current_frames())
-        if self._goes_on(asleep) or self._goes_on(asleep := self._awake.look()):
+        if (asleep := self.overlook.idle()) is None:
             self._ticks, self._since, self._quiet = 0, None, False
             return
         self._since = self._since or time.monotonic()
@@ -238,7 +234,7 @@ class Agent:
         if self._ticks < self._patience - 1:
             return
         # Twice in a row: a thread of a pool that is about to take up work looks idle for an instant.
-        before, self._quiet = self._quiet, hung.quiet(list(self.loops), self.tasks(), self._threads(asleep))
+        before, self._quiet = self._quiet, hung.quiet(list(self.loops), self.tasks(), self.overlook.threads(asleep))
         if self._ticks >= self._patience:
             self._ticks, self._patience = 0, min(2 * self._patience, SELDOM)
             self.tell({"idle": True, "quiet": before and self._quiet, "held": self.schedule.waits_for_release()})
@@ -254,10 +250,10 @@ class Agent:
 
     def do_quiet(self, _: Request) -> bool:
         """Whether nothing can happen any more, as the program runs."""
-        asleep = self._asleep()
-        if self._standing or self._goes_on(asleep) or self.schedule.withholds:
+        asleep = self.overlook.asleep()
+        if self._standing or self.overlook.goes_on(asleep) or self.schedule.withholds:
             return False
-        return hung.quiet(list(self.loops), self.tasks(), self._threads(asleep))
+        return hung.quiet(list(self.loops), self.tasks(), self.overlook.threads(asleep))
 
     def do_unseen(self, _: Request) -> str:
         """The library of tasks that this program has loaded, where it is not asyncio."""
@@ -269,49 +265,7 @@ class Agent:
 
     def do_hung(self, _: Request) -> Any:
         """What the waiting tasks wait for, and who has it."""
-        return hung.told(self.tasks(), self._threads(self._asleep()))
-
-    # Threads
-
-    def _threads(self, asleep: set[int]) -> Threads:
-        """Threads and their works; `asleep`: those that have not run for a while."""
-        tasks = self.tasks()
-        return Threads(self._own, list(self.loops), tasks if len(tasks) <= CLOSELY else [], asleep)
-
-    def _asleep(self) -> set[int]:
-        """The threads that do not run, where somebody asks: those that wait are looked at twice."""
-        if not any(blocked(backs(top)) for ident, top in sys._current_frames().items() if ident not in self._own):
-            return set()
-        self._sleepers.look()
-        time.sleep(NAP)
-        return self._sleepers.look()
-
-    def _goes_on(self, asleep: set[int]) -> bool:
-        """Whether a loop or the main thread has something to do, as far as they tell."""
-        tops = sys._current_frames()
-
-        def waits(ident: int | None) -> bool:
-            return ident in asleep and held_up(ident, backs(tops.get(ident)), asleep) is not None
-
-        running = [loop for loop in list(self.loops) if loop.is_running()]
-        if any(busy(loop) and not waits(getattr(loop, "_thread_id", None)) for loop in running):
-            return True
-        return not running and not (self.tells_threads and waits(threading.main_thread().ident))
-
-    def _at_thread(self, frame: FrameType) -> dict[str, Any] | None:
-        """The row of the thread, or its work, that a frame is of; None where it is told as a task, or not at all."""
-        number = made.maker(frame) if self.tells_threads else None
-        return self._thread_row(number) if number is not None else None
-
-    def _thread_row(self, number: int | None) -> dict[str, Any] | None:
-        """The row of a thread or a work by its number."""
-        rows = self._threads(set()).rows() if self.tells_threads else []
-        return next((row for row in rows if row["id"] == number), None)
-
-    def _entry(self, number: int | None) -> Entry | None:
-        """A thread or a work by its number."""
-        entries = self._threads(set()).entries if self.tells_threads and number is not None else []
-        return next((entry for entry in entries if entry.made.id == number), None)
+        return hung.told(self.tasks(), self.overlook.threads(self.overlook.asleep()))
 
     def _find(self, number: int | None) -> Task | None:
         if number is None:
@@ -328,19 +282,11 @@ class Agent:
         def here(task: Task) -> FrameType | None:
             return self._frame if task is self._task else top_frame(running[id(task)])
 
-        threads = self._threads(self._asleep()) if self.tells_threads else Threads(self._own, [], [], set())
+        threads = self.overlook.threads(self.overlook.asleep())
         told = columns(tasks, running, here, cache(lambda: Timers(loops)), threads.task_wait)
-        others = threads.rows() if self.tells_threads else []
         natives = {ident: one.native_id for ident, one in list(threading._active.items())}  # type: ignore[attr-defined]
         told["workers"] = {i: natives.get(ident, ident) for i, ident in told["workers"].items()}
-        return told | {"threads": others, "above": self._above(threads) if self.tells_threads else {}}
-
-    def _above(self, threads: Threads) -> dict[int, int]:
-        """Who has to go on first, by the numbers of the tasks whose loops are held up."""
-        above = threads.above()
-        tasks = self.tasks() if above else []
-        found = {birth(task).id: above.get(id(task.get_loop()), 0) for task in tasks}
-        return {task: first for task, first in found.items() if first and first != task}
+        return told | self.overlook.told(threads)
 
     def _running(self) -> list[tuple[int, Task]]:
         found = []
@@ -354,7 +300,7 @@ class Agent:
     def _frames(self, number: int | None, *, every: bool = False) -> list[FrameType]:
         """The frames of a task, innermost first: the program's own and the one where it was stopped, or every one."""
         task = self._find(number)
-        entry = self._entry(number) if task is None else None
+        entry = self.overlook.entry(number) if task is None else None
         if entry is not None:
             frames = [frame for frame in entry.stack if not frame.f_code.co_filename.startswith(births.OWN)]
         elif task is not None and task.done():
@@ -373,7 +319,7 @@ class Agent:
     def do_frames(self, request: Request) -> Any:
         """The program's frames of a task, and who made it, and who made that one."""
         task = self._find(request["task"])
-        first = self._thread_row(request["task"]) if task is None and request["task"] is not None else None
+        first = self.overlook.row(request["task"]) if task is None else None
         maker = self._find(first["parent"]) if first is not None else None
         of = task if task is not None else maker
         line = [born for born in ancestry(of) if born.parent is not None] if of is not None else []
@@ -426,9 +372,7 @@ class Agent:
         frame = self._frame_of(request)
         value = eval(request["text"], frame.f_globals, dict(frame.f_locals))
         held = next((task for task in self.tasks() if task is value or task.get_coro() is value), None)
-        entries = self._threads(set()).entries if self.tells_threads and held is None else []
-        thread = next((entry.made.id for entry in entries if entry.thing is value), None)
-        return birth(held).id if held is not None else thread, SHORT.repr(value)
+        return birth(held).id if held is not None else self.overlook.number_of(value), SHORT.repr(value)
 
     def do_points(self, request: Request) -> None:
         """Take these breakpoints."""
@@ -571,14 +515,3 @@ def top_frame(thread: int) -> FrameType | None:
     """The program's innermost frame of a running thread."""
     stack = backs(sys._current_frames().get(thread))
     return next((frame for frame in stack if not is_library(frame.f_code.co_filename)), None)
-
-
-def busy(loop: Any) -> bool:
-    """Whether a loop has something to do, now or by a timer."""
-    if not loop.is_running():
-        return False
-    if not isinstance(loop, base_events.BaseEventLoop):
-        return True  # it does not say
-    if asyncio.current_task(loop) is not None or getattr(loop, "_ready", None):
-        return True
-    return any(not handle.cancelled() for handle in list(getattr(loop, "_scheduled", ())))

@@ -27,7 +27,9 @@ from .waits import innermost, links, site, work_behind
 def quiet(loops: list[Any], tasks: list[Task], threads: Threads) -> bool:
     """Whether nothing can happen any more: no timer, no I/O, no signal handler, no thread that goes on."""
     running = [loop for loop in loops if loop.is_running()]
-    if any(not _silent(loop) and threads.held_up(loop._thread_id) is None for loop in running) or _handles_signals():
+    if any(not _silent(loop) and threads.held_up(getattr(loop, "_thread_id", 0)) is None for loop in running):
+        return False
+    if _handles_signals():
         return False
     if not threads.all_wait() or _native_threads():
         return False

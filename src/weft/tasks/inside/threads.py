@@ -45,6 +45,7 @@ class Threads:
         tops = sys._current_frames()
         self.stacks = {ident: backs(top) for ident, top in tops.items() if ident not in own}
         self._loops = {loop._thread_id: loop for loop in loops if getattr(loop, "_thread_id", None) in self.stacks}
+        self._foreign = any(loop.is_running() and not hasattr(loop, "_thread_id") for loop in loops)
         found = {ident: asyncio.current_task(loop) for ident, loop in self._loops.items() if loop.is_running()}
         self.current = {ident: task for ident, task in found.items() if task is not None}
         self.entries = [entry for ident in self.stacks if (entry := self._running(ident)) is not None]
@@ -91,7 +92,7 @@ class Threads:
         """Whether the main thread is a row: where it runs no loop and is not alone, or stands in a callback of one."""
         if ident in self.current:
             return False
-        alone = self._at_loop(ident) or len(self.stacks) == 1
+        alone = self._at_loop(ident) or self._foreign or len(self.stacks) == 1
         return not alone or self.held_up(ident) is not None
 
     def _queued(self) -> Iterator[Entry]:
