@@ -476,11 +476,13 @@ class NativeBackend:
                 if (other := self._changed(stop, thread_of) or self._visited(stop, thread_of)) is not None:
                     return other
                 self._gdb.run("-exec-continue")
-        skipped, steps = set() if new else {self._suspended}, 0
+        skipped, steps, beginning = set() if new else {self._suspended}, 0, False
         while steps < STEPS:
-            frame = self._gdb.stack(thread)[0]
+            frame, before = self._gdb.stack(thread)[0], beginning
             beginning = self._bodies.is_beginning(int(frame["addr"], 16))
-            if is_own(frame) and int(frame["line"]) not in skipped and not self._bodies.is_made_up(frame):
+            amid = before and not beginning and not self._is_first(thread)  # of a line that it was suspended in
+            told = not amid and is_own(frame) and int(frame["line"]) not in skipped
+            if told and not self._bodies.is_made_up(frame):
                 return self._here("line", thread)
             steps += not beginning
             self._suspended = 0 if beginning and new else self._suspended
@@ -489,6 +491,14 @@ class NativeBackend:
             if self._gdb.exited is not None or stop.get("reason") != "end-stepping-range":
                 return self._happened(stop, "step", address)
         return self._here("line", thread)
+
+    def _is_first(self, thread: int) -> bool:
+        """Whether an untied task of clang's comes to its code for the first time: its part is 0 before, then 1."""
+        told = self._gdb.ask(f"-stack-list-variables --thread {thread} --frame 0 --all-values")["variables"]
+        part = next((str(one.get("value", "")) for one in told if one["name"] == ".part_id."), "")
+        with suppress(HandError, ValueError):
+            return int.from_bytes(self._gdb.read(int(part, 16), 4), "little") == 1
+        return False
 
     @property
     def _bodies(self) -> Bodies:
