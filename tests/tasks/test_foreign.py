@@ -153,3 +153,46 @@ def test_a_stop_outside_of_the_program_says_so() -> None:
 
     stop = {"kind": "stopped", "why": "interrupted", "at": None, "label": "task 1", "text": None}
     assert tell(stop) == ["task 1 is in no line of the program"]
+
+
+@pytest.mark.parametrize("compiler", ["gcc", clang()])
+def test_a_task_has_no_variable_that_the_compiler_made(build: Build, compiler: str) -> None:
+    with session([str(build("single.c", compiler, "-O0"))]) as s:
+        s.do(f"break single.c:{CALL}")
+        s.do("continue")
+        names = [one["name"] for one in s.do("locals")["values"]]
+        assert "i" in names
+        assert [name for name in names if not name.isidentifier() or name.startswith("__")] == []
+
+
+def test_before_main_no_variable_is_said_to_have_a_value(build: Build) -> None:
+    with session([str(build("tight.c"))]) as s:
+        for command in ("locals", "print argc"):
+            with pytest.raises(WeftError, match="before the first instruction of its main"):
+                s.do(command)
+        assert s.do("print 1 + 1")["value"] == "2"
+        s.do("break work")
+        s.do("continue")
+        assert {"number", "x"} <= {one["name"] for one in s.do("locals")["values"]}
+
+
+def test_a_refused_breakpoint_takes_no_number(build: Build) -> None:
+    with session([str(build("tight.c"))]) as s:
+        for refused in ("break nosuch", "break tight.c:9999", "watch nosuch"):
+            with pytest.raises(WeftError):
+                s.do(refused)
+        assert s.do("break work")["breakpoint"]["id"] == 1
+        s.do("delete")
+        s.do("tbreak work")
+        s.do("continue")
+        with pytest.raises(WeftError):
+            s.do("watch nosuch")
+        assert s.do("watch x")["id"] == 3
+
+
+def test_after_the_end_nothing_is_taken_that_could_not_stop_any_more(build: Build) -> None:
+    with session([str(build("three.c"))]) as s:
+        assert s.do("continue")["why"] == "ended"
+        for command in ("break leaf", "tbreak leaf", "watch a", "until leaf"):
+            with pytest.raises(WeftError, match="has come to its end"):
+                s.do(command)

@@ -6,14 +6,14 @@ import itertools
 import linecache
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from weft.debug.frames import split_format
 from weft.debug.hands import HandError, Point
 from weft.debug.limit import heeded, kept, limited
-from weft.errors import UsageError
+from weft.errors import UsageError, WeftError
 from weft.tasks.backend import Backend, Forking, How, Stop
 from weft.tasks.model import SourceLine, Task, as_dicts, called, deadlocks, descends, tree
 from weft.terms.words import plural
@@ -21,6 +21,7 @@ from weft.terms.words import plural
 Answer = dict[str, Any]
 PEDIGREE = re.compile(r"~[0-9a-f]{16}|\d+(\.\d*)+")
 """A native task's, and one of asyncio's."""
+ENDED = "the program has come to its end: nothing in it runs or stops any more"
 STATES = ("new", "top", "middle", "heap", "queued", "running")
 KINDS = ("task", "thread", "work")
 
@@ -42,7 +43,7 @@ class Debugger:
         self.watches: dict[int, str] = {}
         """What is watched, by the numbers of breakpoints."""
         self._once: set[int] = set()
-        self._ids = itertools.count(1)
+        self._ids: Iterator[int] = itertools.count(1)
 
     def start(self) -> Answer:
         """Bring the program up."""
@@ -177,6 +178,8 @@ class Debugger:
     def current(self) -> Task:
         """The task in focus. UsageError where there is none."""
         found = next((row for row in self.rows() if row.id == self.focus), None)
+        if found is None and self.stop.why == "ended":
+            raise UsageError(ENDED)
         if found is None:
             raise UsageError("no task is in focus yet: `step` goes to the first one, `task ID` chooses")
         return found
@@ -267,6 +270,8 @@ class Debugger:
         found = re.fullmatch(r"(\S+)(?:\s+task\s+(\S+)(\s+descendants)?)?(?:\s+if\s+(\S.*))?", text)
         if not found:
             raise UsageError("break where? `break prog.py:9`, `break work task 3 descendants`, `break work if n > 3`")
+        if self.stop.why == "ended":
+            raise UsageError(ENDED)
         place, scope, descendants, condition = found.groups()
         way = scope if scope and PEDIGREE.fullmatch(scope) else ""
         task = self._task(scope).id if scope and not way else None
@@ -279,7 +284,11 @@ class Debugger:
         of_line = line.isdigit() and bool(file)
         point = Point(next(self._ids), file if of_line else "", int(line) if of_line else 0, "" if of_line else place,
                       task=task, descendants=bool(descendants), condition=condition or "", pedigree=way)  # fmt: skip
-        self.backend.arm([*self.points, point])
+        try:
+            self.backend.arm([*self.points, point])
+        except WeftError:
+            self._ids = itertools.chain([point.id], self._ids)  # the next one that is taken has its number
+            raise
         self.points.append(point)
         return {"kind": "break", "breakpoint": {**point.as_dict(), "text": point.text}}
 
@@ -331,8 +340,14 @@ class Debugger:
         """`EXPR`: stop where its value changes, whichever task changes it, until the frame in hand has returned."""
         if not text:
             raise UsageError("watch what? `watch total`")
+        if self.stop.why == "ended":
+            raise UsageError(ENDED)
         number = next(self._ids)
-        value = self.backend.watch(number, self.focus, text, self.level)
+        try:
+            value = self.backend.watch(number, self.focus, text, self.level)
+        except WeftError:
+            self._ids = itertools.chain([number], self._ids)
+            raise
         self.watches[number] = text
         return {"kind": "watch", "id": number, "expression": text, "value": value}
 

@@ -104,6 +104,8 @@ class Gdb(Mi):
         super().__init__()
         self.pid = 0
         self.exited: int | None = None
+        self.ran = False
+        """Whether the program has gone on from its main."""
         self.idle: Callable[[], bool] | None = None
         self._sites: dict[int, SourceLine | None] = {}
         self._memory: Any = None
@@ -162,6 +164,7 @@ class Gdb(Mi):
 
     def run(self, command: str) -> None:
         """Let the program run by a command of MI."""
+        self.ran = True
         self.stops.clear()
         self.ask(command)
 

@@ -31,6 +31,9 @@ STACKED = (layout.TOP, layout.MIDDLE)
 Event = tuple[str, int, int, int]
 """What a traced task did, the address of its record, that of the other one, and gdb's thread."""
 NO_LINES = "knows no lines: compile with -g; without it, `tasks`, `waits` and breakpoints on functions are what is left"
+BEFORE_MAIN = "the program stands before the first instruction of its main: no variable has a value yet"
+MADE_UP = re.compile(r"\.|__context$")
+"""Variables of clang's and gcc's own in the bodies of tasks."""
 STEPS = 20
 """Lines of the compiler's own that a task may come through before one of the program's."""
 NOT_TAKEN = re.compile(r"No frame is currently executing in block (.+)\.$")
@@ -553,6 +556,10 @@ class NativeBackend:
     def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
         """The value of an expression in a task's frame."""
         thread, at = self._level(task, level)
+        if self._before_main(at):
+            told = self._gdb.ask(f"-stack-list-variables --thread {thread} --frame {at} --no-values")["variables"]
+            if {str(one["name"]) for one in told} & set(re.findall(r"\w+", text)):
+                raise HandError(BEFORE_MAIN)
         try:
             return self._gdb.value(text, thread, at, form)
         except HandError as error:
@@ -565,8 +572,16 @@ class NativeBackend:
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
         """The variables of a task's frame, and their values."""
         thread, at = self._level(task, level)
+        if self._before_main(at):
+            raise HandError(BEFORE_MAIN)
         told = self._gdb.ask(f"-stack-list-variables --thread {thread} --frame {at} --all-values")["variables"]
-        return [(str(one["name"]), referred(str(one.get("value", "")))) for one in told]
+        return [
+            (name, referred(str(one.get("value", "")))) for one in told if not MADE_UP.match(name := str(one["name"]))
+        ]
+
+    def _before_main(self, level: int) -> bool:
+        """Whether the program stands before the first instruction of its main, which has made no room for variables."""
+        return level == 0 and not self._gdb.ran and not (self._pid or self._core)
 
     def assign(self, task: int | None, name: str, text: str, level: int) -> str:
         """Give a variable of a task's frame the value of an expression there."""
