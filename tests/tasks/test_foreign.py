@@ -99,6 +99,26 @@ def test_a_breakpoint_in_a_task_stops_once_in_each_where_the_line_is_done(build:
         s.do("delete")
 
 
+@pytest.mark.parametrize("compiler", ["gcc", clang()])
+@pytest.mark.parametrize("me", [0, 1])
+def test_from_the_end_of_a_threads_part_of_a_region_on_it_goes_on_behind_the_region(
+    build: Build, compiler: str, me: int
+) -> None:
+    with session([str(build("parts.c", compiler))]) as s:
+        s.do(f"break parts.c:11 if me == {me}")
+        task = s.do("continue")["task"]
+        s.do("delete")
+        stop = s.do("next")
+        while stop["task"] == task and stop["why"] == "line":
+            stop = s.do("next")
+        assert (stop["why"], stop["task"]) == ("joined", 1)
+        while stop["at"]["line"] < 13:
+            stop = s.do("next")
+        assert s.do("print total")["value"] == "3"
+        assert s.do("continue")["why"] == "ended"
+        assert s.output() == "4\n"
+
+
 def test_a_variable_that_the_task_was_not_given_is_refused_in_plain_words(build: Build) -> None:
     with session([str(build("waited.c", "gcc"))]) as s:
         s.do("break reached")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from weft.tasks.holds import Holds
 from weft.tasks.model import SourceLine, Task, deadlocks
 from weft.tasks.mutexes import with_mutexes
 from weft.tasks.runtime import check, in_turns, settings
-from weft.tasks.stacks import cropped, frames_of, holder, level_at, placed
+from weft.tasks.stacks import cropped, frames_of, holder, leaving, level_at, placed
 
 STACKED = (layout.TOP, layout.MIDDLE)
 Event = tuple[str, int, int, int]
@@ -80,6 +80,7 @@ class NativeBackend:
         self._child = False
         self._suspended = 0
         self._made: Bodies | None = None
+        self._leave = set[str]()
         self._behind: dict[str, Point] = {}
         """Breakpoints behind the beginnings of bodies, where gdb has put its own before them."""
         self._terminal: Terminal | None = None
@@ -213,7 +214,25 @@ class NativeBackend:
             return self._run("-exec-continue", how, None)
         self._trace(record, layout.RUNS | (layout.SPAWNS if child else 0))
         self._depth, self._skipping = 0, False
-        return self._onward(how, int(record["address"]))
+        with self._left_by(record):
+            return self._onward(how, int(record["address"]))
+
+    @contextmanager
+    def _left_by(self, record: Any) -> Iterator[None]:
+        """A breakpoint where a thread leaves its part of a region: the runtime calls that task done much later."""
+        stacked = self.runtime == "OpenMP" and int(record["state"]) in STACKED
+        thread = self._gdb.threads.get(int(record["worker"]), 0) if stacked else 0
+        place = leaving(self._gdb.stack(thread)) if thread and int(record["parent"]) and not record["depth"] else None
+        if place is None:
+            yield
+            return
+        floor = self._gdb.pointer("$sp", thread, int(place["level"]))
+        with self._gdb.breakpoints([f"*{place['addr']}"], thread, floor) as made:
+            self._leave = made
+            try:
+                yield
+            finally:
+                self._leave = set()
 
     def _to_first(self, how: How) -> Stop:
         """The tool is not there before the runtime starts: run up to its first implicit task, then watch."""
@@ -345,6 +364,9 @@ class NativeBackend:
             if how == "continue":  # a thread had looked before it was told that no task is traced any more
                 return self._run("-exec-continue", how, None)
             return self._signalled(self._event(thread), how)
+        if reason == "breakpoint-hit" and stop.get("bkptno") in self._leave and address is not None:
+            self._trace(self._at(address), 0)
+            return self._to_join(address)
         if reason == "breakpoint-hit" and self._left and stop.get("bkptno") == self._left:
             told = self._gdb.read(int(self._gdb.evaluate("(unsigned long)text", thread)), SENTENCE)
             return self._here("interrupted", thread, text=told.split(b"\0")[0].decode())

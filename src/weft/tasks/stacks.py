@@ -72,6 +72,12 @@ def entered(stack: list[Frame]) -> int:
     return numbered[-1] + bool(ENTRY.search(str(stack[-1].get("func", "")))) if numbered else 0
 
 
+def leaving(stack: list[Frame]) -> Frame | None:
+    """The runtime's frame that a thread comes back to when it has done its part of a region."""
+    begins = [i for i, frame in enumerate(stack) if ENTRY.search(str(frame.get("func", "")))]
+    return stack[begins[-1] + 1] if begins and begins[-1] + 1 < len(stack) else None
+
+
 def own_part(stack: list[Frame], skip: int) -> Frame | None:
     """A task's innermost frame without one of a library beneath it, so that what it has is the program's own."""
     frames = cropped(stack, skip, every=True)
