@@ -467,6 +467,12 @@ class Unmade:
         """Nothing."""
         return False
 
+    is_elsewhere = is_made_up
+
+    def places(self, file: str, line: int) -> list[int]:
+        """None other than gdb's own."""
+        return []
+
 
 def as_dict(row: Row) -> dict[str, Any]:
     """A row as records of OpenMP are read: by name, and with numbers for states."""
