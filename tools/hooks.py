@@ -23,7 +23,8 @@ PARTS = {
     },
     "the table read": {
         "OpenMP": ["layout.py"],
-        "asyncio": ["inside/table.py", "inside/waits.py", "inside/naming.py", "inside/threads.py", "inside/lines.py"],
+        "asyncio": ["inside/table.py", "inside/waits.py", "inside/naming.py", "inside/threads.py", "inside/lines.py",
+                    "inside/overlook.py"],
         "Cilk-5": ["cilk5/layout.py", "cilk5/variables.py"],
         "OpenCilk": ["opencilk/layout.py", "opencilk/table.py", "opencilk/cactus.py", "opencilk/code.py"],
     },

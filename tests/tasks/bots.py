@@ -45,6 +45,8 @@ PROGRAMS = {
     "health": ("health.*.omp-tasks-manual", "-x 1 -f inputs/health/test.input", ("sim_village_par", "addList")),
 }
 """The program, its arguments, and where it may be stopped."""
+BODY = 60
+"""Lines that the longest body of a task has in these programs."""
 SUCCESS = re.compile(r"Verification\s+= successful")
 
 
@@ -144,6 +146,8 @@ class Person:
             self.console.do("down")
         stop = self.take(self.console.do(how))
         self.did[how] += 1
+        if self.ended and row["parent"] is not None:
+            raise Wrong(f"task {task} was lost: the program has come to its end")
         if self.ended:
             return
         if stop["why"] in ("joined", "done"):
@@ -154,16 +158,24 @@ class Person:
         after = self.frames()
         if (stop["at"]["function"], Path(stop["at"]["file"]).name, stop["at"]["line"]) != after[0]:
             raise Wrong(f"it stands at {after[0]}, and said {brief(stop)}")
-        self.moved(how, row["state"], before, after)
+        if row["state"] in ("new", "heap") and not self.within(row, after[-1]):
+            raise Wrong(f"the task of {row['created']} has come to {after}")
+        self.moved(how, before, after)
         if len(after) == len(deepest) and before and (told := self.constants(after)) != kept:
             raise Wrong(f"another's frame: {kept} became {told}, {before} {after}")
         now = self.table()[task]
         if (now["state"], now["worker"]) != ("top", stop["worker"]):
             raise Wrong(f"it has come to {brief(stop)}, and is {now}")
 
-    def moved(self, how: str, state: str, before: list[Frame], after: list[Frame]) -> None:
+    @staticmethod
+    def within(row: Answer, frame: Frame) -> bool:
+        """Whether a frame may be the body of a task that is made at a directive: it stands behind that, not far."""
+        made = row["created"]
+        return frame[1] == Path(made["file"]).name and 0 < frame[2] - made["line"] < BODY
+
+    def moved(self, how: str, before: list[Frame], after: list[Frame]) -> None:
         """The frames before and after a step of a task."""
-        if state in ("new", "heap") or not before:
+        if not before:
             return
         out = len(before) - len(after)
         if how == "step" and out == -1 and after[1][:2] == before[0][:2] and after[2:] == before[1:]:
