@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from launch.hosts import Hosts, made
 from tests_support import Installed, execute
 from weft.mpi import shim
 
@@ -38,6 +39,12 @@ def program(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Calla
         return target
 
     return compiled
+
+
+@pytest.fixture
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """Three hosts with private disks."""
+    yield from made(tmp_path_factory.mktemp("hosts"), ["a", "b", "c"])
 
 
 class Terminal:

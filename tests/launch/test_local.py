@@ -7,25 +7,19 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launch.hosts import Hosts, made
+from launch.hosts import Hosts
 from tests_support import WEFT, Installed
 from weft.errors import WeftError
 from weft.launch.local import pack
 from weft.launch.local.wire import Channel, Refused, Side, packed
 
 Line = Callable[..., list[str | Path]]
-
-
-@pytest.fixture
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    """Three hosts."""
-    yield from made(tmp_path_factory.mktemp("hosts"), ["a", "b", "c"])
 
 
 @pytest.fixture

@@ -1,5 +1,9 @@
 """Say which MPIs, launchers, compilers and mpi4py are here, whether they fit one another, and what to do if not.
 
+weft doctor                                        this machine
+weft doctor --hosts a,b                            messages between hosts, with the mpiexec on the PATH
+weft doctor --hosts a,b -- mpirun --mca ...        with your own launcher and its options: mpiexec, mpirun, srun
+
 Exits with 0 when everything that a recorded run needs is there, with 1 otherwise.
 """
 
@@ -9,24 +13,42 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from weft.errors import UsageError
+
 if TYPE_CHECKING:
     from weft.launch.checkup import Checkup
 
+TAKES_PROGRAM = True
+"""What follows `--` is a launcher with its options."""
 COLOURS = {"ok": "green", "warning": "yellow", "failed": "red"}
 
 
 def register(subparsers: Any) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser("doctor", help="check this machine's MPIs", description=__doc__)
+    parser = subparsers.add_parser(
+        "doctor", help="check this machine's MPIs, and messages between hosts", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="weft doctor [--format text|json] [--report] [--hosts A,B,... [-- LAUNCHER OPTIONS]]",
+    )  # fmt: skip
     parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument("--report", action="store_true", help="print what a bug report needs, to be sent as it is")
+    parser.add_argument("--hosts", metavar="A,B,...", help="try a message between these hosts, and say what to set")
 
 
 def run(args: argparse.Namespace) -> int:
     """Examine the machine and print what was found."""
-    from weft.launch.checkup import examine
+    from weft.launch.checkup import Checkup, examine
 
-    checkup = examine()
+    if args.hosts is None and args.rest:
+        raise UsageError(
+            "what follows -- is the launcher that --hosts is tried with: weft doctor --hosts a,b -- mpiexec"
+        )
+    if args.hosts is not None:
+        from weft.launch.between import tried
+
+        checkup = Checkup([], tried(args.hosts.split(","), args.rest))
+    else:
+        checkup = examine()
     if args.report:
         from weft.launch.bugreport import facts
 
