@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 from launch.hosts import Hosts
-from tests_support import WEFT, Installed
+from tests_support import WEFT, Installed, execute
 from weft.errors import WeftError
 from weft.launch.local import pack
 from weft.launch.local.wire import Channel, Refused, Side, packed
+from weft.mpi import shim
 
 Line = Callable[..., list[str | Path]]
+PROGRAMS = Path(__file__).parent / "programs"
 
 
 @pytest.fixture
@@ -89,17 +91,23 @@ def test_a_deadlock_over_hosts_is_proven_within_ten_seconds(hosts: Hosts, line: 
     nothing_stays(hosts, "abc")
 
 
-def test_a_host_that_dies_loses_only_its_own_ranks(hosts: Hosts, line: Line) -> None:
+def kill_in_the_middle(hosts: Hosts, host: str, ending: str) -> None:
+    """Let a host lose its power while both of its ranks run, whose command lines end so."""
+
     def end() -> None:
         while True:  # until both ranks run, and weft run knows of the host
-            there = hosts.processes("b")
-            if sum(words.endswith("ring 20") and "local.start" not in words for words in there) == 2:
+            there = hosts.processes(host)
+            if sum(words.endswith(ending) and "local.start" not in words for words in there) == 2:
                 break
             time.sleep(0.1)
         time.sleep(2)
-        hosts.kill("b")
+        hosts.kill(host)
 
     threading.Thread(target=end, daemon=True).start()
+
+
+def test_a_host_that_dies_loses_only_its_own_ranks(hosts: Hosts, line: Line) -> None:
+    kill_in_the_middle(hosts, "b", "ring 20")
     done = hosts.run("a", line("a,b,c", "ring", "20"), timeout=120)
     assert done.returncode not in (0, 3), done.stderr
     said = [text for text in done.stderr.splitlines() if text.startswith("weft: ")]
@@ -116,12 +124,76 @@ def test_a_host_that_dies_loses_only_its_own_ranks(hosts: Hosts, line: Line) -> 
     assert report.returncode == 1
 
 
+@pytest.fixture
+def of_openmpi(openmpi: Installed, hosts: Hosts, tmp_path: Path) -> Line:
+    """A line of Open MPI's mpirun over some hosts with an agent of its own, two ranks each."""
+    shim.build(openmpi.mpicc)
+
+    def of(names: str, name: str, *arguments: str) -> list[str | Path]:
+        program = tmp_path / name
+        built = execute([openmpi.mpicc, "-g", "-o", program, PROGRAMS / f"{name}.c"])
+        assert built.returncode == 0, built.stderr
+        places = ",".join(f"{one}:2" for one in names.split(","))
+        setting = {**openmpi.environment, "PRTE_MCA_plm_ssh_agent": str(hosts.agent), "WEFT_CACHE": cache()}
+        return ["env", *(f"{key}={value}" for key, value in setting.items()), *WEFT, "run", "--local",
+                hosts.home / "disk", "--", openmpi.mpiexec[0], "-H", places, "-n", str(2 * len(names.split(","))),
+                "--mca", "btl", "self,tcp", program, *arguments]  # fmt: skip
+
+    return of
+
+
+@pytest.mark.parametrize(("mode", "status", "kinds"), [("good", 0, []), ("deadlock", 3, ["deadlock"])])
+def test_open_mpi_over_hosts(hosts: Hosts, of_openmpi: Line, mode: str, status: int, kinds: list[str]) -> None:
+    done = hosts.run("a", of_openmpi("a,b,c", "step", mode), timeout=120)
+    assert done.returncode == status, done.stderr
+    assert "weft: recorded 6 ranks" in done.stderr
+    report = hosts.run("a", [*WEFT, "report", "--format", "json"])
+    assert [one["kind"] for one in json.loads(report.stdout)["findings"]] == kinds
+    nothing_stays(hosts, "abc")
+
+
+def test_open_mpi_over_hosts_of_which_one_dies(hosts: Hosts, of_openmpi: Line) -> None:
+    kill_in_the_middle(hosts, "b", "ring 20")
+    done = hosts.run("a", of_openmpi("a,b,c", "ring", "20"), timeout=150)
+    said = [text for text in done.stderr.splitlines() if "weft: " in text]
+    assert "of 6 ranks ranks 2 and 3 left no record (host b: " in said[0], done.stderr
+    assert done.returncode not in (0, 3), done.stderr
+    told = facts(hosts)
+    assert (told["ranks"], [(one["host"], one["ranks"]) for one in told["lost"]]) == (4, [("b", [2, 3])])
+    report = hosts.run("a", [*WEFT, "report"])
+    assert report.stdout.startswith("Ranks 2 and 3 of 6 left no record. ")
+    assert "[invalid-argument]" not in report.stdout
+
+
 def test_without_local_ranks_of_other_hosts_are_missed(hosts: Hosts, line: Line) -> None:
     words = [word for word in line("a,b", "step", "good") if word not in ("--local", hosts.home / "disk")]
     done = hosts.run("a", words)
     said = [text for text in done.stderr.splitlines() if text.startswith("weft: ")]
     assert said[0] == "weft: of 4 ranks ranks 2 and 3 left no record"
     assert done.returncode == 4
+
+
+@pytest.mark.parametrize(("mode", "status"), [("good", 0), ("deadlock", 3)])
+def test_a_run_of_three_hosts_is_replayed_on_one(hosts: Hosts, line: Line, mode: str, status: int) -> None:
+    hosts.run("a", line("a,b,c", "step", mode))
+    done = hosts.run("a", [*WEFT, "replay"])
+    assert done.returncode == status, done.stderr
+    assert "note: recorded with --local on a, b, c: the replay runs all ranks on this host" in done.stderr
+    assert ("recv(source=1, tag=5) at step.c:" if status else "replayed 6 ranks, 12 calls") in done.stderr
+    stop = hosts.run("a", [*WEFT, "replay", "--until", "4:MPI_Allreduce"])
+    assert stop.returncode == 0, stop.stderr
+    assert "weft: stopped as asked: 0 of " in stop.stderr
+    assert "before event 2: allreduce at step.c:" in stop.stderr
+    nothing_stays(hosts, "abc")
+
+
+def test_a_replay_whose_hosts_do_not_see_it_says_so(hosts: Hosts, line: Line) -> None:
+    words = line("a,b", "step", "good")
+    hosts.run("a", words)
+    done = hosts.run("a", [*WEFT, "replay", "weft-runs/step-1", *words[words.index("--") :]])
+    assert done.returncode == 5, done.stderr
+    assert "weft: ranks 2, 3 ran without the replay: their hosts do not see" in done.stderr
+    assert "weft replay weft-runs/step-1 -n 4 -- PROGRAM ARGS" in done.stderr
 
 
 def recorded(hosts: Hosts, line: Line, folder: Path) -> Path:

@@ -79,6 +79,37 @@ def test_srun_starts_many_weft_run(
     assert facts["name"] == f"step-{facts['step']['name']}"
 
 
+@pytest.mark.parametrize("mode", ENDED)
+@pytest.mark.parametrize(
+    ("of", "batch"),
+    [
+        ("mpich_step", False),
+        *(pytest.param(*more, marks=pytest.mark.matrix) for more in [("mpich_step", True), ("openmpi_step", True)]),
+    ],
+)
+def test_weft_run_with_local_starts_srun(
+    slurm: Slurm, tmp_path: Path, request: pytest.FixtureRequest, *, of: str, batch: bool, mode: str
+) -> None:
+    program, speaks = request.getfixturevalue(of)
+    line: list[str | Path] = [*WEFT, "run", "--local", tmp_path / "disk", "--", *SRUN, f"--mpi={speaks}", program, mode]
+    if batch:
+        script = tmp_path / "job.sh"
+        script.write_text(f"#!/bin/sh\n{' '.join(str(word) for word in line)}\n")
+        line = ["sbatch", "-W", "-N2", "-n4", "--overcommit", "-o", "job.out", script]
+    facts = held(slurm, line, tmp_path, mode)
+    assert sum(one["files"] > 0 for one in facts["hosts"]) == 1  # the nodes are one machine
+    assert list((tmp_path / "disk").iterdir()) == []
+
+
+def test_local_in_a_task_of_srun_is_refused_with_the_line_to_use(slurm: Slurm, tmp_path: Path) -> None:
+    done = execute([*SRUN, "--mpi=pmi2", *WEFT, "run", "--local", tmp_path / "disk", "--", "true"], cwd=tmp_path,
+                   env=slurm.environment)  # fmt: skip
+    assert done.returncode == 2
+    assert "`weft run --local ... -- LAUNCHER ... PROGRAM`, not `LAUNCHER ... weft run -- PROGRAM`" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert slurm.quiet()
+
+
 @pytest.mark.matrix
 @pytest.mark.parametrize("mode", ENDED)
 @pytest.mark.parametrize("outside", [True, False], ids=["weft run -- srun", "srun weft run"])

@@ -109,6 +109,12 @@ def _to_the_end(trace: Trace, session: Replay, job: Job) -> Told:
     """Of a replay that came to the end of its record."""
     status = job.process.shell_status
     short = session.unfinished()
+    blind = [rank for rank, _, _ in short if not session.controls[rank].pid]
+    if blind and len(blind) < len(session.plans):
+        return [
+            f"{ranks_text(blind)} ran without the replay: their hosts do not see {job.run.path}. Replay on one host: "
+            f"weft replay {shown_path(trace.path)} -n {len(session.plans)} -- PROGRAM ARGS"
+        ], status or LEFT_STATUS
     if short and trace.run.get("ended") == "finished":
         return [
             f"rank {rank} made {made} of the {recorded} calls that its record has, then its process ended"

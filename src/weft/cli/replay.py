@@ -227,15 +227,12 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
     command = other or [str(word) for word in trace.run.get("command") or []]
     if not command:
         raise WeftError(f"{trace.path}: run.json does not say which command was recorded; give it after --")
-    recorded = trace.run.get("n")
-    n = (
-        n
-        if n is not None
-        else recorded
-        if isinstance(recorded, int) and not (other and other[0].endswith("mpiexec"))
-        else None
-    )
     size = sum(rank.world == 0 for rank in trace.ranks)
+    recorded = trace.run.get("n")
+    if trace.run.get("local") and not other:
+        command, recorded = on_this_host(trace, command), size
+    if n is None and isinstance(recorded, int) and not (other and other[0].endswith("mpiexec")):
+        n = recorded
     if n is not None and n != size:
         raise UsageError(f"-n {n}: the record has {size} ranks, and a replay needs as many")
     missing = sorted({rank.rank for rank in trace.ranks if rank.missing} - silent(trace))
@@ -245,6 +242,30 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
             "copy the whole directory of the run, or record it again"
         )
     return command, n
+
+
+def on_this_host(trace: Trace, command: list[str]) -> list[str]:
+    """The program of a line that went over hosts without a common directory: they would not find the replay."""
+    from weft.launch.line import parse
+
+    programs = dict.fromkeys(program for program in parse(command).programs if program)
+    if len(programs) != 1:
+        raise WeftError(
+            f"{trace.path} was recorded with --local over hosts, by a line of several programs, and a replay runs on "
+            "one host: give that line after --, without hosts"
+        )
+    hosts = sorted(str(one["host"]) for one in hosts_of(trace))
+    say(
+        f"note: recorded with --local{' on ' + ', '.join(hosts) if hosts else ''}: the replay runs all ranks on this "
+        "host, without the recorded launcher's options. For hosts that all see this folder, give the line after --"
+    )
+    return list(next(iter(programs)))
+
+
+def hosts_of(trace: Trace) -> list[dict[str, Any]]:
+    """The hosts whose records were gathered."""
+    found = trace.run.get("hosts")
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def silent(trace: Trace) -> set[int]:

@@ -180,11 +180,17 @@ class Job:
         if self.joint is not None:
             self.joint.report()
         if self.hosts is not None:
-            self.hosts.wait(self.hosts.ask("end"), GRACE)
+            self._hold(self.hosts, proven=ended == "deadlock")
         self._segments |= segments.of_ranks(rank_files(self.run))
         self._kill_at = time.monotonic() + GRACE
         self.process.send(QUIETLY.get(self.family, SIGTERM))
         self.process.send(SIGCONT)
+
+    def _hold(self, hosts: Hosts, *, proven: bool) -> None:
+        """Before ranks over hosts end: none that is in a proven deadlock may take another's end for an error of MPI."""
+        hosts.wait(hosts.ask("end", stop=proven), GRACE)
+        if proven and self.family not in QUIETLY:  # their launchers let ranks go on before they end them
+            hosts.wait(hosts.ask("kill"), GRACE)
 
     def _insist(self) -> float:
         """After the grace period, end what did not end by itself."""

@@ -442,7 +442,7 @@ class _Arguments:
         words = _last_words(self.rank.definitions.ended or "")
         named = words.startswith("Invalid") or "nvalid " in words
         elsewhere = name in _MAY_FAIL_OTHERWISE or any(reason in words for reason in _OTHER_REASONS)
-        if not event.open or (not named and elsewhere):
+        if not event.open or (not named and (elsewhere or _ended_from_outside(self.rank.trace))):
             return
         yield finding(
             "invalid-argument",
@@ -453,6 +453,11 @@ class _Arguments:
             evidence={"inside": event.function.name, **({"said": words} if words else {})},
             cause=cause(event),
         )
+
+
+def _ended_from_outside(trace: Trace) -> bool:
+    """Whether Weft, a signal or the loss of a host ended the run: MPI then ends ranks that lose their partners."""
+    return trace.run.get("ended") in ("deadlock", "killed", "interrupted") or bool(trace.run.get("lost"))
 
 
 def _last_words(text: str) -> str:

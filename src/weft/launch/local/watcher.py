@@ -45,6 +45,7 @@ class HostWatch(Watch):
     moves = 0
 
     def _nothing_moved(self) -> bool:
+        self._find()  # who is here has to be known at once: a host may be lost while a rank moves on and on
         silent = super()._nothing_moved()
         self.moves += not silent
         return silent
@@ -148,11 +149,15 @@ class Watcher:
             ask.where(files)
         elif do == "end":
             self._segments |= segments.of_ranks(files)
+            if asked.get("stop"):
+                survivors.send(files, signal.SIGSTOP)
+        elif do == "kill":
+            survivors.send(files, signal.SIGKILL)
         elif do == "finish":
             self.kill = bool(asked.get("kill"))
         elif do == "thanks":
             self.thanked = True
-        if do in ("look", "snapshot", "where", "end"):
+        if do in ("look", "snapshot", "where", "end", "kill"):
             self._heard = number(asked, "number")
             self.watch.look()
             self.tell()
