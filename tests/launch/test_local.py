@@ -16,6 +16,8 @@ import pytest
 from launch.hosts import Hosts
 from tests_support import WEFT, Installed, execute
 from weft.errors import WeftError
+from weft.launch import elsewhere
+from weft.launch.line import parse
 from weft.launch.local import pack
 from weft.launch.local.wire import Channel, Refused, Side, packed
 from weft.mpi import shim
@@ -194,6 +196,42 @@ def test_a_replay_whose_hosts_do_not_see_it_says_so(hosts: Hosts, line: Line) ->
     assert done.returncode == 5, done.stderr
     assert "weft: ranks 2, 3 ran without the replay: their hosts do not see" in done.stderr
     assert "weft replay weft-runs/step-1 -n 4 -- PROGRAM ARGS" in done.stderr
+
+
+def test_the_run_of_a_launching_host_without_ranks_is_kept(hosts: Hosts, line: Line) -> None:
+    words = [word for word in line("b,c", "step", "good") if word not in ("--local", hosts.home / "disk")]
+    hosts.run("b", ["mkdir", "-p", "weft-runs/step-1/ranks"])
+    done = hosts.run("a", words)
+    assert done.returncode == 4, done.stderr
+    assert "weft: nothing was recorded here: the ranks may have run on other hosts" in done.stderr
+    assert "weft gather weft-runs/step-1 HOSTDIR..." in done.stderr
+    assert facts(hosts)["ended"] == "finished"
+    copied = hosts.folder / "copied"
+    hosts.run("b", ["cp", "-r", "weft-runs/step-1/ranks", copied])
+    gathered = hosts.run("a", [*WEFT, "gather", "weft-runs/step-1", copied])
+    assert "of 4 ranks ranks 2 and 3 left no record" in gathered.stderr, gathered.stderr
+    report = hosts.run("a", [*WEFT, "report"])
+    assert report.stdout.startswith("Ranks 2 and 3 of 4 left no record. ")
+    assert "step.c:" in hosts.run("a", [*WEFT, "dump"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "environment", "expected"),
+    [
+        ("mpiexec -n 2 prog", {}, False),
+        ("mpiexec -n 2 prog -hosts a,b", {}, False),
+        ("mpiexec -hosts a,b -n 2 prog", {}, True),
+        ("mpiexec -n 1 prog : -host b -n 1 prog", {}, True),
+        ("mpiexec -n 2 prog", {"SLURM_JOB_NUM_NODES": "2"}, True),
+        ("mpiexec -n 2 prog", {"SLURM_JOB_NUM_NODES": "1"}, False),
+        ("./prog", {"SLURM_JOB_NUM_NODES": "2"}, False),
+    ],
+)
+def test_a_line_says_whether_its_ranks_may_be_elsewhere(
+    mpich: Installed, command: str, environment: dict[str, str], *, expected: bool
+) -> None:
+    words = command.replace("mpiexec", mpich.mpiexec[0]).split()
+    assert elsewhere.may_be(parse(words), environment) is expected
 
 
 def recorded(hosts: Hosts, line: Line, folder: Path) -> Path:

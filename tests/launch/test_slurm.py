@@ -101,6 +101,26 @@ def test_weft_run_with_local_starts_srun(
     assert list((tmp_path / "disk").iterdir()) == []
 
 
+@pytest.mark.matrix
+@pytest.mark.parametrize("outside", [True, False], ids=["weft run -- srun", "srun weft run"])
+def test_tasks_of_a_job_array_make_runs_of_their_own(
+    slurm: Slurm, mpich_step: tuple[Path, str], outside: bool, tmp_path: Path
+) -> None:
+    program, speaks = mpich_step
+    weft, srun = " ".join([*WEFT, "run"]), f"srun -n2 --overcommit --mpi={speaks}"
+    named = "--out weft-runs/$SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID"
+    (tmp_path / "job.sh").write_text(
+        f"#!/bin/sh\n{f'{weft} -- {srun}' if outside else f'{srun} {weft} {named} --'} {program} good\n"
+    )
+    command = ["sbatch", "-W", "--array=1-3", "-n2", "--overcommit", "-o", "%a.out", "job.sh"]
+    done = execute(command, cwd=tmp_path, env=slurm.environment)
+    assert done.returncode == 0, done.stderr
+    runs = [path for path in (tmp_path / "weft-runs").iterdir() if path.is_dir()]
+    assert [json.loads((run / "run.json").read_text())["ranks"] for run in runs] == [2, 2, 2]
+    said = [(tmp_path / f"{k}.out").read_text() for k in (1, 2, 3)]
+    assert [text.count("weft: recorded 2 ranks in weft-runs/") for text in said] == [1, 1, 1]
+
+
 def test_local_in_a_task_of_srun_is_refused_with_the_line_to_use(slurm: Slurm, tmp_path: Path) -> None:
     done = execute([*SRUN, "--mpi=pmi2", *WEFT, "run", "--local", tmp_path / "disk", "--", "true"], cwd=tmp_path,
                    env=slurm.environment)  # fmt: skip

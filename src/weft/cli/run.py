@@ -355,7 +355,7 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | 
         why = nothing_recorded(plan, job)
         say(why)
         write_report(args.report, Untold(job.run.facts, (why,)))
-        if not keep_empty(job):
+        if not keep_empty(plan, job):
             job.run.discard()
         return job.process.shell_status or FAILED_STATUS
     try:
@@ -382,15 +382,19 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | 
     return job.process.shell_status or (FAILED_STATUS if failed else 0)
 
 
-def keep_empty(job: Job) -> bool:
-    """Keep a run without records where hosts may still have some; whether that is so."""
-    if job.hosts is None:
+def keep_empty(plan: Plan, job: Job) -> bool:
+    """Keep a run without records where other hosts may have some; whether that is so."""
+    from weft.launch import elsewhere
+
+    place = shown_path(job.run.path)
+    if job.hosts is not None:
+        job.hosts.clear()
+        say(f"what its hosts wrote may still lie there, in {job.run.facts['local']}: weft gather {place}")
+    elif elsewhere.may_be(plan.line):
+        say(f"{place} is kept: what its hosts wrote can be put into it (weft gather {place} HOSTDIR...)")
+    else:
         return False
-    job.hosts.clear()
     job.run.write()
-    say(
-        f"what its hosts wrote may still lie there, in {job.run.facts['local']}: weft gather {shown_path(job.run.path)}"
-    )
     return True
 
 
@@ -514,6 +518,8 @@ def nothing_recorded(plan: Plan, job: Job) -> str:
     """Say why there is no record, as far as it can be known."""
     import shutil
 
+    from weft.launch import elsewhere
+
     for program in plan.line.programs:
         if program and shutil.which(program[0]) is None:
             return f"nothing was recorded: there is no program {program[0]!r}"
@@ -526,6 +532,11 @@ def nothing_recorded(plan: Plan, job: Job) -> str:
             f"nothing was recorded: the program loads {other[0]}, and the recorder was built for {other[1]} "
             f"({plan.library.path}); put the mpicc of the program's MPI first on the PATH "
             "(`weft doctor` shows what fits)"
+        )
+    if job.hosts is None and elsewhere.may_be(plan.line):
+        return (
+            f"nothing was recorded here: the ranks may have run on other hosts, which do not see {job.run.path} "
+            "(record with --local DIR, or --out on a directory that they see), or the program never initialised MPI"
         )
     if not plan.recognised:
         return (
