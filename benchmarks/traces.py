@@ -287,4 +287,5 @@ def write(path: Path, pattern: str, ranks: int, events: int) -> Path:
         for part in PATTERNS[pattern](w, each):
             r.append(part)
         r.append(block(w, ["MPI_Finalize"], 1))
+        r.write()  # each open record has mappings, of which a process has 65,530 at most
     return b.write()

@@ -332,3 +332,15 @@ def test_worlds_that_one_launcher_spawned_under_one_name_are_told_apart() -> Non
     ]
     worlds = [[f.header.start.realtime_ns for f in world] for world in spawned(files)]
     assert worlds == [[10, 12], [30], [40], [60, 61]]
+
+
+def test_ranks_of_a_large_run_can_be_written_one_by_one(tmp_path: Path) -> None:
+    b = Builder(ranks=3, path=tmp_path / "run")
+    for r in b.ranks:
+        r.send((r.index + 1) % 3, 1)
+        r.finalize()
+        r.write()
+    assert not any(r._record for r in b.ranks)  # an open one has mappings, of which a process has 65,530 at most
+    assert [len(rank.events) for rank in b.open().ranks] == [2, 2, 2]
+    with pytest.raises(ValueError, match="is written already"):
+        b.ranks[0].append(np.zeros(1, EVENT))

@@ -121,7 +121,7 @@ class RankRecord:
         self.path = builder.path / "ranks" / f"{world}-{rank:06d}.weft"
         self.last_ns = 0
         self._record: RecordFile | None = None
-        self._missing = False
+        self._missing = self._written = False
         self._streams: dict[int, Stream] = {}
         self._definitions = bytearray()
         self._sites: dict[tuple[str, int, str], int] = {}
@@ -237,6 +237,8 @@ class RankRecord:
 
     def _file(self) -> RecordFile:
         if self._record is None:
+            if self._written and self.path.exists():
+                raise ValueError(f"{self.path} is written already")
             self._record = RecordFile(self.path, self.builder.level, self.rank, self.size)
         return self._record
 
@@ -251,9 +253,10 @@ class RankRecord:
             stream.tails.clear()
 
     def write(self) -> None:
-        """Write all to the file and close it."""
-        if self._missing:
+        """Write all to the file and close it. Nothing can be added then: of runs of very many ranks, one by one."""
+        if self._missing or self._written:
             return
+        self._written = True
         for thread in sorted(self._streams):
             self._flush(thread)
         for thread, nibbles in self._outcomes.items():
