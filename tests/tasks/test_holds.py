@@ -153,7 +153,9 @@ def test_a_task_in_a_library_is_held_when_it_is_back_in_the_program(build: Build
         s.do("break usleep")
         held = s.do("continue")["task"]
         s.do("delete")
-        assert "is held as soon as it is back at kept.c:18" in s.do(f"hold {held}")["text"]
+        # On a thread that waits at the region's end, gcc leaves no frame beneath the task: it may be about to begin.
+        told = s.do(f"hold {held}")["text"]
+        assert re.search("is held as soon as it is (back at kept.c:18|at a line of the program)", told)
         assert "with" not in row_of(s, held)
         s.do("tbreak done")
         assert s.do("continue")["task"] != held
