@@ -196,6 +196,19 @@ def test_before_main_no_variable_is_said_to_have_a_value(build: Build) -> None:
         assert {"number", "x"} <= {one["name"] for one in s.do("locals")["values"]}
 
 
+def test_at_the_start_it_is_said_why_there_are_no_tasks(build: Build) -> None:
+    with session([str(build("tight.c"))]) as s:
+        told = s.do("tasks")
+        assert (told["tasks"], told["unseen"]) == (
+            [],
+            "the runtime of OpenMP has not begun: the first region or task does that",
+        )
+        assert s.console.told(s.first)[0].startswith("before the first task, at tight.c:25 in main")
+        s.do("break work")
+        s.do("continue")
+        assert s.do("tasks")["unseen"] is None
+
+
 def test_a_refused_breakpoint_takes_no_number(build: Build) -> None:
     with session([str(build("tight.c"))]) as s:
         for refused in ("break nosuch", "break tight.c:9999", "watch nosuch"):

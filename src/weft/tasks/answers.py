@@ -48,7 +48,7 @@ def _stopped(answer: Answer) -> list[str]:
     if why == "done":
         end = answer["text"] or f"task {answer['task']} has come to its end"
         return [f"{end}, and no task waits for it"]
-    at, label = answer["at"], answer["label"] or "no task"
+    at, label = answer["at"], answer["label"] or ("before the first task," if why == "start" else "no task")
     if at is None:
         number = f"breakpoint {answer['breakpoint']}: " if why == "watch" else ""
         nowhere = f"{answer['label']} is in no line of the program" if answer["label"] else "between two tasks"

@@ -707,8 +707,9 @@ class NativeBackend:
         return self._holds.verdict() if self._holds is not None else ""
 
     def unseen(self) -> str:
-        """Of other kinds of native tasks nothing is known."""
-        return ""
+        """That there are none yet. Of other kinds of native tasks nothing is known."""
+        begun = self._base or self._gdb.exited is not None
+        return "" if begun else f"the runtime of {self.runtime} has not begun: the first region or task does that"
 
     def hold(self, task: int, *, on: bool) -> str:
         """Let a task make no step while the others go on, or again: with its thread (holds.py)."""
