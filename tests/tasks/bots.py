@@ -1,6 +1,6 @@
 """Sit at the console of `weft tasks` before programs that others wrote: BSC's OpenMP task suite.
 
-python tests/tasks/bots.py FOLDER [--runs 200] [--only NAME]... [--seed N] [--verbose]
+python tests/tasks/bots.py FOLDER [--runs 200] [--only NAME]... [--seed N]
 
 FOLDER has the suite's `bin`, built with -g -O0. Each run starts the command on a random program and types what a person
 would: breakpoints, next, step, finish, other tasks, looks, Ctrl-C, on to the end. Held against each answer: the

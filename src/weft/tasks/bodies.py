@@ -20,7 +20,6 @@ COMPILERS = re.compile(r"\.omp_(?!outlined|task_entry)")
 """clang's own functions, which carry the line of a directive."""
 GIVEN_BACK = re.compile(r"<__kmpc_omp_task(@plt|@got|>)")
 """The call by which an untied task of clang's gives its place back. It makes other tasks at their directives' lines."""
-
 JUMP = re.compile(r"(jmp|b)\b")
 
 
@@ -63,9 +62,9 @@ class Bodies:
         at_rest = next((int(words[0], 16) for words in rows if words[3] == "main"), 0)
         shift = gdb.address("main") - at_rest
         bodies = [words for words in rows if ENTRY.search(words[3]) and words[3] != "main"]
-        code = {words[3]: self._code(gdb, words, shift) for words in bodies}
-        spawns = {(first.file, first.line) for first, *_ in code.values() if first.file}
-        self.all = [body_of(words[3], code[words[3]], int(words[1], 16), spawns) for words in bodies]
+        codes = [self._code(gdb, words, shift) for words in bodies]  # several files may have bodies of one name
+        spawns = {(code[0].file, code[0].line) for code in codes if code[0].file}
+        self.all = [body_of(of[3], code, int(of[1], 16), spawns) for of, code in zip(bodies, codes, strict=True)]
         self._starts = sorted(self.all, key=lambda body: body.start)
 
     @staticmethod
