@@ -114,6 +114,12 @@ class Flow:
                 todo += self.follows.get(pc, ())
         return frozenset(found)
 
+    def entries(self, function: str) -> set[int]:
+        """The lines at which a debugger may stop first in a function."""
+        opening = [first for _, (_, first, _) in self.parameters(function)]
+        return {line for file, first in {(where[0], where[1]) for _, where in self.parameters(function)}
+                for line in self.after(Path(file).name, first)} | set(opening)  # fmt: skip
+
     def leaves(self, file: str, line: int) -> bool:
         """Whether a function may be left from a line with no other one between."""
         return 0 in self.after(file, line)
