@@ -17,6 +17,8 @@ __all__ = ["build", "pytestmark"]
 typed_at = script("typed")
 WAITED = (Path(__file__).parent / "programs" / "waited.c").read_text().splitlines()
 SINGLE = (Path(__file__).parent / "programs" / "single.c").read_text().splitlines()
+PARTED = (Path(__file__).parent / "programs" / "parted.c").read_text().splitlines()
+PRINTED = PARTED.index('    printf("%d\\n", got);') + 1
 CALL = SINGLE.index("            got[i] = leaf(i);") + 1
 AFTER = WAITED.index("    after(n);") + 1
 
@@ -46,6 +48,19 @@ def test_a_task_that_waits_is_followed_though_its_thread_comes_to_the_same_line_
         stop = s.do("next")
         assert (stop["why"], stop["task"], stop["at"]["line"]) == ("line", waits["id"], AFTER)
         assert s.do("print n")["value"] == "2"
+
+
+@pytest.mark.parametrize("compiler", ["gcc", clang()])
+def test_a_task_whose_maker_waits_at_the_end_of_its_region_is_joined_behind_the_region(
+    build: Build, compiler: str
+) -> None:
+    with session([str(build("parted.c", compiler, "-O0"))]) as s:
+        s.do("break parted.c:15")
+        stop = s.do("continue")
+        assert (stop["why"], stop["at"]["line"]) == ("breakpoint", 15)
+        stop = s.do("next")
+        assert (stop["why"], stop["at"] and stop["at"]["line"]) == ("joined", PRINTED)
+        assert s.do("print got")["value"] == "2"
 
 
 @pytest.mark.parametrize("compiler", ["gcc", clang()])

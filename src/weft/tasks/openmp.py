@@ -477,10 +477,16 @@ class NativeBackend:
     def _joiner(self, record: Any, rows: Any) -> Any:
         parent = rows[rows["id"] == record["parent"]]
         if len(parent):
-            return parent[0]
+            return self._joiner(parent[0], rows) if self._has_left(parent[0]) else parent[0]
         group = rows[(rows["what"] == record["scope"]) & (rows["wait"] == layout.GROUP)]
         team = rows[(rows["scope"] == record["scope"]) & np.isin(rows["wait"], layout.BARRIERS)]
         return group[0] if len(group) else team[0] if len(team) else None
+
+    def _has_left(self, record: Any) -> bool:
+        """Whether a thread has done its part of a region: as that task it comes to no line of the program any more."""
+        waits = int(record["parent"]) and not record["depth"] and int(record["wait"]) in layout.BARRIERS
+        thread = self._gdb.threads.get(int(record["worker"]), 0) if waits else 0
+        return bool(thread) and leaving(self._gdb.stack(thread)) is None
 
     def _into(self, thread: int, address: int, *, new: bool) -> Stop:
         """A worker is about to begin or resume the traced task: on to the line of its body."""
