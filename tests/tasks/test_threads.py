@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.tasks.test_asyncio import PYTHONS
+from tests.tasks.test_attach import NEW, new
 
 from weft.debug.hands import HandError
 from weft.errors import UsageError
@@ -193,7 +194,11 @@ def test_what_is_handed_on_is_never_a_deadlock(python: str) -> None:
         s.debugger.limit = 60
         stop = s.do("continue")
         assert (stop["why"], stop["code"]) == ("ended", 0), stop
-    process = subprocess.Popen([python, str(PROGRAM), "handed_on", "100"], stdout=subprocess.PIPE, text=True)
+
+
+@new
+def test_what_is_handed_on_while_one_looks_is_never_a_deadlock() -> None:
+    process = subprocess.Popen([NEW[0], str(PROGRAM), "handed_on", "100"], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"

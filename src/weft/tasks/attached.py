@@ -29,8 +29,10 @@ IDLE = re.compile(
     r"\b(epoll_p?wait|p?select|p?poll|clock_nanosleep|read|recv\w*|accept4?|futex\w*|__futex\w*|sem_\w+)\b"
 )
 """System calls in which Python has let go of its lock, so that code can be run at once."""
-CALLS = (0, 7, 23, 35, 43, 45, 47, 61, 202, 230, 232, 247, 270, 271, 281, 288, 441)
-"""The same by their numbers on x86-64: read, poll, select, nanosleep, accept, futex, epoll, waits for a process."""
+CALLS = (0, 7, 23, 35, 43, 45, 47, 61, 230, 232, 247, 270, 271, 281, 288, 441)
+"""The same by their numbers on x86-64: read, poll, select, nanosleep, accept, epoll, waits for a process."""
+FUTEX = "($orig_rax == 202 && ($rsi & 127) == 9)"
+"""A wait for a lock of Python's, by that operation of futex; in the others it may hold what Python's own lock needs."""
 SCRIPT = """import os, runpy
 try:
     os.rename({socket!r}, {socket!r} + "-")  # once, though two may ask for it
@@ -136,7 +138,7 @@ class AttachedBackend(Conversation):
             "call ((int(*)(void*,void*))Py_AddPendingCall)((void*)PyRun_SimpleString, $weft)",
         )
         if platform.machine() == "x86_64":  # gdb knows the system call by its number, whatever libc calls it
-            waits = " || ".join(f"$orig_rax == {number}" for number in CALLS)
+            waits = " || ".join([FUTEX, *(f"$orig_rax == {number}" for number in CALLS)])
             said = self._gdb("thread 1", f"if {waits}", *direct, "else", *pending, "end")
         else:
             idle = IDLE.search(self._gdb("thread 1", "bt 1"))

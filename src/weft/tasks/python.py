@@ -117,8 +117,10 @@ class Conversation:
             message = self._pending.pop(0) if self._pending else self._message(seconds)
             if "stop" in message:
                 return self._stopped(message["stop"])
-            if "idle" in message and (stop := self._stuck(message)) is not None:
-                return stop
+            if "idle" in message:
+                with suppress(HandError):  # it has gone on, or to its end, while it was asked
+                    if (stop := self._stuck(message)) is not None:
+                        return stop
 
     def _stuck(self, idle: dict[str, Any]) -> Stop | None:
         """All loops stand still: a deadlock, or a program in which nothing can happen any more."""
