@@ -73,11 +73,15 @@ class Scene:
         behind = self.waiting_for(set(ranks))
         if behind:
             message += f"; {self._waits(behind, 'it' if len(ranks) == 1 else 'them', ended=_ends_all(first))}"
+        lost = _lost(self.trace) if first.how is How.ERROR else []
+        if lost:
+            were, them = "was" if len(lost) == 1 else "were", "it" if len(ranks) == 1 else "them"
+            message += f"; {listed(lost)} {were} lost, for which MPI may have ended {them}"
         events = [event for i in sorted(behind) for event in self.standstill.open_calls.get(i, [])[:1]]
         return Finding(
             kind=KINDS[first.how],
             severity="error",
-            certainty="certain",
+            certainty="possible" if lost else "certain",
             message=message,
             ranks=tuple(ranks),
             sites=(*(s for end in group for s in sites(end)), *dict.fromkeys(describe.site(e) for e in events[:64])),
@@ -110,6 +114,12 @@ def _on_its_way(end: End) -> bool:
 def _ends_all(end: End) -> bool:
     """Whether MPI took the other ranks along at once: those do not wait any more."""
     return end.how is How.ABORT or (end.how is How.ERROR and end.rank.definitions.ended is not None)
+
+
+def _lost(trace: Trace) -> list[str]:
+    """The hosts of the run that were lost, in words: MPI takes their ranks' silence for an error."""
+    lost = trace.run.get("lost")
+    return [f"host {one.get('host')}" for one in lost if isinstance(one, dict)] if isinstance(lost, list) else []
 
 
 def moved(trace: Trace) -> bool:
