@@ -129,7 +129,11 @@ class Hosts:
         self, name: str, command: Sequence[str | Path], env: Mapping[str, str] | None = None, timeout: float = 90
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on a host."""
-        return execute([*self.enter(name), *command], env={"HOME": str(self.home), **(env or {})}, timeout=timeout)
+        return execute([*self.enter(name), *command], env={**self._own(), **(env or {})}, timeout=timeout)
+
+    def _own(self) -> dict[str, str]:
+        """A host's own folders. Open MPI's daemons of two hosts called alike, one of which was killed, meet in /tmp."""
+        return {"HOME": str(self.home), "TMPDIR": str(self.home)}
 
     def _attend(self) -> None:
         """Run what agents ask for, each beside the others."""
@@ -144,7 +148,7 @@ class Hosts:
         with one:
             line, files, _, _ = socket.recv_fds(one, 1 << 20, 3)
             host, _, command = line.decode().partition(" ")
-            clean = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
+            clean = {"PATH": os.environ["PATH"], **self._own()}
             process = subprocess.Popen(
                 [*self.enter(host), "sh", "-c", command], stdin=files[0], stdout=files[1], stderr=files[2], env=clean,
                 start_new_session=True,
