@@ -12,6 +12,7 @@ import pytest
 from pydantic import ValidationError
 from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonSchema as Sarif
 
+from tests_support import WEFT, execute
 from weft.cli import main as cli
 from weft.endings import lines as ends
 from weft.findings import Finding, Site
@@ -230,3 +231,13 @@ def test_a_failed_analysis_is_exit_4(
 def test_a_path_that_is_no_run_is_an_error_of_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["report", str(tmp_path)]) in (2, 4)
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_run_whose_hosts_all_lost_their_records_is_no_clean_one(tmp_path: Path) -> None:
+    (tmp_path / "ranks").mkdir()
+    lost = [{"host": "b", "ranks": [], "why": "its connection was closed", "folder": "/tmp/x"}]
+    facts = {"schema": "weft-run/1", "ranks": 0, "ended": "finished", "lost": lost}
+    (tmp_path / "run.json").write_text(json.dumps(facts))
+    done = execute([*WEFT, "report", tmp_path])
+    assert done.stdout.startswith("No rank left a record. ")
+    assert done.returncode == 1

@@ -111,6 +111,8 @@ def heading(trace: Trace, findings: Sequence[Finding]) -> str:
 
 def without_record(trace: Trace) -> str:
     """`Ranks 2 and 3 of 4 left no record`, "" where all have left one: nothing that is found speaks for those."""
+    if not trace.ranks and trace.run.get("lost"):
+        return "No rank left a record"
     absent = [rank.index for rank in trace.ranks if rank.missing]
     unplaced = sum(member < 0 for world in trace.worlds for member in world.ranks)
     if unplaced:
