@@ -193,7 +193,8 @@ class Person:
     def joined(self, stop: Answer, task: int, row: Answer, before: list[Frame]) -> None:
         """The end of a task, and where it goes on."""
         rows = {one["id"]: one for one in self.console.do("tasks")["tasks"]}
-        if task in rows and stop["task"] != task:
+        # A thread's part of a region is there until all have done theirs.
+        if task in rows and stop["task"] != task and rows[task]["at"] is not None:
             raise Wrong(f"task {task} has ended, and is {rows[task]}, {brief(stop)}")
         parent = row["parent"]
         if stop["why"] == "joined" and parent in rows and stop["task"] != parent:
