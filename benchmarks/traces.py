@@ -6,6 +6,8 @@
   collective  Allreduce, Bcast, Barrier, Reduce, Allgather
   rma         fence epochs with Put, Get and Accumulate to both sides, then locks with Put
   mixed       nonblocking neighbours, a wildcard among them, Waitall, Allreduce
+  long        the same; every so often rank 0 receives from any what all others send it, and at the end the last rank
+              waits for a message that never comes, the others in a barrier
 and, for what costs most where an analysis is careless:
   flood       one receiver takes all messages of the run, each of any source
   pending     each rank has all its receives and sends pending at once
@@ -23,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.trace.builder import Builder, RankBuilder
-from weft.trace.layout import ANY_SOURCE, EVENT, ID_DYNAMIC, Events, Flag
+from weft.trace.layout import ANY_SOURCE, EVENT, ID_DYNAMIC, Events, Flag, State
 
 GROUP = 64
 PART = 20_000
@@ -205,6 +207,25 @@ def mixed(w: Writer, n: int) -> Iterator[Events]:
         yield events
 
 
+def long(w: Writer, n: int) -> Iterator[Events]:
+    """`mixed`, each part of which begins with a gathering of messages that race; then a deadlock."""
+    others = w.ranks - 1
+    for part in mixed(w, n):
+        if w.rank:
+            first = block(w, ["MPI_Send"], 1, peer=0, tag=7)
+        else:
+            first = block(w, ["MPI_Recv"], others, peer=1 + np.arange(others), tag=7, result=INT)
+            first["flags"] |= np.uint8(Flag.ANY_SOURCE)
+        events = np.concatenate([first, block(w, ["MPI_Barrier"], 1), part])
+        events["enter"] = 10**9 + w.b.clock + (w.written - len(events) + np.arange(len(events), dtype=np.uint64)) * 1000
+        yield events
+    last = block(w, ["MPI_Recv"], 1, peer=0, tag=99) if w.rank == w.ranks - 1 else block(w, ["MPI_Barrier"], 1)
+    last["flags"] = 0
+    last["duration"] = 0
+    w.r.state = State.RUNNING
+    yield last
+
+
 def rma(w: Writer, n: int) -> Iterator[Events]:
     """Fence epochs, then lock epochs: 6 events a step of the first, 3 of the second."""
     left, right = (w.rank - 1) % w.ranks, (w.rank + 1) % w.ranks
@@ -267,7 +288,7 @@ def _prepare(b: Builder, pattern: str, each: int) -> None:
 
 
 PATTERNS: dict[str, Callable[[Writer, int], Iterator[Events]]] = {
-    "halo": halo, "pool": pool, "funnel": funnel, "collective": collective, "rma": rma, "mixed": mixed,
+    "halo": halo, "pool": pool, "funnel": funnel, "collective": collective, "rma": rma, "mixed": mixed, "long": long,
     "flood": flood, "pending": pending, "comms": comms,
 }  # fmt: skip
 
@@ -286,6 +307,7 @@ def write(path: Path, pattern: str, ranks: int, events: int) -> Path:
         w = Writer(b, r, ranks, 1)
         for part in PATTERNS[pattern](w, each):
             r.append(part)
-        r.append(block(w, ["MPI_Finalize"], 1))
+        if pattern != "long":
+            r.append(block(w, ["MPI_Finalize"], 1))
         r.write()  # each open record has mappings, of which a process has 65,530 at most
     return b.write()

@@ -1,6 +1,8 @@
 """An MPI program: reports of many runs made by all its processes together, held against those of one process.
 
-mpiexec -n 3 python compared.py FOLDER     each folder in FOLDER is a run; prints how many were the same
+mpiexec -n 3 python compared.py FOLDER             each folder in FOLDER is a run; prints how many were the same
+mpiexec -n 3 python compared.py FOLDER CALLS       the same in stretches of at least so many calls; runs that stay whole
+                                                   are left out
 """
 
 from __future__ import annotations
@@ -13,29 +15,40 @@ from mpi4py import MPI
 
 import weft
 from weft.native import threads
-from weft.parallel.team import Team
+from weft.parallel.team import Alone, Team
 from weft.report import Ground, Report, examine, to_json
-from weft.report.tables import tables
+from weft.report.stretches import found_in_stretches
+from weft.report.tables import tables_of
 from weft.report.together import differences, examine_together
+from weft.stretches import moments
 from weft.trace import Level, RunError
 
 
 def text(ground: Ground, report: Report) -> str:
     """All that a report tells, and what could not be read; of an analysis that failed not where."""
     failures = [type(failure)(failure.analysis, failure.error) for failure in report.failures]
-    made = tables(ground.trace, ground.match) if ground.trace.level != Level.OUTCOMES and not failures else None
+    made = tables_of(ground) if ground.trace.level != Level.OUTCOMES and not failures else None
     return json.dumps([to_json(ground.trace, report.findings, failures, made), ground.trace.problems], indent=1)
 
 
-def serial(path: Path) -> str:
+def serial(path: Path, least: int) -> str:
     """What one process finds."""
     ground = Ground(weft.open(path))
-    return text(ground, examine(ground.trace, ground=ground))
+    return text(ground, examined(Alone(), ground, least) if least else examine(ground.trace, ground=ground))
 
 
-def main(folder: Path) -> int:
+def examined(team: Team | Alone, ground: Ground, least: int) -> Report:
+    """The report in stretches."""
+    found = found_in_stretches(team, ground, lambda share, now: None, least)
+    if not team.first:
+        return Report(())
+    return Report(()) if found is None else examine(ground.trace, ground=ground, found=found)
+
+
+def main(folder: Path, least: int = 0) -> int:
     """Compare all runs; the first worker prints."""
     team, same, wrong = Team(MPI), 0, 0
+    moments.A_RANK = 1  # type: ignore[misc]
     threads.alone()
     for path in sorted(folder.iterdir()):
         try:
@@ -44,11 +57,13 @@ def main(folder: Path) -> int:
             continue
         try:
             assert not differences(team, ground.trace)
-            report = examine_together(team, ground)
+            report = examined(team, ground, least) if least else examine_together(team, ground)
         except BaseException as error:  # the others wait
             team.end(error, 4)
         if team.first:
-            one, other = text(ground, report), serial(path)
+            if least and ground.parts is None:
+                continue
+            one, other = text(ground, report), serial(path, least)
             same += one == other
             if one != other:
                 wrong += 1
@@ -62,4 +77,4 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), *map(int, sys.argv[2:])))

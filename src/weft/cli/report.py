@@ -115,11 +115,10 @@ def write(ground: Ground, report: Report, args: argparse.Namespace, to: TextIO) 
 
 def _tables(ground: Ground, report: Report) -> Tables | None:
     """The tables; None of a run that could not be matched, which the report's failures tell."""
-    from weft.report.tables import tables
-    from weft.trace import Level
+    from weft.report.tables import tables_of
 
     try:
-        return tables(ground.trace, ground.match if ground.trace.level != Level.OUTCOMES else None)
+        return tables_of(ground)
     except Exception:
         if not report.failures:
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.parallel.division import shares
 from weft.parallel.messages import Shared, shared_match
-from weft.parallel.team import Team
+from weft.parallel.team import Alone, Team
 from weft.parallel.whole import gathered
 
-__all__ = ["Shared", "Team", "gathered", "shared_match", "shares"]
+__all__ = ["Alone", "Shared", "Team", "gathered", "shared_match", "shares"]

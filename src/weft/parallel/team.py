@@ -107,6 +107,22 @@ class Team:
         raise SystemExit(status)
 
 
+class Alone:
+    """A process that reports alone, as the only worker."""
+
+    rank: Final = 0
+    size: Final = 1
+    first: Final = True
+
+    def everybody(self, mine: _Told) -> list[_Told]:
+        """What the only worker tells."""
+        return [mine]
+
+    def at_first(self, mine: _Told) -> list[_Told]:
+        """The same."""
+        return [mine]
+
+
 def team(size: int) -> Team:
     """The workers of this job step, of which its launcher started `size`.
 

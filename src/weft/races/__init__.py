@@ -6,13 +6,15 @@ no other race influences first.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.findings import Finding, Site
+from weft.findings import EventId, Finding, Site
 from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
 from weft.races.outcomes import outcome, strays
@@ -24,7 +26,7 @@ from weft.terms.libraries import of_library
 from weft.terms.words import plural, rank_words
 from weft.trace import Communicator, Trace
 
-__all__ = ["Races", "detect", "exchanged", "find", "served", "settled"]
+__all__ = ["Races", "detect", "exchanged", "find", "joined", "moved", "served", "settled"]
 
 MOST_OF_A_SITE: Final = 200
 """Findings for one line of one rank; what is beyond is counted in the evidence of the last."""
@@ -89,6 +91,12 @@ def _note(trace: Trace, match: Match, races: Races, service: NDArray[np.uint8], 
     took = match.sends.id(int(posts.partner[races.row[mine[0]]]))
     clients = _clients(match, races, posts, places)
     events = [posts.id(int(races.row[mine[0]])), took]
+    return _order_note(trace, events, clients, len(mine), answered=answered)
+
+
+def _order_note(
+    trace: Trace, events: Sequence[EventId], clients: Collection[int], times: int, *, answered: bool
+) -> Finding:
     rank = events[0][0]
     site = describe.site(trace.event(*events[0]))
     server = trace.ranks[rank].serves
@@ -101,15 +109,56 @@ def _note(trace: Trace, match: Match, races: Races, service: NDArray[np.uint8], 
         certainty="certain",
         message=(
             f"order only: {who} serves {rank_words(clients)}{at} as they come and {how}, so "
-            f"another run may serve them in another order ({plural(len(mine), 'time')} in this run); nothing needs "
+            f"another run may serve them in another order ({plural(times, 'time')} in this run); nothing needs "
             "fixing unless the result depends on that order"
         ),
         ranks=(rank, *sorted(clients)),
         sites=tuple(describe.site(trace.event(*event)) for event in events),
         events=tuple(events),
-        evidence={"order_only": True, "times": len(mine)},
+        evidence={"order_only": True, "times": times, "answered": answered},
         cause=f"order only {site.call} {site.file}:{site.line}" if site.line else None,
     )
+
+
+def joined(trace: Trace, notes: Sequence[Finding]) -> Finding:
+    """One note for notes of one line that serves whoever comes, each of a stretch of the run."""
+    clients = {rank for note in notes for rank in note.ranks[1:]}
+    answered = all(note.evidence["answered"] for note in notes)
+    times = sum(note.evidence["times"] for note in notes)
+    return _order_note(trace, notes[0].events, clients, times, answered=answered)
+
+
+def moved(
+    one: Finding, to: Callable[[EventId], EventId], before: Callable[[str, int], int], *, behind_others: bool = False
+) -> Finding:
+    """A race of a stretch as one of the run: `to` names its events there; `before` counts what was posted before.
+
+    That is asked of "receive" or "probe", and of a rank. `behind_others`: another race is before the whole stretch.
+    """
+    if one.kind != "message-race" or "took" not in one.evidence:
+        return one
+    evidence, receiver = dict(one.evidence), one.events[0]
+
+    def there(event: dict[str, Any]) -> dict[str, Any]:
+        return {**event, "event": to((event["rank"], event["event"]))[1]}
+
+    evidence["took"] = there(evidence["took"])
+    evidence["others"] = [
+        there(other) | {
+            "taken_by": None if (by := other["taken_by"]) is None else to((receiver[0], by))[1],
+            "force": f"{receiver[0]}:{to(receiver)[1]}={other['force'].rpartition('=')[2]}",
+        }
+        for other in evidence["others"]
+    ]  # fmt: skip
+    receive = evidence["receive"]
+    evidence["receive"] = {**receive, "nth": receive["nth"] + before(receive["what"], receive["rank"])}
+    if behind_others and not evidence["influenced"]:
+        evidence["influenced"] = True
+        return replace(one, message=one.message + _INFLUENCED, evidence=evidence)
+    return replace(one, evidence=evidence)
+
+
+_INFLUENCED: Final = ". An earlier race decides whether this one occurs: look at that first"
 
 
 def _clients(match: Match, races: Races, posts: Posts, places: NDArray[np.int64]) -> set[int]:
@@ -182,7 +231,7 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
     if what:
         message += f"; then {what}"
     if races.influenced[k]:
-        message += ". An earlier race decides whether this one occurs: look at that first"
+        message += _INFLUENCED
     return Finding(
         kind="message-race",
         severity="note" if tame and (inside or of_library(sites[0].file)) else "warning",

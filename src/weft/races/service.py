@@ -12,7 +12,7 @@ first is free, and meant to be. Such a race is told as a note. Two things must h
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,9 +196,33 @@ def _answers(match: Match, place: _Place) -> int:
     until = decided[np.searchsorted(decided[:-1], at, side="right")]
     sent, heard = to.between(peer, at, until), named.between(peer, at, until)
     open_end = ~(sent | heard)
+    told = _told_here(match, to, took, _Racing(peer, at, until, open_end))
+    if not told.any():
+        told[:] = True  # nothing else is known
+    sent, open_end, peer, at = sent[told], open_end[told], peer[told], at[told]
     if open_end.all() or not _was_asked(to, took, peer[open_end], at[open_end]).all():
         return 0
     return ANSWERED if (sent | open_end).all() else HEARD
+
+
+class _Racing(NamedTuple):
+    """Of racing receives the source, when it was taken, when the site took the next, and whether no answer is there."""
+
+    peer: I64
+    at: I64
+    until: I64
+    open_end: NDArray[np.bool_]
+
+
+def _told_here(match: Match, to: _Times, took: _Times, of: _Racing) -> NDArray[np.bool_]:
+    """Which of them the calls that are there say all of: an answer to the last may lie in the run's next stretch, what
+    the first one was asked in the one before."""
+    last = of.open_end & (of.until == NONE) if match.trace.goes_on else np.zeros(len(of.at), np.bool_)
+    if not match.trace.has_begun:
+        return ~last
+    first = took.last_before(of.peer, of.at) == -1
+    told: NDArray[np.bool_] = ~(last | of.open_end & first & ~_was_asked(to, took, of.peer, of.at))
+    return told
 
 
 def _was_asked(to: _Times, took: _Times, peer: I64, at: I64) -> NDArray[np.bool_]:

@@ -60,13 +60,18 @@ def examine(
     if trace.level == Level.OUTCOMES:
         return Report(())
     ground = ground or Ground(trace)
+    if found is None and analyses is ANALYSES:
+        from weft.report.stretches import alone_in_stretches  # made of this module
+
+        found = alone_in_stretches(ground, progress)
     end = suffix(trace)
     analyses = analyses if end is None else end.looked_for(analyses)
     findings: list[Finding] = []
     failures: list[Failure] = []
     results: dict[str, Found] = dict(found or {})
     left = [analysis for analysis in analyses if analysis.name not in results]
-    results |= _side_by_side(ground, left, progress or (lambda share, now: None))
+    if left:
+        results |= _side_by_side(ground, left, progress or (lambda share, now: None))
     for analysis in analyses:
         result = results.get(analysis.name, [])
         if isinstance(result, Failure):
@@ -74,7 +79,7 @@ def examine(
         else:
             findings += [one for one in result if end is None or end.holds(analysis, one)]
     try:
-        findings = with_explored(trace, told_once(trace, findings))
+        findings = with_explored(trace, told_once(ground, findings))
     except Exception as error:
         failures.append(
             Failure("what follows from the ends of ranks", f"{type(error).__name__}: {error}", traceback.format_exc())
@@ -82,14 +87,15 @@ def examine(
     return Report(tuple(worst_first(merged(findings))), tuple(failures))
 
 
-def told_once(trace: Trace, findings: list[Finding]) -> list[Finding]:
+def told_once(ground: Ground, findings: list[Finding]) -> list[Finding]:
     """The findings without those that only follow from how a rank ended; these become evidence of that."""
     findings = without_samples(findings)
-    following = consequences(trace, findings)
-    kept = [finding for finding in findings if not following.of(finding)]
+    trace, asked = ground.at_end(findings)
+    following = consequences(trace, asked)
     return [
-        replace(one, evidence={**one.evidence, "consequences": behind}) if (behind := following.behind(one)) else one
-        for one in kept
+        replace(one, evidence={**one.evidence, "consequences": behind}) if (behind := following.behind(at_end)) else one
+        for one, at_end in zip(findings, asked, strict=True)
+        if not following.of(at_end)
     ]
 
 

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from threading import RLock
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.findings import EventId, Finding
 from weft.match import Match, Post, match
+from weft.races import moved
+from weft.stretches import Cuts
 from weft.terms import calls
 from weft.terms.calls import catalogue, masks
 from weft.trace import Trace
 from weft.trace.layout import StreamKind
+from weft.trace.stretch import Stretch
 
 if TYPE_CHECKING:
-    from weft.order import Order
+    from weft.order import Cut, Order
 
 
 class Ground:
@@ -23,6 +33,8 @@ class Ground:
         self.trace = trace
         self._lock = RLock()
         self._found = found
+        self.parts: Parts | None = None
+        """The stretches that the run is analysed in, None where it is analysed whole."""
 
     def prepare(self) -> None:
         """Read what is read once, so that analyses side by side find it there."""
@@ -54,6 +66,50 @@ class Ground:
         from weft.order import order
 
         return order(self.trace, self.match)
+
+    def around(self, event: EventId) -> tuple[Ground, EventId]:
+        """The ground in which an event of the run lies, and what it is called there."""
+        return (self, event) if self.parts is None else self.parts.around(event)
+
+    def holding(self, finding: Finding) -> tuple[Ground, Finding]:
+        """The ground in which the events of a finding lie, and the finding by their names there."""
+        if self.parts is None or not finding.events:
+            return self, finding
+        ground, _ = self.parts.around(finding.events[0])
+        stretch = _stretch(ground)
+
+        def here(event: EventId) -> EventId:
+            return stretch.here(event) or (event[0], 0)  # what is drawn or proved of a race lies in one stretch
+
+        found = moved(finding, here, lambda what, rank: 0)
+        there = tuple(event for one in finding.events if (event := stretch.here(one)) is not None)
+        return ground, replace(found, events=there)
+
+    def named(self, event: EventId) -> EventId:
+        """The name in the run of an event of this ground."""
+        return self.trace.whole(event) if isinstance(self.trace, Stretch) else event
+
+    def counted(self, past: Cut) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """By rank how many calls of the run have begun, and ended, in a past of this ground.
+
+        All before a stretch has, but that of the call at its beginning, which every rank has entered, the end is known
+        only of ranks of which something behind it is.
+        """
+        if not isinstance(self.trace, Stretch):
+            return past.started, past.ended
+        first = np.array(self.trace.first, np.int64)
+        ahead = np.array([rank.ahead for rank in self.trace.ranks], np.int64)
+        begun = first + np.maximum(past.started - ahead, 0)
+        ended = first + np.maximum(past.ended - ahead, 0) - ((past.started <= ahead) & (first > 0))
+        return begun, ended
+
+    def at_end(self, findings: list[Finding]) -> tuple[Trace, list[Finding]]:
+        """The calls among which the run ended, and the findings with those of their events that lie there."""
+        if self.parts is None:
+            return self.trace, findings
+        end = self.parts.end
+        return end, [replace(one, events=tuple(here for event in one.events if (here := end.here(event)) is not None))
+                     for one in findings]  # fmt: skip
 
     @property
     def receives(self) -> bool:
@@ -97,3 +153,46 @@ class Ground:
     def contents(self) -> bool:
         """Whether the run holds what ranks brought to reductions."""
         return any(rank.file is not None and rank.file.numbers(StreamKind.CONTENTS) for rank in self.trace.ranks)
+
+
+class Parts:
+    """The stretches of a run: `spans` are those of `cuts` that a report goes by, from the run's start to its end."""
+
+    def __init__(self, cuts: Cuts, spans: list[tuple[int, int]]) -> None:
+        self.cuts, self.spans = cuts, spans
+        self._last: tuple[tuple[int, int], Ground] | None = None
+
+    def ground(self, span: tuple[int, int]) -> Ground:
+        """The ground of a stretch: that which was asked for last is kept."""
+        if self._last is None or self._last[0] != span:
+            self._last = None  # the one before goes first
+            gc.collect()
+            self._last = span, Ground(self.cuts.stretch(*span))
+        return self._last[1]
+
+    def each(self) -> Iterator[Ground]:
+        """The ground of each stretch in turn, one in memory at a time."""
+        for span in self.spans:
+            ground = self.ground(span)
+            yield ground
+            _stretch(ground).let_go()
+            del ground
+            gc.collect()
+
+    @property
+    def end(self) -> Stretch:
+        """The last stretch."""
+        return _stretch(self.ground(self.spans[-1]))
+
+    def around(self, event: EventId) -> tuple[Ground, EventId]:
+        """The ground in which an event of the run lies, and what it is called there."""
+        place = self.cuts.of(event)
+        ground = self.ground(next(span for span in self.spans if span[0] <= place < span[1]))
+        here = _stretch(ground).here(event)
+        assert here is not None
+        return ground, here
+
+
+def _stretch(ground: Ground) -> Stretch:
+    assert isinstance(ground.trace, Stretch)
+    return ground.trace

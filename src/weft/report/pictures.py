@@ -35,7 +35,8 @@ def pictures(
             continue
         try:
             ground = ground or Ground(trace)
-            made = lines(trace, finding, ground.match, plain=not _shows_lines(to), width=width)
+            around, there = ground.holding(finding)
+            made = lines(around.trace, there, around.match, plain=not _shows_lines(to), width=width)
         except Exception:  # a report of a damaged record is worth more than its picture
             continue
         if made:

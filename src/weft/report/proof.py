@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from weft.findings import Finding
+from weft.findings import EventId, Finding
 from weft.report.analysis import Report
 from weft.report.ground import Ground
 from weft.terms.words import plural
@@ -45,26 +45,29 @@ def _proof(ground: Ground, finding: Finding) -> dict[str, object]:
     events = list(finding.events[:EVENTS])
     if finding.kind == "rma-race":
         events = events[:2]
-    times = [_time(ground, *event) for event in events]
-    reasons = _of_messages(ground, finding) if finding.kind == "message-race" else _of_accesses(ground, events)
+    times = [_time(*ground.around(event)) for event in events]
+    reasons = _of_messages(*ground.holding(finding)) if finding.kind == "message-race" else _of_accesses(ground, events)
     return {"times": times, "because": reasons}
 
 
-def _time(ground: Ground, rank: int, index: int) -> dict[str, object]:
+def _time(ground: Ground, event: EventId) -> dict[str, object]:
     """The vector time of an event: of each rank the calls that had begun, and ended, before it began."""
-    past = ground.order.past((rank, index), end=False)
-    return {"rank": rank, "event": index, "begun": past.started.tolist(), "ended": past.ended.tolist()}
+    past = ground.order.past(event, end=False)
+    rank, index = ground.named(event)
+    begun, ended = (calls.tolist() for calls in ground.counted(past))
+    return {"rank": rank, "event": index, "begun": begun, "ended": ended}
 
 
 def _of_messages(ground: Ground, finding: Finding) -> list[str]:
     (receiver, receive), *_ = finding.events
-    decided = _decision(ground, receiver, receive)
+    _, decided = ground.named((receiver, _decision(ground, receiver, receive)))
     reasons = []
     for other in finding.evidence.get("others", ())[: EVENTS - 2]:
         sender, send = int(other["rank"]), int(other["event"])
-        known = int(ground.order.past((sender, send), end=False).ended[receiver])
+        _, call = ground.named((sender, send))
+        known = int(ground.counted(ground.order.past((sender, send), end=False))[1][receiver])
         reasons.append(
-            f"rank {sender} sends in its call {send}, when it knows of {plural(known, 'finished call')} of rank "
+            f"rank {sender} sends in its call {call}, when it knows of {plural(known, 'finished call')} of rank "
             f"{receiver}; that receive was decided in call {decided}, which is not among them"
         )
     return reasons

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal
 
-from weft.findings import Finding
+from weft.findings import EventId, Finding
+from weft.match import Match
 from weft.plain import dataclass
 from weft.report.ground import Ground
 from weft.systems import MPI, PVM
@@ -17,6 +18,10 @@ from weft.terms.parts import Part
 
 Need = Literal["match", "order"]
 """What of the ground is made before an analysis: those that need the order are begun last."""
+
+
+Way = Literal["each", "end", "ranks", "not"]
+"""In each stretch, in the last one, rank by rank over the whole run; or not at all: runs for it stay whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,10 @@ class Analysis:
     """Whether it looks at the ranks one by one, in their order: then several processes can share them (together.py)."""
     parts: Callable[[], Sequence[Part]] | None = None
     """Of one that goes through the ranks more than once: its sections, each rank by rank."""
+    cut: Way = "not"
+    """How it goes about a run that is cut into stretches (stretches.py)."""
+    costs: bool = False
+    """Whether its findings are of sums over the whole run: `weft.waits`."""
 
 
 def _endings(ground: Ground) -> Iterable[Finding]:
@@ -127,7 +136,12 @@ def _of_files(ground: Ground) -> Iterable[Finding]:
 def _memory(ground: Ground) -> Iterable[Finding]:
     from weft.usage.overruns import find
 
-    return find(ground.trace, ground.match)
+    return find(ground.trace, lambda event: _matched(ground, event))
+
+
+def _matched(ground: Ground, event: EventId) -> tuple[Match, EventId]:
+    around, here = ground.around(event)
+    return around.match, here
 
 
 def _pending(ground: Ground) -> Iterable[Finding]:
@@ -208,26 +222,26 @@ ORDER: Final[frozenset[Need]] = frozenset(("match", "order"))
 """The order is made of the match."""
 
 ANALYSES: Final = (
-    Analysis("how the ranks ended", NONE, _endings),
-    Analysis("deadlock", NONE, _deadlock),
-    Analysis("potential deadlock", MATCH, _potential_deadlock),
-    Analysis("other matches", ORDER, _other_matches, _receives),
-    Analysis("invalid arguments", NONE, _arguments, _mpi, by_rank=True),
+    Analysis("how the ranks ended", NONE, _endings, cut="end"),
+    Analysis("deadlock", NONE, _deadlock, cut="end"),
+    Analysis("potential deadlock", MATCH, _potential_deadlock, cut="each"),
+    Analysis("other matches", ORDER, _other_matches, _receives, cut="each"),
+    Analysis("invalid arguments", NONE, _arguments, _mpi, by_rank=True, cut="ranks"),
     Analysis("packing and buffers", MATCH, _of_pvm, _pvm),
-    Analysis("lifetime and threads", NONE, _lifetime, _mpi, by_rank=True),
-    Analysis("collectives", MATCH, _collectives, _mpi),
+    Analysis("lifetime and threads", NONE, _lifetime, _mpi, by_rank=True, cut="ranks"),
+    Analysis("collectives", MATCH, _collectives, _mpi, cut="each"),
     Analysis("reductions", MATCH, _reductions, _contents),
-    Analysis("messages", MATCH, _messages, parts=_parts_of_messages),
-    Analysis("requests", NONE, _requests, _mpi, by_rank=True),
+    Analysis("messages", MATCH, _messages, parts=_parts_of_messages, cut="each"),
+    Analysis("requests", NONE, _requests, _mpi, by_rank=True, cut="ranks"),
     Analysis("one-sided", ORDER, _onesided, _windows),
-    Analysis("ready sends", ORDER, _ready_sends, _ready),
+    Analysis("ready sends", ORDER, _ready_sends, _ready, cut="each"),
     Analysis("files", ORDER, _of_files, _files),
-    Analysis("memory behind buffers", MATCH, _memory, by_rank=True),
+    Analysis("memory behind buffers", MATCH, _memory, by_rank=True, cut="ranks"),
     Analysis("accesses of buffers", NONE, _pending, _touched, by_rank=True),
     Analysis("accesses of windows", ORDER, _of_windows, _touched),
     Analysis("ghost cells", ORDER, _ghosts, _halos),
-    Analysis("message races", ORDER, _races, _receives),
-    Analysis("resources", NONE, _resources, _mpi, by_rank=True),
-    Analysis("waits", MATCH, _waits),
+    Analysis("message races", ORDER, _races, _receives, cut="each"),
+    Analysis("resources", NONE, _resources, _mpi, by_rank=True, cut="ranks"),
+    Analysis("waits", MATCH, _waits, cut="each", costs=True),
 )
 """What is run, in this order: findings of one severity keep it."""

@@ -10,10 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.plain import dataclass
+from weft.report.ground import Ground
 from weft.report.text import printable
 from weft.terms.words import plural
 from weft.trace import Level, Trace
-from weft.waits import KEYS, CallTimes, Key, Ledger, blocks, ledger_of, matrix, times
+from weft.waits import (
+    KEYS,
+    CallTimes,
+    Key,
+    Ledger,
+    Times,
+    blocks,
+    ledger_of,
+    ledger_of_times,
+    matrix,
+    times,
+    times_of,
+    waiting,
+)
 from weft.waits.ledger import empty, seconds
 
 MAX_ROWS: Final = 1000
@@ -44,6 +58,30 @@ def tables(trace: Trace, match: Any) -> Tables:
         nothing = np.zeros((0, 0), np.int64)
         return Tables({key: [] for key in KEYS}, nothing, nothing, empty())
     return Tables(times(trace, match), *matrix(trace, match), ledger_of(trace, match))
+
+
+def tables_of(ground: Ground) -> Tables:
+    """The tables of a run that was analysed; of one in stretches their sums."""
+    if ground.parts is None:
+        return tables(ground.trace, ground.match if ground.trace.level != Level.OUTCOMES else None)
+    rows: dict[Key, dict[str, list[int]]] = {key: {} for key in KEYS}
+    total: Times | None = None
+    ranks = len(ground.trace.ranks)
+    messages, sizes = np.zeros((ranks, ranks), np.int64), np.zeros((ranks, ranks), np.int64)
+    for part in ground.parts.each():
+        for key, found in times(part.trace, part.match).items():
+            for row in found:
+                sums = rows[key].setdefault(row.name, [0, 0, 0])
+                sums[:] = (old + new for old, new in zip(sums, row[1:], strict=True))
+        more = matrix(part.trace, part.match)
+        messages += more[0]
+        sizes += more[1]
+        own = times_of(waiting(part.trace, part.match))
+        total = own if total is None else total + own
+    assert total is not None
+    ordered = {key: sorted((CallTimes(name, *row) for name, row in of.items()), key=lambda row: -row.ns)
+               for key, of in rows.items()}  # fmt: skip
+    return Tables(ordered, messages, sizes, ledger_of_times(ground.trace, total))
 
 
 def to_json(of: Tables) -> dict[str, Any]:

@@ -8,16 +8,17 @@ then runs on it what looks at all ranks at once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
 import weft
 from weft.findings import Finding
 from weft.parallel import Team, gathered, shared_match, shares
-from weft.report.analysis import Failure, Progress, Report, attempt, examine, may_find
+from weft.report.analysis import Failure, Found, Progress, Report, attempt, examine, may_find
 from weft.report.ground import Ground
 from weft.report.registry import ANALYSES, Analysis
+from weft.report.stretches import found_in_stretches
 from weft.systems import MPI
 from weft.terms.parts import Part, first
 from weft.trace import Level, Trace
@@ -38,7 +39,9 @@ def examine_together(team: Team, ground: Ground, progress: Progress | None = Non
     """The report at the first worker, an empty one at the others. Called by all workers together."""
     trace = ground.trace
     if shareable(trace):
-        found = _Workers(team, ground).found
+        found: Mapping[str, Found] | None = found_in_stretches(team, ground, progress or (lambda share, now: None))
+        if found is None:
+            found = _Workers(team, ground).found
         return examine(trace, ground=ground, progress=progress, found=found) if team.first else Report(())
     return examine(trace, ground=ground, progress=progress) if team.first else Report(())
 

@@ -199,6 +199,7 @@ _OF: WeakKeyDictionary[Trace, Sources] = WeakKeyDictionary()
 
 def of(trace: Trace) -> Sources:
     """The sources of a run, read when they are first asked for."""
+    trace = trace.origin
     found = _OF.get(trace)
     if found is None:
         here = changes.is_here(trace.run.get("host"))

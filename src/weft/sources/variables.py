@@ -125,6 +125,7 @@ _READ: WeakKeyDictionary[Trace, Variables] = WeakKeyDictionary()
 
 def of(trace: Trace) -> Variables:
     """The variables of a run, as far as it has them."""
+    trace = trace.origin
     if trace not in _READ:
         problems: list[str] = []
         data = read_json(trace.path, NAME, SCHEMA, problems) if (trace.path / NAME).exists() else {}

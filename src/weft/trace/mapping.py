@@ -18,7 +18,7 @@ import os
 import sys
 import weakref
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,7 @@ def _load_libc() -> ctypes.CDLL | None:
         libc.mmap.restype = ctypes.c_void_p
         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]
         libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     except (OSError, AttributeError):
         return None
     return libc
@@ -90,6 +91,24 @@ def map_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8] | None:
     array: NDArray[np.uint8] = np.frombuffer(memoryview(memory).cast("B"), dtype=np.uint8)
     array.flags.writeable = False
     return array
+
+
+def let_go(array: NDArray[Any]) -> None:
+    """Give back the memory of the whole pages under a part of a mapped file: who reads them again has them read again.
+
+    Only for arrays over files: what was written into other memory would be lost.
+    """
+    if _libc is None or not len(array) or array.flags.writeable:
+        return
+    owner: Any = array
+    while isinstance(owner, np.ndarray) and owner.base is not None:
+        owner = owner.base
+    if not isinstance(owner, memoryview) or not isinstance(owner.obj, ctypes.Array):
+        return  # copied into memory of its own
+    start = -(-array.ctypes.data // PAGE) * PAGE
+    end = (array.ctypes.data + array.nbytes) // PAGE * PAGE
+    if end > start:
+        _libc.madvise(start, end - start, mmap.MADV_DONTNEED)
 
 
 def copy_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8]:

@@ -95,6 +95,8 @@ class Rank:
         self.world = world
         self.rank = rank
         self.file = file
+        self.ahead = 0
+        """How many of the events are of before a part of a run (weft.trace.stretch), and count in another one."""
 
     def __repr__(self) -> str:
         return f"<Rank {self.index}>"

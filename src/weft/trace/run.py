@@ -49,6 +49,12 @@ CUT_OFF: Final = "still running or cut off"
 class Trace:
     """A recorded run, opened for reading. Files are read when something in them is asked for."""
 
+    goes_on: bool = False
+    """Whether calls of the run come behind these (weft.trace.stretch)."""
+
+    has_begun: bool = False
+    """Whether calls of the run come before these."""
+
     painter: ClassVar[Callable[..., str] | None] = None
     """What draws a trace as SVG: weft.open puts it here, as pictures stand above traces."""
 
@@ -95,6 +101,11 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"<Trace {self.path}: {len(self.ranks)} ranks>"
+
+    @property
+    def origin(self) -> Trace:
+        """The whole run, where this is a part of it (weft.trace.stretch): what is kept of a run is kept under it."""
+        return self
 
     def _say(self, *texts: str) -> None:
         for text in texts:

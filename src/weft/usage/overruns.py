@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from weft.findings import Finding
+from weft.findings import EventId, Finding
 from weft.kinds import Severity
 from weft.match import NONE, Match
 from weft.mpi.meaning import base
@@ -25,7 +25,11 @@ from weft.usage.vartypes import misfits
 _RECEIVES: Final = calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.MRECVS | calls.SENDRECVS | calls.ISENDRECVS
 
 
-def find(trace: Trace, match: Match) -> list[Finding]:
+Around = Callable[[EventId], tuple[Match, EventId]]
+"""The match that holds an event, and what the event is called there."""
+
+
+def find(trace: Trace, around: Around) -> list[Finding]:
     """Every buffer that is longer than its variable or its block of the heap, or of another type than its variable."""
     found: list[Finding] = []
     for rank in trace.own:
@@ -35,26 +39,26 @@ def find(trace: Trace, match: Match) -> list[Finding]:
         for index in calls_with_buffers(rank):
             event = rank.event(index)
             for region in regions(event):
-                found += _of_region(memory, match, event, region)
+                found += _of_region(memory, around, event, region)
         found += _left(memory)
         found += _given_back(rank)
     return found
 
 
-def _of_region(memory: Memory, match: Match, event: Event, region: Region) -> Iterator[Finding]:
+def _of_region(memory: Memory, around: Around, event: Event, region: Region) -> Iterator[Finding]:
     room = memory.behind(event, region.address)
     if room is not None:
         low, high = region.address + region.low, region.address + region.high
         if low < room.low or high > room.high:
-            yield _overrun(match, event, region, room)
+            yield _overrun(around, event, region, room)
             return
     yield from misfits(memory, event, region, room)
 
 
-def _overrun(match: Match, event: Event, region: Region, room: Room) -> Finding:
+def _overrun(around: Around, event: Event, region: Region, room: Room) -> Finding:
     before = max(0, room.low - region.address - region.low)
     behind = max(0, region.address + region.high - room.high)
-    fitted = _fitted(match, event, region, room)
+    fitted = _fitted(around, event, region, room)
     severity: Severity = "warning" if fitted else "error"
     outside = " and ".join(
         text for n, text in ((before, f"{before:,} bytes before it"), (behind, f"{behind:,} bytes behind its end")) if n
@@ -92,14 +96,15 @@ def _of_room(event: Event, room: Room) -> str:
     return f"but `{room.name}`{declared} has {room.high - room.low:,}"
 
 
-def _fitted(match: Match, event: Event, region: Region, room: Room) -> bool:
+def _fitted(around: Around, event: Event, region: Region, room: Room) -> bool:
     """Whether a receive's message was no longer than the memory, or none came: then nothing went wrong yet."""
     name = base(event.function.name)
     if not region.written or name not in _RECEIVES:
         return False
     came = event.received if "status" in event.function.slot else None
     if came is None:
-        rows = match.receives_of(event.id)
+        match, here = around(event.id)
+        rows = match.receives_of(here)
         partner = int(match.recvs.partner[rows[0]]) if rows else NONE
         came = _sent(match, partner) if partner != NONE else 0
     return came is not None and region.low >= 0 and region.address + came <= room.high

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.findings import Finding
+from weft.findings import EventId, Finding
 from weft.match import Match
+from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.cited import cause, finding
 from weft.terms.describe import where
 from weft.terms.words import rank_words
-from weft.trace import Trace
+from weft.trace import Event, Trace
 from weft.waits.causes import COLLECTIVE, Cause
-from weft.waits.clockwork import Clockwork
 from weft.waits.cores import remark
 from weft.waits.imbalance import imbalance
 from weft.waits.kernels import Ints
-from weft.waits.ledger import Base, base_of, seconds
+from weft.waits.ledger import Base, Times, seconds, times_of
 from weft.waits.states import Waiting, WaitRows, waiting
 
 SHARE: Final = 0.05
@@ -38,54 +39,127 @@ _KINDS: Final = (
 )
 
 
+@dataclass(frozen=True)
+class Pairs:
+    """Waits of one kind in one row for each pair of call sites of a pair of ranks; `a + b` is those of both.
+
+    `keys`: rank and site of the waiter, of the culprit. `events`: the same two with the calls of the first such wait.
+    """
+
+    keys: Ints
+    ns: Ints
+    events: Ints
+    cause: NDArray[np.uint8]
+
+    def __add__(self, other: Pairs) -> Pairs:
+        names = ("keys", "ns", "events", "cause")
+        both = [np.concatenate([getattr(self, name), getattr(other, name)]) for name in names]
+        earliest = np.argsort(both[2][:, 1], kind="stable")  # whoever comes first here: the first wait of the run stays
+        keys, ns, events, cause = (column[earliest] for column in both)
+        first, inverse = _pairs(list(keys.T))
+        ns = np.bincount(inverse, weights=ns, minlength=len(first)).astype(np.int64)
+        return Pairs(keys[first], ns, events[first], cause[first])
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What waits cost in a run, or in a stretch of it: the times, and by kind the pairs. `a + b` is that of both."""
+
+    times: Times
+    pairs: tuple[Pairs, ...]
+
+    def __add__(self, other: Costs) -> Costs:
+        both = zip(self.pairs, other.pairs, strict=True)
+        return Costs(self.times + other.times, tuple(one + two for one, two in both))
+
+    def moved(self, to: Callable[[EventId], EventId]) -> Costs:
+        """The same with other names of the events."""
+        return replace(self, pairs=tuple(replace(of, events=_moved(of.events, to)) for of in self.pairs))
+
+
+def _moved(events: Ints, to: Callable[[EventId], EventId]) -> Ints:
+    rows = [(*to((r1, e1)), *to((r2, e2))) for r1, e1, r2, e2 in events.tolist()]
+    return np.array(rows, np.int64).reshape(-1, 4)
+
+
 def find(trace: Trace, match: Match) -> list[Finding]:
     """Notes on what cost a noticeable share of the run's time, by call site, the dearest first."""
-    waits = waiting(trace, match)
-    if len(trace.ranks) < 2 or not waits.clock.first[-1]:
+    if len(trace.ranks) < 2 or not any(len(rank) for rank in trace.ranks):
         return []
-    telling = _Telling(waits)
-    found = [finding for kind, causes, text in _KINDS for finding in telling.of(kind, waits.rows.of(*causes), text)]
-    found += imbalance(waits, telling.least)
+    return told(trace, costs(trace, match, whole=True))
+
+
+def costs(trace: Trace, match: Match, *, whole: bool = False) -> Costs:
+    """What waits cost. Of a `whole` run only those kinds that cost enough to be told."""
+    waits = waiting(trace, match)
+    times = times_of(waits)
+    least = _least(times) if whole else 0
+    return Costs(times, tuple(_costs(waits, waits.rows.of(*causes), least) for _, causes, _ in _KINDS))
+
+
+def _costs(waits: Waiting, rows: WaitRows, least: float) -> Pairs:
+    if not len(rows) or int(rows.ns.sum()) < least:
+        rows = WaitRows(rows.waiter[:0], rows.ns[:0], rows.culprit[:0], rows.cause[:0])
+    # Sites are numbered by each rank: equal lines of several ranks come together by name when they are told.
+    clock = waits.clock
+    ranks = [clock.ranks_of(places) for places in (rows.waiter, rows.culprit)]
+    sites: list[NDArray[Any]] = [clock.site[places] for places in (rows.waiter, rows.culprit)]
+    first, inverse = _pairs([ranks[0], sites[0], ranks[1], sites[1]])
+    ns = np.bincount(inverse, weights=rows.ns, minlength=len(first)).astype(np.int64)
+    keys, events = np.empty((len(first), 4), np.int64), np.empty((len(first), 4), np.int64)
+    for side, places in enumerate((rows.waiter, rows.culprit)):
+        of = ranks[side][first]
+        keys[:, 2 * side] = events[:, 2 * side] = of
+        keys[:, 2 * side + 1] = sites[side][first]
+        events[:, 2 * side + 1] = places[first] - clock.first[of]
+    return Pairs(keys, ns, events, rows.cause[first])
+
+
+def _least(times: Times) -> float:
+    return max(LEAST_NS, SHARE * times.base.ns)
+
+
+def told(trace: Trace, of: Costs) -> list[Finding]:
+    """The findings that costs make, the dearest first."""
+    telling = _Telling(trace, of.times)
+    kinds = zip(_KINDS, of.pairs, strict=True)
+    found = [finding for (kind, _, text), pairs in kinds for finding in telling.of(kind, pairs, text)]
+    found += imbalance(trace, of.times, telling.least)
     return sorted(found, key=lambda f: -int(f.evidence["ns"]))
 
 
 class _Telling:
     """Waits of one kind as findings."""
 
-    def __init__(self, waits: Waiting) -> None:
-        self.clock: Clockwork = waits.clock
-        self.base: Base = base_of(waits)
-        self.remark = remark(waits.trace)
-        self.least = max(LEAST_NS, SHARE * self.base.ns)
+    def __init__(self, trace: Trace, times: Times) -> None:
+        self.trace = trace
+        self.base: Base = times.base
+        self.remark = remark(trace)
+        self.least = _least(times)
 
-    def of(self, kind: str, rows: WaitRows, text: str) -> Iterator[Finding]:
+    def of(self, kind: str, pairs: Pairs, text: str) -> Iterator[Finding]:
         """Findings of the waits with one pair of call sites that together cost enough."""
-        if int(rows.ns.sum()) < self.least:
+        if int(pairs.ns.sum()) < self.least:
             return
-        # Sites are numbered by each rank: equal lines of several ranks come together by name below.
-        clock = self.clock
-        columns: list[NDArray[Any]] = [
-            column for places in (rows.waiter, rows.culprit)
-            for column in (clock.ranks_of(places), clock.site[places])
-        ]  # fmt: skip
-        first, inverse = _pairs(columns)
-        totals = np.bincount(inverse, weights=rows.ns).astype(np.int64)
         groups: dict[str, list[tuple[int, int]]] = {}
-        for row, total in zip(first.tolist(), totals.tolist(), strict=True):
-            one, two = clock.event(int(rows.waiter[row])), clock.event(int(rows.culprit[row]))
+        for row, total in enumerate(pairs.ns.tolist()):
+            one, two = self._events(pairs, row)
             groups.setdefault(cause(one, two), []).append((total, row))
         for key, found in groups.items():
             if sum(ns for ns, _ in found) >= self.least:
-                yield self._told(kind, text, key, rows, sorted(found, reverse=True))
+                yield self._told(kind, text, key, pairs, sorted(found, reverse=True))
 
-    def _told(self, kind: str, text: str, key: str, rows: WaitRows, found: list[tuple[int, int]]) -> Finding:
-        """The finding of some groups of rows, as (ns, row), the dearest first."""
-        clock, base, remark = self.clock, self.base, self.remark
+    def _events(self, pairs: Pairs, row: int) -> tuple[Event, Event]:
+        rank, event, other, place = pairs.events[row].tolist()
+        return self.trace.event(rank, event), self.trace.event(other, place)
+
+    def _told(self, kind: str, text: str, key: str, pairs: Pairs, found: list[tuple[int, int]]) -> Finding:
+        """The finding of some pairs, as (ns, row), the dearest first."""
+        base, remark = self.base, self.remark
         total, dearest = sum(ns for ns, _ in found), found[0][1]
-        one, two = clock.event(int(rows.waiter[dearest])), clock.event(int(rows.culprit[dearest]))
+        one, two = self._events(pairs, dearest)
         some = np.array([row for _, row in found])
-        waiters = sorted(set(clock.ranks_of(rows.waiter[some]).tolist()))
-        late = sorted(set(clock.ranks_of(rows.culprit[some]).tolist()))
+        waiters, late = (sorted(set(pairs.keys[some, side].tolist())) for side in (0, 2))
         share = base.share(total)
         message = (
             f"{rank_words(waiters)} wait{'s' * (len(waiters) == 1)} {seconds(total)} ({share:.0%} of all ranks' time)"
@@ -95,7 +169,7 @@ class _Telling:
             kind, message + (f"; {remark}" if remark else ""), [one, two],
             evidence={
                 "ns": total, "share": round(share, 4), "base": base.words, "base_ns": base.ns,
-                "cause": Cause(int(rows.cause[dearest])).slug, "waiting": waiters[:64], "late": late[:64],
+                "cause": Cause(int(pairs.cause[dearest])).slug, "waiting": waiters[:64], "late": late[:64],
                 "crowded": remark,
             },
             cause=key,

@@ -11,9 +11,8 @@ from weft.terms import calls
 from weft.terms.calls import masks, words
 from weft.terms.cited import finding
 from weft.terms.describe import where
-from weft.trace import Event, Rank
-from weft.waits.ledger import seconds
-from weft.waits.states import Waiting
+from weft.trace import Event, Rank, Trace
+from weft.waits.ledger import Times, seconds
 
 IMBALANCE: Final = 0.25
 """Work is uneven when the busiest rank computes this much longer than the mean."""
@@ -28,17 +27,15 @@ _ENDS: Final = words(
 """Calls of the start and the end of MPI, mpi4py's own among them: what lies beside them is loading, not work."""
 
 
-def imbalance(waits: Waiting, least: float) -> list[Finding]:
+def imbalance(trace: Trace, times: Times, least: float) -> list[Finding]:
     """Time outside of MPI, by rank: the busiest against the mean. Nothing where no number would be right.
 
     Threads compute beside MPI calls, and an open call has no end. What a program does between polls that fail is not
     known: the busiest rank is taken to compute nothing there, the others all the time.
     """
-    trace, clock = waits.trace, waits.clock
-    if any(len(rank.threads) != 1 or not len(rank) for rank in trace.ranks) or any(s.open for s in clock.spans):
+    if (times.threads != 1).any() or times.left_open:
         return []
-    polling = np.array([span.polling for span in clock.spans])
-    work = clock.walls - waits.by_rank.sum(axis=1)
+    polling, work = times.polling, times.walls - times.by_rank.sum(axis=1)
     busiest = int(np.argmax(work))
     others = work + polling
     others[busiest] = work[busiest]

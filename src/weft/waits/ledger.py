@@ -138,21 +138,62 @@ class Ledger:
             yield f"and {plural(len(self.by_rank) - most, 'more rank')}"
 
 
+@dataclass(frozen=True)
+class Times:
+    """What of the times of a run, or of a stretch of it, adds up: `a + b` is that of both.
+
+    By rank: ns by Cause, the first entry, the last moment that its record knows, threads (0 for one without calls), and
+    ns of polls that failed. `left_open`: calls that never returned.
+    """
+
+    by_rank: Ints
+    begin: Ints
+    end: Ints
+    threads: Ints
+    polling: Ints
+    left_open: int
+
+    def __add__(self, other: Times) -> Times:
+        begin = np.where(other.threads == 0, self.begin, np.minimum(self.begin, other.begin))
+        end = np.where(other.threads == 0, self.end, np.maximum(self.end, other.end))
+        return Times(
+            self.by_rank + other.by_rank,
+            np.where(self.threads == 0, other.begin, begin), np.where(self.threads == 0, other.end, end),
+            np.maximum(self.threads, other.threads), self.polling + other.polling, self.left_open + other.left_open,
+        )  # fmt: skip
+
+    @property
+    def walls(self) -> Ints:
+        """By rank the time from its first entry to the last moment that its record knows, times its threads."""
+        return (self.end - self.begin) * self.threads
+
+    @property
+    def base(self) -> Base:
+        """What every share of the run is a share of."""
+        there = self.threads > 0
+        span = int(self.end[there].max(initial=0) - self.begin[there].min(initial=0))
+        return Base(span, int(there.sum()), int(self.threads.sum()))
+
+
+def times_of(waits: Waiting) -> Times:
+    """The times of waits that are found."""
+    spans = waits.clock.spans
+    threads = [len(rank.threads) if len(rank) else 0 for rank in waits.trace.ranks]
+    begin, end, polling = (
+        np.array([getattr(span, name) for span in spans], np.int64) for name in ("least_enter", "most", "polling")
+    )
+    left_open = sum(int(span.open) for span in spans)
+    return Times(waits.by_rank, begin, end, np.array(threads, np.int64), polling, left_open)
+
+
 def ledger_of(trace: Trace, match: Match) -> Ledger:
     """Where the time in MPI of a matched run went."""
-    return ledger_of_waits(waiting(trace, match))
+    return ledger_of_times(trace, times_of(waiting(trace, match)))
 
 
-def ledger_of_waits(waits: Waiting) -> Ledger:
-    """The same of waits that are found."""
-    left_open = sum(int(span.open) for span in waits.clock.spans)
-    return Ledger(waits.by_rank, waits.clock.walls, base_of(waits), remark(waits.trace), left_open)
-
-
-def base_of(waits: Waiting) -> Base:
-    """What every share of the run is a share of."""
-    present = [rank for rank in waits.trace.ranks if len(rank)]
-    return Base(waits.clock.span, len(present), sum(len(rank.threads) for rank in present))
+def ledger_of_times(trace: Trace, times: Times) -> Ledger:
+    """The same of times that are found."""
+    return Ledger(times.by_rank, times.walls, times.base, remark(trace), times.left_open)
 
 
 def empty() -> Ledger:

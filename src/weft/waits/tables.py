@@ -50,10 +50,10 @@ def times(trace: Trace, match: Match | None = None) -> Mapping[Key, list[CallTim
 def _rows(clock: Clockwork, by: Key, spent: NDArray[np.int64], waits: NDArray[np.int64]) -> list[CallTimes]:
     rows: dict[str, list[int]] = {}
     for rank in clock.trace.ranks:
-        part = slice(int(clock.first[rank.index]), int(clock.first[rank.index + 1]))
+        part = slice(int(clock.first[rank.index]) + rank.ahead, int(clock.first[rank.index + 1]))
         if part.start == part.stop:
             continue
-        events = rank.events
+        events = rank.events[rank.ahead :]
         keys = np.zeros(len(events), np.int64) if by == "rank" else events[by].astype(np.int64)
         if by == "site":  # a site of unknown place says nothing of the function
             keys = keys << 16 | events["function"]
@@ -63,7 +63,7 @@ def _rows(clock: Clockwork, by: Key, spent: NDArray[np.int64], waits: NDArray[np
         total = np.bincount(inverse, weights=spent[part], minlength=len(unique))
         waited = np.bincount(inverse, weights=waits[part], minlength=len(unique))
         for place, n, ns, wait in zip(first.tolist(), count.tolist(), total.tolist(), waited.tolist(), strict=True):
-            event = rank.event(place)
+            event = rank.event(rank.ahead + place)
             name = f"rank {rank.index}" if by == "rank" else event.function.name
             name += where(event) if by == "site" else ""
             row = rows.setdefault(name, [0, 0, 0])

@@ -1,0 +1,368 @@
+"""A report of a long run, a stretch at a time (weft.stretches): memory is bounded by a stretch, not by the run.
+
+What looks at all ranks runs in each stretch, what looks at one rank after the other on each rank of the whole run, and
+what asks how the run came to stand still in its last stretch. Several workers share stretches and ranks, and what they
+find is the same.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from dataclasses import field, replace
+from functools import partial
+from itertools import chain
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.findings import EventId, Finding
+from weft.match import NONE
+from weft.parallel import Alone, Team, shares
+from weft.plain import dataclass
+from weft.races import joined, moved
+from weft.report.analysis import Failure, Found, Progress, attempt, may_find
+from weft.report.ground import Ground, Parts
+from weft.report.registry import ANALYSES, Analysis
+from weft.stretches import STRETCH, Seen, cuts, look, quiet, worth_cutting
+from weft.systems import MPI
+from weft.trace import Level, Trace
+from weft.trace.mapping import let_go
+from weft.trace.stretch import Stretch, alone
+from weft.waits import Costs, costs, told
+
+Span = tuple[int, int]
+"""A stretch, by two moments of the cuts."""
+
+MOST_ALIKE: Final = 200
+"""Findings of one cause and one rank that are kept of a run; what is beyond is counted."""
+_RACES: Final = "message races"
+BEYOND: Final = "more_at_this_line"
+"""In the evidence of the last finding that is kept: how many there are beyond it."""
+AT_ONCE: Final = 4
+"""Stretches of each worker between two talks of the workers."""
+
+
+def found_in_stretches(
+    team: Team | Alone, ground: Ground, progress: Progress, least: int = STRETCH
+) -> dict[str, Found] | None:
+    """What every analysis finds, by name; None where the run is analysed whole. Called by all workers together.
+
+    `ground.parts` then holds the stretches. Only the first worker gets the findings.
+    """
+    trace = ground.trace
+    if trace.level == Level.OUTCOMES or trace.system is not MPI or ground.halos or not worth_cutting(trace, least):
+        return None
+    seen = _seen(team, trace, progress)
+    of = cuts(trace, seen, least)
+    return None if of is None else _Report(team, ground, progress, Parts(of, [])).found()
+
+
+def alone_in_stretches(ground: Ground, progress: Progress | None) -> dict[str, Found] | None:
+    """The same by one process."""
+    return found_in_stretches(Alone(), ground, progress or (lambda share, now: None))
+
+
+def _seen(team: Team | Alone, trace: Trace, progress: Progress) -> list[Seen]:
+    """What a first look at the calls of each rank finds."""
+    mine = []
+    for rank in _share(team, trace):
+        progress(0.1 * rank / len(trace.ranks), "looking for where the run can be cut")
+        mine.append(look(trace.ranks[rank]))
+    return [one for part in team.everybody(mine) for one in part]
+
+
+def _share(team: Team | Alone, trace: Trace) -> range:
+    return shares(trace, team.size)[team.rank]
+
+
+@dataclass
+class _Told:
+    """What a stretch tells: how many receives and probes each rank posted, and collectives each communicator had."""
+
+    quiet: bool
+    receives: NDArray[np.int64]
+    probes: NDArray[np.int64]
+    collectives: NDArray[np.int64]
+    races: bool = False
+    """Whether receives race in it, which decides what comes behind it."""
+
+    def __add__(self, other: _Told) -> _Told:
+        return _Told(
+            self.quiet and other.quiet, self.receives + other.receives, self.probes + other.probes,
+            self.collectives + other.collectives, self.races or other.races,
+        )  # fmt: skip
+
+
+@dataclass
+class _Stretched:
+    """What the analyses found in a stretch."""
+
+    told: _Told
+    stretch: Stretch
+    found: dict[str, Found] = field(default_factory=dict)
+    costs: Costs | Failure | None = None
+
+
+@dataclass
+class _Kept:
+    """What a worker keeps of the stretches and ranks that it went through."""
+
+    found: dict[str, list[tuple[int, Finding]]] = field(default_factory=dict)
+    """By analysis, with the number of the stretch, or of the rank."""
+    alike: Counter[Hashable] = field(default_factory=Counter)
+    """How many findings of one cause and one rank there were."""
+    failed: dict[str, Failure] = field(default_factory=dict)
+    costs: Costs | None = None
+
+    def take(self, name: str, number: int, found: Found) -> None:
+        """Keep findings, of those that are alike the first ones."""
+        if isinstance(found, Failure):
+            self.failed.setdefault(name, found)
+            return
+        mine = self.found.setdefault(name, [])
+        for one in found:
+            self.alike[_key(name, one)] += 1 + int(one.evidence.get(BEYOND, 0))
+            if self.alike[_key(name, one)] <= MOST_ALIKE or "order_only" in one.evidence:
+                mine.append((number, one))
+
+    def add(self, one: Costs | Failure | None) -> None:
+        """Keep what waits cost."""
+        if isinstance(one, Failure):
+            self.failed.setdefault(one.analysis, one)
+        elif one is not None:
+            self.costs = one if self.costs is None else self.costs + one
+
+
+def _key(name: str, one: Finding) -> Hashable:
+    return name, one.events[0][0] if one.events else -1, one.severity, *one.group
+
+
+class _Report:
+    """The analyses of a run in stretches, as one of its workers."""
+
+    def __init__(self, team: Team | Alone, ground: Ground, progress: Progress, parts: Parts) -> None:
+        self.team, self.ground, self.parts, self.progress = team, ground, parts, progress
+        self.trace, self.cuts = ground.trace, parts.cuts
+        ground.parts = parts
+        ground.take(None, parts.cuts.called)
+        self.kept = _Kept()
+        self.before = self._nothing(quiet=True)
+        """What all stretches told that are settled."""
+
+    def _nothing(self, *, quiet: bool) -> _Told:
+        ranks, comms = len(self.trace.ranks), len(self.trace.communicators)
+        return _Told(quiet, np.zeros(ranks, np.int64), np.zeros(ranks, np.int64), np.zeros(comms, np.int64))
+
+    def found(self) -> dict[str, Found]:
+        """Go through the stretches, then through the ranks."""
+        start, rest = 0, False
+        while not rest and start < len(self.cuts) - 1:
+            spans, rest = self._settled(start)
+            self.parts.spans += spans
+            start = spans[-1][1] if spans else start
+        self.parts.spans.append((start, len(self.cuts)))
+        if self.team.first:
+            self._end(self.parts.spans[-1])
+        self._ranks()
+        return self._together()
+
+    # Stretches
+
+    def _settled(self, start: int) -> tuple[list[Span], bool]:
+        """Analyse some stretches from one of the moments on; they, and whether what follows is left for the last one.
+
+        One that is not quiet at its end is joined with as much as it has behind it, until it is.
+        """
+        last = len(self.cuts) - 1
+        pending = [(k, k + 1) for k in range(start, min(start + AT_ONCE * self.team.size, last))]
+        known: dict[Span, _Told] = {}
+        mine: dict[Span, _Stretched] = {}
+        rest = False
+        while not rest:
+            new = [span for span in pending if span not in known]
+            mine |= {span: self._stretch(span) for span in new[self.team.rank :: self.team.size]}
+            for part in self.team.everybody({span: mine[span].told for span in new if span in mine}):
+                known |= part
+            loud = next((place for place, span in enumerate(pending) if not known[span].quiet), None)
+            if loud is None:
+                break
+            low, high = pending[loud]
+            high = 2 * high - low
+            high = max([high, *(end for begin, end in pending if begin < high)])
+            rest = high > last
+            pending = pending[:loud] + ([] if rest else [(low, high), *(span for span in pending if span[0] >= high)])
+        for span in pending:
+            if span in mine:
+                self._keep(span, mine[span])
+            self.before += known[span]
+        return pending, rest
+
+    def _stretch(self, span: Span) -> _Stretched:
+        """Match a stretch, and where it is quiet run the analyses that go stretch by stretch."""
+        self._say(span, "matching messages")
+        ground = Ground(self.cuts.stretch(*span))
+        stretch = part_of_run(ground)
+        result = _Stretched(self._told(ground, end=False), stretch)
+        if result.told.quiet:
+            self._analyse(ground, result, ("each",), span)
+            result.told.races = bool(result.found.get(_RACES))
+        del ground
+        stretch.let_go()
+        gc.collect()  # a trace and what is made of it know each other
+        return result
+
+    def _told(self, ground: Ground, *, end: bool) -> _Told:
+        try:
+            match = ground.match
+        except Exception:  # the analyses of the last stretch, which this one then joins, say why
+            return self._nothing(quiet=False)
+        of = match.instances
+        return _Told(
+            not end and quiet(part_of_run(ground), match),
+            np.diff(match.recvs.first).astype(np.int64), np.diff(match.probes.first).astype(np.int64),
+            np.bincount(of.comm[of.parent == NONE], minlength=len(self.trace.communicators)),
+        )  # fmt: skip
+
+    def _analyse(self, ground: Ground, result: _Stretched, ways: tuple[str, ...], span: Span) -> None:
+        to = result.stretch.whole
+        for analysis in ANALYSES:
+            if analysis.cut not in ways or not may_find(ground, analysis):
+                continue
+            self._say(span, analysis.name)
+            if analysis.costs:
+                result.costs = attempt(analysis, lambda: costs(ground.trace, ground.match).moved(to))
+            else:
+                result.found[analysis.name] = attempt(analysis, partial(_list, analysis, ground))
+
+    def _end(self, span: Span) -> None:
+        """The last stretch, which need not be quiet: it tells how the run ended."""
+        ground = self.parts.ground(span)
+        result = _Stretched(self._told(ground, end=True), part_of_run(ground))
+        with suppress(Exception):
+            of = ground.match.instances
+            top = of.parent == NONE
+            of.ordinal[top] += self.before.collectives[of.comm[top]].astype(np.uint32)
+        self._analyse(ground, result, ("each", "end"), span)
+        self._keep(span, result)
+
+    def _keep(self, span: Span, of: _Stretched) -> None:
+        """Take what a stretch found, its events by the names that they have in the run."""
+        before = self.before
+
+        def posted(what: str, rank: int) -> int:
+            return int((before.probes if what == "probe" else before.receives)[rank])
+
+        for name, found in of.found.items():
+            if isinstance(found, Failure):
+                self.kept.take(name, span[0], found)
+                continue
+            there = [_moved(one, of.stretch.whole, posted, behind_others=before.races) for one in found]
+            self.kept.take(name, span[0], there)
+        self.kept.add(of.costs)
+
+    def _say(self, span: Span, what: str) -> None:
+        self.progress(0.1 + 0.7 * span[0] / len(self.cuts), f"{what} ({span[0] + 1} of {len(self.cuts)} parts)")
+
+    # Ranks
+
+    def _ranks(self) -> None:
+        """What looks at the ranks one by one, on each of this worker's over the whole run."""
+        share = _share(self.team, self.trace)
+        for index in share:
+            self.progress(0.8 + 0.2 * (index - share.start) / max(1, len(share)), f"the calls of rank {index}")
+            ground = Ground(alone(self.trace, index))
+            ground.parts = self.parts
+            for analysis in ANALYSES:
+                if analysis.cut == "ranks" and analysis.name not in self.kept.failed and may_find(ground, analysis):
+                    self.kept.take(analysis.name, index, attempt(analysis, partial(_list, analysis, ground)))
+            for thread in ground.trace.ranks[index].threads:
+                let_go(thread.events)
+                let_go(thread.tails)
+            del ground
+            gc.collect()
+
+    # All together
+
+    def _together(self) -> dict[str, Found]:
+        """What all workers found, at the first one."""
+        told = self.team.at_first((self.kept, self.trace.problems))
+        if not self.team.first:
+            return {}
+        for text in chain.from_iterable(problems for _, problems in told):
+            self.trace.add_problem(text)
+        alike = sum((kept.alike for kept, _ in told), Counter[Hashable]())
+        whole = _Kept(alike=alike)
+        for kept, _ in told:
+            whole.add(kept.costs)
+            whole.failed = kept.failed | whole.failed
+        result: dict[str, Found] = {}
+        for analysis in ANALYSES:
+            found = [pair for kept, _ in told for pair in kept.found.get(analysis.name, ())]
+            found.sort(key=lambda pair: pair[0])
+            result[analysis.name] = whole.failed.get(analysis.name) or self._few(
+                analysis.name, [one for _, one in found], alike
+            )
+            if analysis.costs and whole.costs is not None and analysis.name not in whole.failed:
+                result[analysis.name] = attempt(analysis, partial(_of_costs, self.trace, whole.costs))
+        return result
+
+    def _few(self, name: str, found: list[Finding], alike: Counter[Hashable]) -> list[Finding]:
+        """The findings, of those that are alike the first; notes of one line as one."""
+        notes: dict[Hashable, list[Finding]] = {}
+        rest: dict[Hashable, list[Finding]] = {}
+        for one in found:
+            of = notes if "order_only" in one.evidence else rest
+            of.setdefault(_key(name, one), []).append(one)
+        first = [joined(self.trace, group) for group in notes.values()]
+        cut: dict[int, int] = {}
+        kept: set[int] = set()
+        for key, group in rest.items():
+            some = group[:MOST_ALIKE]
+            kept.update(map(id, some))
+            if alike[key] > len(some):
+                cut[id(some[-1])] = alike[key] - len(some)
+        for one in found:
+            if id(one) in kept:
+                evidence = {name: value for name, value in one.evidence.items() if name != BEYOND}
+                more = {BEYOND: cut[id(one)]} if id(one) in cut else {}
+                first.append(replace(one, evidence=evidence | more))
+        return first
+
+
+def part_of_run(ground: Ground) -> Stretch:
+    """The stretch that a ground is of."""
+    assert isinstance(ground.trace, Stretch)
+    return ground.trace
+
+
+def _list(analysis: Analysis, ground: Ground) -> list[Finding]:
+    return list(analysis.find(ground))
+
+
+def _of_costs(trace: Trace, of: Costs) -> list[Finding]:
+    return told(trace, of) if len(trace.ranks) > 1 else []
+
+
+def _moved(
+    one: Finding, to: Callable[[EventId], EventId], posted: Callable[[str, int], int], *, behind_others: bool
+) -> Finding:
+    """A finding of a stretch with the names that its events have in the run."""
+    if one.kind == "message-race":
+        one = moved(one, to, posted, behind_others=behind_others)
+    else:
+        named: dict[str, object] = {
+            key: {**value, "event": to((value["rank"], value["event"]))[1]}
+            for key, value in one.evidence.items()
+            if isinstance(value, dict) and {"rank", "event"} <= set(value)
+        }
+        if isinstance(misses := one.evidence.get("near_misses"), list):
+            named["near_misses"] = [
+                {**miss, "event": list(to((miss["event"][0], miss["event"][1])))} if "event" in miss else miss
+                for miss in misses
+            ]
+        one = replace(one, evidence={**one.evidence, **named})
+    return replace(one, events=tuple(to(event) for event in one.events))

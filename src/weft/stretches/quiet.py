@@ -1,0 +1,57 @@
+"""Whether nothing is under way at the end of a stretch, by its match.
+
+That its beginning is quiet is taken for granted: it is the end of the stretch before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.match import NONE, Match, Post, Posts
+from weft.mpi.meaning import base
+from weft.order.edges import SOURCE, TARGET, Kind, collective_edges
+from weft.trace.stretch import Stretch
+
+
+def quiet(stretch: Stretch, match: Match) -> bool:
+    """Whether every message was sent and taken, every request is complete, and every collective has all its members.
+
+    The last call of every rank is then one collective, which no rank left before all had come.
+    """
+    return _taken(match.sends) and _taken(match.recvs) and _gathered(stretch, match)
+
+
+def _taken(posts: Posts) -> bool:
+    cancelled = posts.flags & Post.CANCELLED != 0
+    return bool(((posts.partner != NONE) | cancelled).all() and (posts.completion != NONE).all())
+
+
+def _gathered(stretch: Stretch, match: Match) -> bool:
+    parts, of = match.collectives, match.instances
+    if not len(of) or (parts.completion == NONE).any():
+        return False
+    members = np.array([len({*c.members, *c.remote_members} - {-1}) for c in stretch.communicators], np.int64)
+    sizes, starts = np.diff(of.first).astype(np.int64), of.first[:-1].astype(np.int64)
+    if (sizes != members[of.comm]).any():
+        return False
+    of_function = {int(f): base(stretch.functions[int(f)].name) for f in np.unique(parts.function)}
+    numbers = {name: k for k, name in enumerate(sorted(set(of_function.values())))}
+    table = np.zeros(65536, np.int64)
+    for function, name in of_function.items():
+        table[function] = numbers[name]
+    sorts = table[parts.function[of.rows]]
+    return bool((sorts == np.repeat(sorts[starts], sizes)).all()) and _together(stretch, match)
+
+
+def _together(stretch: Stretch, match: Match) -> bool:
+    """Whether the last calls of all ranks are one collective, which none leaves before all have come."""
+    parts = match.collectives
+    if (np.diff(parts.first) == 0).any():
+        return False
+    last = parts.first[1:].astype(np.int64) - 1
+    ends = np.array([len(rank) - 1 for rank in stretch.ranks])
+    one = parts.instance[last]
+    if (parts.event[last] != ends).any() or (one != one[0]).any():
+        return False
+    edges = collective_edges(stretch, match)
+    return edges.kind[one[0]] == Kind.GENERAL and bool((edges.role[last] == SOURCE | TARGET).all())
