@@ -84,7 +84,7 @@ RECORDS: Final = (
     # requests, objects and arguments
     Kind("request-leak", "error", ("requests",)),
     Kind("request-misuse", "error", ("requests",)),
-    Kind("buffer-reuse", "error", ("requests", "accesses of buffers")),
+    Kind("buffer-reuse", "error", ("requests", "accesses of buffers", "one-sided")),
     Kind("buffer-overrun", "error", ("memory behind buffers",)),
     Kind("resource-leak", "warning", ("resources", "packing and buffers")),
     Kind(

@@ -74,7 +74,7 @@ class End:
 
 def ends(trace: Trace) -> list[End]:
     """The end of every rank, in order of rank. A run of level `outcomes` tells only of those whose process told."""
-    return [_end(rank) for rank in trace.ranks]
+    return [_end(rank) for rank in trace.at_end.ranks]
 
 
 def _end(rank: Rank) -> End:

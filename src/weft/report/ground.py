@@ -107,7 +107,7 @@ class Ground:
         """The calls among which the run ended, and the findings with those of their events that lie there."""
         if self.parts is None:
             return self.trace, findings
-        end = self.parts.end
+        end = _stretch(self.parts.ground(self.parts.spans[-1]))
         return end, [replace(one, events=tuple(here for event in one.events if (here := end.here(event)) is not None))
                      for one in findings]  # fmt: skip
 
@@ -178,11 +178,6 @@ class Parts:
             _stretch(ground).let_go()
             del ground
             gc.collect()
-
-    @property
-    def end(self) -> Stretch:
-        """The last stretch."""
-        return _stretch(self.ground(self.spans[-1]))
 
     def around(self, event: EventId) -> tuple[Ground, EventId]:
         """The ground in which an event of the run lies, and what it is called there."""

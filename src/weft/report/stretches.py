@@ -246,6 +246,7 @@ class _Report:
             of = ground.match.instances
             top = of.parent == NONE
             of.ordinal[top] += self.before.collectives[of.comm[top]].astype(np.uint32)
+        self.trace.ends_with(result.stretch)
         self._analyse(ground, result, ("each", "end"), span)
         self._keep(span, result)
 

@@ -52,6 +52,8 @@ class Trace:
     goes_on: bool = False
     """Whether calls of the run come behind these (weft.trace.stretch)."""
 
+    _end: Trace | None = None
+
     has_begun: bool = False
     """Whether calls of the run come before these."""
 
@@ -101,6 +103,15 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"<Trace {self.path}: {len(self.ranks)} ranks>"
+
+    @property
+    def at_end(self) -> Trace:
+        """The calls among which the run ended: all, but of a long run that is analysed in stretches the last one."""
+        return self._end or self
+
+    def ends_with(self, part: Trace) -> None:
+        """Ask a part of the run how it ended: nobody need read all of it."""
+        self._end = part
 
     @property
     def origin(self) -> Trace:

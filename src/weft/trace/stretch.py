@@ -38,7 +38,7 @@ class Stretch(Trace):
         _ = run.communicators, run._axes, run.sites, run.names, run.kept
         self.__dict__.update(run.__dict__)
         self.__dict__.pop("event_count", None)
-        self._origin = run.origin
+        self._origin, self._end = run.origin, None
         self.first, self.last = list(first), list(last)
         self.has_begun = any(self.first)
         self.goes_on = any(end < len(rank) for end, rank in zip(self.last, run.ranks, strict=True))

@@ -222,7 +222,15 @@ class CilkBackend(NativeBackend):
         record = self._record(task) if task is not None and self._gdb.exited is None else None
         self._followed, self._over, self._taking = int(record["address"]) if record else 0, 0, 0
         self._apart = False
+        # Told now: suspended and taken up again by another worker it may be before anything of that is seen here, and
+        # while it is, the table may no longer have its line.
+        self._suspended = self._line(int(record["id"])) if record else 0
         return super().go(how, task, child=child)
+
+    def _line(self, task: int) -> int:
+        """The line at which a task is, 0 where that is not known."""
+        at = next((row.at for row in self.tasks() if row.id == task), None)
+        return at.line if at is not None else 0
 
     def _again(self, how: How) -> Stop:
         """Something else stopped the program: on with the task that is followed, wherever it is."""
@@ -248,8 +256,6 @@ class CilkBackend(NativeBackend):
     def _elsewhere(self, how: How, record: Any, thread: int | None) -> Stop:
         """The task is on the heap, or beneath another one in its worker's stack: that one is to come to its end."""
         address, self._apart = int(record["address"]), True
-        at = next((row.at for row in self.tasks() if row.id == record["id"]), None)
-        self._suspended = at.line if at is not None else 0
         if thread is not None:
             above = next(row for row in self._rows() if row.id == record["above"])
             self._trace(as_dict(above), layout.RUNS)
