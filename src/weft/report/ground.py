@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,10 @@ from weft.trace.stretch import Stretch
 
 if TYPE_CHECKING:
     from weft.order import Cut, Order
+
+
+MANY: Final = 1 << 16
+"""Calls of which what was made is given back at once."""
 
 
 class Ground:
@@ -155,19 +159,27 @@ class Ground:
         return any(rank.file is not None and rank.file.numbers(StreamKind.CONTENTS) for rank in self.trace.ranks)
 
 
+def forget(calls: int) -> None:
+    """Give back the memory of what was made of so many calls: a trace and what is made of it know each other."""
+    if calls > MANY:
+        gc.collect()
+
+
 class Parts:
     """The stretches of a run: `spans` are those of `cuts` that a report goes by, from the run's start to its end."""
 
     def __init__(self, cuts: Cuts, spans: list[tuple[int, int]]) -> None:
         self.cuts, self.spans = cuts, spans
         self._last: tuple[tuple[int, int], Ground] | None = None
+        self._calls = 0
 
     def ground(self, span: tuple[int, int]) -> Ground:
         """The ground of a stretch: that which was asked for last is kept."""
         if self._last is None or self._last[0] != span:
             self._last = None  # the one before goes first
-            gc.collect()
-            self._last = span, Ground(self.cuts.stretch(*span))
+            forget(self._calls)
+            stretch = self.cuts.stretch(*span)
+            self._last, self._calls = (span, Ground(stretch)), stretch.event_count
         return self._last[1]
 
     def each(self) -> Iterator[Ground]:
@@ -176,8 +188,6 @@ class Parts:
             ground = self.ground(span)
             yield ground
             _stretch(ground).let_go()
-            del ground
-            gc.collect()
 
     def around(self, event: EventId) -> tuple[Ground, EventId]:
         """The ground in which an event of the run lies, and what it is called there."""

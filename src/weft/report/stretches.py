@@ -7,7 +7,6 @@ find is the same.
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Callable, Hashable
 from contextlib import suppress
@@ -25,14 +24,14 @@ from weft.parallel import Alone, Team, shares
 from weft.plain import dataclass
 from weft.races import joined, moved
 from weft.report.analysis import Failure, Found, Progress, attempt, may_find
-from weft.report.ground import Ground, Parts
+from weft.report.ground import Ground, Parts, forget
 from weft.report.registry import ANALYSES, Analysis
 from weft.stretches import STRETCH, Seen, cuts, look, quiet, worth_cutting
 from weft.systems import MPI
 from weft.trace import Level, Trace
 from weft.trace.mapping import let_go
 from weft.trace.stretch import Stretch, alone
-from weft.waits import Costs, costs, told
+from weft.waits import Costs, costs_of, told
 
 Span = tuple[int, int]
 """A stretch, by two moments of the cuts."""
@@ -212,7 +211,7 @@ class _Report:
             result.told.races = bool(result.found.get(_RACES))
         del ground
         stretch.let_go()
-        gc.collect()  # a trace and what is made of it know each other
+        forget(stretch.event_count)
         return result
 
     def _told(self, ground: Ground, *, end: bool) -> _Told:
@@ -234,7 +233,7 @@ class _Report:
                 continue
             self._say(span, analysis.name)
             if analysis.costs:
-                result.costs = attempt(analysis, lambda: costs(ground.trace, ground.match).moved(to))
+                result.costs = attempt(analysis, lambda: costs_of(ground.trace, ground.match).moved(to))
             else:
                 result.found[analysis.name] = attempt(analysis, partial(_list, analysis, ground))
 
@@ -283,8 +282,9 @@ class _Report:
             for thread in ground.trace.ranks[index].threads:
                 let_go(thread.events)
                 let_go(thread.tails)
+            calls = len(ground.trace.ranks[index])
             del ground
-            gc.collect()
+            forget(calls)
 
     # All together
 

@@ -6,12 +6,12 @@ makes findings of those that cost much.
 
 from __future__ import annotations
 
-from weft.waits.costs import Costs, costs, find, told
+from weft.waits.costs import Costs, costs_of, find, told
 from weft.waits.ledger import Ledger, Times, ledger_of, ledger_of_times, times_of
 from weft.waits.states import waiting
 from weft.waits.tables import KEYS, CallTimes, Key, blocks, matrix, profile, times
 
 __all__ = [
-    "KEYS", "CallTimes", "Costs", "Key", "Ledger", "Times", "blocks", "costs", "find", "ledger_of", "ledger_of_times",
+    "KEYS", "CallTimes", "Costs", "Key", "Ledger", "Times", "blocks", "costs_of", "find", "ledger_of", "ledger_of_times",
     "matrix", "profile", "times", "times_of", "told", "waiting",
 ]  # fmt: skip

@@ -86,10 +86,10 @@ def find(trace: Trace, match: Match) -> list[Finding]:
     """Notes on what cost a noticeable share of the run's time, by call site, the dearest first."""
     if len(trace.ranks) < 2 or not any(len(rank) for rank in trace.ranks):
         return []
-    return told(trace, costs(trace, match, whole=True))
+    return told(trace, costs_of(trace, match, whole=True))
 
 
-def costs(trace: Trace, match: Match, *, whole: bool = False) -> Costs:
+def costs_of(trace: Trace, match: Match, *, whole: bool = False) -> Costs:
     """What waits cost. Of a `whole` run only those kinds that cost enough to be told."""
     waits = waiting(trace, match)
     times = times_of(waits)
