@@ -12,6 +12,7 @@ from weft.waits.states import waiting
 from weft.waits.tables import KEYS, CallTimes, Key, blocks, matrix, profile, times
 
 __all__ = [
-    "KEYS", "CallTimes", "Costs", "Key", "Ledger", "Times", "blocks", "costs_of", "find", "ledger_of", "ledger_of_times",
+    "KEYS", "CallTimes", "Costs", "Key", "Ledger", "Times", "blocks", "costs_of", "find", "ledger_of",
+    "ledger_of_times",
     "matrix", "profile", "times", "times_of", "told", "waiting",
 ]  # fmt: skip
