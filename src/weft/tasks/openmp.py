@@ -268,6 +268,8 @@ class NativeBackend:
         """Let the traced task come on from where it is."""
         record = self._at(address)
         thread = self._gdb.threads.get(int(record["worker"])) if int(record["state"]) in STACKED else None
+        if thread is None and int(record["parent"]) and not record["depth"]:
+            return self._to_join(address)  # a thread's part of a region is on no stack only when it is done
         if thread is None:
             self._suspended = 0
             return self._run("-exec-continue", how, address)
