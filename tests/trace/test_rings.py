@@ -15,7 +15,18 @@ from weft.launch.rankfile import Chunk, newest_slots, turned
 from weft.native.headers.record import kernel
 from weft.trace import layout
 from weft.trace.builder.record import RecordFile
-from weft.trace.layout import DROPPED_MOST, EVENT, NUMBERS, TAIL_ALIGN, Flag, Level, State, StreamKind
+from weft.trace.layout import (
+    DROPPED_MOST,
+    DROPPED_RECEIVED,
+    EVENT,
+    NUMBERS,
+    RECEIVED,
+    TAIL_ALIGN,
+    Flag,
+    Level,
+    State,
+    StreamKind,
+)
 from weft.trace.packed import Pack
 from weft.trace.packing import pack
 from weft.trace.rankfile import RankFile
@@ -116,7 +127,7 @@ def test_a_kill_at_any_moment_leaves_whole_calls_in_order(tmp_path: Path) -> Non
             try:
                 file, at = ring(path), 0
                 while True:
-                    write(file, at, 100)
+                    (write_taken if turn % 2 else write)(file, at, 100)
                     at += 100
             finally:
                 os._exit(1)
@@ -127,9 +138,60 @@ def test_a_kill_at_any_moment_leaves_whole_calls_in_order(tmp_path: Path) -> Non
         time.sleep(rng.uniform(0, 0.08))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        _, dropped = held(path)
+        dropped = held_taken(path)[0] if turn % 2 else held(path)[1]
         turned_at_all += dropped > 0
     assert turned_at_all > 6
+
+
+def write_taken(file: RecordFile, first: int, count: int, behind: int = 0) -> None:
+    """Calls that each take a message, which is told `behind` calls later: its tag is the call's number modulo 50."""
+    for number in range(first, first + count):
+        event = np.zeros(1, EVENT)
+        event["enter"], event["function"], event["flags"] = number, RECEIVE, Flag.CLOSED
+        file.append(StreamKind.EVENTS, 0, event)
+        if number >= behind:
+            row = np.zeros(1, RECEIVED)
+            row["call"], row["peer"], row["tag"] = number - behind, 1, (number - behind) % 50
+            file.append(StreamKind.RECEIVED, 0, row.view(np.uint8))
+
+
+def held_taken(path: Path, behind: int = 0) -> tuple[int, int]:
+    """Holds each dropped call's message against what is told of it; how many were dropped, and of these counted."""
+    file, events, before = read(path)
+    assert file.problems == []
+    there = file.stream(StreamKind.RECEIVED).view(RECEIVED)
+    dropped = before.events
+    counted = before.rows[before.rows["function"] == DROPPED_RECEIVED]
+    behind_them = there["tag"][there["call"] < dropped]
+    for tag in range(50):
+        told = int(counted["count"][counted["tag"] == tag].sum()) + int((behind_them == tag).sum())
+        most = len(range(tag, dropped, 50))
+        least = len(range(tag, min(dropped, dropped + len(events) - behind - 1), 50))
+        assert least <= told <= most, "each message once, unless its row was not there yet"
+    return dropped, int(counted["count"].sum())
+
+
+@pytest.mark.parametrize("behind", [0, 900])
+def test_what_dropped_calls_took_is_there_or_counted_once(tmp_path: Path, behind: int) -> None:
+    file = ring(tmp_path / "a.weft")
+    write_taken(file, 0, 12_000, behind)
+    file.close(layout.State.FINALIZED)
+    dropped, counted = held_taken(tmp_path / "a.weft", behind)
+    assert dropped > 11_000
+    assert counted > 6_000, "and rows are dropped behind their calls"
+    assert (tmp_path / "a.weft").stat().st_size < 600_000
+
+
+def test_what_was_taken_by_a_call_that_is_there_is_not_dropped(tmp_path: Path) -> None:
+    file = ring(tmp_path / "a.weft")
+    write_taken(file, 0, 600)
+    dropped = read(tmp_path / "a.weft")[2].events
+    rows = np.zeros(4 * 819, RECEIVED)  # four chunks, all of the newest call
+    rows["call"] = 599
+    file.append(StreamKind.RECEIVED, 0, rows.view(np.uint8))
+    there = read(tmp_path / "a.weft")[0].stream(StreamKind.RECEIVED).view(RECEIVED)
+    assert int((there["call"] == 599).sum()) == len(rows) + 1
+    assert dropped < 599
 
 
 def chunk(number: int, row: int, used: int = 4096) -> tuple[int, tuple[int, int, int, int]]:
