@@ -8,9 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 
+import numpy as np
 import pytest
 
 import weft
+from launch.conftest import PROGRAMS
+from tests_support import Installed, execute
+from weft.match.before import Before, dropped_calls
+from weft.trace.layout import DROPPED_RECEIVED
 
 Weft = Callable[..., CompletedProcess[str]]
 Program = Callable[[str], Path]
@@ -100,3 +105,62 @@ def test_level_outcomes_stays_whole(weft_command: Weft) -> None:
     done = weft_command("run", "--keep", "last:10s", "--level", "order", "-n", "1", "--", "true")
     assert done.returncode == 2
     assert "it stays whole" in done.stderr
+
+
+Taking = Callable[[str, str, str], tuple[CompletedProcess[str], Before]]
+
+
+@pytest.fixture
+def taking(request: pytest.FixtureRequest, weft_command: Weft, tmp_path: Path) -> Taking:
+    """Run taking.c with a ring that turns; what Weft said, and what was dropped came to."""
+
+    def run(mpi: str, way: str, end: str) -> tuple[CompletedProcess[str], Before]:
+        installed: Installed = request.getfixturevalue(mpi)
+        program = tmp_path / "taking"
+        built = execute([installed.mpicc, "-g", "-o", program, PROGRAMS / "taking.c"])
+        assert built.returncode == 0, built.stderr
+        done = weft_command(
+            "run", "--keep", "last:0.2s", "--out", "run", "--", *installed.mpiexec, "-n", "3", program, "1.5", way, end,
+            env=installed.environment, timeout=120,
+        )  # fmt: skip
+        before = dropped_calls(weft.open(tmp_path / "run"))
+        assert before is not None, done.stderr
+        return done, before
+
+    return run
+
+
+TAKING = [
+    ("sendrecv", ""), ("replace", ""), ("waitall", ""), ("testsome", ""), ("waitany", ""),
+    ("waitall", "late"),  # a dropped receive of any source takes a message at the end
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
+@pytest.mark.parametrize(("way", "end"), TAKING)
+def test_what_dropped_calls_took_is_told_beside_them(taking: Taking, mpi: str, way: str, end: str) -> None:
+    done, before = taking(mpi, way, end)
+    assert "error:" not in done.stderr and "unmatched" not in done.stderr, done.stderr
+    assert "not looked for, as the dropped calls left open" not in done.stderr, done.stderr
+    assert before.unsettled == set()
+    rows = np.concatenate([rows for rows, _ in before._rows.values()])
+    assert int(rows["count"][rows["function"] == DROPPED_RECEIVED].sum()) > 100
+    assert all(abs(n) <= 3 for n in before.balance.values()), "as many as were under way when calls begin to count"
+
+
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
+@pytest.mark.parametrize(("way", "end"), [("isendrecv", ""), ("waitall", "freed")])
+def test_what_is_not_told_stays_open_and_nobody_is_blamed(taking: Taking, mpi: str, way: str, end: str) -> None:
+    done, before = taking(mpi, way, end)
+    assert "error:" not in done.stderr and "unmatched" not in done.stderr, done.stderr
+    assert "not looked for, as the dropped calls left open which messages were under way" in done.stderr, done.stderr
+    assert len(before.unsettled) == 1
+
+
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
+@pytest.mark.parametrize("way", ["sendrecv", "waitall"])
+def test_a_deadlock_behind_such_calls_is_proven(taking: Taking, mpi: str, way: str) -> None:
+    done, _ = taking(mpi, way, "deadlock")
+    assert done.returncode == 3, done.stderr
+    assert re.search(r"error: rank 0 waits in recv\(source=1, tag=99\) at taking.c:\d+ for rank 1", done.stderr)
+    assert done.stderr.count("error:") == 1, done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -13,9 +14,21 @@ import pytest
 
 from weft.launch.rankfile import Chunk, newest_slots, turned
 from weft.native.headers.record import kernel
-from weft.trace import layout
+from weft.trace import Trace, aside, layout
 from weft.trace.builder.record import RecordFile
-from weft.trace.layout import DROPPED_MOST, EVENT, NUMBERS, TAIL_ALIGN, Flag, Level, State, StreamKind
+from weft.trace.errors import RunError
+from weft.trace.layout import (
+    DROPPED_MOST,
+    DROPPED_RECEIVED,
+    EVENT,
+    NUMBERS,
+    RECEIVED,
+    TAIL_ALIGN,
+    Flag,
+    Level,
+    State,
+    StreamKind,
+)
 from weft.trace.packed import Pack
 from weft.trace.packing import pack
 from weft.trace.rankfile import RankFile
@@ -116,7 +129,7 @@ def test_a_kill_at_any_moment_leaves_whole_calls_in_order(tmp_path: Path) -> Non
             try:
                 file, at = ring(path), 0
                 while True:
-                    write(file, at, 100)
+                    (write_taken if turn % 2 else write)(file, at, 100)
                     at += 100
             finally:
                 os._exit(1)
@@ -127,9 +140,60 @@ def test_a_kill_at_any_moment_leaves_whole_calls_in_order(tmp_path: Path) -> Non
         time.sleep(rng.uniform(0, 0.08))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        _, dropped = held(path)
+        dropped = held_taken(path)[0] if turn % 2 else held(path)[1]
         turned_at_all += dropped > 0
     assert turned_at_all > 6
+
+
+def write_taken(file: RecordFile, first: int, count: int, behind: int = 0) -> None:
+    """Calls that each take a message, which is told `behind` calls later: its tag is the call's number modulo 50."""
+    for number in range(first, first + count):
+        event = np.zeros(1, EVENT)
+        event["enter"], event["function"], event["flags"] = number, RECEIVE, Flag.CLOSED
+        file.append(StreamKind.EVENTS, 0, event)
+        if number >= behind:
+            row = np.zeros(1, RECEIVED)
+            row["call"], row["peer"], row["tag"] = number - behind, 1, (number - behind) % 50
+            file.append(StreamKind.RECEIVED, 0, row.view(np.uint8))
+
+
+def held_taken(path: Path, behind: int = 0) -> tuple[int, int]:
+    """Holds each dropped call's message against what is told of it; how many were dropped, and of these counted."""
+    file, events, before = read(path)
+    assert file.problems == []
+    there = file.stream(StreamKind.RECEIVED).view(RECEIVED)
+    dropped = before.events
+    counted = before.rows[before.rows["function"] == DROPPED_RECEIVED]
+    behind_them = there["tag"][there["call"] < dropped]
+    for tag in range(50):
+        told = int(counted["count"][counted["tag"] == tag].sum()) + int((behind_them == tag).sum())
+        most = len(range(tag, dropped, 50))
+        least = len(range(tag, min(dropped, dropped + len(events) - behind - 1), 50))
+        assert least <= told <= most, "each message once, unless its row was not there yet"
+    return dropped, int(counted["count"].sum())
+
+
+@pytest.mark.parametrize("behind", [0, 900])
+def test_what_dropped_calls_took_is_there_or_counted_once(tmp_path: Path, behind: int) -> None:
+    file = ring(tmp_path / "a.weft")
+    write_taken(file, 0, 12_000, behind)
+    file.close(layout.State.FINALIZED)
+    dropped, counted = held_taken(tmp_path / "a.weft", behind)
+    assert dropped > 11_000
+    assert counted > 6_000, "and rows are dropped behind their calls"
+    assert (tmp_path / "a.weft").stat().st_size < 600_000
+
+
+def test_what_was_taken_by_a_call_that_is_there_is_not_dropped(tmp_path: Path) -> None:
+    file = ring(tmp_path / "a.weft")
+    write_taken(file, 0, 600)
+    dropped = read(tmp_path / "a.weft")[2].events
+    rows = np.zeros(4 * 819, RECEIVED)  # four chunks, all of the newest call
+    rows["call"] = 599
+    file.append(StreamKind.RECEIVED, 0, rows.view(np.uint8))
+    there = read(tmp_path / "a.weft")[0].stream(StreamKind.RECEIVED).view(RECEIVED)
+    assert int((there["call"] == 599).sum()) == len(rows) + 1
+    assert dropped < 599
 
 
 def chunk(number: int, row: int, used: int = 4096) -> tuple[int, tuple[int, int, int, int]]:
@@ -177,3 +241,83 @@ def test_rings_are_packed_in_their_order_with_what_they_say_of_dropped_calls(tmp
         assert np.array_equal(one.stream(StreamKind.TAILS), tails)
         assert one.before[0].events == before.events
         assert np.array_equal(one.before[0].rows, before.rows)
+
+
+# Parts that are set aside while rings turn (weft.trace.aside)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run directory without records."""
+    (tmp_path / "ranks").mkdir()
+    (tmp_path / "functions.json").write_text('{"schema": "weft-functions/1", "functions": []}')
+    return tmp_path
+
+
+def test_a_copy_of_a_ring_that_turns_is_whole_or_not_made(run: Path) -> None:
+    path = run / "ranks" / "0-000000.weft"
+    child = os.fork()
+    if child == 0:  # no test of this process runs on in the child
+        try:
+            file, at = ring(path, keep=20_000_000), 0
+            while True:
+                write(file, at, 50)
+                at += 50
+                time.sleep(0.0005)
+        finally:
+            os._exit(1)
+    try:
+        begun = time.monotonic()
+        while not path.exists() or path.stat().st_size < 100_000:
+            assert time.monotonic() - begun < 60
+            time.sleep(0.001)
+        made, dropped = 0, set[int]()
+        for _ in range(40):
+            try:
+                part = aside.set_aside(run, {}, 1 << 60)
+            except RunError as error:
+                assert "drops its calls faster" in str(error)
+                continue
+            calls, before = held(part / "ranks" / path.name)
+            assert calls
+            made += 1
+            dropped.add(before)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert made > 5
+    assert len(dropped) > 2, "the ring turned meanwhile"
+
+
+def test_a_part_is_a_run_read_up_to_its_moment(run: Path) -> None:
+    file = ring(run / "ranks" / "0-000000.weft", keep=10**12)
+    write(file, 0, 100, tails=False)
+    part = aside.name(aside.set_aside(run, {"keep": 1000.0, "until": 7}, 49))
+    write(file, 100, 100, tails=False)
+    assert part == run / "around" / "1"
+    assert aside.name(aside.set_aside(run, {}, 1 << 60)).name == "2"
+    assert [path.name for path in aside.parts(run)] == ["1", "2"]
+    assert json.loads((part / "run.json").read_text())["keep"] == 1000.0
+    [rank] = Trace.open(part).ranks
+    assert len(rank.events) == 50
+    assert len(Trace.open(run / "around" / "2").ranks[0].events) == 200
+
+
+def test_what_a_killed_watcher_leaves_is_taken_away_and_parts_are_not(run: Path) -> None:
+    file = ring(run / "ranks" / "0-000000.weft")
+    write(file, 0, 100)
+    aside.name(aside.set_aside(run, {}, 1 << 60))
+    left = aside.set_aside(run, {}, 1 << 60)
+    assert left not in aside.parts(run)
+    aside.tidy(run)
+    assert [path.name for path in (run / "around").iterdir()] == ["1"]
+
+
+def test_what_is_too_large_is_not_made_and_leaves_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = ring(run / "ranks" / "0-000000.weft")
+    write(file, 0, 100)
+    monkeypatch.setattr(aside, "MOST_BYTES", 1 << 12)
+    with pytest.raises(aside.NoRoomError, match="all parts together would take"):
+        aside.set_aside(run, {}, 1 << 60)
+    aside.drop(run / "around" / f".new-{os.getpid()}")
+    assert not (run / "around").exists()

@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from weft.standstill.silence import Silence
 
 DEADLOCK_STATUS = 3
-ALONE = ("probes", "watch", "against", "debug", "tasks", "watch_findings", "call_limit", "local")
+ALONE = (
+    "probes",
+    "watch",
+    "against",
+    "debug",
+    "tasks",
+    "watch_findings",
+    "keep_around_findings",
+    "call_limit",
+    "local",
+)
 """Options whose work one `weft run` does for all ranks."""
 
 

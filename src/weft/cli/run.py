@@ -55,7 +55,7 @@ def register(subparsers: Any) -> None:
         usage="weft run [-n N] [--out RUN] [--local DIR] [--level outcomes|trace] [--tasks] [--watch-findings] "
               "[--report FILE] [--probes CONFIG] [--against REFERENCE [--debug]] "
               "[--hash-messages] [--whole-buffers] [--hang-after S] "
-              "[--call-limit S [--end-at-limit]] [--keep last:DURATION] "
+              "[--call-limit S [--end-at-limit]] [--keep last:DURATION [--keep-around-findings]] "
               "-- PROGRAM",
     )  # fmt: skip
     parser.add_argument("-n", "-np", dest="n", type=positive, metavar="N", help="start N ranks with mpiexec")
@@ -80,6 +80,10 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--keep", type=last, metavar="last:DURATION",
         help="keep only about the last DURATION of the calls, such as last:10s or last:10min: for runs without end",
+    )  # fmt: skip
+    parser.add_argument(
+        "--keep-around-findings", action="store_true",
+        help="with --keep: also keep the calls around findings that are proven while the program runs",
     )  # fmt: skip
     parser.add_argument("--end-at-limit", action="store_true", help="with --call-limit: also end the run then")
     parser.add_argument("--watch-findings", action="store_true",
@@ -157,6 +161,8 @@ def last(text: str) -> float:
 def refuse_with_keep(args: argparse.Namespace) -> None:
     """UsageError for what --keep cannot do."""
     if args.keep is None:
+        if args.keep_around_findings:
+            raise UsageError("--keep-around-findings needs --keep last:DURATION: without it all of the run is kept")
         return
     beside = {
         "--tasks": args.tasks, "--hash-messages": args.hash_messages, "--whole-buffers": args.whole_buffers,
@@ -174,6 +180,7 @@ def refuse_with_local(args: argparse.Namespace) -> None:
     beside = {
         "--tasks": args.tasks, "--watch-findings": args.watch_findings, "--call-limit": args.call_limit is not None,
         "--probes": args.probes, "--watch": args.watch, "--against": args.against,
+        "--keep-around-findings": args.keep_around_findings,
     }  # fmt: skip
     for option, given in beside.items():
         if given and args.local is not None:
@@ -314,17 +321,21 @@ def refuse_of_mpi(args: argparse.Namespace) -> None:
 def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[Witness | None]:
     """What tells of the job while it runs, where that was asked for."""
     asked = ["--findings"] if args.watch_findings else []
+    asked += ["--around"] if args.keep_around_findings else []
     asked += ["--call-limit", str(args.call_limit)] if args.call_limit is not None else []
     if not asked:
         yield None
         return
     from weft.launch.witness import Witness
+    from weft.trace import aside
 
     witness = Witness(directory.path, lambda news: tell(news, sys.stderr), asked)
     try:
         yield witness
     finally:
         witness.close()
+        if args.keep_around_findings:
+            aside.tidy(directory.path)
 
 
 def end_tasks(args: argparse.Namespace, directory: RunDirectory) -> None:

@@ -1,8 +1,9 @@
 """What the calls that a run no longer has (`weft run --keep`) sent, received and took part in, by channel.
 
 The record counts them by sort: function, communicator, peer, tag, and how they came out (native/format.h, RINGS). That
-settles sends, named receives, blocking wildcards, matched probes and collectives on communicators. What a sort does not
-tell leaves its communicator unsettled, for all ranks: there nothing is claimed of messages.
+settles sends, named receives, blocking wildcards, matched probes and collectives on communicators. What an MPI_Sendrecv
+or a wildcard MPI_Irecv took is told beside (RECEIVED), once it is there. What neither tells leaves its communicator
+unsettled, for all ranks: there nothing is claimed of messages.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from weft.match.functions import Op, Post, Spec, tables
 from weft.match.operations import NONE, Collectives, Operations, Posts
 from weft.trace import Communicator, Flag, Rank, Trace
-from weft.trace.layout import DROPPED
+from weft.trace.layout import DROPPED, DROPPED_RECEIVED
 
 _REFUSED: Final = 6
 """Classes of errors up to here are refusals in every MPI: nothing was posted (native/kernel/extract.c)."""
@@ -60,6 +61,8 @@ class Before:
         self.unsettled: set[int] = set()
         """Indices of communicators on which messages cannot be counted."""
         self._rows: dict[int, tuple[NDArray[Any], bool]] = {}
+        self._open: Counter[int] = Counter()
+        """Of the rank at hand and each communicator, how many receives have a message that is not told."""
         for rank in trace.ranks:
             self._read(rank)
 
@@ -101,10 +104,14 @@ class Before:
         if uncounted:
             self._unsettle()
         specs = tables(self.trace.functions).specs
+        self._open.clear()
         for row in rows:
-            if row["function"] < len(specs):
+            if row["function"] == DROPPED_RECEIVED:
+                self._told(rank, row)
+            elif row["function"] < len(specs):
                 spec = specs[row["function"]]
                 self._take(rank, row, Op(int(spec["op"])), Spec(int(spec["flags"])))
+        self.unsettled.update(comm for comm, receives in self._open.items() if receives)
         if kept is not None and self._recalls(rank, specs):
             self._unsettle()
 
@@ -126,10 +133,24 @@ class Before:
         open_wild = bool(spec & Spec.NONBLOCKING and flags & _WILD)
         if comm is None:
             self._unsettle()
-        elif op is Op.SENDRECV or error or open_wild or not flags & Flag.CLOSED or flags & Flag.CANCELLED:
+            return
+        if error or not flags & Flag.CLOSED or flags & Flag.CANCELLED:
             self.unsettled.add(comm.index)
-        elif int(row["peer"]) >= 0:
-            self._count(rank, comm, row, sends=op is Op.SEND)
+            return
+        if op is Op.SENDRECV or open_wild:
+            self._open[comm.index] += int(row["count"])
+        if int(row["peer"]) >= 0 and not open_wild:
+            self._count(rank, comm, row, sends=op in (Op.SEND, Op.SENDRECV))
+
+    def _told(self, rank: Rank, row: Any) -> None:
+        """A message that a receive took of which its sort does not say so."""
+        comm = rank.comm(int(row["comm"]))
+        if comm is None:
+            self._unsettle()
+            return
+        self._open[comm.index] -= int(row["count"])
+        if int(row["peer"]) >= 0:
+            self._count(rank, comm, row, sends=False)
 
     def _count(self, rank: Rank, comm: Communicator, row: Any, *, sends: bool) -> None:
         peers, peer = comm.peers(rank.index), int(row["peer"])

@@ -44,6 +44,11 @@ def silent(f: Function) -> bool:
     return Trait.TELLS_STATUS not in meaning_of(f).traits
 
 
+def pairs(f: Function) -> bool:
+    """Whether the call sends one message and receives another."""
+    return meaning_of(f).act is Act.SEND_RECEIVE
+
+
 def enquires(f: Function) -> bool:
     """Whether Fortran bindings make the call on their own account."""
     return Trait.ASKED_BY_FORTRAN in meaning_of(f).traits

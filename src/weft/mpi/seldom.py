@@ -105,6 +105,7 @@ def _line(f: Function, k: int, first: int) -> str:
         "GETTER": asked.gets(f),
         "PERSISTENT": made and asked.persistent(f),
         "SILENT": made and asked.silent(f),
+        "PAIRS": asked.pairs(f),
         "TAG_ASKED": f.parameter("tag") is not None,
     }
     watching, buffer, count, datatype = asked.watched(f)

@@ -25,9 +25,9 @@ from weft.errors import WeftError
 from weft.mpi import accessed, generate, ready, seldom, table
 from weft.mpi.ready import Shim, alone, cache_folder
 
-_SOURCES = ("process.c", "shim.c", "objects.c", "sites.c", "python.c", "outcomes.c", "replay.c", "threads.c",
-            "windows.c", "turns.c", "ends.c", "buffers.c", "access.c", "memory.c", "endings.c", "crash.c", "leaving.c",
-            "cores.c", "shared.c", "seldom.c", "strangers.c", "hashes.c", "halo.c", "halo_log.c",
+_SOURCES = ("process.c", "shim.c", "objects.c", "received.c", "sites.c", "python.c", "outcomes.c", "replay.c",
+            "threads.c", "windows.c", "turns.c", "ends.c", "buffers.c", "access.c", "memory.c", "endings.c", "crash.c",
+            "leaving.c", "cores.c", "shared.c", "seldom.c", "strangers.c", "hashes.c", "halo.c", "halo_log.c",
             "halo_infer.c")  # fmt: skip
 _BY_HAND = (("o", ("outcomes.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
 _HEADERS = (
@@ -49,7 +49,7 @@ _HEADERS = (
 _INSIDE = "leaving.py"  # runs in Python programs
 _TOGETHER = {
     "hot": ("objects.c", "sites.c", "buffers.c", "access.c", "python.c"),
-    "warm": ("seldom.c", "shim.c", "threads.c", "windows.c", "outcomes.c"),
+    "warm": ("received.c", "seldom.c", "shim.c", "threads.c", "windows.c", "outcomes.c"),
     "follow": ("replay.c", "turns.c"),
     "cold": (
         "endings.c",

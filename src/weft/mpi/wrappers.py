@@ -27,6 +27,9 @@ _BEGIN: Final = {
 }
 """Calls that begin MPI: whether it is the world model, and the thread level."""
 
+_WELL: Final = "ok && (w_result == MPI_SUCCESS || w_statuses[i].MPI_ERROR == MPI_SUCCESS)"
+"""Whether one of several requests was completed without an error. MPI sets errors in statuses where there are any."""
+
 
 def wrapper(f: Function) -> str:
     """The C text of one function's wrapper at level trace."""
@@ -276,8 +279,8 @@ def _completion_after(f: Function, p: Parameter) -> Iterator[str]:
         yield f"    if (ok && *index >= 0 && *index < completion.n) weft_completion_done(&completion, *index, event, {p.name}[*index], true, w_status);"
     elif row.many is Many.SOME:
         yield "    for (int i = 0; ok && i < *outcount; i++)"
-        yield f"        weft_completion_done(&completion, array_of_indices[i], event, {p.name}[array_of_indices[i]], true, &w_statuses[i]);"
+        yield f"        weft_completion_done(&completion, array_of_indices[i], event, {p.name}[array_of_indices[i]], {_WELL}, &w_statuses[i]);"
         yield "    completion.indices = array_of_indices;"
     else:
         yield "    for (int64_t i = 0; i < completion.n; i++)"
-        yield f"        weft_completion_done(&completion, i, event, {p.name}[i], ok, &w_statuses[i]);"
+        yield f"        weft_completion_done(&completion, i, event, {p.name}[i], {_WELL}, &w_statuses[i]);"

@@ -32,7 +32,7 @@
 
 #define WEFT_MAGIC "WEFTRANK"
 #define WEFT_FORMAT_MAJOR 1
-#define WEFT_FORMAT_MINOR 7
+#define WEFT_FORMAT_MINOR 8
 #define WEFT_FORMAT_MAJOR_KEPT 2 /* of `weft run --keep`: a reader of 1 would take a ring for a whole stream */
 #define WEFT_PAGE 4096u
 
@@ -50,6 +50,7 @@ enum weft_stream_kind {
     WEFT_STREAM_CONTENTS = 9, /* since 1.6: bytes of the rows of HASHES that have any, one behind the other */
     WEFT_STREAM_BEFORE = 10,  /* since 2.7: a struct weft_before of the thread, and its rows. It has two chunks, which
                                  are no stream: the one with the higher `turn` holds */
+    WEFT_STREAM_RECEIVED = 11, /* since 2.8: struct weft_received, a ring of the thread that completed the receives */
 };
 
 /* One chunk. `thread` is the ordinal of the thread slot that owns the stream (0 for DEFINITIONS).
@@ -75,7 +76,7 @@ struct weft_chunk {
  *
  * and their order is that of the numbers, modulo 2^24, from the first that BEFORE says to be there. What was dropped is
  * counted there before a chunk's place is used again, so that a record is whole at any moment. No event lies in two
- * chunks there: what is left of one stays empty. Positions in TAILS
+ * chunks there, and no row of RECEIVED: what is left of one stays empty. Positions in TAILS
  * (`result`) are those in the stream as if nothing had been dropped, modulo 2^32. */
 #define WEFT_NUMBER_SHIFT 40
 #define WEFT_NUMBERS 16777216u
@@ -103,6 +104,23 @@ struct weft_before {
     uint64_t again;
 };
 #define WEFT_DROPPED_MOST 4095u
+
+/* The message that a call took of which its sort does not say so: a nonblocking receive of any source or tag, the receive of
+ * an MPI_Sendrecv or MPI_Sendrecv_replace. A row stays at least as long as its call. What is dropped is counted in BEFORE as well, as
+ * calls of the function WEFT_DROPPED_RECEIVED, of which communicator, peer and tag say something. */
+struct weft_received {
+    uint32_t thread; /* that made the call */
+    uint32_t call; /* among its events, as if nothing had been dropped, modulo 2^32 */
+    uint32_t comm;
+    int32_t peer;
+    int32_t tag;
+};
+#define WEFT_DROPPED_RECEIVED 65535u
+
+/* At the end of BEFORE's chunk, as older records have nothing there (since 2.8). */
+struct weft_before_end {
+    uint64_t first_received;
+};
 
 /* How far the process came. */
 enum weft_state {

@@ -148,8 +148,9 @@ static struct weft_chunk *table_add(struct weft_record *record, struct weft_chun
 enum {
     RING_PART = 8, /* a new chunk is at most so much of what is kept: what is kept beyond the wish stays small */
     RING_STAYS = 2, /* chunks that are never dropped: the call under way stands in them */
-    BEFORE_PAGES =
-        (sizeof(struct weft_before) + WEFT_DROPPED_MOST * sizeof(struct weft_dropped) + WEFT_PAGE - 1) / WEFT_PAGE,
+    BEFORE_PAGES = (sizeof(struct weft_before) + WEFT_DROPPED_MOST * sizeof(struct weft_dropped) +
+                    sizeof(struct weft_before_end) + WEFT_PAGE - 1) /
+                   WEFT_PAGE,
     SORTS = 8192, /* places of the hash table, a power of two beyond WEFT_DROPPED_MOST */
 };
 
@@ -174,6 +175,7 @@ struct weft_before_of {
     struct weft_before_of *next;
     struct weft_before *areas[2];
     struct weft_before now;
+    struct weft_before_end end;
     struct weft_dropped rows[WEFT_DROPPED_MOST];
     uint16_t places[SORTS]; /* row + 1 */
 };
@@ -183,9 +185,14 @@ void weft_record_keep(struct weft_record *record, uint64_t ns) {
     if (ns) record->header->major = WEFT_FORMAT_MAJOR_KEPT;
 }
 
-static struct weft_before_of *before_of(struct weft_record *record, uint16_t thread) {
+static struct weft_before_of *before_known(const struct weft_record *record, uint32_t thread) {
     struct weft_before_of *b = record->befores;
     while (b && b->thread != thread) b = b->next;
+    return b;
+}
+
+static struct weft_before_of *before_of(struct weft_record *record, uint16_t thread) {
+    struct weft_before_of *b = before_known(record, thread);
     if (b || !(b = calloc(1, sizeof *b))) return b;
     b->thread = thread;
     b->next = record->befores;
@@ -223,17 +230,11 @@ static void before_write(struct weft_before_of *b) {
     __atomic_store_n(&area->again, 0, __ATOMIC_SEQ_CST);
     memcpy(area + 1, b->rows, b->now.rows * sizeof *b->rows);
     memcpy(area, &b->now, sizeof b->now); /* its `again` is 0 */
+    memcpy((uint8_t *)area + BEFORE_PAGES * WEFT_PAGE - sizeof b->end, &b->end, sizeof b->end);
     __atomic_store_n(&area->again, b->now.turn, __ATOMIC_SEQ_CST);
 }
 
-static void before_count(struct weft_before_of *b, const struct weft_event *e) {
-    enum { KEPT = WEFT_FLAG_CLOSED | WEFT_FLAG_ANY_SOURCE | WEFT_FLAG_ANY_TAG | WEFT_FLAG_TRUE | WEFT_FLAG_CANCELLED };
-    struct weft_dropped sort = {.function = e->function,
-                                .flags = e->flags & KEPT,
-                                .error = e->error,
-                                .comm = e->comm,
-                                .peer = e->peer,
-                                .tag = e->tag};
+static inline void sort_count(struct weft_before_of *b, struct weft_dropped sort) {
     uint64_t h = ((uint64_t)sort.comm << 32 | (uint32_t)sort.function << 16 | sort.flags << 8 | sort.error) *
                  0x9e3779b97f4a7c15u;
     h = (h ^ h >> 29 ^ ((uint64_t)(uint32_t)sort.peer << 32 | (uint32_t)sort.tag)) * 0xbf58476d1ce4e5b9u;
@@ -253,6 +254,35 @@ static void before_count(struct weft_before_of *b, const struct weft_event *e) {
     }
 }
 
+static void before_count(struct weft_before_of *b, const struct weft_event *e) {
+    enum { KEPT = WEFT_FLAG_CLOSED | WEFT_FLAG_ANY_SOURCE | WEFT_FLAG_ANY_TAG | WEFT_FLAG_TRUE | WEFT_FLAG_CANCELLED };
+    sort_count(b, (struct weft_dropped){.function = e->function,
+                                        .flags = e->flags & KEPT,
+                                        .error = e->error,
+                                        .comm = e->comm,
+                                        .peer = e->peer,
+                                        .tag = e->tag});
+}
+
+static void received_count(struct weft_before_of *b, const struct weft_received *r) {
+    sort_count(
+        b, (struct weft_dropped){.function = WEFT_DROPPED_RECEIVED, .comm = r->comm, .peer = r->peer, .tag = r->tag});
+}
+
+/* Whether all calls that a chunk of RECEIVED tells of were dropped before. */
+static bool calls_gone(const struct weft_record *record, const struct piece *piece) {
+    const struct weft_received *rows = (const struct weft_received *)piece->at;
+    for (uint64_t i = 0; i < piece->entry->used / sizeof *rows; i++) {
+        const struct weft_before_of *of = before_known(record, rows[i].thread);
+        if (!of || (int32_t)(rows[i].call - (uint32_t)of->now.events) >= 0) return false;
+    }
+    return true;
+}
+
+static bool may_go(const struct weft_stream *stream, const struct piece *piece) {
+    return stream->kind != WEFT_STREAM_RECEIVED || calls_gone(stream->record, piece);
+}
+
 static void piece_drop(struct weft_stream *stream, struct piece *piece) {
     struct weft_before_of *b = stream->ring->before;
     if (stream->kind == WEFT_STREAM_EVENTS) {
@@ -260,6 +290,10 @@ static void piece_drop(struct weft_stream *stream, struct piece *piece) {
         for (uint64_t i = 0; i < n; i++) before_count(b, (const struct weft_event *)piece->at + i);
         b->now.events += n;
         b->now.first_events = (b->now.first_events + 1) % WEFT_NUMBERS;
+    } else if (stream->kind == WEFT_STREAM_RECEIVED) {
+        uint64_t n = piece->entry->used / sizeof(struct weft_received);
+        for (uint64_t i = 0; i < n; i++) received_count(b, (const struct weft_received *)piece->at + i);
+        b->end.first_received = (b->end.first_received + 1) % WEFT_NUMBERS;
     } else {
         b->now.tails += piece->bytes;
         b->now.first_tails = (b->now.first_tails + 1) % WEFT_NUMBERS;
@@ -271,7 +305,8 @@ static void ring_turn(struct weft_stream *stream, uint64_t now) {
     struct weft_record *record = stream->record;
     struct weft_ring *ring = stream->ring;
     uint32_t before = ring->gone;
-    while (ring->gone + RING_STAYS < ring->count && now - ring->pieces[ring->gone].left > record->keep) {
+    while (ring->gone + RING_STAYS < ring->count && now - ring->pieces[ring->gone].left > record->keep &&
+           may_go(stream, &ring->pieces[ring->gone])) {
         if (!before_room(record, ring->before)) return;
         piece_drop(stream, &ring->pieces[ring->gone++]);
     }
@@ -355,7 +390,7 @@ static bool ring_grow(struct weft_stream *stream) {
     if (!piece) goto full;
     *piece = (struct piece){.at = stream->end, .entry = entry, .bytes = bytes};
     ring->number = (ring->number + 1) % WEFT_NUMBERS;
-    if (stream->kind == WEFT_STREAM_EVENTS) { /* no event lies in two chunks */
+    if (stream->kind != WEFT_STREAM_TAILS) { /* no event lies in two chunks, and no row of RECEIVED */
         stream->base += stream->end - stream->next;
         stream->next = stream->end;
     } else if (stream->used) *stream->used = (uint64_t)(stream->end - stream->chunk_start);
@@ -427,7 +462,8 @@ bool weft_stream_open(struct weft_record *record, struct weft_stream *stream, in
         if (range == MAP_FAILED) continue;
         stream->base = stream->next = stream->end = stream->chunk_start = range;
         stream->reserved = size;
-        if (record->keep && (kind == WEFT_STREAM_EVENTS || kind == WEFT_STREAM_TAILS) && !ring_begin(stream)) break;
+        bool ring = kind == WEFT_STREAM_EVENTS || kind == WEFT_STREAM_TAILS || kind == WEFT_STREAM_RECEIVED;
+        if (record->keep && ring && !ring_begin(stream)) break;
         return weft_stream_grow(stream, 1);
     }
     weft_record_stop(record, WEFT_STOP_NO_ADDRESS_SPACE);
@@ -512,13 +548,14 @@ static struct weft_stream *synthetic_stream(struct weft_record *record, int kind
 }
 
 int weft_record_append(struct weft_record *record, int kind, int thread, const void *bytes, uint64_t n) {
-    if (kind < WEFT_STREAM_EVENTS || kind > WEFT_STREAM_CONTENTS || kind == WEFT_STREAM_TABLE || thread < 0 ||
-        thread > 0xffff)
+    if (kind < WEFT_STREAM_EVENTS || kind > WEFT_STREAM_RECEIVED || kind == WEFT_STREAM_TABLE ||
+        kind == WEFT_STREAM_BEFORE || thread < 0 || thread > 0xffff)
         return -1;
     struct weft_stream *stream = synthetic_stream(record, kind, thread);
     if (!stream) return -1;
-    uint64_t most =
-        stream->ring && kind == WEFT_STREAM_EVENTS ? sizeof(struct weft_event) : n; /* none lies in two chunks */
+    uint64_t most = n; /* in a ring none lies in two chunks */
+    if (stream->ring && kind == WEFT_STREAM_EVENTS) most = sizeof(struct weft_event);
+    if (stream->ring && kind == WEFT_STREAM_RECEIVED) most = sizeof(struct weft_received);
     for (uint64_t at = 0, size; at < n; at += size) {
         size = n - at < most ? n - at : most;
         if (!weft_stream_fits(stream, size)) return -1;

@@ -13,6 +13,7 @@ from weft.findings import Finding, worst_first
 from weft.kinds import CERTAINTIES
 from weft.native.threads import workers
 from weft.plain import dataclass
+from weft.report.around import with_around
 from weft.report.explored import with_explored
 from weft.report.ground import Ground
 from weft.report.registry import ANALYSES, Analysis
@@ -59,6 +60,7 @@ def examine(
     """
     if trace.level == Level.OUTCOMES:
         return Report(())
+    whole = analyses is ANALYSES
     ground = ground or Ground(trace)
     if found is None and analyses is ANALYSES:
         from weft.report.stretches import alone_in_stretches  # made of this module
@@ -84,7 +86,10 @@ def examine(
         failures.append(
             Failure("what follows from the ends of ranks", f"{type(error).__name__}: {error}", traceback.format_exc())
         )
-    return Report(tuple(worst_first(merged(findings))), tuple(failures))
+    told = merged(findings)
+    if whole and end is not None:
+        told = with_around(trace, told, lambda part, of: examine(part, of).findings)
+    return Report(tuple(worst_first(told)), tuple(failures))
 
 
 def told_once(ground: Ground, findings: list[Finding]) -> list[Finding]:

@@ -1,8 +1,8 @@
 """What is already told of a run that still goes on: findings that are proven, and calls that do not return.
 
-`python -m weft.report.live RUN [--findings] [--call-limit SECONDS]` looks again and again until the process that
-started it is gone, and prints each new thing as a line of JSON: [text, style]. It takes 5 % of one core at most, and
-only what no program wants.
+`python -m weft.report.live RUN [--findings] [--around] [--call-limit SECONDS]` looks again and again until the process
+that started it is gone, and prints each new thing as a line of JSON: [text, style]. It takes 5 % of one core at most,
+and only what no program wants.
 
 Findings that are told are of kinds whose proof is complete when it is seen: what comes later can neither add to it nor
 take it back.
@@ -15,16 +15,18 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from weft.findings import Finding
 from weft.report.analysis import examine
+from weft.report.around import LOOKED_AT, proven
 from weft.report.limit import Limit
-from weft.report.registry import ANALYSES
 from weft.report.text import line, style
-from weft.trace import Trace, site_lines
+from weft.sources.keep import keep
+from weft.trace import Trace, aside, site_lines
 from weft.trace.errors import RunError
 from weft.trace.growing import of_one_clock, snapshot
 from weft.trace.layout import Def
@@ -33,14 +35,15 @@ PAUSE: Final = 1.0
 """Seconds between looks, at least."""
 SHARE: Final = 0.05
 """Of one core, at most."""
-PROVEN: Final = frozenset(("message-race", "type-mismatch", "truncation"))
-"""Kinds that two or three calls prove, whatever comes."""
-LOOKED_AT: Final = tuple(one for one in ANALYSES if one.name in ("messages", "message races"))
-ELSEWHERE: Final = "the ranks run on several hosts, whose clocks differ: findings are told at the end"
+TRIES: Final = 3
+"""Copies made for one finding that is in none of them."""
+ELSEWHERE: Final = "the ranks run on several hosts, whose clocks differ"
 
 
 class Teller:
     """Knows what was told of one run."""
+
+    ELSEWHERE_THEN = "findings are told at the end"
 
     def __init__(self, run: Path) -> None:
         self.run = run
@@ -50,21 +53,32 @@ class Teller:
 
     def news(self) -> Iterator[tuple[str, str]]:
         """Look once: the findings that were not told yet, as lines with their styles."""
-        trace = snapshot(self.run)
-        if trace is None or trace.event_count == self._calls:
+        trace = self._newer()
+        if trace is None:
             return
         if not of_one_clock(trace):
             self.over = True
-            yield f"note: {ELSEWHERE}", ""
+            yield f"note: {ELSEWHERE}: {self.ELSEWHERE_THEN}", ""
             return
+        yield from self._of(trace)
+
+    def _newer(self) -> Trace | None:
+        """The run as it is now, None where there is none, or nothing new in it."""
+        trace = snapshot(self.run)
+        if trace is None or trace.event_count == self._calls:
+            return None
         self._calls = trace.event_count
-        found = _proven(trace)
-        if found and self._places(trace):
-            found = _proven(trace)
-        for finding in found:
+        return trace
+
+    def _of(self, trace: Trace) -> Iterator[tuple[str, str]]:
+        for finding in self._found(trace):
             if finding.group not in self._told:
                 self._told.add(finding.group)
                 yield f"so far: {line(finding)}", style(finding)
+
+    def _found(self, trace: Trace) -> list[Finding]:
+        found = _proven(trace)
+        return _proven(trace) if found and self._places(trace) else found
 
     def _places(self, trace: Trace) -> bool:
         """Look up the lines of native calls, where there are new ones: findings are told apart by them."""
@@ -76,9 +90,57 @@ class Teller:
         return True
 
 
+class Around(Teller):
+    """Sets aside what the rings of a run have when there are new findings in it (`--keep-around-findings`)."""
+
+    ELSEWHERE_THEN = "nothing is set aside around findings"
+
+    def __init__(self, run: Path) -> None:
+        super().__init__(run)
+        self._tried: Counter[tuple[Any, ...]] = Counter()
+
+    def _newer(self) -> Trace | None:
+        trace = snapshot(self.run)  # a full ring may have as many calls as before, and others
+        return trace if trace is not None and trace.event_count else None
+
+    def _of(self, trace: Trace) -> Iterator[tuple[str, str]]:
+        """What is seen while the rings turn is no more than a reason to look at a copy, which stands still."""
+        try:
+            seen = {finding.group for finding in self._found(trace)} - self._told
+        except Exception:
+            return  # calls became others under our eyes: of such bytes anything may come
+        seen = {group for group in seen if self._tried[group] < TRIES}
+        self._tried.update(seen)
+        if not seen or trace.until is None:
+            return
+        try:
+            yield from self._copied(aside.set_aside(self.run, trace.run, trace.until))
+        except aside.NoRoomError as error:
+            self.over = True
+            yield f"note: nothing more is set aside around findings: {error}", ""
+
+    def _copied(self, made: Path) -> Iterator[tuple[str, str]]:
+        """Keep the copy if there is a finding in it that no part has."""
+        part = None
+        try:
+            trace = Trace.open(made)
+            site_lines.resolve(trace)
+            keep(trace, texts=trace.run.get("sources") is not False)
+            new = [finding for finding in _proven(trace) if finding.group not in self._told]
+            part = aside.name(made) if new else None
+        finally:
+            if part is None:
+                aside.drop(made)
+        for finding in new:
+            self._told.add(finding.group)
+            yield f"so far: {line(finding)} (set aside in {aside.FOLDER}/{part.name if part else ''})", style(finding)
+        if len(aside.parts(self.run)) >= aside.MOST:
+            self.over = True
+            yield f"note: {aside.MOST} parts are set aside around findings, and no more will be", ""
+
+
 def _proven(trace: Trace) -> list[Finding]:
-    found = examine(trace, LOOKED_AT).findings
-    return [f for f in found if f.kind in PROVEN and f.severity != "note" and f.certainty == "certain"]
+    return proven(examine(trace, LOOKED_AT).findings)
 
 
 def asked(words: Sequence[str]) -> tuple[list[Teller | Limit], int]:
@@ -86,10 +148,12 @@ def asked(words: Sequence[str]) -> tuple[list[Teller | Limit], int]:
     parser = argparse.ArgumentParser(prog="weft.report.live")
     parser.add_argument("run", type=Path)
     parser.add_argument("--findings", action="store_true")
+    parser.add_argument("--around", action="store_true")
     parser.add_argument("--call-limit", type=float)
     parser.add_argument("--of", type=int, required=True)
     args = parser.parse_args(words)
     tellers: list[Teller | Limit] = [Teller(args.run)] if args.findings else []
+    tellers += [Around(args.run)] if args.around else []
     return tellers + ([Limit(args.run, args.call_limit)] if args.call_limit is not None else []), args.of
 
 

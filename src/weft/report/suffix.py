@@ -17,6 +17,7 @@ import numpy as np
 from weft.findings import Finding
 from weft.match.before import dropped_calls
 from weft.match.operations import completions
+from weft.report.around import set_aside
 from weft.report.registry import ANALYSES, Analysis
 from weft.terms import calls
 from weft.terms.calls import masks
@@ -137,7 +138,7 @@ def suffix(trace: Trace) -> Suffix | None:
 def only_the_end(trace: Trace) -> list[str]:
     """What a report says first of a run of which only the end was kept; nothing of one that is whole."""
     end = suffix(trace)
-    return [printable(text) for text in end.lines(ANALYSES)] if end is not None else []
+    return [printable(text) for text in (*end.lines(ANALYSES), *set_aside(trace))] if end is not None else []
 
 
 def what_is_there(trace: Trace) -> list[str]:

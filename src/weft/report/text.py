@@ -176,7 +176,9 @@ def _ways(sites: Sequence[Site]) -> Iterable[str]:
 
 
 def replays(trace: Trace, finding: Finding) -> list[str]:
-    """The commands that bring about the other outcomes of a race."""
+    """The commands that bring about the other outcomes of a race; none of a run that may lack its beginning."""
+    if trace.may_lack_its_beginning:
+        return []
     forced = [str(other["force"]) for other in finding.evidence.get("others", ())]
     return [printable(f"weft replay {trace.path} --force {one}") for one in forced[:MAX_REPLAYS]]
 

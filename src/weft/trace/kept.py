@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.trace.layout import DROPPED, EVENT, TAIL_ALIGN, Events, Flag, StreamKind, decode_durations
+from weft.trace.layout import (
+    DROPPED,
+    DROPPED_RECEIVED,
+    EVENT,
+    RECEIVED,
+    TAIL_ALIGN,
+    Events,
+    Flag,
+    StreamKind,
+    decode_durations,
+)
 from weft.trace.rings import Before
 
 if TYPE_CHECKING:
@@ -66,7 +76,24 @@ class Kept:
         """The calls of a rank that do not count, by their sorts (dtype DROPPED), and how many have no sort."""
         parts = [self._before(thread).rows for thread in rank.threads]
         parts += [_sorted_out(self._ring(thread)[0][: self._start(thread)]) for thread in rank.threads]
+        parts += [_counted(self._received(thread)) for thread in rank.threads]
         return np.concatenate([np.zeros(0, DROPPED), *parts]), sum(self._before(t).uncounted for t in rank.threads)
+
+    def _received(self, thread: Thread) -> NDArray[Any]:
+        """The messages that a thread took for calls that do not count, as sorts of such calls."""
+        file = thread.rank.file
+        data = file.stream(StreamKind.RECEIVED, thread.slot) if file else np.empty(0, np.uint8)
+        rows = data[: len(data) // RECEIVED.itemsize * RECEIVED.itemsize].view(RECEIVED)
+        away = np.zeros(len(rows), np.bool_)
+        for other in thread.rank.threads:
+            first = self._before(other).events + self._start(other)
+            ahead = rows["call"] - np.uint32(first % (1 << 32))  # below 0, where it does not count
+            away |= (rows["thread"] == other.slot) & (ahead >= 1 << 31)
+        sorts = np.zeros(int(away.sum()), DROPPED)
+        sorts["function"] = DROPPED_RECEIVED
+        for name in ("comm", "peer", "tag"):
+            sorts[name] = rows[name][away]
+        return sorts
 
     # Where a thread's calls begin to count
 
@@ -114,6 +141,11 @@ def _sorted_out(events: Events) -> NDArray[Any]:
     for name in ("function", "error", "comm", "peer", "tag"):
         sorts[name] = events[name]
     sorts["flags"] = events["flags"] & int(_SORTED)
+    return _counted(sorts)
+
+
+def _counted(sorts: NDArray[Any]) -> NDArray[Any]:
+    """How many there are of each sort."""
     unique, counts = np.unique(sorts, return_counts=True)
     unique["count"] = counts
     return unique

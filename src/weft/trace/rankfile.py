@@ -96,6 +96,8 @@ class RankFile:
         self._nibbles: dict[int, int] = defaultdict(int)
         self.before: dict[int, Before] = {}
         """What each thread's rings no longer have; empty where everything was kept."""
+        self.tables: list[tuple[int, int]] = []
+        """Where the table of chunks goes on: places in the file and bytes."""
         fd = open_inside(path, root)
         try:
             status = os.fstat(fd)
@@ -206,6 +208,7 @@ class RankFile:
                 self._say(f"the chunk table goes on at byte {offset}, which cannot be: what follows is lost")
                 break
             seen.add(offset)
+            self.tables.append((offset, room))
             room = min(room, self.size - offset, 1 << 24) // layout.CHUNK.itemsize
             if used > room:
                 self._say(f"the chunk table at byte {offset} announces {used} entries where {room} fit")

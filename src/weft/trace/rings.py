@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from weft.plain import dataclass
 from weft.trace import layout
-from weft.trace.layout import BEFORE, DROPPED, EVENT, PAGE, StreamKind
+from weft.trace.layout import BEFORE, BEFORE_END, DROPPED, EVENT, PAGE, RECEIVED, StreamKind
 from weft.trace.mapping import Extent
 
-RINGS: Final = (StreamKind.EVENTS, StreamKind.TAILS)
+RINGS: Final = (StreamKind.EVENTS, StreamKind.TAILS, StreamKind.RECEIVED)
+_LEAST: Final = {StreamKind.EVENTS: EVENT.itemsize, StreamKind.TAILS: 1, StreamKind.RECEIVED: RECEIVED.itemsize}
+"""Bytes that no full chunk has left."""
 _PLACE: Final = (1 << layout.NUMBER_SHIFT) - 1
 
 Row = tuple[int, int, int, int]
@@ -33,12 +35,14 @@ class Before:
     tails: int = 0
     first_events: int = 0
     first_tails: int = 0
+    first_received: int = 0
     uncounted: int = 0
     rows: NDArray[Any] = field(default_factory=lambda: np.zeros(0, DROPPED))
 
     def first(self, kind: int) -> int:
         """The number of the first chunk that is there."""
-        return self.first_events if kind == StreamKind.EVENTS else self.first_tails
+        of = {StreamKind.EVENTS: self.first_events, StreamKind.TAILS: self.first_tails}
+        return of.get(StreamKind(kind), self.first_received)
 
 
 def apart(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -54,14 +58,18 @@ def read_before(fd: int, entries: NDArray[Any]) -> Before:
     """The newer one of a thread's accounts of what was dropped; an empty one where none is whole."""
     newest, found = 0, Before()
     for entry in entries:
-        turn, account = account_of(os.pread(fd, min(int(entry["pages"]), 1 << 8) * PAGE, int(entry["offset"])))
+        size = min(int(entry["pages"]), 1 << 8) * PAGE
+        turn, account = account_of(os.pread(fd, size, int(entry["offset"])), size)
         if turn > newest:
             newest, found = turn, account
     return found
 
 
-def account_of(data: bytes) -> tuple[int, Before]:
-    """An account, and how many were written before it; 0 for one that is not whole."""
+def account_of(data: bytes, size: int = 0) -> tuple[int, Before]:
+    """An account, and how many were written before it; 0 for one that is not whole.
+
+    `size`: of its chunk, where it has one.
+    """
     if len(data) < BEFORE.itemsize:
         return 0, Before()
     head = np.frombuffer(data, BEFORE, count=1)[0]
@@ -70,9 +78,16 @@ def account_of(data: bytes) -> tuple[int, Before]:
         return 0, Before()
     return turn, Before(
         events=int(head["events"]), tails=int(head["tails"]), first_events=int(head["first_events"]),
-        first_tails=int(head["first_tails"]), uncounted=int(head["uncounted"]),
-        rows=np.frombuffer(data, DROPPED, count=rows, offset=BEFORE.itemsize),
+        first_tails=int(head["first_tails"]), first_received=_first_received(data, size, rows),
+        uncounted=int(head["uncounted"]), rows=np.frombuffer(data, DROPPED, count=rows, offset=BEFORE.itemsize),
     )  # fmt: skip
+
+
+def _first_received(data: bytes, size: int, rows: int) -> int:
+    at = size - BEFORE_END.itemsize
+    if len(data) < size or at < BEFORE.itemsize + rows * DROPPED.itemsize:
+        return 0
+    return int(np.frombuffer(data, BEFORE_END, count=1, offset=at)[0]["first_received"]) % layout.NUMBERS
 
 
 def written(before: Before) -> bytes:
@@ -101,5 +116,5 @@ def in_turn(kind: int, first: int, chunks: Sequence[tuple[int, Row]]) -> tuple[l
         if distance != at or not full:
             return extents, f"chunk {row} does not follow the one before it; it was left out, and what comes behind it"
         extents.append(Extent(offset, min(used, room)))
-        full = room - used < (EVENT.itemsize if kind == StreamKind.EVENTS else 1)
+        full = room - used < _LEAST[StreamKind(kind)]
     return extents, ""

@@ -98,6 +98,8 @@ class Trace:
         if not files and not run:
             raise RunError(f"{root} is not a run of Weft: " + "; ".join(problems[:3]))
         trace = cls(root, run, table, files)
+        until = run.get("until")  # of a part that was set aside (weft.trace.aside)
+        trace.until = until if isinstance(until, int) else None
         trace._problems[:0] = [*problems, *table.problems]
         return trace
 
@@ -240,9 +242,14 @@ class Trace:
         dropped = any(before.events or before.tails for file in files for before in file.before.values())
         return Kept(self) if dropped else None
 
+    @property
+    def may_lack_its_beginning(self) -> bool:
+        """Whether the run was recorded with --keep."""
+        return any(rank.file and rank.file.header.major == FORMAT_MAJOR_KEPT for rank in self.ranks)
+
     def require_beginning(self, what: str) -> None:
         """RunError where the run was recorded with --keep: `what` needs its beginning."""
-        if any(rank.file and rank.file.header.major == FORMAT_MAJOR_KEPT for rank in self.ranks):
+        if self.may_lack_its_beginning:
             raise RunError(
                 f"{self.path} was recorded with --keep, which drops the beginning of a run: {what} needs all of it. "
                 "Record the program without --keep, or with --level outcomes, which is whole and small"

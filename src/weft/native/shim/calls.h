@@ -50,7 +50,7 @@ struct weft_site_cached {
 };
 
 struct weft_thread {
-    struct weft_stream events, tails, outcomes, windows, hashes, contents;
+    struct weft_stream events, tails, outcomes, windows, hashes, contents, received;
     struct weft_hashing *hashing; /* hashes.c; NULL: nothing hashed yet */
     uint32_t slot;
     uint64_t stamps; /* given out by weft_stamp */
@@ -81,6 +81,7 @@ extern WEFT_HIDDEN __thread int weft_depth;
 extern WEFT_HIDDEN volatile int weft_recording;
 extern WEFT_HIDDEN volatile int weft_threaded; /* a second thread has called MPI */
 extern WEFT_HIDDEN int weft_clock_kind;
+extern WEFT_HIDDEN uint64_t weft_keep; /* ns of calls to keep, 0: all */
 extern WEFT_HIDDEN uint64_t weft_ticket;
 extern WEFT_HIDDEN uintptr_t weft_library_start, weft_library_end; /* code of libmpi itself */
 extern WEFT_HIDDEN struct weft_record *weft_the_record;

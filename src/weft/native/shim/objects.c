@@ -878,7 +878,7 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
         previous = p;
         p = p->next;
     }
-    bool more = p && (p->made || p->bytes);
+    bool more = p && (p->made || p->bytes || p->awaited);
     struct weft_done told = {.guessed = guessed};
     if (UNLIKELY(more)) {
         done = *p;
@@ -922,6 +922,7 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
     told.guessed = guessed;
     if (LIKELY(!more)) return told;
     if (done.made) comm_kept(&done);
+    if (done.awaited && ended.ok && !guessed && ended.status) weft_took(&done.call, ended.status);
     told.changed = !guessed && (told.changed || (done.bytes && !done.seen && weft_buffer_changed(&done)));
     return told;
 }

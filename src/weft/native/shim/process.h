@@ -9,7 +9,6 @@
 /* What `weft run` put into the environment; empty: nothing is recorded, replayed or debugged. */
 extern WEFT_HIDDEN char weft_run_path[PATH_MAX], weft_replay_path[PATH_MAX], weft_agent_path[PATH_MAX];
 extern WEFT_HIDDEN int weft_level; /* enum weft_level, 0: nothing is recorded */
-extern WEFT_HIDDEN uint64_t weft_keep; /* ns of calls to keep, 0: all */
 
 WEFT_COLD void weft_process_look(void);  /* reads the environment */
 WEFT_COLD bool weft_process_begin(void); /* weft_the_record was just made; false: it cannot be written */

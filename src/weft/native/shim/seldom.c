@@ -278,6 +278,7 @@ static void leave(struct call *c, word result, uint64_t now) {
     bool flag = c->ok && f->flag >= 0 && *(const int *)c->words[f->flag];
     if (flag) event->flags |= WEFT_FLAG_TRUE;
     if (c->ok) objects(c);
+    if (weft_keep && c->ok && f->manners & PAIRS && f->status >= 0) weft_took_at_once(c->thread, event, c->status);
     bool leaving = false;
     for (int i = 0; i < f->n; i++) leaving |= c->arguments[i].place == AT_TAIL && c->arguments[i].traits & EXIT;
     bool in_slot = f->status >= 0 && c->arguments[f->status].place == AT_NONE;

@@ -57,6 +57,7 @@ enum weft_manner {
     PERSISTENT = 32,
     SILENT = 64,
     TAG_ASKED = 128,
+    PAIRS = 256, /* sends one message and receives another */
 };
 
 struct weft_argument {
@@ -64,7 +65,8 @@ struct weft_argument {
 }; /* `more`: the argument that the length needs beside those before it */
 struct weft_seldom {
     uint16_t function, k, first; /* `first`: of its arguments in weft_seldom_arguments */
-    uint8_t n, manners, watching;
+    uint16_t manners;
+    uint8_t n, watching;
     int8_t status, flag, count, comm, root, buffer, amount, datatype; /* numbers of arguments, -1: none */
 };
 

@@ -100,8 +100,16 @@ struct weft_pending { /* what a completion needs to know of its start */
     struct weft_seen *seen; /* of a receive's */
     struct weft_parts *parts; /* its buffers, where the program's accesses are seen (access.h) */
     MPI_Comm *made; /* nonblocking creation: where the new communicator's handle appears */
-    uint32_t made_id, parent_id, ordinal; /* counted at the call, as ranks may complete several in any order */
+    union {
+        struct {
+            uint32_t made_id, parent_id, ordinal; /* counted at the call, as ranks may complete several in any order */
+        };
+        struct weft_call { /* `awaited`: whose message is to be told (received.c) */
+            uint32_t thread, number, comm;
+        } call;
+    };
     uint16_t function;
+    bool awaited;
     bool persistent,
         active; /* active: a persistent one that was started and is not complete, as far as it is watched */
     bool silent; /* its status tells nothing: sends, collectives, one-sided */
@@ -136,6 +144,12 @@ struct weft_ended { /* how the call that completes a request went; status NULL: 
 };
 WEFT_HIDDEN struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after,
                                                struct weft_ended ended);
+/* Messages that a call's sort does not tell, where calls are dropped (received.c). */
+WEFT_COLD void weft_awaited(struct weft_pending *pending, const struct weft_thread *thread,
+                            const struct weft_event *event);
+WEFT_COLD void weft_took(const struct weft_call *call, const MPI_Status *status);
+WEFT_COLD void weft_took_at_once(const struct weft_thread *thread, const struct weft_event *event,
+                                 const MPI_Status *status);
 WEFT_HIDDEN uint64_t weft_stamp(struct weft_thread *thread);
 /* A buffer that the operation reads, and one that it writes (buffers.c). */
 WEFT_HIDDEN void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,

@@ -1,0 +1,39 @@
+/* Which message a call took that a sort of dropped calls does not tell of (`weft run --keep`): rows of RECEIVED.
+ *
+ * A dropped call is counted by what stands in its slot. Of a nonblocking receive of any source that is no source, and of
+ * MPI_Sendrecv where it sends to. So these leave a row when their message is there. A call whose message is not told (its
+ * request was freed or cancelled, or it failed) leaves none: a reader sees by their numbers that some are open. Nor does
+ * MPI_Isendrecv, whose status says nothing of the message in MPICH. */
+#include "shim.h"
+
+static struct weft_call call_of(const struct weft_thread *thread, const struct weft_event *event) {
+    uint64_t number = (uint64_t)(thread->events.next - thread->events.base) / sizeof *event - 1;
+    return (struct weft_call){.thread = thread->slot, .number = (uint32_t)number, .comm = event->comm};
+}
+
+void weft_awaited(struct weft_pending *pending, const struct weft_thread *thread, const struct weft_event *event) {
+    pending->call = call_of(thread, event);
+    pending->awaited = true;
+}
+
+void weft_took(const struct weft_call *call, const MPI_Status *status) {
+    struct weft_stream *rows = &weft_self->received;
+    if (weft_the_record->stopped || weft_status_cancelled(status)) return;
+    if ((!rows->record && !weft_stream_open(weft_the_record, rows, WEFT_STREAM_RECEIVED, (int)weft_self->slot)) ||
+        !weft_stream_fits(rows, sizeof(struct weft_received))) {
+        weft_stop();
+        return;
+    }
+    *(struct weft_received *)rows->next = (struct weft_received){.thread = call->thread,
+                                                                 .call = call->number,
+                                                                 .comm = call->comm,
+                                                                 .peer = weft_rank(status->MPI_SOURCE),
+                                                                 .tag = weft_tag(status->MPI_TAG)};
+    rows->next += sizeof(struct weft_received);
+    weft_stream_publish(rows);
+}
+
+void weft_took_at_once(const struct weft_thread *thread, const struct weft_event *event, const MPI_Status *status) {
+    struct weft_call call = call_of(thread, event);
+    weft_took(&call, status);
+}
