@@ -1,5 +1,7 @@
 """Synthetic runs of any size, written through the real writer: what programs of several kinds leave behind.
 
+    python benchmarks/traces.py RUN PATTERN RANKS EVENTS      writes one
+
   halo        Irecv from and Isend to four neighbours, Waitall
   pool        rank 0 of each 64 receives results from any of the others by a blocking receive and sends tasks back
   funnel      rank 0 of each 64 receives from any, the others send and wait for nothing: every receive races
@@ -16,6 +18,7 @@ and, for what costs most where an analysis is careless:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -311,3 +314,7 @@ def write(path: Path, pattern: str, ranks: int, events: int) -> Path:
             r.append(block(w, ["MPI_Finalize"], 1))
         r.write()  # each open record has mappings, of which a process has 65,530 at most
     return b.write()
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(float(sys.argv[4])))
