@@ -323,16 +323,25 @@ class NativeBackend:
             return None
         floor = floor or self._gdb.pointer("$sp", thread, int(to["level"]))
         with self._gdb.breakpoints([f"*{to['addr']}"], thread, floor) as made:
-            self._gdb.run("-exec-continue")
-            stop = self._await()
+            stop = self._continued()
             if stop.get("bkptno") in made or self._gdb.exited is not None:
                 return None if self._gdb.exited is None else self._ended()
         return self._happened(stop, how, address)
 
     def _run(self, command: str, how: How, address: int | None) -> Stop:
         """Run, and take up what happens."""
+        if command == "-exec-continue":
+            return self._happened(self._continued(), how, address)
         self._gdb.run(command)
         return self._happened(self._await(), how, address)
+
+    def _continued(self) -> dict[str, object]:
+        """Let the program run to its next stop, over all looks at it."""
+        while True:
+            self._gdb.run("-exec-continue")
+            stop = self._await()
+            if not stop.get("looked"):
+                return stop
 
     def _await(self) -> dict[str, object]:
         """The next stop. A program that does not stop is looked at now and then: it may be in a deadlock."""
@@ -345,6 +354,7 @@ class NativeBackend:
                     return {"deadlock": found[0]}
                 if self._holds is not None and (told := self._holds.verdict(again=True)):
                     return {"held": told}
+                return {**stop, "looked": True}
         return stop
 
     def _happened(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:

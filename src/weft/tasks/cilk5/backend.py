@@ -364,6 +364,8 @@ class CilkBackend(NativeBackend):
                 return None
             self._gdb.run(f"-exec-next --thread {thread}")
             happened = self._await()
+            if happened.get("looked"):
+                continue
             if self._gdb.exited is not None or happened.get("reason") != "end-stepping-range":
                 return self._happened(happened, how, address)
             if of and self._on_address(thread) != of:
