@@ -133,17 +133,20 @@ def test_what_a_held_task_has_in_registers_is_what_it_had(build: Build, compiler
     program = build("tight.c", compiler, "-O2")
     plain = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60).stdout
     rng, parked = random.Random(7), 0
-    with session([program]) as s:
-        while paused(s, 0.02 + 0.03 * rng.random())["why"] == "interrupted":
-            rows = [row for row in s.do("tasks top")["tasks"] if row["at"] and row["at"]["function"] == "work"]
-            for row in rng.sample(rows, min(len(rows), rng.randint(1, 2))):
-                s.do(f"hold {row['id']}")
-                parked += 1
-            paused(s, 0.02)
-            if s.debugger.held:
-                s.do("release")
-        assert s.output() == plain
-    assert parked > 1
+    for _ in range(10):  # on a busy machine a run may be over before it is stopped often
+        with session([program]) as s:
+            while paused(s, 0.02 + 0.03 * rng.random())["why"] == "interrupted":
+                rows = [row for row in s.do("tasks top")["tasks"] if row["at"] and row["at"]["function"] == "work"]
+                for row in rng.sample(rows, min(len(rows), rng.randint(1, 2))):
+                    s.do(f"hold {row['id']}")
+                    parked += 1
+                paused(s, 0.02)
+                if s.debugger.held:
+                    s.do("release")
+            assert s.output() == plain
+        if parked > 1:
+            return
+    raise AssertionError("hardly a task was held in ten runs")
 
 
 @compilers
