@@ -224,7 +224,7 @@ class CilkBackend(NativeBackend):
         self._apart = False
         # Told now: suspended and taken up again by another worker it may be before anything of that is seen here, and
         # while it is, the table may no longer have its line.
-        self._suspended = self._line(int(record["id"])) if record else 0
+        self._suspended = self._line(int(record["id"])) if record and how != "continue" else 0
         return super().go(how, task, child=child)
 
     def _line(self, task: int) -> int:
