@@ -224,8 +224,16 @@ class CilkBackend(NativeBackend):
         self._apart = False
         # Told now: suspended and taken up again by another worker it may be before anything of that is seen here, and
         # while it is, the table may no longer have its line.
-        self._suspended = self._line(int(record["id"])) if record and how != "continue" else 0
-        return super().go(how, task, child=child)
+        line = self._suspended = self._line(int(record["id"])) if record and how != "continue" else 0
+        stop = super().go(how, task, child=child)
+        if record and line and how in ("next", "step") and self._comes_again(stop, record, line):
+            return self.go(how, task, child=child)
+        return stop
+
+    def _comes_again(self, stop: Stop, record: Any, line: int) -> bool:
+        """Whether a task is told at the line that it leaves, as the clone that another worker took up begins there."""
+        here = self._record(int(record["id"])) if stop.why == "line" and stop.task == record["id"] else None
+        return here is not None and here["worker"] != record["worker"] and stop.at is not None and stop.at.line == line
 
     def _line(self, task: int) -> int:
         """The line at which a task is, 0 where that is not known."""
