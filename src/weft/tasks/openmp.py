@@ -286,7 +286,7 @@ class NativeBackend:
             self._suspended = int(own[0]["line"])
             if (stop := self._return(thread, address, how, own[0])) is not None:
                 return stop
-            if int(self._gdb.stack(thread)[0].get("line", 0)) not in (0, self._suspended):
+            if how != "finish" and int(self._gdb.stack(thread)[0].get("line", 0)) not in (0, self._suspended):
                 return self._here("line", thread)
         self._suspended = int(own[0]["line"])
         if not self._skipping:
