@@ -19,6 +19,7 @@ from weft.report.ground import Ground
 from weft.report.registry import ANALYSES, Analysis
 from weft.report.suffix import suffix
 from weft.trace import Level, Trace
+from weft.trace.stretch import STRETCH
 
 MAX_MERGED: Final = 1000
 """Sites and events that a merged finding keeps."""
@@ -62,8 +63,8 @@ def examine(
         return Report(())
     whole = analyses is ANALYSES
     ground = ground or Ground(trace)
-    if found is None and analyses is ANALYSES:
-        from weft.report.stretches import alone_in_stretches  # made of this module
+    if found is None and whole and trace.event_count >= 2 * STRETCH:
+        from weft.report.stretches import alone_in_stretches  # made of this module, and of no use to short runs
 
         found = alone_in_stretches(ground, progress)
     end = suffix(trace)

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from weft.findings import EventId, Finding
 from weft.match import Match, Post, match
-from weft.races import moved
-from weft.stretches import Cuts
 from weft.terms import calls
 from weft.terms.calls import catalogue, masks
 from weft.trace import Trace
@@ -24,6 +22,7 @@ from weft.trace.stretch import Stretch
 
 if TYPE_CHECKING:
     from weft.order import Cut, Order
+    from weft.stretches import Cuts
 
 
 MANY: Final = 1 << 16
@@ -79,8 +78,10 @@ class Ground:
         """The ground in which the events of a finding lie, and the finding by their names there."""
         if self.parts is None or not finding.events:
             return self, finding
+        from weft.races import moved  # only findings of stretches
+
         ground, _ = self.parts.around(finding.events[0])
-        stretch = _stretch(ground)
+        stretch = stretch_of(ground)
 
         def here(event: EventId) -> EventId:
             return stretch.here(event) or (event[0], 0)  # what is drawn or proved of a race lies in one stretch
@@ -111,7 +112,7 @@ class Ground:
         """The calls among which the run ended, and the findings with those of their events that lie there."""
         if self.parts is None:
             return self.trace, findings
-        end = _stretch(self.parts.ground(self.parts.spans[-1]))
+        end = stretch_of(self.parts.ground(self.parts.spans[-1]))
         return end, [replace(one, events=tuple(here for event in one.events if (here := end.here(event)) is not None))
                      for one in findings]  # fmt: skip
 
@@ -187,17 +188,18 @@ class Parts:
         for span in self.spans:
             ground = self.ground(span)
             yield ground
-            _stretch(ground).let_go()
+            stretch_of(ground).let_go()
 
     def around(self, event: EventId) -> tuple[Ground, EventId]:
         """The ground in which an event of the run lies, and what it is called there."""
         place = self.cuts.of(event)
         ground = self.ground(next(span for span in self.spans if span[0] <= place < span[1]))
-        here = _stretch(ground).here(event)
+        here = stretch_of(ground).here(event)
         assert here is not None
         return ground, here
 
 
-def _stretch(ground: Ground) -> Stretch:
+def stretch_of(ground: Ground) -> Stretch:
+    """The stretch that a ground is of."""
     assert isinstance(ground.trace, Stretch)
     return ground.trace

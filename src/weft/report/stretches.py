@@ -24,7 +24,7 @@ from weft.parallel import Alone, Team, shares
 from weft.plain import dataclass
 from weft.races import joined, moved
 from weft.report.analysis import Failure, Found, Progress, attempt, may_find
-from weft.report.ground import Ground, Parts, forget
+from weft.report.ground import Ground, Parts, forget, stretch_of
 from weft.report.registry import ANALYSES, Analysis
 from weft.stretches import STRETCH, Seen, cuts, look, quiet, worth_cutting
 from weft.systems import MPI
@@ -204,7 +204,7 @@ class _Report:
         """Match a stretch, and where it is quiet run the analyses that go stretch by stretch."""
         self._say(span, "matching messages")
         ground = Ground(self.cuts.stretch(*span))
-        stretch = part_of_run(ground)
+        stretch = stretch_of(ground)
         result = _Stretched(self._told(ground, end=False), stretch)
         if result.told.quiet:
             self._analyse(ground, result, ("each",), span)
@@ -221,7 +221,7 @@ class _Report:
             return self._nothing(quiet=False)
         of = match.instances
         return _Told(
-            not end and quiet(part_of_run(ground), match),
+            not end and quiet(stretch_of(ground), match),
             np.diff(match.recvs.first).astype(np.int64), np.diff(match.probes.first).astype(np.int64),
             np.bincount(of.comm[of.parent == NONE], minlength=len(self.trace.communicators)),
         )  # fmt: skip
@@ -240,7 +240,7 @@ class _Report:
     def _end(self, span: Span) -> None:
         """The last stretch, which need not be quiet: it tells how the run ended."""
         ground = self.parts.ground(span)
-        result = _Stretched(self._told(ground, end=True), part_of_run(ground))
+        result = _Stretched(self._told(ground, end=True), stretch_of(ground))
         with suppress(Exception):
             of = ground.match.instances
             top = of.parent == NONE
@@ -332,12 +332,6 @@ class _Report:
                 more = {BEYOND: cut[id(one)]} if id(one) in cut else {}
                 first.append(replace(one, evidence=evidence | more))
         return first
-
-
-def part_of_run(ground: Ground) -> Stretch:
-    """The stretch that a ground is of."""
-    assert isinstance(ground.trace, Stretch)
-    return ground.trace
 
 
 def _list(analysis: Analysis, ground: Ground) -> list[Finding]:

@@ -9,7 +9,8 @@ pending, not by the length of the run.
 
 from __future__ import annotations
 
-from weft.stretches.moments import STRETCH, Cuts, Seen, cuts, look, worth_cutting
+from weft.stretches.moments import Cuts, Seen, cuts, look, worth_cutting
 from weft.stretches.stillness import quiet
+from weft.trace.stretch import STRETCH
 
 __all__ = ["STRETCH", "Cuts", "Seen", "cuts", "look", "quiet", "worth_cutting"]

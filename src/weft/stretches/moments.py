@@ -14,10 +14,8 @@ from weft.terms import calls, passes
 from weft.terms.calls import masks, words
 from weft.trace import Flag, Rank, Trace
 from weft.trace.mapping import let_go
-from weft.trace.stretch import NOTHING, Stretch, divisible
+from weft.trace.stretch import NOTHING, STRETCH, Stretch, divisible
 
-STRETCH: Final = 2_000_000
-"""Calls of a stretch, about; runs of fewer than twice as many stay whole."""
 A_RANK: Final = 200
 """Calls of each rank in a stretch at least: what is done once a rank is to cost little beside them."""
 

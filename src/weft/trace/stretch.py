@@ -21,10 +21,24 @@ EventId = tuple[int, int]
 
 _OF_CALLS: Final = ("threads", "_merged", "tasks", "touches", "hashed")
 """What a rank makes of its calls, and a part of it makes anew."""
+STRETCH: Final = 2_000_000
+"""Calls of a stretch, about; runs of fewer than twice as many stay whole."""
 NOTHING: Final = np.zeros(0, np.int64)
 
 
-class Stretch(Trace):
+class _OfRun(Trace):
+    """A trace of a run that is open already: what was read of that is shared."""
+
+    def __init__(self, run: Trace) -> None:
+        self.__dict__.update(run.__dict__)
+        self._origin, self._end = run.origin, None
+
+    @property
+    def origin(self) -> Trace:
+        return self._origin
+
+
+class Stretch(_OfRun):
     """The calls `first[r]` up to before `last[r]` of each rank r of a run.
 
     `earlier` holds by rank calls before them that are there as well, in front: those that made what these go on with.
@@ -36,9 +50,8 @@ class Stretch(Trace):
     ) -> None:
         # What is read of a run once is read before it is shared.
         _ = run.communicators, run._axes, run.sites, run.names, run.kept
-        self.__dict__.update(run.__dict__)
+        super().__init__(run)
         self.__dict__.pop("event_count", None)
-        self._origin, self._end = run.origin, None
         self.first, self.last = list(first), list(last)
         self.has_begun = any(self.first)
         self.goes_on = any(end < len(rank) for end, rank in zip(self.last, run.ranks, strict=True))
@@ -51,10 +64,6 @@ class Stretch(Trace):
         part.ahead = len(self.earlier[rank.index])
         part.__dict__["threads"] = [_Part(part, t, own, self.earlier[rank.index]) for t in rank.threads]
         return part
-
-    @property
-    def origin(self) -> Trace:
-        return self._origin
 
     def __repr__(self) -> str:
         return f"<Stretch of {self.path}: {self.event_count} calls>"
@@ -116,19 +125,14 @@ def _anew(rank: Rank, trace: Trace) -> Rank:
     return part
 
 
-class _Alone(Trace):
+class _Alone(_OfRun):
     """A run of which this process looks at one rank, and forgets what it made of that with this object."""
 
     def __init__(self, run: Trace, rank: int) -> None:
-        self.__dict__.update(run.__dict__)
-        self._origin = run.origin
+        super().__init__(run)
         self.ranks = list(run.ranks)
         self.ranks[rank] = _anew(run.ranks[rank], self)
         self.share = range(rank, rank + 1)
-
-    @property
-    def origin(self) -> Trace:
-        return self._origin
 
 
 def alone(run: Trace, rank: int) -> Trace:
