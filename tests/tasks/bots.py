@@ -158,7 +158,7 @@ class Person:
         after = self.frames()
         if (stop["at"]["function"], Path(stop["at"]["file"]).name, stop["at"]["line"]) != after[0]:
             raise Wrong(f"it stands at {after[0]}, and said {brief(stop)}")
-        if row["state"] in ("new", "heap") and not self.within(row, after[-1]):
+        if not before and not self.within(row, after[-1]):
             raise Wrong(f"the task of {row['created']} has come to {after}")
         self.moved(how, before, after)
         if len(after) == len(deepest) and before and (told := self.constants(after)) != kept:
@@ -218,11 +218,18 @@ class Person:
         self.task = row["id"]
         self.did[f"switches to {row['state']}"] += 1
         frames = self.frames()
-        if row["state"] in ("top", "middle") and (not frames or frames[0][2] != row["at"]["line"]):
+        if row["state"] in ("top", "middle") and not self.stands(row, frames):
             raise Wrong(f"the table has {row['at']}, the frames {frames}")
         if self.frames(row["id"]) != frames:
             raise Wrong(f"`where` and `where {row['id']}` differ")
         self.onward(self.rng.choice(("next", "next", "step")))
+
+    @staticmethod
+    def stands(row: Answer, frames: list[Frame]) -> bool:
+        """Whether a task's frames are at its place. One on top that has not begun, or has ended, has none."""
+        if not frames:
+            return row["state"] == "top" and row["at"] == row["created"]
+        return frames[0][2] == row["at"]["line"]
 
     @staticmethod
     def follows(row: Answer) -> bool:

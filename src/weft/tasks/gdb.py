@@ -28,6 +28,8 @@ ENTRY = re.compile(
     r"\._omp_fn\.\d+|^\.?omp_task_entry\.|^\.omp_task_entry\.|^\.omp_outlined\.(?!_debug)|^main$|^MAIN__$"
 )
 """The frame at which a task begins: gcc's and clang's bodies of tasks and regions, and the program's own begin."""
+OF_PROGRAM = re.compile(r"^(main|MAIN__)$")
+"""Of these, the program's own begin."""
 WRAPPERS, WRAPPED = re.compile(r"\.omp_(task_entry\.|outlined\.(?!_debug__))"), re.compile(r"\.omp_outlined\.")
 """clang's frames around the bodies of tasks and regions, and those bodies."""
 RUNTIME = re.compile(r"lib(i?omp5?|gomp|cilk)\.so")

@@ -20,7 +20,7 @@ from weft.tasks import layout
 from weft.tasks.bodies import Bodies
 from weft.tasks.gdb import Frame, Gdb, site_of
 from weft.tasks.hung import labels, only_held, verb
-from weft.tasks.model import SourceLine, Task, Wait, deadlocks, stuck
+from weft.tasks.model import NO_CODE, SourceLine, Task, Wait, deadlocks, stuck
 from weft.tasks.stacks import RED_ZONE, covers, entered, own_part
 from weft.terms.words import listed, plural
 
@@ -163,7 +163,7 @@ class Holds:
             raise UsageError(f"{row.label} runs, and cannot be held here: that is written for x86-64")
         thread = self._gdb.threads[row.worker]
         stack = self._gdb.stack(thread)
-        frame = own_part(stack, covers(row, {r.id: r for r in self._rows()}))
+        frame = own_part(stack, covers(row, {r.id: r for r in self._rows()})) if row.part != NO_CODE else None
         if frame is not None and int(frame["level"]) == 0:
             self._park(one, thread, int(frame["addr"], 16))
             return f"is held at {site_of(frame)}, with worker {row.worker}"

@@ -14,6 +14,7 @@ from weft.native.headers.table import TRACED as SIGNALS
 from weft.native.headers.table import WAIT_EVENT as EVENT
 from weft.native.headers.table import WAIT_LOCK as LOCK
 from weft.tasks.model import SourceLine, State, Task, Wait
+from weft.tasks.stacks import Lies
 
 __all__ = [
     "BARRIERS",
@@ -47,6 +48,7 @@ __all__ = [
     "WORKERS",
     "Scopes",
     "TaskRows",
+    "on_worker",
     "records",
 ]  # fmt: skip
 
@@ -80,6 +82,7 @@ STATES: tuple[State, ...] = ("done", "new", "top", "middle", "heap")
 EVENTS = ("", "create", "begin", "suspend", "resume", "done", "joined")
 TASKWAIT, GROUP = 5, 6
 BARRIERS = (1, 2, 3, 4, 8, 9)
+"""For the one at the end of a region the runtime names the region's own place, or none."""
 KINDS = {1: "barrier", 2: "barrier", 3: "barrier", 4: "barrier", 5: "taskwait", 6: "taskgroup", 7: "reduction",
          8: "barrier", 9: "barrier", 10: "teams", LOCK: "lock", EVENT: "event"}  # fmt: skip
 
@@ -142,6 +145,17 @@ def _stack(rows: Array, top: int, thread: int) -> None:
 def _owners(read: Read, address: int) -> dict[int, int]:
     locks = np.frombuffer(read(address, 16 * LOCKS), "<u8").reshape(-1, 2)
     return {int(lock): int(owner) for lock, owner in locks[locks[:, 1] != 0]}
+
+
+def on_worker(rows: Array, worker: int) -> list[Lies]:
+    """What lies on a worker's stack, the task on top first."""
+    here = rows[(rows["worker"] == worker) & np.isin(rows["state"], (TOP, MIDDLE))]
+    columns = (here[name].tolist() for name in ("depth", "id", "parent", "wait", "waiting", "created"))
+    found = []
+    for _, id_, parent, wait, waiting, created in sorted(zip(*columns, strict=True), reverse=True):
+        left = bool(parent) and wait in BARRIERS and waiting in (0, created)
+        found.append(Lies(id_, not parent, left, bool(wait) and not left, frozenset((waiting, created))))
+    return found
 
 
 class TaskRows:

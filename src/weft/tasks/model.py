@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from weft.errors import WeftError
 from weft.trace.tasks import label_of
@@ -66,13 +66,18 @@ class Wait(NamedTuple):
         return {"kind": self.kind, "tasks": list(self.tasks), "one": self.one, "site": site, "what": self.what or None}
 
 
+NO_CODE: Final = -1
+"""Of a task that is on a worker's stack by the table, and has no frame there: it is about to begin, or has left."""
+
+
 class Task(NamedTuple):
     """A row of the table (a tuple: a hundred thousand of them are made at once).
 
     `above`: the task that lies on it in its worker's stack and has to leave before it goes on. `beneath`: how many
     lie under it there; `address`: where it lies on the heap, else. `pedigree`: its way down from the first task, by
     which child of each it is: the same in every run of the same spawns. `kind`: `task`; a `thread` of the program, or
-    the `work` that one of a pool does, which are looked at beside the tasks.
+    the `work` that one of a pool does, which are looked at beside the tasks. `part`: which part of its
+    worker's stack is its own, 0 the innermost, NO_CODE where none is; None where `above` says it.
     """
 
     id: int
@@ -88,6 +93,7 @@ class Task(NamedTuple):
     address: int | None = None
     pedigree: str = ""
     kind: str = "task"
+    part: int | None = None
 
     @property
     def label(self) -> str:
@@ -120,7 +126,7 @@ def as_dicts(rows: Iterable[Task]) -> list[dict[str, object]]:
             "at": once(at), "wait": once(wait), "worker": worker, "beneath": beneath,
             "address": None if address is None else hex(address), "pedigree": pedigree or None, "kind": kind,
         }
-        for id_, parent, state, name, created, at, wait, worker, _, beneath, address, pedigree, kind in rows
+        for id_, parent, state, name, created, at, wait, worker, _, beneath, address, pedigree, kind, _ in rows
     ]  # fmt: skip
 
 

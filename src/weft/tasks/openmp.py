@@ -22,10 +22,10 @@ from weft.tasks.backend import How, Spawn, Stop
 from weft.tasks.bodies import Bodies
 from weft.tasks.gdb import Frame, Gdb, Terminal, is_own, site_of
 from weft.tasks.holds import Holds
-from weft.tasks.model import SourceLine, Task, deadlocks
+from weft.tasks.model import NO_CODE, SourceLine, Task, deadlocks
 from weft.tasks.mutexes import with_mutexes
 from weft.tasks.runtime import check, in_turns, settings
-from weft.tasks.stacks import cropped, frames_of, holder, leaving, level_at, placed
+from weft.tasks.stacks import Lies, cropped, frames_of, holder, leaving, level_at, lying, placed
 
 STACKED = (layout.TOP, layout.MIDDLE)
 Event = tuple[str, int, int, int]
@@ -164,7 +164,8 @@ class NativeBackend:
         tops = {worker: top(stack) for worker, stack in stacks.items()}
         made = layout.TaskRows(rows, owners, self._gdb.read, site=self._gdb.site, tops=tops, names=self._names,
                                named=self._gdb.named)  # fmt: skip
-        return with_mutexes(self._gdb, placed(made.tasks(), stacks), stacks)
+        lies = {worker: lying(stack, layout.on_worker(rows, worker)) for worker, stack in stacks.items()}
+        return with_mutexes(self._gdb, placed(made.tasks(), stacks, lies), stacks)
 
     def _stacks(self, workers: Iterable[int]) -> dict[int, list[Frame]]:
         threads = {worker: self._gdb.threads.get(worker) for worker in workers}
@@ -222,7 +223,8 @@ class NativeBackend:
         """A breakpoint where a thread leaves its part of a region: the runtime calls that task done much later."""
         stacked = self.runtime == "OpenMP" and int(record["state"]) in STACKED
         thread = self._gdb.threads.get(int(record["worker"]), 0) if stacked else 0
-        place = leaving(self._gdb.stack(thread)) if thread and int(record["parent"]) and not record["depth"] else None
+        within = thread and int(record["parent"]) and not record["depth"] and not self._has_left(record)
+        place = leaving(self._gdb.stack(thread)) if within else None
         if place is None:
             yield
             return
@@ -268,15 +270,19 @@ class NativeBackend:
         """Let the traced task come on from where it is."""
         record = self._at(address)
         thread = self._gdb.threads.get(int(record["worker"])) if int(record["state"]) in STACKED else None
-        if thread is None and int(record["parent"]) and not record["depth"]:
-            return self._to_join(address)  # a thread's part of a region is on no stack only when it is done
+        # On no stack, and its record has what it lay on: it is done, and was not told yet.
+        if (thread is None and int(record["state"]) == layout.HEAP and record["below"]) or self._has_left(record):
+            return self._to_join(address)
         if thread is None:
             self._suspended = 0
             return self._run("-exec-continue", how, address)
+        if int(record["state"]) == layout.TOP and self._own(record, self._gdb.stack(thread)) is None:
+            self._suspended = 0
+            return self._into(thread, address, new=True)
         if int(record["state"]) == layout.MIDDLE and (stop := self._uncovered(thread, record, how)) is not None:
             return stop
         stack = self._gdb.stack(thread)
-        own = cropped(stack, 0)
+        own = self._own(record, stack)
         if not own:
             return self._run("-exec-continue", how, address)
         deeper = len(own) - self._depth if how == "next" and self._depth else 0
@@ -442,7 +448,9 @@ class NativeBackend:
         frame = stack[0]
         if not is_own(frame) or (frame["line"], frame.get("func")) == self._from or self._bodies.is_made_up(frame):
             return 0
-        return thread if frame.get("func") == self._from[1] and len(cropped(stack, 0)) == self._depth else 0
+        return (
+            thread if frame.get("func") == self._from[1] and len(self._own(record, stack) or ()) == self._depth else 0
+        )
 
     def _event(self, thread: int) -> Event:
         event, of, other = (
@@ -496,9 +504,16 @@ class NativeBackend:
 
     def _has_left(self, record: Any) -> bool:
         """Whether a thread has done its part of a region: as that task it comes to no line of the program any more."""
-        waits = int(record["parent"]) and not record["depth"] and int(record["wait"]) in layout.BARRIERS
-        thread = self._gdb.threads.get(int(record["worker"]), 0) if waits else 0
-        return bool(thread) and leaving(self._gdb.stack(thread)) is None
+        return any(one.left for one in self._with(record) if one.id == record["id"])
+
+    def _own(self, record: Any, stack: list[Frame]) -> list[Frame] | None:
+        """The frames of a task on top of a worker; None where it has not come to its code, or has just left it."""
+        with_it = self._with(record)
+        return cropped(stack, 0) if not with_it or lying(stack, with_it)[int(record["id"])] != NO_CODE else None
+
+    def _with(self, record: Any) -> list[Lies]:
+        """What lies on a task's worker."""
+        return layout.on_worker(self._records()[0], int(record["worker"])) if self.runtime == "OpenMP" else []
 
     def _into(self, thread: int, address: int, *, new: bool) -> Stop:
         """A worker is about to begin or resume the traced task: on to the line of its body."""
@@ -561,11 +576,12 @@ class NativeBackend:
         return at is not None
 
     def _here(self, why: Any, thread: int, *, point: int | None = None, text: str = "") -> Stop:
-        own = [frame for frame in self._gdb.stack(thread) if is_own(frame)]
-        worker = self._gdb.lwp(thread)
+        stack, worker = self._gdb.stack(thread), self._gdb.lwp(thread)
         task = self.on(worker) if self._base or why != "start" else None
-        name = self._names.get(task or 0, "")
-        return Stop(why, task, site_of(own[0]) if own else None, worker, point, text, name=name)
+        at = top(stack)
+        if task is not None and at is not None and not is_own(stack[0]):  # the line may be another's
+            at = next((row.at for row in self.tasks() if row.id == task), at)
+        return Stop(why, task, at, worker, point, text, name=self._names.get(task or 0, ""))
 
     def _ended(self) -> Stop:
         if self._terminal:

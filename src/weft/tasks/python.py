@@ -411,7 +411,7 @@ def rows_of(told: dict[str, Any]) -> list[Task]:
         [None if at is None else sites[at] for at in told["at"]], waiting, scattered(told["workers"], None, count),
         above_of(told), depths(told["states"]),
         [None if state in stacked else at for state, at in zip(told["states"], told["addresses"], strict=True)],
-        told["pedigrees"] or [""] * count, ["task"] * count,
+        told["pedigrees"] or [""] * count, ["task"] * count, [None] * count,
     )  # fmt: skip
     # No frame of Python for each: `Task(...)` takes three times as long.
     rows = list(map(partial(tuple.__new__, Task), zip(*columns, strict=True)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from weft.tasks.gdb import ENTRY, WRAPPED, WRAPPERS, Frame, Gdb, is_own, site_of
-from weft.tasks.model import Task
+from typing import NamedTuple
+
+from weft.tasks.gdb import ENTRY, OF_PROGRAM, WRAPPED, WRAPPERS, Frame, Gdb, is_own, site_of
+from weft.tasks.model import NO_CODE, Task
 
 RED_ZONE = 128
 """Bytes below its stack pointer that a function which calls no other may use (System V ABI of x86-64, 3.2.2)."""
@@ -37,39 +39,78 @@ def wraps(stack: list[Frame], i: int) -> bool:
     return bool(WRAPPERS.match(names[-1]) and WRAPPED.match(names[0])) and len(names) > 1
 
 
-def frames_of(gdb: Gdb, row: Task, rows: dict[int, Task], *, every: bool = False) -> tuple[int, list[Frame]]:
-    """The thread that a task lies on, and its own frames there; none where it has not begun or is on the heap."""
-    if row.worker is None or row.worker not in gdb.threads:
-        return 0, []
-    thread = gdb.threads[row.worker]
-    return thread, cropped(gdb.stack(thread), covers(row, rows), every=every)
+class Lies(NamedTuple):
+    """A task on a worker's stack, as its record has it.
+
+    `first`: it is its thread's first. `left`: a thread's part of a region that has come to the region's end, and waits
+    there for the others'. `inside`: it waits, in its code. `calls`: where it or who made it may be in a call.
+    """
+
+    id: int
+    first: bool
+    left: bool
+    inside: bool
+    calls: frozenset[int]
 
 
-def covers(row: Task, rows: dict[int, Task]) -> int:
-    """How many tasks lie on a task in its worker's stack."""
-    skip, at = 0, row
-    while at.above is not None and at.above in rows:
-        skip, at = skip + 1, rows[at.above]
-    return skip
+def lying(stack: list[Frame], on_worker: list[Lies]) -> dict[int, int]:
+    """Of each task of a worker, the one on top first, which part of its stack is its own; NO_CODE where none is.
 
-
-def placed(tasks: list[Task], stacks: dict[int, list[Frame]]) -> list[Task]:
-    """The tasks, those with the line of their frame that lie beneath others and wait for nothing that is known."""
-    rows = {task.id: task for task in tasks}
-
-    def at(task: Task) -> Task:
-        if task.state != "middle" or task.wait is not None or task.worker is None:
-            return task
-        own = cropped(stacks.get(task.worker, []), covers(task, rows))
-        return task._replace(at=site_of(own[0])) if own else task
-
-    return [at(task) for task in tasks]
+    That is a part of a region that was left, and what is on top and about to begin or just at its end: the table has
+    these, and the stack does not. The innermost line is then in the call in which another one waits or made it.
+    """
+    begun = entered(stack) - sum(bool(OF_PROGRAM.match(str(frame.get("func", "")))) for frame in stack)
+    left = {one.id for one in on_worker if one.left}
+    without = sum(not one.first for one in on_worker) - begun
+    none = left if without >= len(left) else set()
+    if without > len(left) and not (on_worker[0].first or on_worker[0].inside):
+        own = next(filter(is_own, stack), None)
+        if own is None or int(own["addr"], 16) in frozenset().union(*(one.calls for one in on_worker)):
+            none = none | {on_worker[0].id}
+    found: dict[int, int] = {}
+    for one in on_worker:
+        found[one.id] = NO_CODE if one.id in none else sum(part != NO_CODE for part in found.values())
+    return found
 
 
 def entered(stack: list[Frame]) -> int:
     """How many tasks have come to their code, of those on a worker's stack: one that is about to begin has not."""
     numbered = parts(stack)
     return numbered[-1] + bool(ENTRY.search(str(stack[-1].get("func", "")))) if numbered else 0
+
+
+def frames_of(gdb: Gdb, row: Task, rows: dict[int, Task], *, every: bool = False) -> tuple[int, list[Frame]]:
+    """The thread that a task lies on, and its own frames there; none where it has not begun or is on the heap."""
+    if row.worker is None or row.worker not in gdb.threads or row.part == NO_CODE:
+        return 0, []
+    thread = gdb.threads[row.worker]
+    return thread, cropped(gdb.stack(thread), covers(row, rows), every=every)
+
+
+def covers(row: Task, rows: dict[int, Task]) -> int:
+    """How many tasks lie on a task in its worker's stack, as far as they have frames there."""
+    skip, at = 0, row
+    while row.part is None and at.above is not None and at.above in rows:
+        skip, at = skip + 1, rows[at.above]
+    return skip if row.part is None else row.part
+
+
+def placed(tasks: list[Task], stacks: dict[int, list[Frame]], lies: dict[int, dict[int, int]]) -> list[Task]:
+    """The tasks, with their parts of their workers' stacks, and the line of their own frame where no wait has told it.
+
+    `lies`: of each worker, whose its stack's parts are (`lying`).
+    """
+
+    def at(task: Task) -> Task:
+        part = lies[task.worker].get(task.id) if task.worker in lies else None
+        if part is None:
+            return task
+        if part == NO_CODE:  # the stack's innermost line is another's
+            return task._replace(part=part, at=task.wait.site if task.wait is not None else task.created)
+        own = cropped(stacks[task.worker or 0], part) if task.state == "middle" and task.wait is None else []
+        return task._replace(part=part, at=site_of(own[0]) if own else task.at)
+
+    return [at(task) for task in tasks]
 
 
 def leaving(stack: list[Frame]) -> Frame | None:
@@ -94,11 +135,8 @@ def holder(gdb: Gdb, address: int, rows: dict[int, Task]) -> int | None:
         level = level_at(gdb, thread, len(stack), address)
         if level is None:
             continue
-        below = {row.above: row for row in rows.values() if row.above is not None}
-        found: Task | None = top
-        for _ in range(parts(stack)[level]):
-            found = below.get(found.id) if found is not None else None
-        return found.id if found is not None else None
+        part = parts(stack)[level]
+        return next((row.id for row in rows.values() if row.worker == top.worker and covers(row, rows) == part), None)
     return None
 
 
