@@ -11,7 +11,7 @@ import pytest
 from tests.tasks.test_openmp import Build, build, clang, pytestmark, script
 
 from weft.errors import WeftError
-from weft.tasks import session
+from weft.tasks import layout, session
 
 __all__ = ["build", "pytestmark"]
 typed_at = script("typed")
@@ -19,6 +19,9 @@ WAITED = (Path(__file__).parent / "programs" / "waited.c").read_text().splitline
 SINGLE = (Path(__file__).parent / "programs" / "single.c").read_text().splitlines()
 PARTED = (Path(__file__).parent / "programs" / "parted.c").read_text().splitlines()
 PRINTED = PARTED.index('    printf("%d\\n", got);') + 1
+BEHIND = (Path(__file__).parent / "programs" / "behind.c").read_text().splitlines().index(
+    '    printf("%d\\n", total);'
+) + 1
 CALL = SINGLE.index("            got[i] = leaf(i);") + 1
 AFTER = WAITED.index("    after(n);") + 1
 
@@ -71,6 +74,49 @@ def test_main_is_told_with_its_line_beneath_its_region(build: Build, compiler: s
         first = s.do("tasks")["tasks"][0]
         assert (first["state"], first["at"]["function"]) == ("middle", "main")
         assert first["at"]["line"] == s.do("where 1")["frames"][0]["line"]
+
+
+@pytest.mark.parametrize("compiler", ["gcc", clang()])
+def test_a_task_about_to_begin_is_not_shown_with_the_frames_of_the_one_beneath_it(build: Build, compiler: str) -> None:
+    with session([str(build("many.c", compiler)), "5"]) as s:
+        s.do("break reached")
+        s.do("continue")
+        s.do("delete")
+        new = next(row for row in s.do("tasks")["tasks"] if row["state"] == "new")
+        backend = s.debugger.backend
+        backend._trace(backend._record(new["id"]), layout.RUNS)
+        backend._gdb.run("-exec-continue")
+        assert "bkptno" in backend._gdb.wait(30)  # its worker has it on top, and has not come to its code
+        rows = {row["id"]: row for row in s.do("tasks")["tasks"]}
+        assert (rows[new["id"]]["state"], rows[new["id"]]["at"]) == ("top", new["created"])
+        assert s.do(f"where {new['id']}")["frames"] == []
+        beneath = next(
+            row for row in rows.values() if row["worker"] == rows[new["id"]]["worker"] and row["parent"] == 1
+        )
+        assert [frame["line"] for frame in s.do(f"where {beneath['id']}")["frames"]] == [beneath["at"]["line"]]
+        assert s.do("where 1")["frames"][0]["function"] == "main"
+        s.do(f"task {new['id']}")
+        stop = s.do("next")
+        assert (stop["task"], stop["at"]["line"] > new["created"]["line"]) == (new["id"], True)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", clang()])
+def test_a_thread_that_waits_at_the_end_of_a_region_has_no_frame_of_it(build: Build, compiler: str) -> None:
+    with session([str(build("behind.c", compiler))]) as s:
+        s.do("break late")
+        s.do("continue")
+        rows = s.do("tasks")["tasks"]
+        left = next(row for row in rows if row["parent"] == 1 and row["wait"])
+        assert left["wait"]["kind"] == "barrier"
+        assert s.do(f"where {left['id']}")["frames"] == []
+        assert s.do("where 1")["frames"][0]["function"] == "main"
+        s.do("delete")
+        s.do(f"task {left['id']}")
+        stop = s.do("next")
+        assert (stop["why"], stop["task"]) == ("joined", 1)
+        while stop["at"]["line"] < BEHIND:
+            stop = s.do("next")
+        assert s.do("print total")["value"] == "1"
 
 
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
