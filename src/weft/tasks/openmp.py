@@ -352,6 +352,8 @@ class NativeBackend:
     def _await(self) -> dict[str, object]:
         """The next stop. A program that does not stop is looked at now and then: it may be in a deadlock."""
         stop = self._gdb.wait(LOOK[min(self._looks, len(LOOK) - 1)])
+        if stop is not None and stop.get("signal-name") == "SIGINT":  # that of a look which met another stop
+            return {**stop, "looked": True}
         if stop is None:
             self._looks += 1
             stop = self._gdb.halt()

@@ -319,6 +319,11 @@ class CilkBackend(NativeBackend):
         self._depth, self._apart = len(frames), False
         return self._onward(how, address)
 
+    def _arrived(self, how: How, address: int) -> int:
+        """Where the traced task stands at its next line; the head of a clone is none."""
+        thread = super()._arrived(how, address)
+        return 0 if thread and self._cilk.is_opening(self._gdb.stack(thread)[0]) else thread
+
     def _happened(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:
         """What a stop means; where a clone has lost its task to another worker, its lines mean nothing."""
         stepped = stop.get("reason") in ("end-stepping-range", "function-finished")

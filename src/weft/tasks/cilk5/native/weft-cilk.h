@@ -106,7 +106,8 @@ static inline void weft_cilk_lost(struct weft_cilk_worker *w, struct weft_cilk_t
     if (w->top == t) w->top = &weft_cilk_nobody;
 }
 
-// From here on another worker may take the frame, before Cilk_sync has returned: so it is told first, and taken back.
+// From here on another worker may take the frame, before Cilk_sync has returned: so it is told first, and taken back. Who
+// looks in between sees it wait, and is told as of any other that goes on.
 static inline void weft_cilk_wait(struct weft_cilk_worker *w, struct weft_cilk_task *t, const void *here) {
     t->waiting = here;
     t->wait = WEFT_CILK_SYNC;
@@ -118,6 +119,7 @@ static inline int weft_cilk_waited(struct weft_cilk_worker *w, struct weft_cilk_
     t->wait = 0;
     t->thread = w->thread;
     w->top = t;
+    if (__builtin_expect(t->traced & WEFT_CILK_RUNS, 0)) weft_tasks_signal(WEFT_CILK_RESUME, t, 0);
     return 0;
 }
 
