@@ -14,7 +14,7 @@ import pytest
 
 from weft.debug.hands import HandError
 from weft.errors import UsageError
-from weft.tasks import Session, session
+from weft.tasks import Session, openmp, session
 from weft.tasks.cilk5 import build, layout, variables
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -197,6 +197,21 @@ def test_next_goes_on_where_the_continuation_was_stolen(stolen: Session) -> None
             assert stolen.do(f"print {text}")["value"] == value
     assert len(workers) > 1, "nothing was stolen"
     assert at(stolen.do("next"))[:3] == ("joined", 1, "main")
+
+
+@needs_cilk
+def test_looks_at_a_program_that_is_silent_lose_no_line_of_a_stolen_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come every few steps of gdb's here: within a sync, at a clone's head, beside other stops."""
+    monkeypatch.setattr(openmp, "LOOK", (0.015,))
+    with session([str(PROGRAMS / "stolen.cilk"), "--nproc", "2", "25"]) as s:
+        s.do("break 17")
+        for _ in range(25):
+            task, told = s.do("continue")["task"], list[Any]()
+            while not told or (told[-1][0] == "line" and told[-1][3] < 20):
+                stop = at(s.do("next"))
+                if stop[0] != "breakpoint":  # it had not gone on from there when it was looked at
+                    told.append(stop)
+            assert told == [("line", task, "pair", line) for line in (18, 19, 20)]
 
 
 @needs_cilk
