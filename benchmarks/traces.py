@@ -7,6 +7,7 @@
   funnel      rank 0 of each 64 receives from any, the others send and wait for nothing: every receive races
   collective  Allreduce, Bcast, Barrier, Reduce, Allgather
   rma         fence epochs with Put, Get and Accumulate to both sides, then locks with Put
+  pingpong    Send to a partner and Recv from it, one of the two first
   mixed       nonblocking neighbours, a wildcard among them, Waitall, Allreduce
   long        the same; every so often rank 0 receives from any what all others send it, and at the end the last rank
               waits for a message that never comes, the others in a barrier
@@ -144,6 +145,16 @@ def halo(w: Writer, n: int) -> Iterator[Events]:
         ids = _requests(events, done, rows, 8)
         _waitall(w, events, ids, [status(s, t, INT) for t, s in enumerate(back)] + [b"\0"] * 4)
         yield events
+
+
+def pingpong(w: Writer, n: int) -> Iterator[Events]:
+    """Pairs of ranks, a message there and one back: 2 events a round."""
+    first = w.rank % 2 == 0
+    partner = w.rank + 1 if first else w.rank - 1
+    names = ["MPI_Send", "MPI_Recv"] if first else ["MPI_Recv", "MPI_Send"]
+    got = [0, INT] if first else [INT, 0]
+    for _, rows in _steps(n, 2):
+        yield block(w, names, rows, peer=partner, tag=[3, 4], result=got)
 
 
 def pool(w: Writer, n: int) -> Iterator[Events]:
@@ -291,8 +302,8 @@ def _prepare(b: Builder, pattern: str, each: int) -> None:
 
 
 PATTERNS: dict[str, Callable[[Writer, int], Iterator[Events]]] = {
-    "halo": halo, "pool": pool, "funnel": funnel, "collective": collective, "rma": rma, "mixed": mixed, "long": long,
-    "flood": flood, "pending": pending, "comms": comms,
+    "halo": halo, "pingpong": pingpong, "pool": pool, "funnel": funnel, "collective": collective, "rma": rma,
+    "mixed": mixed, "long": long, "flood": flood, "pending": pending, "comms": comms,
 }  # fmt: skip
 
 

@@ -118,8 +118,8 @@ class Ground:
 
     @property
     def receives(self) -> bool:
-        """Whether anything is received or probed in the run."""
-        return bool(len(self.match.recvs) or len(self.match.probes))
+        """Whether anything is received or probed of any source: only then may another message come first."""
+        return any(bool((of.flags & Post.ANY_SOURCE).any()) for of in (self.match.recvs, self.match.probes))
 
     @property
     def windows(self) -> bool:

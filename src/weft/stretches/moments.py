@@ -71,7 +71,11 @@ class Cuts:
 
     def stretch(self, low: int, high: int) -> Stretch:
         """The calls between two of the moments."""
-        first, last = self.at[low].tolist(), self.at[high].tolist()
+        return self.between(self.at[low], self.at[high])
+
+    def between(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> Stretch:
+        """The calls from some on up to before others, one a rank."""
+        first, last = begin.tolist(), end.tolist()
         before = [made[: int(np.searchsorted(made, f))] for made, f in zip(self.earlier, first, strict=True)]
         return Stretch(self.run, first, last, before if any(map(len, before)) else ())
 
@@ -85,7 +89,12 @@ def worth_cutting(trace: Trace, least: int = STRETCH) -> bool:
     """Whether a run is long, and of a kind that can be cut up."""
     if any(rank.file is None for rank in trace.ranks) or len(trace.ranks) < 2:
         return False
-    return trace.event_count >= 2 * max(least, A_RANK * len(trace.ranks)) and divisible(trace)
+    return trace.event_count >= 2 * apart(least, len(trace.ranks)) and divisible(trace)
+
+
+def apart(least: int, ranks: int) -> int:
+    """How many calls of all ranks lie between two cuts, about."""
+    return max(least, A_RANK * ranks)
 
 
 def look(rank: Rank) -> Seen:
@@ -130,10 +139,10 @@ def cuts(trace: Trace, seen: Sequence[Seen], least: int = STRETCH) -> Cuts | Non
     at = np.stack([one.candidates[stride // one.stride - 1 :: stride // one.stride][:many] for one in seen], axis=1)
     total = at.sum(axis=1)
     ends = np.array([one.calls for one in seen], np.int64)
-    apart = max(least, A_RANK * len(seen))
+    wanted = apart(least, len(seen))
     chosen, before = [], 0
     for k in range(len(at)):
-        if total[k] - before >= apart and ends.sum() - total[k] >= apart // 2:
+        if total[k] - before >= wanted and ends.sum() - total[k] >= wanted // 2:
             chosen.append(k)
             before = int(total[k])
     if not chosen:
