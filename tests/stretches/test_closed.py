@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -15,16 +16,17 @@ import pytest
 
 from parallel.test_together import COMPARED, together
 from stretches.test_stretches import compared, in_stretches
-from weft.match import Collectives, Posts, match
+from weft.match import Collectives, Match, Posts, match
 from weft.order import order
 from weft.parallel import Alone
 from weft.report import Ground
 from weft.report.stretches import found_in_stretches
 from weft.report.tables import tables, tables_of
 from weft.stretches import Cuts, Walk, look, uncut
-from weft.stretches.closed import closed_cut
+from weft.stretches.descent import Descent, light, without
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder, Comm, RankBuilder
+from weft.trace.layout import ANY_TAG
 
 Step = Callable[[random.Random, "Program"], None]
 
@@ -131,6 +133,20 @@ def _ready(rng: random.Random, p: Program) -> None:
     two.wait(into)
 
 
+def _pending(rng: random.Random, p: Program) -> None:
+    """A receive that is posted long before its message is sent, of any tag or not."""
+    one, two = p.two(rng)
+    tag = 2000 + p.step
+    any_tag = rng.random() < 0.1
+    into = two.irecv(one.index, ANY_TAG if any_tag else tag, got_tag=tag)
+
+    def comes() -> None:
+        rng.choice([one.send, one.ssend])(two.index, tag)
+        rng.choice([two.wait, two.test])(into)
+
+    p.after(rng, comes)
+
+
 def _half(rng: random.Random, p: Program) -> None:
     comm = p.halves[rng.choice(sorted(p.halves))]
     call = rng.choice(["barrier", "allreduce", "bcast"])
@@ -154,12 +170,24 @@ def _started(rng: random.Random, p: Program) -> None:
 
 
 def _lost(rng: random.Random, p: Program) -> None:
+    """A message that nobody takes, of a tag that others take or not."""
     one, two = p.two(rng)
-    one.send(two.index, 5000)
+    tag = rng.choice([5000, 5000, 5])
+    if rng.random() < 0.5:
+        one.send(two.index, tag)
+    else:
+        one.wait(one.isend(two.index, tag))
+
+
+def _never(rng: random.Random, p: Program) -> None:
+    """A receive that is never complete."""
+    one, two = p.two(rng)
+    two.irecv(one.index, 6000)
 
 
 STEPS: tuple[Step, ...] = (
     _message, _message, _message, _begun, _begun, _exchange, _half, _half, _rooted, _started, _ready, _odd, _late,
+    _pending, _pending, _lost, _never,
 )  # fmt: skip
 
 
@@ -216,7 +244,7 @@ def test_the_tables_of_random_programs_add_up(tmp_path: Path) -> None:
 
 
 def columns_of(rows: Posts | Collectives) -> dict[str, list[int]]:
-    return {name: np.asarray(getattr(rows, name)).tolist() for name in rows.__slots__}
+    return {field.name: np.asarray(getattr(rows, field.name)).tolist() for field in fields(rows)}
 
 
 def test_the_match_of_a_stretch_is_that_of_its_window_and_of_the_run(tmp_path: Path) -> None:
@@ -231,6 +259,7 @@ def test_the_match_of_a_stretch_is_that_of_its_window_and_of_the_run(tmp_path: P
         for stretch, of in walk:
             many += 1
             alone = match(stretch)
+            alone = without(alone, stretch) if any(map(len, stretch.out)) else alone
             for name in ("sends", "recvs", "probes", "collectives"):
                 assert columns_of(getattr(of, name)) == columns_of(getattr(alone, name)), name
             assert of.instances.rows.tolist() == alone.instances.rows.tolist()
@@ -258,17 +287,32 @@ def test_the_order_of_a_stretch_is_that_of_the_run(tmp_path: Path) -> None:
     assert asked > 5000
 
 
-def greatest(trace: Trace, window: list[int]) -> tuple[int, ...]:
-    """The greatest closed cut within a window, by looking at all links again and again."""
-    of, bound = match(trace), list(window)
+def greatest(of: Match, window: list[int], carried: tuple[list[bool], list[bool]]) -> tuple[int, ...]:
+    """The greatest closed cut within a window, by looking at all links again and again.
+
+    Of what is carried, sends and receives, a receive goes with its completion in the place of its post.
+    """
+    trace, bound = of.trace, list(window)
     links: list[list[tuple[int, int]]] = []
     for posts in (of.sends, of.recvs, of.probes):
         for row in range(len(posts)):
             rank, event = posts.id(row)
-            link = [(rank, event), (rank, min(int(posts.completion[row]), 10**9))]
-            others = of.recvs if posts is of.sends else of.sends
+            completion = rank, min(int(posts.completion[row]), 10**9)
             partner = int(posts.partner[row])
-            links.append([*link, others.id(partner) if partner < 2**32 - 1 else (rank, 10**9)])
+            if posts is of.sends:
+                if carried[0][row]:
+                    continue
+                other = of.recvs.id(partner) if partner < 2**32 - 1 else (rank, 10**9)
+                if partner < 2**32 - 1 and carried[1][partner]:
+                    other = other[0], min(int(of.recvs.completion[partner]), 10**9)
+                links.append([(rank, event), completion, other])
+            elif posts is of.recvs and carried[1][row]:
+                links.append([completion, of.sends.id(partner) if partner < 2**32 - 1 else (rank, 10**9)])
+            elif posts is of.probes and partner < 2**32 - 1 and carried[0][partner]:
+                links.append([(rank, event), (rank, 10**9)])
+            else:
+                other = of.sends.id(partner) if partner < 2**32 - 1 else (rank, 10**9)
+                links.append([(rank, event), completion, other])
     for instance in range(len(of.instances)):
         parts = [int(row) for row in of.instances.parts(instance)]
         ids = [of.collectives.id(row) for row in parts]
@@ -288,7 +332,9 @@ def greatest(trace: Trace, window: list[int]) -> tuple[int, ...]:
             return tuple(bound)
 
 
-def test_the_cut_is_the_greatest_that_is_closed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("carries", [False, True])
+def test_the_cut_is_the_greatest_that_is_closed(carries: bool, tmp_path: Path) -> None:
+    moved = 0
     for seed in range(60):
         rng = random.Random(seed)
         trace = program(rng, tmp_path / str(seed), 40)
@@ -296,8 +342,12 @@ def test_the_cut_is_the_greatest_that_is_closed(tmp_path: Path) -> None:
         window = [rng.randint(len(rank) // 3, len(rank)) for rank in trace.ranks]
         stretch = of.between(of.at[0], np.array(window))
         made = match(stretch)
-        # What a window does not show of a request or a message is open at its end.
-        assert tuple(closed_cut(stretch, made).tolist()) == greatest(trace, window), seed
+        over = light(made) if carries else np.zeros(len(made.recvs), np.bool_)
+        lost = (made.sends.partner == 2**32 - 1) & carries & (np.random.default_rng(seed).random(len(made.sends)) < 0.5)
+        found = Descent(stretch, made, over, lost).found()
+        assert tuple(found.cut.tolist()) == greatest(made, window, (lost.tolist(), over.tolist())), seed
+        moved += int(found.recvs.sum() + found.sends.sum())
+    assert (moved > 20) == carries
 
 
 def ping_pong(path: Path, *, rounds: int = 100, lost: bool = False, ahead: bool = False, end: str = "well") -> Trace:
@@ -339,6 +389,64 @@ def test_what_is_under_way_at_every_cut_leaves_the_run_whole(tmp_path: Path) -> 
     """In either direction one message is always on its way: there is no closed cut."""
     ground = Ground(ping_pong(tmp_path / "run", ahead=True))
     assert found_in_stretches(Alone(), ground, lambda share, now: None, 50) is None and ground.parts is None
+
+
+def ring(path: Path, *, taken: bool = False, ready: bool = False) -> Trace:
+    """Receives are posted a step ahead, one is never complete, and one of two messages that nobody takes is taken."""
+    b = Builder(ranks=3, path=path)
+    for r in b.ranks:
+        r.init()
+    b.ranks[0].send(1, 55)
+    b.ranks[0].wait(b.ranks[0].isend(1, 56))
+    b.ranks[2].irecv(1, 57)
+    into = {r.index: r.irecv((r.index - 1) % 3, 3) for r in b.ranks}
+    for step in range(100):
+        more = {r.index: r.irecv((r.index - 1) % 3, 3) for r in b.ranks}
+        for r in b.ranks:
+            (r.rsend if ready else r.send)((r.index + 1) % 3, 3)
+        for r in b.ranks:
+            r.wait(into[r.index])
+        into = more
+        if taken and step == 80:
+            b.ranks[1].recv(0, 55)
+    for r in b.ranks:
+        r.send((r.index + 1) % 3, 3)
+    for r in b.ranks:
+        r.wait(into[r.index])
+        r.finalize()
+    return b.open()
+
+
+def test_what_is_received_later_or_never_stands_in_no_cuts_way(tmp_path: Path) -> None:
+    trace = ring(tmp_path / "run")
+    assert compared(trace) > 20
+    made = in_stretches(trace)
+    assert made is not None
+    assert [f.evidence["tag"] for f in made[1]["messages"]] == [55, 56]
+    assert "request-leak" in [f.kind for f in made[1]["requests"]]
+
+
+def test_a_message_that_is_taken_late_goes_into_the_stretch_of_its_receive(tmp_path: Path) -> None:
+    """Nothing is cut between the two: a send that waited for it would hang there."""
+    trace = ring(tmp_path / "run", taken=True)
+    assert 0 < compared(trace) < 12
+    assert compared(ring(tmp_path / "other")) > 20
+
+
+def test_nothing_is_carried_over_a_cut_where_ready_sends_ask_for_the_order(tmp_path: Path) -> None:
+    assert in_stretches(ring(tmp_path / "run", ready=True), 50) is None
+
+
+def test_an_event_that_is_carried_lies_where_its_message_is(tmp_path: Path) -> None:
+    made = in_stretches(ring(tmp_path / "run"))
+    assert made is not None and made[0].parts is not None
+    of = made[0].parts.cuts
+    assert of.of((0, 1)) == of.of((2, 1)) == len(of) - 1
+    assert of.of((1, 1)) < len(of) - 1
+    for moment in range(1, len(of), 10):
+        for index in of.carried.get(moment, [[]])[1]:
+            ground, here = made[0].around((1, int(index)))
+            assert ground.match.receives_of(here) and ground.named(here) == (1, int(index))
 
 
 @pytest.mark.parametrize("call", ["recv", "irecv", "probe", "mprobe", "sendrecv", "cancel", "group"])

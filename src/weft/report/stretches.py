@@ -215,7 +215,8 @@ class _Report:
         if len({*self.team.everybody(len(walk.at))}) > 1:
             raise MemoryError("the processes have not cut the run at the same calls: one of them lacked the memory")
         at = np.stack([*self.cuts.at[:start], *walk.at, self.cuts.at[-1]])
-        self.cuts = self.parts.cuts = replace(self.cuts, at=at)
+        carried = {start + place: calls for place, calls in walk.carried.items()}
+        self.cuts = self.parts.cuts = replace(self.cuts, at=at, carried=carried)
         return start + len(self.parts.spans) - begun
 
     def _settled(self, start: int) -> tuple[list[Span], bool]:
