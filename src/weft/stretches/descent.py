@@ -23,8 +23,10 @@ MOST_STEPS: Final = 20_000
 """Steps down to a closed cut; where more are needed there is a message under way at every one."""
 MOST_OF_A_RANK: Final = 50
 """More of them for each rank."""
-_HEAVY: Final = Post.PERSISTENT | Post.MATCHED_PROBE | Post.HALF | Post.UNDECIDED | Post.PARTITIONED | Post.INIT
-"""What is not carried over a cut: not made by one call of its own, or of a message that is not known as yet."""
+_HEAVY: Final = (
+    Post.PERSISTENT | Post.MATCHED_PROBE | Post.HALF | Post.UNDECIDED | Post.PARTITIONED | Post.INIT | Post.FREED
+)
+"""What is not carried over a cut: not made by one call of its own, of a message that is not known as yet, or let go."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ class Descent:
         while steps < MOST_STEPS + MOST_OF_A_RANK * len(done):
             down = np.flatnonzero(self.bound < done) if (self.bound < done).any() else self._unsettled()
             if not len(down):
-                return np.maximum(self.bound, self.least)
+                # What was carried into the window and cannot go on is of all that follows.
+                return self.bound if (self.bound >= self.least).all() else self.least
             for rank in down.tolist():
                 self.bound[rank] = self.between[rank][self.bound[rank]]
                 self._out(rank, int(self.bound[rank]), int(done[rank]))

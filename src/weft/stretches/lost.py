@@ -43,6 +43,8 @@ class Lost:
         self.takes, self.both = table(_TAKES), table(_BOTH)
         self._next: dict[_Channel, int] = {}
         """By channel a call of the receiver from which on, and not before, one may take a message of it."""
+        self._left = 0
+        """How many channels are yet to be looked for at this cut."""
 
     def of_window(self, of: Match, ends: Ints) -> Mask:
         """The sends of a window that nobody takes, neither in it nor behind its end."""
@@ -55,11 +57,12 @@ class Lost:
         keys = np.stack([sends.comm[rows], sends.ranks()[rows], sends.peer[rows], sends.tag[rows]], axis=1)
         channels, which = np.unique(keys, axis=0, return_inverse=True)
         never = np.zeros(len(channels), np.bool_)
+        self._left = MOST
         # Which message a pending receive of any tag takes is told behind the window.
         open_ = np.flatnonzero(of.recvs.flags & Post.UNDECIDED)
         columns = (of.recvs.comm, of.recvs.peer, of.recvs.ranks())
         takers = set(zip(*(column[open_].tolist() for column in columns), strict=True))
-        for place, row in enumerate(channels[:MOST].tolist()):
+        for place, row in enumerate(channels.tolist()):
             never[place] = tuple(row[:3]) not in takers and self._never(_Channel(*row), ends)
         found[rows] = never[which.reshape(-1)]
         return found
@@ -67,7 +70,8 @@ class Lost:
     def _never(self, channel: _Channel, ends: Ints) -> bool:
         start, length = int(ends[channel.receiver]), len(self.run.ranks[channel.receiver])
         known = self._next.get(channel, -1)
-        if known < start:
+        if known < start and self._left:
+            self._left -= 1
             known = self._next[channel] = self._taken_from(channel, start)
         return known >= length
 
