@@ -7,6 +7,8 @@
   funnel      rank 0 of each 64 receives from any, the others send and wait for nothing: every receive races
   collective  Allreduce, Bcast, Barrier, Reduce, Allgather
   rma         fence epochs with Put, Get and Accumulate to both sides, then locks with Put
+  ahead       the same with the receives of the next step posted before this one's are waited for
+  pingpong    Send to a partner and Recv from it, one of the two first
   mixed       nonblocking neighbours, a wildcard among them, Waitall, Allreduce
   long        the same; every so often rank 0 receives from any what all others send it, and at the end the last rank
               waits for a message that never comes, the others in a barrier
@@ -144,6 +146,47 @@ def halo(w: Writer, n: int) -> Iterator[Events]:
         ids = _requests(events, done, rows, 8)
         _waitall(w, events, ids, [status(s, t, INT) for t, s in enumerate(back)] + [b"\0"] * 4)
         yield events
+
+
+def ahead(w: Writer, n: int) -> Iterator[Events]:
+    """`halo` whose receives are posted a step ahead: some are always pending. 9 events a step."""
+    steps = (1, -1, 3, -3)
+    to, back = [(w.rank + d) % w.ranks for d in steps], [(w.rank - d) % w.ranks for d in steps]
+    names = ["MPI_Irecv"] * 4 + ["MPI_Isend"] * 4 + ["MPI_Waitall"]
+    first = block(w, names[:4], 1, peer=back, tag=[0, 1, 2, 3], buffer=[0x1100000 + 0x10000 * i for i in range(4)])
+    first["object"] = ID_DYNAMIC + np.arange(4)
+    yield first
+    for done, rows in _steps(n - 8, 9):
+        yield _step_ahead(w, block(w, names, rows, peer=[*back, *to, 0], tag=[0, 1, 2, 3] * 2 + [0]), done, back)
+    yield block(w, ["MPI_Send"] * 4, 1, peer=to, tag=[0, 1, 2, 3], buffer=0x10000)
+    last = block(w, ["MPI_Wait"] * 4, 1, peer=back, tag=[0, 1, 2, 3], result=INT)
+    last["object"] = ID_DYNAMIC + 8 * ((n - 8) // 9) + np.arange(4)
+    yield last
+
+
+def _step_ahead(w: Writer, events: Events, done: int, back: Sequence[int]) -> Events:
+    """Number the requests of `ahead`: a step waits for the receives of the one before it, and for its own sends."""
+    rows = len(events) // 9
+    step = ID_DYNAMIC + 8 * (done + np.arange(rows))[:, None]
+    events["object"] = np.concatenate(
+        [step + 8 + np.arange(4), step + 4 + np.arange(4), np.zeros((rows, 1), np.int64)], axis=1
+    ).ravel()
+    # Receives of odd and of even steps go into buffers of their own.
+    half = 0x100000 * ((done + np.arange(rows)) % 2)[:, None]
+    places = np.concatenate([0x1000000 + half + 0x10000 * np.arange(4), np.full((rows, 5), 0x10000)], axis=1)
+    events["buffer"] = places.ravel()
+    _waitall(w, events, step + np.arange(8), [status(s, t, INT) for t, s in enumerate(back)] + [b"\0"] * 4)
+    return events
+
+
+def pingpong(w: Writer, n: int) -> Iterator[Events]:
+    """Pairs of ranks, a message there and one back: 2 events a round."""
+    first = w.rank % 2 == 0
+    partner = w.rank + 1 if first else w.rank - 1
+    names = ["MPI_Send", "MPI_Recv"] if first else ["MPI_Recv", "MPI_Send"]
+    got = [0, INT] if first else [INT, 0]
+    for _, rows in _steps(n, 2):
+        yield block(w, names, rows, peer=partner, tag=[3, 4], result=got)
 
 
 def pool(w: Writer, n: int) -> Iterator[Events]:
@@ -291,8 +334,8 @@ def _prepare(b: Builder, pattern: str, each: int) -> None:
 
 
 PATTERNS: dict[str, Callable[[Writer, int], Iterator[Events]]] = {
-    "halo": halo, "pool": pool, "funnel": funnel, "collective": collective, "rma": rma, "mixed": mixed, "long": long,
-    "flood": flood, "pending": pending, "comms": comms,
+    "halo": halo, "ahead": ahead, "pingpong": pingpong, "pool": pool, "funnel": funnel, "collective": collective,
+    "rma": rma, "mixed": mixed, "long": long, "flood": flood, "pending": pending, "comms": comms,
 }  # fmt: skip
 
 

@@ -118,8 +118,8 @@ class Ground:
 
     @property
     def receives(self) -> bool:
-        """Whether anything is received or probed in the run."""
-        return bool(len(self.match.recvs) or len(self.match.probes))
+        """Whether anything is received or probed of any source: only then may another message come first."""
+        return any(bool((of.flags & Post.ANY_SOURCE).any()) for of in (self.match.recvs, self.match.probes))
 
     @property
     def windows(self) -> bool:
@@ -180,7 +180,7 @@ class Parts:
             self._last = None  # the one before goes first
             forget(self._calls)
             stretch = self.cuts.stretch(*span)
-            self._last, self._calls = (span, Ground(stretch)), stretch.event_count
+            self._last, self._calls = (span, Ground(stretch, _without_carried(stretch))), stretch.event_count
         return self._last[1]
 
     def each(self) -> Iterator[Ground]:
@@ -197,6 +197,15 @@ class Parts:
         here = stretch_of(ground).here(event)
         assert here is not None
         return ground, here
+
+
+def _without_carried(stretch: Stretch) -> Match | None:
+    """The match of a stretch out of which messages are carried; None where it is that of its calls."""
+    if not any(map(len, stretch.out)):
+        return None
+    from weft.stretches.descent import without  # only runs that are cut so
+
+    return without(match(stretch), stretch)
 
 
 def stretch_of(ground: Ground) -> Stretch:

@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.findings import EventId, Finding
-from weft.match import NONE
+from weft.match import NONE, Match
 from weft.parallel import Alone, Team, shares
 from weft.plain import dataclass
 from weft.races import joined, moved
 from weft.report.analysis import Failure, Found, Progress, attempt, may_find
 from weft.report.ground import Ground, Parts, forget, stretch_of
 from weft.report.registry import ANALYSES, Analysis
-from weft.stretches import STRETCH, Seen, cuts, look, quiet, worth_cutting
+from weft.stretches import STRETCH, Seen, Walk, closable, cuts, look, quiet, sparse, uncut, wild, worth_cutting
 from weft.systems import MPI
 from weft.trace import Level, Trace
 from weft.trace.mapping import let_go
@@ -41,6 +41,8 @@ MOST_ALIKE: Final = 200
 _RACES: Final = "message races"
 BEYOND: Final = "more_at_this_line"
 """In the evidence of the last finding that is kept: how many there are beyond it."""
+TOGETHER: Final = 1 << 19
+"""Calls of ranks of which what was made is given back together."""
 AT_ONCE: Final = 4
 """Stretches of each worker between two talks of the workers."""
 
@@ -56,8 +58,11 @@ def found_in_stretches(
     if trace.level == Level.OUTCOMES or trace.system is not MPI or ground.halos or not worth_cutting(trace, least):
         return None
     seen = _seen(team, trace, progress)
-    of = cuts(trace, seen, least)
-    return None if of is None else _Report(team, ground, progress, Parts(of, [])).found()
+    whole, of = uncut(trace, seen), cuts(trace, seen, least)
+    closed = closable(trace, whole.called)
+    if (of is None or (closed and sparse(of, least))) and closed and _named(team, trace):
+        of = whole
+    return None if of is None else _Report(team, ground, progress, Parts(of, []), least if closed else 0).found()
 
 
 def alone_in_stretches(ground: Ground, progress: Progress | None) -> dict[str, Found] | None:
@@ -72,6 +77,12 @@ def _seen(team: Team | Alone, trace: Trace, progress: Progress) -> list[Seen]:
         progress(0.1 * rank / len(trace.ranks), "looking for where the run can be cut")
         mine.append(look(trace.ranks[rank]))
     return [one for part in team.everybody(mine) for one in part]
+
+
+def _named(team: Team | Alone, trace: Trace) -> bool:
+    """Whether nobody receives of any source."""
+    mine = any(wild(trace.ranks[rank]) for rank in _share(team, trace))
+    return not any(team.everybody(mine))
 
 
 def _share(team: Team | Alone, trace: Trace) -> range:
@@ -143,26 +154,36 @@ def _key(name: str, one: Finding) -> Hashable:
 class _Report:
     """The analyses of a run in stretches, as one of its workers."""
 
-    def __init__(self, team: Team | Alone, ground: Ground, progress: Progress, parts: Parts) -> None:
-        self.team, self.ground, self.parts, self.progress = team, ground, parts, progress
+    def __init__(
+        self, team: Team | Alone, ground: Ground, progress: Progress, parts: Parts, closed: int = 0
+    ) -> None:  # fmt: skip
+        """`closed`: how many calls to have between closed cuts, 0 where the run is not cut at such."""
+        self.team, self.ground, self.parts, self.progress, self.closed = team, ground, parts, progress, closed
         self.trace, self.cuts = ground.trace, parts.cuts
         ground.parts = parts
         ground.take(None, parts.cuts.called)
         self.kept = _Kept()
         self.before = self._nothing(quiet=True)
         """What all stretches told that are settled."""
+        self._walked = 0.0
+        """The share of the run that is behind, where nobody knows how many parts there are."""
 
     def _nothing(self, *, quiet: bool) -> _Told:
         ranks, comms = len(self.trace.ranks), len(self.trace.communicators)
         return _Told(quiet, np.zeros(ranks, np.int64), np.zeros(ranks, np.int64), np.zeros(comms, np.int64))
 
-    def found(self) -> dict[str, Found]:
-        """Go through the stretches, then through the ranks."""
-        start, rest = 0, False
+    def found(self) -> dict[str, Found] | None:
+        """Go through the stretches, then through the ranks. None where no cut is found: that run is analysed whole."""
+        start, rest, many = 0, False, len(self.cuts)
         while not rest and start < len(self.cuts) - 1:
             spans, rest = self._settled(start)
             self.parts.spans += spans
             start = spans[-1][1] if spans else start
+        if self.closed and (many == 1 or (rest and _named(self.team, self.trace))):
+            start = self._walk(start)
+            if start == 0 and many == 1:
+                self.ground.parts = None
+                return None
         self.parts.spans.append((start, len(self.cuts)))
         if self.team.first:
             self._end(self.parts.spans[-1])
@@ -170,6 +191,33 @@ class _Report:
         return self._together()
 
     # Stretches
+
+    def _walk(self, start: int) -> int:
+        """Analyse stretches between closed cuts from one of the moments on; which moment is the last one.
+
+        Every worker finds all of the cuts, as each lies where the stretches before it have left it, and analyses some.
+        """
+        walk = Walk(self.cuts, self.cuts.at[start], self.closed)
+        begun = len(self.parts.spans)
+        for number, (stretch, match) in enumerate(walk):
+            span = (start + number, start + number + 1)
+            told = self._counted(match, quiet=True)
+            if number % self.team.size == self.team.rank:
+                result = _Stretched(told, stretch)
+                self._walked = float(walk.at[-1].sum() / walk.ends.sum())
+                self._analyse(Ground(stretch, match), result, ("each",), span)
+                self._keep(span, result)
+            self.before += told
+            self.parts.spans.append(span)
+            stretch.let_go()
+            del match
+            forget(stretch.event_count)
+        if len({*self.team.everybody(len(walk.at))}) > 1:
+            raise MemoryError("the processes have not cut the run at the same calls: one of them lacked the memory")
+        at = np.stack([*self.cuts.at[:start], *walk.at, self.cuts.at[-1]])
+        carried = {start + place: calls for place, calls in walk.carried.items()}
+        self.cuts = self.parts.cuts = replace(self.cuts, at=at, carried=carried)
+        return start + len(self.parts.spans) - begun
 
     def _settled(self, start: int) -> tuple[list[Span], bool]:
         """Analyse some stretches from one of the moments on; they, and whether what follows is left for the last one.
@@ -219,9 +267,12 @@ class _Report:
             match = ground.match
         except Exception:  # the analyses of the last stretch, which this one then joins, say why
             return self._nothing(quiet=False)
+        return self._counted(match, quiet=not end and quiet(stretch_of(ground), match))
+
+    def _counted(self, match: Match, *, quiet: bool) -> _Told:
         of = match.instances
         return _Told(
-            not end and quiet(stretch_of(ground), match),
+            quiet,
             np.diff(match.recvs.first).astype(np.int64), np.diff(match.probes.first).astype(np.int64),
             np.bincount(of.comm[of.parent == NONE], minlength=len(self.trace.communicators)),
         )  # fmt: skip
@@ -265,13 +316,16 @@ class _Report:
         self.kept.add(of.costs)
 
     def _say(self, span: Span, what: str) -> None:
-        self.progress(0.1 + 0.7 * span[0] / len(self.cuts), f"{what} ({span[0] + 1} of {len(self.cuts)} parts)")
+        if self._walked:
+            self.progress(0.1 + 0.7 * self._walked, f"{what} (part {span[0] + 1})")
+        else:
+            self.progress(0.1 + 0.7 * span[0] / len(self.cuts), f"{what} ({span[0] + 1} of {len(self.cuts)} parts)")
 
     # Ranks
 
     def _ranks(self) -> None:
         """What looks at the ranks one by one, on each of this worker's over the whole run."""
-        share = _share(self.team, self.trace)
+        share, made = _share(self.team, self.trace), 0
         for index in share:
             self.progress(0.8 + 0.2 * (index - share.start) / max(1, len(share)), f"the calls of rank {index}")
             ground = Ground(alone(self.trace, index))
@@ -282,9 +336,11 @@ class _Report:
             for thread in ground.trace.ranks[index].threads:
                 let_go(thread.events)
                 let_go(thread.tails)
-            calls = len(ground.trace.ranks[index])
+            made += len(ground.trace.ranks[index])
             del ground
-            forget(calls)
+            if made > TOGETHER:
+                forget(made)
+                made = 0
 
     # All together
 

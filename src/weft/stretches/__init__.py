@@ -5,12 +5,17 @@ and no request is open (stillness.py). All that is before it happens before all 
 every other outcome too: what is received before it can only be what was sent before it. So the order, the races, the
 deadlocks that might be, and the waits of a stretch are those of the whole run, and memory is bounded by what is
 pending, not by the length of the run.
+
+Where no such moment comes and nobody receives of any source, a cut that is closed under matching does (closed.py).
 """
 
 from __future__ import annotations
 
+from weft.stretches.closed import Walk, closable, sparse, uncut, wild
 from weft.stretches.moments import Cuts, Seen, cuts, look, worth_cutting
 from weft.stretches.stillness import quiet
 from weft.trace.stretch import STRETCH
 
-__all__ = ["STRETCH", "Cuts", "Seen", "cuts", "look", "quiet", "worth_cutting"]
+__all__ = [
+    "STRETCH", "Cuts", "Seen", "Walk", "closable", "cuts", "look", "quiet", "sparse", "uncut", "wild", "worth_cutting",
+]  # fmt: skip

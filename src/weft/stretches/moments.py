@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -58,34 +59,53 @@ class Seen:
 class Cuts:
     """The moments at which a run may be cut: `at[k][r]` is how many calls of rank r are before the k-th.
 
-    The first is the start of the run, the last its end.
+    The first is the start of the run, the last its end. `carried` holds by moment, where there are such, and by rank
+    the calls before it whose messages belong behind it (closed.py).
     """
 
     run: Trace
     at: NDArray[np.int64]
     earlier: Sequence[NDArray[np.int64]]
     called: frozenset[int]
+    carried: Mapping[int, Sequence[NDArray[np.int64]]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.at) - 1
 
     def stretch(self, low: int, high: int) -> Stretch:
         """The calls between two of the moments."""
-        first, last = self.at[low].tolist(), self.at[high].tolist()
+        return self.between(self.at[low], self.at[high], self.carried.get(low, ()), self.carried.get(high, ()))
+
+    def between(
+        self, begin: NDArray[np.int64], end: NDArray[np.int64], into: Sequence[NDArray[np.int64]] = (),
+        out: Sequence[NDArray[np.int64]] = (),
+    ) -> Stretch:  # fmt: skip
+        """The calls from some on up to before others, one a rank, with what is carried into them and out of them."""
+        first, last = begin.tolist(), end.tolist()
         before = [made[: int(np.searchsorted(made, f))] for made, f in zip(self.earlier, first, strict=True)]
-        return Stretch(self.run, first, last, before if any(map(len, before)) else ())
+        if into:
+            before = [np.union1d(made, more) for made, more in zip(before, into, strict=True)]
+        return Stretch(self.run, first, last, before if any(map(len, before)) else (), out)
 
     def of(self, event: tuple[int, int]) -> int:
-        """The last moment that is not behind an event."""
+        """The last moment that is not behind an event, or over which it is carried."""
         rank, index = event
-        return min(int(np.searchsorted(self.at[:, rank], index, side="right")) - 1, len(self) - 1)
+        place = min(int(np.searchsorted(self.at[:, rank], index, side="right")) - 1, len(self) - 1)
+        while place + 1 in self.carried and index in self.carried[place + 1][rank]:
+            place += 1
+        return place
 
 
 def worth_cutting(trace: Trace, least: int = STRETCH) -> bool:
     """Whether a run is long, and of a kind that can be cut up."""
     if any(rank.file is None for rank in trace.ranks) or len(trace.ranks) < 2:
         return False
-    return trace.event_count >= 2 * max(least, A_RANK * len(trace.ranks)) and divisible(trace)
+    return trace.event_count >= 2 * apart(least, len(trace.ranks)) and divisible(trace)
+
+
+def apart(least: int, ranks: int) -> int:
+    """How many calls of all ranks lie between two cuts, about."""
+    return max(least, A_RANK * ranks)
 
 
 def look(rank: Rank) -> Seen:
@@ -130,10 +150,10 @@ def cuts(trace: Trace, seen: Sequence[Seen], least: int = STRETCH) -> Cuts | Non
     at = np.stack([one.candidates[stride // one.stride - 1 :: stride // one.stride][:many] for one in seen], axis=1)
     total = at.sum(axis=1)
     ends = np.array([one.calls for one in seen], np.int64)
-    apart = max(least, A_RANK * len(seen))
+    wanted = apart(least, len(seen))
     chosen, before = [], 0
     for k in range(len(at)):
-        if total[k] - before >= apart and ends.sum() - total[k] >= apart // 2:
+        if total[k] - before >= wanted and ends.sum() - total[k] >= wanted // 2:
             chosen.append(k)
             before = int(total[k])
     if not chosen:

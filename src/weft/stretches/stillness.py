@@ -6,6 +6,7 @@ That its beginning is quiet is taken for granted: it is the end of the stretch b
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import base
@@ -30,17 +31,23 @@ def _gathered(stretch: Stretch, match: Match) -> bool:
     parts, of = match.collectives, match.instances
     if not len(of) or (parts.completion == NONE).any():
         return False
+    return bool(gathered(stretch, match).all()) and _together(stretch, match)
+
+
+def gathered(stretch: Stretch, match: Match) -> NDArray[np.bool_]:
+    """By collective whether all its members are there, and call the same function."""
+    parts, of = match.collectives, match.instances
     members = np.array([len({*c.members, *c.remote_members} - {-1}) for c in stretch.communicators], np.int64)
     sizes, starts = np.diff(of.first).astype(np.int64), of.first[:-1].astype(np.int64)
-    if (sizes != members[of.comm]).any():
-        return False
     of_function = {int(f): base(stretch.functions[int(f)].name) for f in np.unique(parts.function)}
     numbers = {name: k for k, name in enumerate(sorted(set(of_function.values())))}
     table = np.zeros(65536, np.int64)
     for function, name in of_function.items():
         table[function] = numbers[name]
     sorts = table[parts.function[of.rows]]
-    return bool((sorts == np.repeat(sorts[starts], sizes)).all()) and _together(stretch, match)
+    unlike = np.add.reduceat(sorts != np.repeat(sorts[starts], sizes), starts) if len(of) else np.zeros(0, np.int64)
+    found: NDArray[np.bool_] = (sizes == members[of.comm]) & (unlike == 0)
+    return found
 
 
 def _together(stretch: Stretch, match: Match) -> bool:

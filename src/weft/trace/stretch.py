@@ -42,12 +42,14 @@ class Stretch(_OfRun):
     """The calls `first[r]` up to before `last[r]` of each rank r of a run.
 
     `earlier` holds by rank calls before them that are there as well, in front: those that made what these go on with.
-    An index counts calls here; `whole` and `here` translate.
+    `out` holds by rank those of these calls whose messages belong to what comes behind. An index counts calls here;
+    `whole` and `here` translate.
     """
 
     def __init__(
-        self, run: Trace, first: Sequence[int], last: Sequence[int], earlier: Sequence[NDArray[np.int64]] = ()
-    ) -> None:
+        self, run: Trace, first: Sequence[int], last: Sequence[int], earlier: Sequence[NDArray[np.int64]] = (),
+        out: Sequence[NDArray[np.int64]] = (),
+    ) -> None:  # fmt: skip
         # What is read of a run once is read before it is shared.
         _ = run.communicators, run._axes, run.sites, run.names, run.kept
         super().__init__(run)
@@ -56,6 +58,7 @@ class Stretch(_OfRun):
         self.has_begun = any(self.first)
         self.goes_on = any(end < len(rank) for end, rank in zip(self.last, run.ranks, strict=True))
         self.earlier = list(earlier) or [NOTHING] * len(self.first)
+        self.out = list(out)
         self.ranks = [self._part(rank) for rank in run.ranks]
 
     def _part(self, rank: Rank) -> Rank:
@@ -87,6 +90,11 @@ class Stretch(_OfRun):
             return rank, index - self.first[rank] + len(before)
         place = int(np.searchsorted(before, index))
         return (rank, place) if place < len(before) and before[place] == index else None
+
+    def local_out(self, rank: int) -> list[int]:
+        """The events here of a rank whose messages belong to what comes behind."""
+        here = [self.here((rank, index)) for index in self.out[rank].tolist()] if self.out else []
+        return [event[1] for event in here if event is not None]
 
     def let_go(self) -> None:
         """Give back the memory of the record's pages: they are read again where somebody asks again."""

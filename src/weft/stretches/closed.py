@@ -1,0 +1,137 @@
+"""Where a run of named receives may be cut though nothing brings its ranks together: at cuts closed under matching.
+
+A cut is closed where every message that is sent before it is received before it and the other way round, every request
+made before it is complete before it, and every collective lies on one side with all its members. Where no receive or
+probe takes messages of any source, the i-th send of a channel goes to its i-th receive in every outcome; so the match
+of each side alone is that of the run. What must be before what by a chain that begins and ends on one side stays on
+that side, as no link of it leads back over the cut: so the order of a stretch is that of the run as well.
+
+The greatest closed cut within a window is found downwards: what has a part behind the end of the window, or no other
+part at all, goes out, and then what that leaves without its other parts, until nothing more does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match import Match, match
+from weft.mpi.meaning import Act, Mode, Over, every, named
+from weft.stretches.descent import Descent, before, light
+from weft.stretches.lost import Lost
+from weft.stretches.moments import Cuts, Seen, apart
+from weft.terms import calls
+from weft.terms.calls import masks, words
+from weft.terms.columns import columns, ints
+from weft.trace import Flag, Rank, Trace
+from weft.trace.layout import ANY_SOURCE
+from weft.trace.mapping import let_go
+from weft.trace.stretch import STRETCH, Stretch
+
+Ints = NDArray[np.int64]
+
+LAST: Final = 64
+"""Calls of each rank at its end that stay with its last one: how it ended is read out of them."""
+WIDER: Final = 4
+"""A window without a cut is looked at again with so many times as many calls."""
+_PART: Final = 1 << 18
+"""Calls that are looked at together."""
+_UNDIVIDED: Final = (
+    calls.WINDOW_MAKERS | calls.COLLECTIVE_INITS | calls.PARTITIONED | calls.CANCELS | named(Act.TRANSFER)
+    | frozenset(row.name for row in every().values() if row.over is Over.GROUP)
+    | words("Grequest_start File_open Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join Session_init")
+)  # fmt: skip
+"""Calls that a stretch does not see whole, or whose partners are not paired by `match`."""
+_READY: Final = named(Act.SEND, where=lambda row: row.mode is Mode.READY)
+
+
+def closable(trace: Trace, called: frozenset[int]) -> bool:
+    """Whether closed cuts are safe, by the functions that are called; that nobody receives of any source is `wild`."""
+    return not called.intersection(masks(trace.functions).ids(_UNDIVIDED))
+
+
+def wild(rank: Rank) -> bool:
+    """Whether a rank receives or probes of any source, as its calls say, a part at a time."""
+    table, events = masks(rank.trace.functions).table(calls.SENDRECVS | calls.ISENDRECVS), rank.events
+    for start in range(0, len(events), _PART):
+        part = events[start : start + _PART]
+        if (part["flags"] & Flag.ANY_SOURCE != 0).any():
+            return True
+        both = np.flatnonzero(table[part["function"]]) + start
+        for _, values in columns(rank, both, frozenset(("source",))) if len(both) else ():
+            if (ints(values, "source") == ANY_SOURCE).any():
+                return True
+        for thread in rank.threads if len(both) else ():
+            let_go(thread.tails)
+        let_go(part)
+    return False
+
+
+def uncut(trace: Trace, seen: Sequence[Seen]) -> Cuts:
+    """The start and the end of a run alone."""
+    ends = np.array([one.calls for one in seen], np.int64)
+    called = frozenset[int]().union(*(one.called for one in seen))
+    return Cuts(trace, np.stack([np.zeros_like(ends), ends]), [one.earlier for one in seen], called)
+
+
+def sparse(of: Cuts, least: int = STRETCH) -> bool:
+    """Whether some of the moments lie much farther apart than wanted."""
+    return int(np.diff(of.at.sum(axis=1)).max()) > WIDER * apart(least, len(of.at[0]))
+
+
+class Walk:
+    """The stretches of a run between closed cuts, from `first` on, each with its match; `at` grows with them.
+
+    The last one, which goes to the end of the run, is left out: at[-1] is where it begins. `carried` holds by moment
+    (of `at`) and by rank the calls before it whose messages belong behind it.
+    """
+
+    def __init__(self, of: Cuts, first: Ints, least: int = STRETCH) -> None:
+        self.of, self.ends = of, of.at[-1]
+        self.size = apart(least, len(first))
+        self.at = [first]
+        self.carried: dict[int, list[Ints]] = {}
+        self.lost = Lost(of)
+        # Of calls that are carried, and of them alone, a stretch does not know the whole order.
+        self.carries = of.called.isdisjoint(masks(of.run.functions).ids(_READY))
+
+    def __iter__(self) -> Iterator[tuple[Stretch, Match]]:
+        while (found := self._next(self.at[-1])) is not None:
+            stretch, of = found
+            if any(map(len, stretch.out)):
+                self.carried[len(self.at)] = stretch.out
+            self.at.append(np.array(stretch.last, np.int64))
+            del found
+            yield stretch, of
+
+    def _next(self, first: Ints) -> tuple[Stretch, Match] | None:
+        """The next stretch: windows of more and more calls, up to one that has a fair part before its cut."""
+        rest, into = self.ends - first, self.carried.get(len(self.at) - 1, ())
+        wanted = self.size
+        while 2 * wanted <= int(rest.sum()):
+            share = np.floor(rest * (wanted / int(rest.sum()))).astype(np.int64)
+            window = self.of.between(first, first + np.minimum(share, np.maximum(rest - LAST, 0)), into)
+            try:
+                of = match(window)
+            except Exception:  # the analyses of the last stretch, which then begins here, say why
+                return None
+            found = self._descent(window, of).found()
+            ahead = np.array([rank.ahead for rank in window.ranks], np.int64)
+            if int((found.cut - ahead).sum()) * WIDER >= wanted:
+                out = [
+                    np.array([window.whole((rank, event))[1] for event in events.tolist()], np.int64)
+                    for rank, events in enumerate(found.carried(of, len(first)))
+                ]
+                stretch = self.of.between(first, first + found.cut - ahead, into, out)
+                return stretch, before(of, stretch, found)
+            wanted *= WIDER
+            window.let_go()
+        return None
+
+    def _descent(self, window: Stretch, of: Match) -> Descent:
+        if not self.carries:
+            return Descent(window, of)
+        return Descent(window, of, light(of), self.lost.of_window(of, np.array(window.last, np.int64)))
