@@ -233,7 +233,7 @@ ANALYSES: Final = (
     Analysis("reductions", MATCH, _reductions, _contents),
     Analysis("messages", MATCH, _messages, parts=_parts_of_messages, cut="each"),
     Analysis("requests", NONE, _requests, _mpi, by_rank=True, cut="ranks"),
-    Analysis("one-sided", ORDER, _onesided, _windows),
+    Analysis("one-sided", ORDER, _onesided, _windows, cut="each"),
     Analysis("ready sends", ORDER, _ready_sends, _ready, cut="each"),
     Analysis("files", ORDER, _of_files, _files),
     Analysis("memory behind buffers", MATCH, _memory, by_rank=True, cut="ranks"),

@@ -1,4 +1,4 @@
-"""Where a run may be cut: at collectives on MPI_COMM_WORLD that no rank leaves before all have come."""
+"""Where a run may be cut: at collectives of all ranks that none leaves before all have come."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.mpi.meaning import Act, named
+from weft.mpi.meaning import Act, Sync, named
+from weft.order.edges import plain_fences
 from weft.plain import dataclass
+from weft.stretches.carried import Carried, Following, Now, carried
 from weft.terms import calls, passes
 from weft.terms.calls import masks, words
+from weft.terms.columns import Ints
 from weft.trace import Flag, Rank, Trace
+from weft.trace.layout import Def
 from weft.trace.mapping import let_go
 from weft.trace.stretch import NOTHING, STRETCH, Stretch, divisible
 
@@ -23,15 +27,13 @@ _PART: Final = 1 << 18
 """Calls that are looked at together."""
 _MOST: Final = 8192
 """Candidates that are kept of a rank."""
-_WORLD: Final = 2
-"""The id of MPI_COMM_WORLD in every record."""
 
-_GATHERINGS: Final = calls.ALL_TO_ALL | words("Barrier")
+_FENCES: Final = calls.syncs(Sync.FENCE)
+_GATHERINGS: Final = calls.ALL_TO_ALL | words("Barrier") | _FENCES
 _EARLIER: Final = calls.SEND_INITS | calls.RECV_INITS
 """What makes requests that are started again and again."""
 _UNDIVIDED: Final = (
-    calls.ON_WINDOWS | calls.WINDOW_MAKERS | calls.FILE_COLLECTIVES | calls.COLLECTIVE_INITS | calls.PARTITIONED
-    | named(Act.TRANSFER)
+    calls.FILE_COLLECTIVES | calls.COLLECTIVE_INITS | calls.PARTITIONED | named(Act.TRANSFER)
     | words("Grequest_start File_open Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join"
             " Session_init")
 )  # fmt: skip
@@ -43,7 +45,7 @@ class Seen:
     """What one look at a rank's calls finds.
 
     `called`: ids of the functions. `candidates`: every `stride`-th collective at which a cut may be, of `many`.
-    `earlier`: the calls that made persistent requests.
+    `earlier`: the calls that made persistent requests. `carried`: by candidate what goes on there on windows.
     """
 
     called: frozenset[int]
@@ -51,6 +53,7 @@ class Seen:
     stride: int
     many: int
     earlier: NDArray[np.int64]
+    carried: Carried
     calls: int
 
 
@@ -58,12 +61,14 @@ class Seen:
 class Cuts:
     """The moments at which a run may be cut: `at[k][r]` is how many calls of rank r are before the k-th.
 
-    The first is the start of the run, the last its end.
+    The first is the start of the run, the last its end. `which[k][r]`: the place of those between among the candidates
+    of rank r.
     """
 
     run: Trace
     at: NDArray[np.int64]
-    earlier: Sequence[NDArray[np.int64]]
+    seen: Sequence[Seen]
+    which: Ints
     called: frozenset[int]
 
     def __len__(self) -> int:
@@ -72,8 +77,13 @@ class Cuts:
     def stretch(self, low: int, high: int) -> Stretch:
         """The calls between two of the moments."""
         first, last = self.at[low].tolist(), self.at[high].tolist()
-        before = [made[: int(np.searchsorted(made, f))] for made, f in zip(self.earlier, first, strict=True)]
-        return Stretch(self.run, first, last, before if any(map(len, before)) else ())
+        before, fenced = [], []
+        for rank, seen, begin in zip(self.run.ranks, self.seen, first, strict=True):
+            made = seen.earlier[: int(np.searchsorted(seen.earlier, begin))]
+            going, fences = seen.carried.at(int(self.which[low, rank.index])) if low else (NOTHING, NOTHING)
+            before.append(np.sort(np.concatenate([made, going])))
+            fenced.append(dict(zip(rank.events["object"][going].tolist(), fences.tolist(), strict=True)))
+        return Stretch(self.run, first, last, before if any(map(len, before)) else (), fenced)
 
     def of(self, event: tuple[int, int]) -> int:
         """The last moment that is not behind an event."""
@@ -95,8 +105,10 @@ def look(rank: Rank) -> Seen:
     table = masks(trace.functions).table(_GATHERINGS)
     makes = masks(trace.functions).table(_EARLIER)
     events, counts = rank.events, np.zeros(65536, np.int64)
-    found: list[NDArray[np.int64]] = []
-    earlier: list[NDArray[np.int64]] = [NOTHING]
+    found: list[Ints] = []
+    going: list[Now] = []
+    earlier: list[Ints] = [NOTHING]
+    following, of_all = Following(rank), _of_all(rank)
     stride, many = 1, 0
     for start in range(0, len(events), _PART):
         part = events[start : start + _PART]
@@ -105,17 +117,46 @@ def look(rank: Rank) -> Seen:
         if (rows := np.flatnonzero(makes[function])).size:
             earlier.append(rows + start)
         rows = np.flatnonzero(table[function])
-        ok = (part["comm"][rows] == _WORLD) & (part["flags"][rows] & Flag.CLOSED != 0) & (part["error"][rows] == 0)
-        rows = rows[ok]
+        rows = rows[_gathers(rank, function[rows], rows + start, *of_all)]
         numbers = many + np.arange(len(rows))
         many += len(rows)
         found.append(rows[numbers % stride == stride - 1] + start)
-        if sum(map(len, found)) > _MOST:
-            stride, found = 2 * stride, [np.concatenate(found)[1::2]]
+        going += (
+            following.through(part, function, start, found[-1])
+            if counts[following.ids].any()
+            else ([()] * len(found[-1]))
+        )
+        if len(going) > _MOST:
+            stride, found, going = 2 * stride, [np.concatenate(found)[1::2]], going[1::2]
         let_go(part)
     candidates = np.concatenate([NOTHING, *found]) + 1
     called = frozenset(np.flatnonzero(counts).tolist())
-    return Seen(called, candidates, stride, many, np.concatenate(earlier), len(events))
+    return Seen(called, candidates, stride, many, np.concatenate(earlier), carried(going), len(events))
+
+
+def _gathers(rank: Rank, called: NDArray[np.uint16], rows: Ints, comms: Ints, windows: Ints) -> NDArray[np.bool_]:
+    """Which of some calls are over, and gather all ranks: those on communicators of all, fences on windows of all."""
+    slots = rank.events[rows]
+    good: NDArray[np.bool_] = (slots["flags"] & Flag.CLOSED != 0) & (slots["error"] == 0)
+    fences = masks(rank.trace.functions).table(_FENCES)[called]
+    if not fences.any():
+        return good & np.isin(slots["comm"], comms)
+    at = np.flatnonzero(fences & good & np.isin(slots["object"], windows))
+    good &= ~fences & np.isin(slots["comm"], comms)
+    good[at] = plain_fences(rank, rows[at])
+    let_go(rank.threads[0].tails)
+    return good
+
+
+def _of_all(rank: Rank) -> tuple[Ints, Ints]:
+    """The communicators that every rank is a member of, and the windows that every rank has a part of."""
+    everyone = len(rank.trace.ranks)
+    comms = {
+        id for id in rank.comm_ids() if (comm := rank.comm(id)) and not comm.inter and len(comm.members) == everyone
+    }
+    windows = [id for id in rank.definitions.ids(Def.WINDOW)
+               if (made := rank.definitions.window(id)) is not None and made.comm in comms]  # fmt: skip
+    return np.array(sorted(comms), np.int64), np.array(windows, np.int64)
 
 
 def cuts(trace: Trace, seen: Sequence[Seen], least: int = STRETCH) -> Cuts | None:
@@ -139,4 +180,6 @@ def cuts(trace: Trace, seen: Sequence[Seen], least: int = STRETCH) -> Cuts | Non
     if not chosen:
         return None
     rows = [np.zeros(len(seen), np.int64), *at[chosen], ends]
-    return Cuts(trace, np.stack(rows), [one.earlier for one in seen], called)
+    steps = np.array([stride // one.stride for one in seen])
+    which = np.concatenate([[0], np.array(chosen) + 1, [0]])[:, None] * steps - 1
+    return Cuts(trace, np.stack(rows), seen, which, called)

@@ -1,0 +1,133 @@
+"""What goes on from call to call on a rank's windows, and so comes along into every stretch behind it.
+
+That is, of each window that is there, the call that made it and its last fence, the locks that are held, and the memory
+that is attached. It is followed in one look at the calls, and known at every moment at which the run may be cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.mpi.meaning import Sync
+from weft.plain import dataclass
+from weft.terms import calls
+from weft.terms.calls import masks, words
+from weft.terms.columns import Ints
+from weft.trace import Rank
+from weft.trace.layout import ID_DYNAMIC
+
+_MADE, _GONE, _FENCED, _LOCKED, _LOCKED_ALL, _ATTACHED = range(1, 7)
+"""What a call on a window is about."""
+_SORTS: Final = (
+    (_MADE, calls.WINDOW_MAKERS, frozenset[str]()), (_GONE, frozenset[str](), calls.syncs(Sync.FREE)),
+    (_FENCED, calls.syncs(Sync.FENCE), frozenset[str]()), (_LOCKED, calls.syncs(Sync.LOCK), calls.syncs(Sync.UNLOCK)),
+    (_LOCKED_ALL, calls.syncs(Sync.LOCK_ALL), calls.syncs(Sync.UNLOCK_ALL)),
+    (_ATTACHED, words("Win_attach"), words("Win_detach")),
+)  # fmt: skip
+"""With the functions that begin it, and those that end it: of both the last one decides."""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """By moment the calls that go on there, in order: those of moment k are rows `starts[k]` to `starts[k + 1]`.
+
+    `fences`: how many fences of a call's window came before the last one.
+    """
+
+    starts: Ints
+    calls: Ints
+    fences: Ints
+
+    def at(self, moment: int) -> tuple[Ints, Ints]:
+        """The calls that go on at a moment, and their fences."""
+        part = slice(int(self.starts[moment]), int(self.starts[moment + 1]))
+        return self.calls[part], self.fences[part]
+
+
+Now = tuple[tuple[int, int], ...]
+"""The calls that go on, each with its fences."""
+
+
+class Following:
+    """Follows the calls of a rank, a part of them at a time."""
+
+    def __init__(self, rank: Rank) -> None:
+        table = masks(rank.trace.functions).table
+        self._sort, self._begins = np.zeros(65536, np.uint8), np.zeros(65536, np.bool_)
+        for sort, begins, ends in _SORTS:
+            self._sort[table(begins | ends)] = sort
+            self._begins |= table(begins)
+        self.ids = np.flatnonzero(self._sort)
+        """The functions that are followed."""
+        self._open: dict[int, dict[tuple[int, int], int]] = {}
+        """By window what goes on there, and since which call."""
+        self._fences: dict[int, int] = {}
+        self._now: Now | None = ()
+
+    def through(self, part: NDArray[Any], function: NDArray[np.uint16], start: int, moments: Ints) -> list[Now]:
+        """Go through calls from call `start` of the rank on; what goes on behind each of `moments`, some of them."""
+        rows = np.flatnonzero(self._sort[function])
+        window, sort = part["object"][rows].astype(np.int64), self._sort[function[rows]]
+        peer = part["peer"][rows].astype(np.int64)
+        known = (window >= ID_DYNAMIC) & ((sort != _LOCKED) | (peer >= 0))
+        rows, window, sort, peer = rows[known], window[known], sort[known], peer[known]
+        if not len(rows):
+            return [self._known()] * len(moments)
+        address = part["buffer"][rows].view(np.int64)
+        about = np.where(sort == _LOCKED, peer, np.where(sort == _ATTACHED, address, 0))
+        until = np.searchsorted(moments, rows + start)
+        last, many = _last_of(until, window, sort, about)
+        found: list[Now] = []
+        for row, fences in zip(last.tolist(), many.tolist(), strict=True):
+            while len(found) < until[row]:
+                found.append(self._known())
+            call, what = int(rows[row]), (int(sort[row]), int(about[row]))
+            begins = bool(self._begins[function[call]])
+            self._take(int(window[row]), what, call + start, fences if sort[row] == _FENCED else 0, begins=begins)
+        return found + [self._known()] * (len(moments) - len(found))
+
+    def _take(self, window: int, what: tuple[int, int], call: int, fences: int, *, begins: bool) -> None:
+        """Take the last call of its kind up to a moment, and how many fences there were of it."""
+        self._now = None
+        if what[0] == _GONE:
+            self._open.pop(window, None)
+            self._fences.pop(window, None)
+            return
+        of = self._open.setdefault(window, {})
+        if begins:
+            of[what] = call
+        else:
+            of.pop(what, None)
+        if fences:
+            self._fences[window] = self._fences.get(window, 0) + fences
+
+    def _known(self) -> Now:
+        if self._now is None:
+            self._now = tuple(sorted(
+                (call, max(self._fences.get(window, 0) - 1, 0))
+                for window, of in self._open.items() for call in of.values()
+            ))  # fmt: skip
+        return self._now
+
+
+def _last_of(until: Ints, *key: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Of the rows with one key up to one moment the last, in order, and how many there are of each."""
+    by = np.lexsort((*key, until))
+    differs = np.zeros(max(len(by) - 1, 0), np.bool_)
+    for column in (until, *key):
+        differs |= np.diff(column[by]) != 0
+    ends = np.append(np.flatnonzero(differs), len(by) - 1)
+    last, many = by[ends], np.diff(ends, prepend=-1)
+    order = np.argsort(last)
+    return last[order], many[order]
+
+
+def carried(moments: Sequence[Now]) -> Carried:
+    """What goes on at each of some moments."""
+    starts = np.concatenate([[0], np.cumsum([len(now) for now in moments])]).astype(np.int64)
+    rows = np.array([row for now in moments for row in now], np.int64).reshape(-1, 2)
+    return Carried(starts, rows[:, 0].copy(), rows[:, 1].copy())
