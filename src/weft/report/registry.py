@@ -235,7 +235,7 @@ ANALYSES: Final = (
     Analysis("requests", NONE, _requests, _mpi, by_rank=True, cut="ranks"),
     Analysis("one-sided", ORDER, _onesided, _windows, cut="each"),
     Analysis("ready sends", ORDER, _ready_sends, _ready, cut="each"),
-    Analysis("files", ORDER, _of_files, _files),
+    Analysis("files", ORDER, _of_files, _files, cut="each"),
     Analysis("memory behind buffers", MATCH, _memory, by_rank=True, cut="ranks"),
     Analysis("accesses of buffers", NONE, _pending, _touched, by_rank=True),
     Analysis("accesses of windows", ORDER, _of_windows, _touched),

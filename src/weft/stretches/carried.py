@@ -1,7 +1,8 @@
-"""What goes on from call to call on a rank's windows, and so comes along into every stretch behind it.
+"""What goes on from call to call on a rank's windows and files, and so comes along into every stretch behind it.
 
-That is, of each window that is there, the call that made it and its last fence, the locks that are held, and the memory
-that is attached. It is followed in one look at the calls, and known at every moment at which the run may be cut.
+Of each window that is there that is the call that made it and its last fence, the locks that are held, and the memory
+that is attached; of each open file the call that opened it, its view, its atomicity, and the last seek. It is followed
+in one look at the calls, and known at every moment at which the run may be cut.
 """
 
 from __future__ import annotations
@@ -20,13 +21,19 @@ from weft.terms.columns import Ints
 from weft.trace import Rank
 from weft.trace.layout import ID_DYNAMIC
 
-_MADE, _GONE, _FENCED, _LOCKED, _LOCKED_ALL, _ATTACHED = range(1, 7)
-"""What a call on a window is about."""
+_MADE, _GONE, _FENCED, _LOCKED, _LOCKED_ALL, _ATTACHED, _OPENED, _CLOSED, _VIEWED, _ATOMIC, _SOUGHT = range(1, 12)
+"""What a call on a window, or from _OPENED on on a file, is about."""
+_OF_FILES: Final = 1 << 40
+"""Beside the id of a file: windows have the same ones."""
+_NONE: Final = frozenset[str]()
 _SORTS: Final = (
-    (_MADE, calls.WINDOW_MAKERS, frozenset[str]()), (_GONE, frozenset[str](), calls.syncs(Sync.FREE)),
-    (_FENCED, calls.syncs(Sync.FENCE), frozenset[str]()), (_LOCKED, calls.syncs(Sync.LOCK), calls.syncs(Sync.UNLOCK)),
+    (_MADE, calls.WINDOW_MAKERS, _NONE), (_GONE, _NONE, calls.syncs(Sync.FREE)),
+    (_FENCED, calls.syncs(Sync.FENCE), _NONE), (_LOCKED, calls.syncs(Sync.LOCK), calls.syncs(Sync.UNLOCK)),
     (_LOCKED_ALL, calls.syncs(Sync.LOCK_ALL), calls.syncs(Sync.UNLOCK_ALL)),
     (_ATTACHED, words("Win_attach"), words("Win_detach")),
+    (_OPENED, words("File_open"), _NONE), (_CLOSED, _NONE, words("File_close")),
+    (_VIEWED, words("File_set_view"), _NONE), (_ATOMIC, words("File_set_atomicity"), _NONE),
+    (_SOUGHT, words("File_seek"), _NONE),
 )  # fmt: skip
 """With the functions that begin it, and those that end it: of both the last one decides."""
 
@@ -64,52 +71,54 @@ class Following:
         self.ids = np.flatnonzero(self._sort)
         """The functions that are followed."""
         self._open: dict[int, dict[tuple[int, int], int]] = {}
-        """By window what goes on there, and since which call."""
+        """By window or file what goes on there, and since which call."""
         self._fences: dict[int, int] = {}
         self._now: Now | None = ()
 
     def through(self, part: NDArray[Any], function: NDArray[np.uint16], start: int, moments: Ints) -> list[Now]:
         """Go through calls from call `start` of the rank on; what goes on behind each of `moments`, some of them."""
         rows = np.flatnonzero(self._sort[function])
-        window, sort = part["object"][rows].astype(np.int64), self._sort[function[rows]]
+        of, sort = part["object"][rows].astype(np.int64), self._sort[function[rows]]
         peer = part["peer"][rows].astype(np.int64)
-        known = (window >= ID_DYNAMIC) & ((sort != _LOCKED) | (peer >= 0))
-        rows, window, sort, peer = rows[known], window[known], sort[known], peer[known]
+        known = (of >= ID_DYNAMIC) & ((sort != _LOCKED) | (peer >= 0))
+        known &= (sort < _OPENED) | (part["error"][rows] == 0)
+        rows, of, sort, peer = rows[known], of[known], sort[known], peer[known]
+        of += np.where(sort >= _OPENED, _OF_FILES, 0)
         if not len(rows):
             return [self._known()] * len(moments)
         address = part["buffer"][rows].view(np.int64)
         about = np.where(sort == _LOCKED, peer, np.where(sort == _ATTACHED, address, 0))
         until = np.searchsorted(moments, rows + start)
-        last, many = _last_of(until, window, sort, about)
+        last, many = _last_of(until, of, sort, about)
         found: list[Now] = []
         for row, fences in zip(last.tolist(), many.tolist(), strict=True):
             while len(found) < until[row]:
                 found.append(self._known())
             call, what = int(rows[row]), (int(sort[row]), int(about[row]))
             begins = bool(self._begins[function[call]])
-            self._take(int(window[row]), what, call + start, fences if sort[row] == _FENCED else 0, begins=begins)
+            self._take(int(of[row]), what, call + start, fences if sort[row] == _FENCED else 0, begins=begins)
         return found + [self._known()] * (len(moments) - len(found))
 
-    def _take(self, window: int, what: tuple[int, int], call: int, fences: int, *, begins: bool) -> None:
+    def _take(self, of: int, what: tuple[int, int], call: int, fences: int, *, begins: bool) -> None:
         """Take the last call of its kind up to a moment, and how many fences there were of it."""
         self._now = None
-        if what[0] == _GONE:
-            self._open.pop(window, None)
-            self._fences.pop(window, None)
+        if what[0] in (_GONE, _CLOSED):
+            self._open.pop(of, None)
+            self._fences.pop(of, None)
             return
-        of = self._open.setdefault(window, {})
+        mine = self._open.setdefault(of, {})
         if begins:
-            of[what] = call
+            mine[what] = call
         else:
-            of.pop(what, None)
+            mine.pop(what, None)
         if fences:
-            self._fences[window] = self._fences.get(window, 0) + fences
+            self._fences[of] = self._fences.get(of, 0) + fences
 
     def _known(self) -> Now:
         if self._now is None:
             self._now = tuple(sorted(
-                (call, max(self._fences.get(window, 0) - 1, 0))
-                for window, of in self._open.items() for call in of.values()
+                (call, max(self._fences.get(of, 0) - 1, 0))
+                for of, mine in self._open.items() for call in mine.values()
             ))  # fmt: skip
         return self._now
 

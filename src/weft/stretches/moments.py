@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.mpi.meaning import Act, Sync, named
+from weft.mpi.meaning import Sync
 from weft.order.edges import plain_fences
 from weft.plain import dataclass
 from weft.stretches.carried import Carried, Following, Now, carried
@@ -33,9 +33,8 @@ _GATHERINGS: Final = calls.ALL_TO_ALL | words("Barrier") | _FENCES
 _EARLIER: Final = calls.SEND_INITS | calls.RECV_INITS
 """What makes requests that are started again and again."""
 _UNDIVIDED: Final = (
-    calls.FILE_COLLECTIVES | calls.COLLECTIVE_INITS | calls.PARTITIONED | named(Act.TRANSFER)
-    | words("Grequest_start File_open Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join"
-            " Session_init")
+    calls.COLLECTIVE_INITS | calls.PARTITIONED
+    | words("Grequest_start Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join Session_init")
 )  # fmt: skip
 """Calls of which something is under way that a stretch does not see, or whose analyses look at the whole run."""
 
@@ -45,7 +44,7 @@ class Seen:
     """What one look at a rank's calls finds.
 
     `called`: ids of the functions. `candidates`: every `stride`-th collective at which a cut may be, of `many`.
-    `earlier`: the calls that made persistent requests. `carried`: by candidate what goes on there on windows.
+    `earlier`: the calls that made persistent requests. `carried`: by candidate what goes on there on windows and files.
     """
 
     called: frozenset[int]
@@ -82,7 +81,8 @@ class Cuts:
             made = seen.earlier[: int(np.searchsorted(seen.earlier, begin))]
             going, fences = seen.carried.at(int(self.which[low, rank.index])) if low else (NOTHING, NOTHING)
             before.append(np.sort(np.concatenate([made, going])))
-            fenced.append(dict(zip(rank.events["object"][going].tolist(), fences.tolist(), strict=True)))
+            windows = rank.events["object"][going[fences > 0]]
+            fenced.append(dict(zip(windows.tolist(), fences[fences > 0].tolist(), strict=True)))
         return Stretch(self.run, first, last, before if any(map(len, before)) else (), fenced)
 
     def of(self, event: tuple[int, int]) -> int:
