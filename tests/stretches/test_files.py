@@ -14,7 +14,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from files import CURRENT, END, SET, Program, of_files
 from test_stretches import compared, ends_quiet, first_cut, in_stretches, short
+from windows import one_sided
 
+from parallel.test_together import COMPARED, together
 from weft.findings import Finding
 from weft.trace import Trace
 
@@ -151,3 +153,16 @@ def closed(of: Program) -> Trace:
     for r in of.b.ranks:
         r.finalize()
     return of.b.open()
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_several_processes_find_what_one_finds_of_windows_and_files(tmp_path: Path, workers: int) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    for seed in range(8):
+        of_files(random.Random(seed), folder / f"files-{seed}", wrong=0.2)
+        one_sided(random.Random(seed), folder / f"windows-{seed}", wrong=0.2)
+    done = together(workers, sys.executable, COMPARED, folder, "8", timeout=240)
+    last = done.stdout.splitlines()[-1]
+    assert done.returncode == 0 and last.endswith(" the same, 0 not"), done.stdout + done.stderr
+    assert int(last.split()[0]) > 8, last

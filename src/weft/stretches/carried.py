@@ -40,18 +40,20 @@ _SORTS: Final = (
 
 @dataclass(frozen=True)
 class Carried:
-    """By moment the calls that go on there, in order: those of moment k are rows `starts[k]` to `starts[k + 1]`.
+    """By moment the calls that go on there, in order: `state[k]` is n, and they are rows `starts[n]` to `starts[n + 1]`.
 
     `fences`: how many fences of a call's window came before the last one.
     """
 
+    state: NDArray[np.int32]
     starts: Ints
     calls: Ints
     fences: Ints
 
     def at(self, moment: int) -> tuple[Ints, Ints]:
         """The calls that go on at a moment, and their fences."""
-        part = slice(int(self.starts[moment]), int(self.starts[moment + 1]))
+        state = self.state[moment]
+        part = slice(int(self.starts[state]), int(self.starts[state + 1]))
         return self.calls[part], self.fences[part]
 
 
@@ -137,6 +139,8 @@ def _last_of(until: Ints, *key: NDArray[Any]) -> tuple[Ints, Ints]:
 
 def carried(moments: Sequence[Now]) -> Carried:
     """What goes on at each of some moments."""
-    starts = np.concatenate([[0], np.cumsum([len(now) for now in moments])]).astype(np.int64)
-    rows = np.array([row for now in moments for row in now], np.int64).reshape(-1, 2)
-    return Carried(starts, rows[:, 0].copy(), rows[:, 1].copy())
+    new = [k == 0 or now is not moments[k - 1] for k, now in enumerate(moments)]
+    states = [now for now, first in zip(moments, new, strict=True) if first]
+    starts = np.concatenate([[0], np.cumsum([len(now) for now in states])]).astype(np.int64)
+    rows = np.array([row for now in states for row in now], np.int64).reshape(-1, 2)
+    return Carried(np.cumsum(new, dtype=np.int32) - 1, starts, rows[:, 0].copy(), rows[:, 1].copy())

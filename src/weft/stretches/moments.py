@@ -30,10 +30,10 @@ _MOST: Final = 8192
 
 _FENCES: Final = calls.syncs(Sync.FENCE)
 _GATHERINGS: Final = calls.ALL_TO_ALL | words("Barrier") | _FENCES
-_EARLIER: Final = calls.SEND_INITS | calls.RECV_INITS
+_EARLIER: Final = calls.SEND_INITS | calls.RECV_INITS | calls.COLLECTIVE_INITS
 """What makes requests that are started again and again."""
 _UNDIVIDED: Final = (
-    calls.COLLECTIVE_INITS | calls.PARTITIONED
+    calls.PARTITIONED
     | words("Grequest_start Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join Session_init")
 )  # fmt: skip
 """Calls of which something is under way that a stretch does not see, or whose analyses look at the whole run."""
