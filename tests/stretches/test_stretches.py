@@ -30,7 +30,7 @@ from weft.trace import Trace
 from weft.trace.builder import ANY, Builder
 from weft.waits import costs_of, told
 
-ONCE = ("potential deadlock", "other matches", "collectives", "messages")
+ONCE = ("potential deadlock", "other matches", "collectives", "messages", "one-sided", "files")
 """Analyses that tell some lines once a run, and here once a stretch."""
 
 
@@ -316,11 +316,9 @@ def test_collectives_of_different_kinds_are_no_quiet_moment() -> None:
     assert not ends_quiet(of, 1)
 
 
-@pytest.mark.parametrize("call", ["window", "spawned", "threads", "kept"])
+@pytest.mark.parametrize("call", ["spawned", "threads", "kept"])
 def test_runs_of_which_more_is_under_way_stay_whole(call: str, tmp_path: Path) -> None:
     b = Builder(ranks=2, path=tmp_path / "run")
-    if call == "window":
-        b.window(size=64)
     for step in range(40):
         for r in b.ranks:
             r.barrier(**({"thread": 1} if call == "threads" and step == 7 else {}))

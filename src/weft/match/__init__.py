@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.match.before import dropped_calls, paired_with_the_rest
 from weft.match.functions import Op, Post, Spec, classify, communicates
@@ -64,6 +65,13 @@ class Match:
         """The instance of the collective that an event takes part in, None for no collective."""
         rows = _rows_of(self.collectives, event)
         return int(self.collectives.instance[rows[0]]) if rows else None
+
+    def carried(self) -> NDArray[np.bool_]:
+        """Which collectives are of before the stretch of a run that this is (weft.trace.stretch)."""
+        ahead = np.array([rank.ahead for rank in self.trace.ranks], np.int64)
+        first = self.instances.rows[self.instances.first[:-1].astype(np.int64)]
+        found: NDArray[np.bool_] = self.collectives.event[first] < ahead[self.collectives.ranks()[first]]
+        return found
 
     def partners(self, event: EventId) -> list[EventId]:
         """The events on the other side of the messages that an event sends or receives (posts, not completions)."""

@@ -298,7 +298,7 @@ def _roles(trace: Trace, match: Match, rank: int, tables: _Tables) -> tuple[NDAr
     everybody = (leaving == Leaves.AFTER_ALL) | (leaving == Leaves.AFTER_LOWER) | (leaving == Leaves.AFTER_LOWER_ALONE)
     everybody &= ~inter | tables.of_both[function]
     fence = leaving == Leaves.FENCE
-    everybody[fence] = _plain_fences(trace.ranks[rank], event[fence])
+    everybody[fence] = plain_fences(trace.ranks[rank], event[fence])
     role = np.zeros(len(leaving), np.uint8)
     role[everybody] = TARGET
     role[everybody & brings] |= SOURCE
@@ -310,18 +310,17 @@ def _roles(trace: Trace, match: Match, rank: int, tables: _Tables) -> tuple[NDAr
     return role, np.maximum(place, 0)
 
 
-def _plain_fences(rank: Rank, fences: U32) -> NDArray[np.bool_]:
+def plain_fences(rank: Rank, fences: U32 | NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which fences made no assertion: only then one surely acts as a barrier (MPI-4.1, 12.5.1)."""
     slots = rank.events[fences]
-    if len(rank.threads) == 1 and len(fences):
+    plain, told = (np.zeros(len(fences), np.bool_) for _ in range(2))
+    tails = rank.threads[0].tails if len(rank.threads) == 1 else plain[:0]
+    if len(tails) and len(fences):
         # The tail is the assertion alone: one byte of 0 where there is none.
-        tails = rank.threads[0].tails
         start = np.minimum(slots["result"].astype(np.int64) * TAIL_ALIGN, len(tails) - 1)
-        tailed = (slots["flags"] & (Flag.HAS_TAIL | Flag.TICKET)) == Flag.HAS_TAIL
-        tailed &= slots["count"] != COUNT_IN_TAIL
-        plain: NDArray[np.bool_] = (tails[start] == 0) & tailed if len(tails) else np.zeros(len(fences), np.bool_)
-    else:
-        plain = np.zeros(len(fences), np.bool_)
-    for row in np.flatnonzero(~plain).tolist():
+        told = (slots["flags"] & (Flag.HAS_TAIL | Flag.TICKET)) == Flag.HAS_TAIL
+        told &= slots["count"] != COUNT_IN_TAIL
+        plain = (tails[start] == 0) & told
+    for row in np.flatnonzero(~told).tolist():
         plain[row] = rank.event(int(fences[row])).args.get("assert", 1) == 0
     return plain

@@ -274,7 +274,7 @@ class _Report:
         return _Told(
             quiet,
             np.diff(match.recvs.first).astype(np.int64), np.diff(match.probes.first).astype(np.int64),
-            np.bincount(of.comm[of.parent == NONE], minlength=len(self.trace.communicators)),
+            np.bincount(of.comm[(of.parent == NONE) & ~match.carried()], minlength=len(self.trace.communicators)),
         )  # fmt: skip
 
     def _analyse(self, ground: Ground, result: _Stretched, ways: tuple[str, ...], span: Span) -> None:
@@ -293,9 +293,11 @@ class _Report:
         ground = self.parts.ground(span)
         result = _Stretched(self._told(ground, end=True), stretch_of(ground))
         with suppress(Exception):
-            of = ground.match.instances
-            top = of.parent == NONE
-            of.ordinal[top] += self.before.collectives[of.comm[top]].astype(np.uint32)
+            of, carried = ground.match.instances, ground.match.carried()
+            before = self.before.collectives - np.bincount(of.comm[carried & (of.parent == NONE)], minlength=len(
+                self.trace.communicators))  # fmt: skip
+            own = (of.parent == NONE) & ~carried
+            of.ordinal[own] += before[of.comm[own]].astype(np.uint32)
         self.trace.ends_with(result.stretch)
         self._analyse(ground, result, ("each", "end"), span)
         self._keep(span, result)
@@ -414,6 +416,11 @@ def _moved(
             named["near_misses"] = [
                 {**miss, "event": list(to((miss["event"][0], miss["event"][1])))} if "event" in miss else miss
                 for miss in misses
+            ]
+        if isinstance(accesses := one.evidence.get("accesses"), list):
+            named["accesses"] = [
+                {key: list(to((value[0], value[1]))) if isinstance(value, list) else value for key, value in of.items()}
+                for of in accesses
             ]
         one = replace(one, evidence={**one.evidence, **named})
     return replace(one, events=tuple(to(event) for event in one.events))

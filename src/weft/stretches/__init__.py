@@ -1,10 +1,10 @@
 """A long run cut into stretches, between moments at which nothing is under way.
 
 Such a moment is a collective of all ranks which none leaves before all have come, where every message has been taken
-and no request is open (stillness.py). All that is before it happens before all that is behind it, on every rank and in
-every other outcome too: what is received before it can only be what was sent before it. So the order, the races, the
-deadlocks that might be, and the waits of a stretch are those of the whole run, and memory is bounded by what is
-pending, not by the length of the run.
+and no request and no one-sided operation is open (stillness.py). All that is before it happens before all that is
+behind it, on every rank and in every other outcome too: what is received before it can only be what was sent before
+it. So the order, the races, the deadlocks that might be, and the waits of a stretch are those of the whole run, and
+memory is bounded by what is pending, not by the length of the run.
 
 Where no such moment comes and nobody receives of any source, a cut that is closed under matching does (closed.py).
 """

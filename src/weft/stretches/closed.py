@@ -74,7 +74,7 @@ def uncut(trace: Trace, seen: Sequence[Seen]) -> Cuts:
     """The start and the end of a run alone."""
     ends = np.array([one.calls for one in seen], np.int64)
     called = frozenset[int]().union(*(one.called for one in seen))
-    return Cuts(trace, np.stack([np.zeros_like(ends), ends]), [one.earlier for one in seen], called)
+    return Cuts(trace, np.stack([np.zeros_like(ends), ends]), seen, np.full((2, len(ends)), -1, np.int64), called)
 
 
 def sparse(of: Cuts, least: int = STRETCH) -> bool:

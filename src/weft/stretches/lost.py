@@ -82,7 +82,7 @@ class Lost:
         if local is None or channel.source not in peers:
             return start
         source, step = peers.index(channel.source), _PART
-        inits = events[self.of.earlier[rank.index]]
+        inits = events[self.of.seen[rank.index].earlier]
         if len(inits) and self._takes(inits, local, source, channel.tag).any():
             return start
         while start < len(events):

@@ -1,4 +1,4 @@
-"""Where a run may be cut: at collectives on MPI_COMM_WORLD that no rank leaves before all have come."""
+"""Where a run may be cut: at collectives of all ranks that none leaves before all have come."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.mpi.meaning import Act, named
+from weft.mpi.meaning import Sync
+from weft.order.edges import plain_fences
 from weft.plain import dataclass
+from weft.stretches.carried import Carried, Following, Now, carried
 from weft.terms import calls, passes
 from weft.terms.calls import masks, words
+from weft.terms.columns import Ints
 from weft.trace import Flag, Rank, Trace
+from weft.trace.layout import Def
 from weft.trace.mapping import let_go
 from weft.trace.stretch import NOTHING, STRETCH, Stretch, divisible
 
@@ -24,17 +28,14 @@ _PART: Final = 1 << 18
 """Calls that are looked at together."""
 _MOST: Final = 8192
 """Candidates that are kept of a rank."""
-_WORLD: Final = 2
-"""The id of MPI_COMM_WORLD in every record."""
 
-_GATHERINGS: Final = calls.ALL_TO_ALL | words("Barrier")
-_EARLIER: Final = calls.SEND_INITS | calls.RECV_INITS
+_FENCES: Final = calls.syncs(Sync.FENCE)
+_GATHERINGS: Final = calls.ALL_TO_ALL | words("Barrier") | _FENCES
+_EARLIER: Final = calls.SEND_INITS | calls.RECV_INITS | calls.COLLECTIVE_INITS
 """What makes requests that are started again and again."""
 _UNDIVIDED: Final = (
-    calls.ON_WINDOWS | calls.WINDOW_MAKERS | calls.FILE_COLLECTIVES | calls.COLLECTIVE_INITS | calls.PARTITIONED
-    | named(Act.TRANSFER)
-    | words("Grequest_start File_open Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join"
-            " Session_init")
+    calls.PARTITIONED
+    | words("Grequest_start Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join Session_init")
 )  # fmt: skip
 """Calls of which something is under way that a stretch does not see, or whose analyses look at the whole run."""
 
@@ -44,7 +45,7 @@ class Seen:
     """What one look at a rank's calls finds.
 
     `called`: ids of the functions. `candidates`: every `stride`-th collective at which a cut may be, of `many`.
-    `earlier`: the calls that made persistent requests.
+    `earlier`: the calls that made persistent requests. `carried`: by candidate what goes on there on windows and files.
     """
 
     called: frozenset[int]
@@ -52,6 +53,7 @@ class Seen:
     stride: int
     many: int
     earlier: NDArray[np.int64]
+    carried: Carried
     calls: int
 
 
@@ -59,13 +61,15 @@ class Seen:
 class Cuts:
     """The moments at which a run may be cut: `at[k][r]` is how many calls of rank r are before the k-th.
 
-    The first is the start of the run, the last its end. `carried` holds by moment, where there are such, and by rank
-    the calls before it whose messages belong behind it (closed.py).
+    The first is the start of the run, the last its end. `which[k][r]`: the place of those between among the candidates
+    of rank r. `carried` holds by moment, where there are such, and by rank the calls before it whose messages belong
+    behind it (closed.py).
     """
 
     run: Trace
     at: NDArray[np.int64]
-    earlier: Sequence[NDArray[np.int64]]
+    seen: Sequence[Seen]
+    which: Ints
     called: frozenset[int]
     carried: Mapping[int, Sequence[NDArray[np.int64]]] = field(default_factory=dict)
 
@@ -74,18 +78,28 @@ class Cuts:
 
     def stretch(self, low: int, high: int) -> Stretch:
         """The calls between two of the moments."""
-        return self.between(self.at[low], self.at[high], self.carried.get(low, ()), self.carried.get(high, ()))
+        goes_on = low > 0 and any(len(one.carried.calls) for one in self.seen)
+        going = [seen.carried.at(place) for seen, place in zip(self.seen, self.which[low].tolist(), strict=True)] if (
+            goes_on) else ()  # fmt: skip
+        return self.between(self.at[low], self.at[high], self.carried.get(low, ()), self.carried.get(high, ()), going)
 
     def between(
-        self, begin: NDArray[np.int64], end: NDArray[np.int64], into: Sequence[NDArray[np.int64]] = (),
-        out: Sequence[NDArray[np.int64]] = (),
+        self, begin: Ints, end: Ints, into: Sequence[Ints] = (), out: Sequence[Ints] = (),
+        going: Sequence[tuple[Ints, Ints]] = (),
     ) -> Stretch:  # fmt: skip
-        """The calls from some on up to before others, one a rank, with what is carried into them and out of them."""
+        """The calls from some on up to before others, one a rank, with what is carried into them and out of them.
+
+        `going`: the calls of each rank that go on there on windows and files, and their fences.
+        """
         first, last = begin.tolist(), end.tolist()
-        before = [made[: int(np.searchsorted(made, f))] for made, f in zip(self.earlier, first, strict=True)]
-        if into:
-            before = [np.union1d(made, more) for made, more in zip(before, into, strict=True)]
-        return Stretch(self.run, first, last, before if any(map(len, before)) else (), out)
+        before, fenced = [], []
+        for place, (rank, seen, start) in enumerate(zip(self.run.ranks, self.seen, first, strict=True)):
+            made = seen.earlier[: int(np.searchsorted(seen.earlier, start))]
+            here, fences = going[place] if going else (NOTHING, NOTHING)
+            before.append(np.unique(np.concatenate([made, here, into[place] if into else NOTHING])))
+            windows = rank.events["object"][here[fences > 0]]
+            fenced.append(dict(zip(windows.tolist(), fences[fences > 0].tolist(), strict=True)))
+        return Stretch(self.run, first, last, before if any(map(len, before)) else (), out=out, fenced=fenced)
 
     def of(self, event: tuple[int, int]) -> int:
         """The last moment that is not behind an event, or over which it is carried."""
@@ -115,8 +129,10 @@ def look(rank: Rank) -> Seen:
     table = masks(trace.functions).table(_GATHERINGS)
     makes = masks(trace.functions).table(_EARLIER)
     events, counts = rank.events, np.zeros(65536, np.int64)
-    found: list[NDArray[np.int64]] = []
-    earlier: list[NDArray[np.int64]] = [NOTHING]
+    found: list[Ints] = []
+    going: list[Now] = []
+    earlier: list[Ints] = [NOTHING]
+    following, of_all = Following(rank), _of_all(rank)
     stride, many = 1, 0
     for start in range(0, len(events), _PART):
         part = events[start : start + _PART]
@@ -125,17 +141,46 @@ def look(rank: Rank) -> Seen:
         if (rows := np.flatnonzero(makes[function])).size:
             earlier.append(rows + start)
         rows = np.flatnonzero(table[function])
-        ok = (part["comm"][rows] == _WORLD) & (part["flags"][rows] & Flag.CLOSED != 0) & (part["error"][rows] == 0)
-        rows = rows[ok]
+        rows = rows[_gathers(rank, function[rows], rows + start, *of_all)]
         numbers = many + np.arange(len(rows))
         many += len(rows)
         found.append(rows[numbers % stride == stride - 1] + start)
-        if sum(map(len, found)) > _MOST:
-            stride, found = 2 * stride, [np.concatenate(found)[1::2]]
+        going += (
+            following.through(part, function, start, found[-1])
+            if counts[following.ids].any()
+            else ([()] * len(found[-1]))
+        )
+        if len(going) > _MOST:
+            stride, found, going = 2 * stride, [np.concatenate(found)[1::2]], going[1::2]
         let_go(part)
     candidates = np.concatenate([NOTHING, *found]) + 1
     called = frozenset(np.flatnonzero(counts).tolist())
-    return Seen(called, candidates, stride, many, np.concatenate(earlier), len(events))
+    return Seen(called, candidates, stride, many, np.concatenate(earlier), carried(going), len(events))
+
+
+def _gathers(rank: Rank, called: NDArray[np.uint16], rows: Ints, comms: Ints, windows: Ints) -> NDArray[np.bool_]:
+    """Which of some calls are over, and gather all ranks: those on communicators of all, fences on windows of all."""
+    slots = rank.events[rows]
+    good: NDArray[np.bool_] = (slots["flags"] & Flag.CLOSED != 0) & (slots["error"] == 0)
+    fences = masks(rank.trace.functions).table(_FENCES)[called]
+    if not fences.any():
+        return good & np.isin(slots["comm"], comms)
+    at = np.flatnonzero(fences & good & np.isin(slots["object"], windows))
+    good &= ~fences & np.isin(slots["comm"], comms)
+    good[at] = plain_fences(rank, rows[at])
+    let_go(rank.threads[0].tails)
+    return good
+
+
+def _of_all(rank: Rank) -> tuple[Ints, Ints]:
+    """The communicators that every rank is a member of, and the windows that every rank has a part of."""
+    everyone = len(rank.trace.ranks)
+    comms = {
+        id for id in rank.comm_ids() if (comm := rank.comm(id)) and not comm.inter and len(comm.members) == everyone
+    }
+    windows = [id for id in rank.definitions.ids(Def.WINDOW)
+               if (made := rank.definitions.window(id)) is not None and made.comm in comms]  # fmt: skip
+    return np.array(sorted(comms), np.int64), np.array(windows, np.int64)
 
 
 def cuts(trace: Trace, seen: Sequence[Seen], least: int = STRETCH) -> Cuts | None:
@@ -159,4 +204,6 @@ def cuts(trace: Trace, seen: Sequence[Seen], least: int = STRETCH) -> Cuts | Non
     if not chosen:
         return None
     rows = [np.zeros(len(seen), np.int64), *at[chosen], ends]
-    return Cuts(trace, np.stack(rows), [one.earlier for one in seen], called)
+    steps = np.array([stride // one.stride for one in seen])
+    which = np.concatenate([[0], np.array(chosen) + 1, [0]])[:, None] * steps - 1
+    return Cuts(trace, np.stack(rows), seen, which, called)

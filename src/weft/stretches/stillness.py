@@ -12,14 +12,21 @@ from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import base
 from weft.order.edges import SOURCE, TARGET, Kind, collective_edges
 from weft.trace.stretch import Stretch
+from weft.usage import fileraces, settled
 
 
 def quiet(stretch: Stretch, match: Match) -> bool:
     """Whether every message was sent and taken, every request is complete, and every collective has all its members.
 
+    Every one-sided operation is complete at its target, and no epoch is open in which more is under way. What was
+    written to files is there for all that read them.
+
     The last call of every rank is then one collective, which no rank left before all had come.
     """
-    return _taken(match.sends) and _taken(match.recvs) and _gathered(stretch, match)
+    return (
+        _taken(match.sends) and _taken(match.recvs) and _gathered(stretch, match)
+        and settled.settled(stretch, match) and fileraces.settled(stretch, match)
+    )  # fmt: skip
 
 
 def _taken(posts: Posts) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, Final
 
 from weft.plain import dataclass
@@ -343,6 +344,14 @@ class Definitions:
             body = Cursor(self._data, cursor.position, cursor.position + n)
             cursor.position += n
             self._add(kind, body)
+
+    @cached_property
+    def stored_in(self) -> dict[int, list[StoredDefinition]]:
+        """What changed between fences, by window, in order."""
+        found: dict[int, list[StoredDefinition]] = {}
+        for stored in self.stored:
+            found.setdefault(stored.window, []).append(stored)
+        return found
 
     def _say(self, text: str) -> None:
         if len(self.problems) < 10:

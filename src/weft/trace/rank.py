@@ -3,7 +3,7 @@
 # ruff: noqa: A002 - the domain's word id
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -97,6 +97,8 @@ class Rank:
         self.file = file
         self.ahead = 0
         """How many of the events are of before a part of a run (weft.trace.stretch), and count in another one."""
+        self.fenced: Mapping[int, int] = {}
+        """By window how many fences of it came before the events of such a part."""
 
     def __repr__(self) -> str:
         return f"<Rank {self.index}>"

@@ -6,7 +6,7 @@ Definitions, communicators, places and clocks are the whole run's. Only ranks of
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -42,13 +42,13 @@ class Stretch(_OfRun):
     """The calls `first[r]` up to before `last[r]` of each rank r of a run.
 
     `earlier` holds by rank calls before them that are there as well, in front: those that made what these go on with.
-    `out` holds by rank those of these calls whose messages belong to what comes behind. An index counts calls here;
-    `whole` and `here` translate.
+    `out` holds by rank those of these calls whose messages belong to what comes behind. `fenced`: by rank and window,
+    how many fences there were before all of them. An index counts calls here; `whole` and `here` translate.
     """
 
     def __init__(
         self, run: Trace, first: Sequence[int], last: Sequence[int], earlier: Sequence[NDArray[np.int64]] = (),
-        out: Sequence[NDArray[np.int64]] = (),
+        *, out: Sequence[NDArray[np.int64]] = (), fenced: Sequence[Mapping[int, int]] = (),
     ) -> None:  # fmt: skip
         # What is read of a run once is read before it is shared.
         _ = run.communicators, run._axes, run.sites, run.names, run.kept
@@ -60,6 +60,8 @@ class Stretch(_OfRun):
         self.earlier = list(earlier) or [NOTHING] * len(self.first)
         self.out = list(out)
         self.ranks = [self._part(rank) for rank in run.ranks]
+        for part, fences in zip(self.ranks, fenced, strict=False):
+            part.fenced = fences
 
     def _part(self, rank: Rank) -> Rank:
         part = _anew(rank, self)

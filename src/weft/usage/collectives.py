@@ -55,6 +55,7 @@ _ALONE = frozenset(("MPI_Comm_free", "MPI_Finalize"))
 def find(trace: Trace, match: Match) -> list[Finding]:
     """Collectives in which members made different calls, were absent, or gave arguments that do not fit."""
     uneven = _uneven(trace, match)
+    uneven = uneven[~match.carried()[uneven]]
     if not len(uneven):
         return []
     table = _Table(trace, match, _chosen(match.instances, uneven))

@@ -25,7 +25,7 @@ _ANY: Final = frozenset().union(*_CALLS)
 
 FENCE, START, LOCK, LOCK_ALL = Call.FENCE.value, Call.START.value, Call.LOCK.value, Call.LOCK_ALL.value
 """Sorts of epochs: the numbers of the calls that open them."""
-POST, WAIT, TEST = Call.POST.value, Call.WAIT.value, Call.TEST.value
+POST, WAIT, TEST, FREE = Call.POST.value, Call.WAIT.value, Call.TEST.value, Call.FREE.value
 FLUSH, FLUSH_ALL, FLUSH_LOCAL, FLUSH_LOCAL_ALL = (
     Call.FLUSH.value, Call.FLUSH_ALL.value, Call.FLUSH_LOCAL.value, Call.FLUSH_LOCAL_ALL.value
 )  # fmt: skip
@@ -39,12 +39,13 @@ class Epochs:
     """One rank's one-sided calls and its access epochs.
 
     By call: `event`, `call` (0: an operation), `window` (row of `windows`, -1 unknown), `epoch` of an operation or
-    -1, `phase`: flushes of its target before it. By epoch: the events `begin` and `end` (-1: never closed), `sort`
-    (FENCE, START, LOCK, LOCK_ALL), `number` of its fence, `lock_type`. By misuse: `wrong`, and the events `at` and
-    `other` (-1: none).
+    -1, `phase`: flushes of its target before it. By window: `fenced`, its fences before a stretch of a run. By epoch:
+    the events `begin` and `end` (-1: never closed), `sort` (FENCE, START, LOCK, LOCK_ALL), `number` of its fence,
+    `lock_type`. By misuse: `wrong`, and the events `at` and `other` (-1: none).
     """
 
     windows: list[Window]
+    fenced: NDArray[np.int32]
     event: Ints
     call: NDArray[np.uint8]
     window: NDArray[np.int32]
@@ -70,7 +71,7 @@ def epochs(rank: Rank, gatherings: Gatherings) -> Epochs | None:
     for number, names in enumerate(_CALLS):
         numbers[masks.table(names)] = number
     call = np.ascontiguousarray(numbers[catalogue(rank).function[which]])
-    windows, window = _windows(rank, gatherings, which)
+    windows, fenced, window = _windows(rank, gatherings, which)
     flags = events["flags"][which]
     done = ((flags & Flag.CLOSED) != 0) & ((call != TEST) | ((flags & Flag.TRUE) != 0))
     peer = np.ascontiguousarray(events["peer"][which])
@@ -80,7 +81,7 @@ def epochs(rank: Rank, gatherings: Gatherings) -> Epochs | None:
     n = len(which)
     given = EpochsInput(
         count=n, call=call, lock_type=lock_type, plain=plain, done=done, window=window, peer=peer,
-        windows=len(windows), finalized=reached_finalize(rank),
+        windows=len(windows), finalized=reached_finalize(rank) and not rank.trace.goes_on,
     )  # fmt: skip
     made: list[NDArray[Any]] = [
         np.empty(n, t) for t in (np.int32, np.uint32, np.int32, np.int32, np.int32, np.uint8, np.uint8)
@@ -94,8 +95,10 @@ def epochs(rank: Rank, gatherings: Gatherings) -> Epochs | None:
     if kernel().weft_epochs(given, out):
         raise MemoryError(f"no memory for the epochs of rank {rank.index}")
     opened, wrongs = out.epochs, out.wrongs
+    fenced_epochs = np.flatnonzero(sort[:opened] == FENCE)
+    fence[fenced_epochs] += fenced[window[begin[fenced_epochs]]]
     return Epochs(
-        windows, which, call, window, epoch, phase, which[begin[:opened]], _events(which, end[:opened]),
+        windows, fenced, which, call, window, epoch, phase, which[begin[:opened]], _events(which, end[:opened]),
         fence[:opened], sort[:opened], kind[:opened], wrong[:wrongs], which[at[:wrongs]],
         _events(which, other[:wrongs]),
     )  # fmt: skip
@@ -105,8 +108,10 @@ def _events(which: Ints, rows: NDArray[np.int32]) -> Ints:
     return np.where(rows >= 0, which[np.maximum(rows, 0)], -1)
 
 
-def _windows(rank: Rank, gatherings: Gatherings, which: Ints) -> tuple[list[Window], NDArray[np.int32]]:
-    """The windows that the calls name, and for each call the row of its own, -1 where it is not known."""
+def _windows(
+    rank: Rank, gatherings: Gatherings, which: Ints
+) -> tuple[list[Window], NDArray[np.int32], NDArray[np.int32]]:
+    """The windows that the calls name, their fences before, and for each call the row of its own, -1 for none known."""
     ids = rank.events["object"][which].astype(np.int64)
     requested = gatherings.masks.table(calls.REQUEST_RMA)[rank.events["function"][which]]
     if requested.any():
@@ -114,13 +119,15 @@ def _windows(rank: Rank, gatherings: Gatherings, which: Ints) -> tuple[list[Wind
             ids[np.searchsorted(which, events)] = ints(found, "win")
     unique, inverse = np.unique(ids, return_inverse=True)
     known: list[Window] = []
+    fenced: list[int] = []
     rows = np.full(len(unique), -1, np.int32)
     for i, id in enumerate(unique.tolist()):
         window = gatherings.window(rank, id) if id > 1 else None
         if window is not None:
             rows[i] = len(known)
             known.append(window)
-    return known, rows[inverse.reshape(-1)]
+            fenced.append(rank.fenced.get(id, 0))
+    return known, np.array(fenced, np.int32), rows[inverse.reshape(-1)]
 
 
 def _plain(rank: Rank, which: Ints, call: NDArray[np.uint8]) -> NDArray[np.uint8]:

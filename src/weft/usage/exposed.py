@@ -68,7 +68,7 @@ def _fences(of: Epochs, window: int, event: Ints) -> Ints:
     """The number of the window's fence epoch in which each event lies, -1 outside of any."""
     fences = of.event[(of.call == FENCE) & (of.window == window)]
     count = np.searchsorted(fences, event)
-    return np.where((count > 0) & (count < len(fences)), count, -1).astype(np.int64)
+    return np.where((count > 0) & (count < len(fences)), count + of.fenced[window], -1).astype(np.int64)
 
 
 def _own_lock(rank: Rank, of: Epochs, window: int, event: Ints) -> Ints:

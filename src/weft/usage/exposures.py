@@ -58,7 +58,7 @@ def exposures(parts: Mapping[Rank, Epochs]) -> Exposures:
         posts = of.call == POST
         if posts.any():
             rows, members = _of_groups(rank, of, posts)
-            ended = _waits(rank, of, rows)
+            ended = ends_of(rank, of, rows)
             for pair, mine in _by_pair(rank, of, rows, members, as_target=True):
                 found.posts[pair], found.waits[pair] = of.event[rows[mine]], ended[mine]
         starts = of.call == START
@@ -90,8 +90,8 @@ def _by_pair(rank: Rank, of: Epochs, rows: Ints, group: Ints, *, as_target: bool
     return [(pair, np.sort(np.concatenate(several))) for pair, several in parts.items()]
 
 
-def _waits(rank: Rank, of: Epochs, rows: Ints) -> Ints:
-    """The call that ended the exposure of each post."""
+def ends_of(rank: Rank, of: Epochs, rows: Ints) -> Ints:
+    """The call that ended the exposure of each post, -1 where none did."""
     done = (rank.events["flags"][of.event] & Flag.CLOSED) != 0
     done &= (of.call == WAIT) | ((of.call == TEST) & ((rank.events["flags"][of.event] & Flag.TRUE) != 0))
     ended = np.full(len(rows), -1, np.int64)

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
+from weft.match import Match
 from weft.mpi.meaning import base
 from weft.order import Order
+from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.blocks import Block, blocks
-from weft.terms.calls import masks, words
+from weft.terms.calls import catalogue, masks, words
 from weft.terms.cited import cause, finding, said
 from weft.terms.columns import Ints
 from weft.terms.sizes import size_of
@@ -35,7 +37,15 @@ _SET, _CURRENT = 600, 602
 """MPI_MODE_APPEND, MPI_SEEK_SET and MPI_SEEK_CUR of MPICH, its kin and Open MPI."""
 _TRANSFERS: Final = calls.FILE_READS | calls.FILE_WRITES | calls.FILE_IREADS | calls.FILE_IWRITES | calls.FILE_BEGINS
 _STEPS: Final = _TRANSFERS | words("File_set_view File_seek File_set_atomicity")
+_WHERE_IT_STANDS: Final = words("File_seek") | {
+    name for name in _TRANSFERS if not any(word in name for word in ("_at", "shared", "ordered"))
+}
+"""What moves a rank's own pointer."""
 _SYNC: Final = words("File_sync")
+_CLOSE: Final = words("File_close")
+_ON_FILES: Final = _STEPS | words("File_open")
+LOOKED: Final = "files"
+"""Under this name a match keeps what a look found for who asks next."""
 File = tuple[int, int]
 
 
@@ -50,36 +60,97 @@ class _Access(NamedTuple):
     writes: bool
 
 
+@dataclass
+class Looked:
+    """By file what the ranks did there; by rank and file whether it moved there, and its last write, -1 without one."""
+
+    accesses: dict[File, list[_Access]]
+    left: dict[tuple[int, File], tuple[bool, int]]
+
+
+def look(trace: Trace, gatherings: Gatherings) -> Looked:
+    """Look at the ranks one by one."""
+    looked = Looked(defaultdict(list), {})
+    for rank in trace.ranks:
+        if len(rank) and len(masks(trace.functions).where(rank, words("File_open"))):
+            for file, view, found in _of_rank(rank, gatherings):
+                looked.accesses[file] += found
+                last = max((access.end for access in found if access.writes), default=-1)
+                looked.left[rank.index, file] = view.moved, last
+    return looked
+
+
 def find(trace: Trace, order: Order) -> list[Finding]:
     """The accesses of files that race, and those that may not see each other."""
     gatherings = Gatherings(trace)
-    accesses: dict[File, list[_Access]] = defaultdict(list)
-    for rank in trace.ranks:
-        if len(rank) and len(masks(trace.functions).where(rank, words("File_open"))):
-            for file, found in _of_rank(rank, gatherings):
-                accesses[file] += found
+    kept = order.match.made.pop(LOOKED, None)
+    looked = kept if isinstance(kept, Looked) else look(trace, gatherings)
     told: list[Finding] = []
-    for file, found in accesses.items():
+    for file, found in looked.accesses.items():
         told += _Sharing(trace, order, gatherings, file).find(found)
     return told
+
+
+def settled(trace: Trace, match: Match) -> bool:
+    """Whether all that is done to files is over at the end of some calls, and what others may ask of it is there.
+
+    Of what a rank wrote and did not bring to the file by MPI_File_sync since, its later readers are to be told, and
+    where a rank stands in a file is known from its own calls there. What was looked at is kept with the match.
+    """
+    table = masks(trace.functions).table(_ON_FILES)
+    if not any(catalogue(rank).count(table) for rank in trace.ranks):
+        return True
+    gatherings = Gatherings(trace)
+    looked = match.made[LOOKED] = look(trace, gatherings)
+    return not any(_under_way(rank) for rank in trace.ranks) and all(
+        len(trace.communicators[file[0]].members) == 1
+        or _called(trace.ranks[rank], _CLOSE, file, gatherings)
+        or (not moved and (last < 0 or _called(trace.ranks[rank], _SYNC, file, gatherings, behind=last)))
+        for (rank, file), (moved, last) in looked.left.items()
+    )
+
+
+def _under_way(rank: Rank) -> bool:
+    """Whether the rank reads or writes a file in what is not over, or more often than can be followed."""
+    of, events = masks(rank.trace.functions), rank.events
+    begun = of.where(rank, calls.FILE_IREADS | calls.FILE_IWRITES)
+    if len(begun) and (over_at(rank, begun, first_done(Traffic(rank))) == len(rank)).any():
+        return True
+    if of.table(_WHERE_IT_STANDS)[events["function"][of.where(rank, _STEPS)[MOST:]]].any():
+        return True
+    halves = of.where(rank, calls.FILE_BEGINS | calls.FILE_ENDS)
+    last = dict(zip(events["object"][halves].tolist(), halves.tolist(), strict=True))
+    begins = of.table(calls.FILE_BEGINS)
+    return bool(begins[events["function"][list(last.values())]].any()) if last else False
+
+
+def _called(rank: Rank, names: frozenset[str], file: File, gatherings: Gatherings, behind: int = -1) -> bool:
+    """Whether a rank called one of some functions on a file behind an event."""
+    rows, events = masks(rank.trace.functions).where(rank, names), rank.events
+    rows = rows[(rows > behind) & (events["error"][rows] == 0)]
+    return bool((events["object"][rows] == gatherings.file_ids(rank)[file]).any())
 
 
 # What is accessed
 
 
-def _of_rank(rank: Rank, gatherings: Gatherings) -> Iterator[tuple[File, list[_Access]]]:
+def _of_rank(rank: Rank, gatherings: Gatherings) -> Iterator[tuple[File, _View, list[_Access]]]:
     steps = masks(rank.trace.functions).where(rank, _STEPS)[:MOST]
-    events = [rank.event(int(index)) for index in steps]
+    by_file: dict[int, list[Event]] = defaultdict(list)
+    for event in (rank.event(int(index)) for index in steps):
+        if not event.error:
+            by_file[event.args.get("fh", 0)].append(event)
     done = first_done(Traffic(rank))
     for file, local in gatherings.file_ids(rank).items():
-        opened = rank.definitions.file(local)
-        mine = [event for event in events if event.args.get("fh") == local and not event.error]
-        if opened is not None and mine:
-            yield file, list(_of_file(_View(appends=bool(opened.amode & _APPEND)), mine, done))
+        opened = rank.definitions.file(local) if local in by_file else None
+        if opened is not None:
+            yield file, *_of_file(_View(appends=bool(opened.amode & _APPEND)), by_file[local], done)
 
 
-def _of_file(view: _View, events: list[Event], done: NDArray[np.uint32]) -> Iterator[_Access]:
+def _of_file(view: _View, events: list[Event], done: NDArray[np.uint32]) -> tuple[_View, list[_Access]]:
+    """The view at the end, and the accesses."""
     atomic = False
+    found: list[_Access] = []
     for event in events:
         name, args = base(event.function.name), event.args
         if name == "File_set_view":
@@ -91,7 +162,8 @@ def _of_file(view: _View, events: list[Event], done: NDArray[np.uint32]) -> Iter
         else:
             size = (size_of(event.datatype) or 0) * max(int(args.get("count", 0)), 0)
             for low, high in view.touched(name, args.get("offset"), size) if not atomic else ():
-                yield _Access(event.rank.index, event.index, _end(event, done), low, high, "write" in name)
+                found.append(_Access(event.rank.index, event.index, _end(event, done), low, high, "write" in name))
+    return view, found
 
 
 def _end(event: Event, done: NDArray[np.uint32]) -> int:
@@ -114,6 +186,8 @@ class _View:
         self.step, self.parts = 1, [(0, 1)]
         """The bytes from one filetype to the next, and those of one that belong to the view."""
         self.at: int | None = None if appends else 0
+        self.moved = False
+        """Whether it stands there by calls that read or write there, or go on from where it stood."""
 
     @classmethod
     def of(cls, event: Event) -> _View:
@@ -130,6 +204,7 @@ class _View:
 
     def seek(self, offset: int, whence: int) -> None:
         """Go to a place."""
+        self.moved = whence == _CURRENT
         if whence == _SET:
             self.at = offset
         elif whence != _CURRENT or self.at is None:
@@ -144,6 +219,7 @@ class _View:
         begin = self.at if offset is None else offset
         if offset is None and self.at is not None:
             self.at += size // self.unit
+            self.moved = self.moved or size >= self.unit
         if begin is None or begin < 0 or self.start is None or not size:
             return []
         return self._laid_out(self.start, begin * self.unit, size)

@@ -15,6 +15,7 @@ from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.order import Order
+from weft.plain import dataclass
 from weft.terms.blocks import spread
 from weft.terms.calls import words
 from weft.terms.cited import Some, cause, finding, said, some_of_sites
@@ -34,6 +35,8 @@ from weft.usage.received import of_messages
 from weft.usage.rmaraces import Accesses, joined, races
 from weft.usage.stores import stores
 
+LOOKED = "one-sided"
+"""Under this name a match keeps what a look found for who asks next."""
 _DYNAMIC = 2
 
 _WORDS = (
@@ -58,16 +61,30 @@ _LEFT_OPEN = frozenset(place for place, words in enumerate(_WORDS) if words.star
 """What was not done, which may be so because the rank ended: an exception takes it out of an epoch that stays open."""
 
 
-def find(trace: Trace, order: Order) -> list[Finding]:
-    """Misused epochs of every rank and window, accesses outside of a window, and accesses that race."""
+@dataclass
+class Looked:
+    """What a look at each rank's one-sided calls by themselves finds."""
+
+    gatherings: Gatherings
+    known: dict[Rank, Epochs]
+    exposed: Exposures
+    over: dict[Rank, Completion]
+    accesses: Accesses
+    unplaced: set[Window]
+    found: list[Finding]
+
+
+def look(trace: Trace) -> Looked:
+    """Look at the ranks one by one."""
     gatherings = Gatherings(trace)
     found: list[Finding] = []
     parts: list[Accesses] = []
     unplaced: set[Window] = set()
     known = {rank: of for rank in trace.ranks if len(rank) and (of := epochs(rank, gatherings)) is not None}
     exposed = exposures(known)
+    done = {rank: completion(rank, of) for rank, of in known.items()}
     for rank, of in known.items():
-        over = completion(rank, of)
+        over = done[rank]
         found += _misused(rank, of)
         local = local_buffers(rank, of, over)
         messages = of_messages(Traffic(rank))
@@ -77,9 +94,16 @@ def find(trace: Trace, order: Order) -> list[Finding]:
         found += operations.find()
         parts.append(operations.accesses(exposed, over))
         unplaced |= operations.unplaced()
-    accesses = joined(parts)
-    found += (_wrong(*told) for told in updated(known, accesses))
-    stored = stores(trace, gatherings, accesses, unplaced)
+    return Looked(gatherings, known, exposed, done, joined(parts), unplaced, found)
+
+
+def find(trace: Trace, order: Order) -> list[Finding]:
+    """Misused epochs of every rank and window, accesses outside of a window, and accesses that race."""
+    kept = order.match.made.pop(LOOKED, None)
+    looked = kept if isinstance(kept, Looked) else look(trace)
+    accesses = looked.accesses
+    found = [*looked.found, *(_wrong(*told) for told in updated(looked.known, accesses))]
+    stored = stores(trace, looked.gatherings, accesses, looked.unplaced)
     return [*found, *races(trace, order, accesses if stored is None else joined([accesses, stored]))]
 
 
@@ -222,7 +246,7 @@ class _Operations:
             where = f"rank {self.target[row]}'s window of {self.size[row]:,} bytes"
             yield self._astray(row, f"bytes {self.low[row]:,} to {self.high[row]:,} of {where}")
         for row in self._told(self._unattached & ~self.strange).tolist():
-            yield self._astray(row, f"memory of rank {self.target[row]} that this one never attached to the window")
+            yield self._astray(row, f"memory of rank {self.target[row]} that this one has not attached to the window")
 
     def _astray(self, row: int, what: str) -> Finding:
         """An access of what is no part of the window."""

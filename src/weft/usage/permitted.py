@@ -74,6 +74,11 @@ def updated(known: Mapping[Rank, Epochs], accesses: Accesses) -> Iterator[Told]:
                 )
 
 
+def denies_what_follows(rank: Rank, fence: int) -> bool:
+    """Whether a fence asserts that no operation comes behind it before the next."""
+    return bool(int(rank.event(fence).args.get("assert", 0)) & _NO_SUCCEED)
+
+
 def _assertions(rank: Rank, of: Epochs) -> dict[int, int]:
     """What fences assert, by those that assert anything of this."""
     found: dict[int, int] = {}

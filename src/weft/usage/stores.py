@@ -7,8 +7,10 @@ too: an operation gives each byte its value once.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +19,7 @@ from weft.deadlock.gatherings import Gatherings
 from weft.mpi.meaning import Sync
 from weft.terms import calls
 from weft.terms.calls import masks
-from weft.terms.columns import Ints
+from weft.terms.columns import Ints, distinct
 from weft.trace import Rank, Trace
 from weft.trace.definitions import StoredDefinition
 from weft.usage.epochs import Window
@@ -32,38 +34,71 @@ def stores(trace: Trace, gatherings: Gatherings, accesses: Accesses, unplaced: s
     """The stores as accesses, where all operations on the window are in fence epochs and their bytes are known."""
     rows: list[tuple[int, ...]] = []
     for rank in trace.ranks:
-        by_window: dict[int, list[StoredDefinition]] = {}
-        seen = len(rank.touches) > 0  # each of its stores, by line (weft.access)
-        for stored in rank.definitions.stored if rank.file is not None and not seen else ():
-            by_window.setdefault(stored.window, []).append(stored)
-        for id, several in by_window.items():
+        for id, of in _stored(rank):
             window = gatherings.window(rank, id)
             if window is None or window in unplaced:
                 continue
-            mine = (accesses.comm == window[0]) & (accesses.ordinal == window[1]) & (accesses.target == rank.index)
-            on = accesses.pick(np.flatnonzero(mine))
+            on = _on(accesses, window, rank.index)
             if len(on) and (on.fence >= 0).all():
-                rows += _of_window(rank, id, window, several, on)
+                rows += _of_window(rank, window, of, on)
     if not rows:
         return None
     columns = np.array(rows, np.int64).T
     return Accesses(*np.ascontiguousarray(columns))
 
 
-def _of_window(
-    rank: Rank, id_: int, window: Window, several: Sequence[StoredDefinition], on: Accesses
-) -> Iterator[tuple[int, ...]]:
-    events = rank.events
-    fence = masks(rank.trace.functions).table(_FENCE)[events["function"]]
-    fences = np.flatnonzero(fence & (events["object"] == id_))
-    for number, stored in enumerate(several):
-        if not 0 < stored.fences < len(fences):
+def await_more(rank: Rank, gatherings: Gatherings, accesses: Accesses) -> bool:
+    """Whether a rank's stores before its last fence of a window can only be told from what others write behind it."""
+    for id, of in _stored(rank):
+        window = gatherings.window(rank, id)
+        last = of.before + len(of.fences) - 1
+        late = [stored for stored in of.stored if stored.fences == last]
+        if not late or window is None:
             continue
-        begin, end = int(fences[stored.fences - 1]), int(fences[stored.fences])
+        on = _on(accesses, window, rank.index)
+        on = on.pick(on.fence == last)
+        for low, high in chain.from_iterable(_ranges(stored, on) for stored in late):
+            if ((on.low < high) & (on.high > low)).any():
+                return True
+    return False
+
+
+class _Stored(NamedTuple):
+    """What changed between the fences of a window, before the first of which so many came."""
+
+    stored: Sequence[StoredDefinition]
+    fences: Ints
+    before: int
+
+
+def _stored(rank: Rank) -> Iterator[tuple[int, _Stored]]:
+    """By window what a rank's own stores may have changed between two of its fences."""
+    if rank.file is None or len(rank.touches) or not rank.definitions.stored:
+        return  # what is touched is each of its stores, by line (weft.access)
+    which = masks(rank.trace.functions).where(rank, _FENCE)
+    of, before = rank.events["object"][which], rank.fenced
+    for id in distinct(of).tolist():
+        fences, low = which[of == id], before.get(id, 0)
+        several = rank.definitions.stored_in.get(id, [])
+        first, last = (bisect_left(several, n, key=lambda one: one.fences) for n in (low + 1, low + len(fences)))
+        if first < last:
+            yield id, _Stored(several[first:last], fences, low)
+
+
+def _on(accesses: Accesses, window: Window, target: int) -> Accesses:
+    """The accesses of a rank's part of a window."""
+    mine = (accesses.comm == window[0]) & (accesses.ordinal == window[1]) & (accesses.target == target)
+    return accesses.pick(np.flatnonzero(mine))
+
+
+def _of_window(rank: Rank, window: Window, of: _Stored, on: Accesses) -> Iterator[tuple[int, ...]]:
+    for number, stored in enumerate(of.stored):
+        nth = stored.fences - of.before
+        begin, end = int(of.fences[nth - 1]), int(of.fences[nth])
         for low, high in _ranges(stored, on):
             yield (
-                rank.index, end, int(events["site"][end]), *window, rank.index, low, high, WRITE, 0, 0, 0, -1 - number,
-                stored.fences, begin, end, -1, -1, 0, STORED,
+                rank.index, end, int(rank.events["site"][end]), *window, rank.index, low, high, WRITE, 0, 0, 0,
+                -1 - number, stored.fences, begin, end, -1, -1, 0, STORED,
             )  # fmt: skip
 
 
