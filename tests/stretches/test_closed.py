@@ -50,6 +50,8 @@ class Program:
             r.init()
         self.halves = self.b.split([r % 2 for r in range(len(self.b.ranks))])
         self.comms: list[Comm] = [self.b.world, self.b.dup()]
+        self.apart = [self.b.dup() for _ in range(3)]
+        """Each for one receive of any tag, which else would take the first message that comes."""
         self.later: list[tuple[int, Callable[[], object]]] = []
         self.step = 0
         one, two = self.b.ranks[:2]
@@ -137,11 +139,12 @@ def _pending(rng: random.Random, p: Program) -> None:
     """A receive that is posted long before its message is sent, of any tag or not."""
     one, two = p.two(rng)
     tag = 2000 + p.step
-    any_tag = rng.random() < 0.1
-    into = two.irecv(one.index, ANY_TAG if any_tag else tag, got_tag=tag)
+    any_tag = bool(p.apart) and rng.random() < 0.3
+    comm = p.apart.pop() if any_tag else p.b.world
+    into = two.irecv(one.index, ANY_TAG if any_tag else tag, got_tag=tag, comm=comm)
 
     def comes() -> None:
-        rng.choice([one.send, one.ssend])(two.index, tag)
+        rng.choice([one.send, one.ssend])(two.index, tag, comm=comm)
         rng.choice([two.wait, two.test])(into)
 
     p.after(rng, comes)
