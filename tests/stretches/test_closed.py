@@ -50,6 +50,8 @@ class Program:
             r.init()
         self.halves = self.b.split([r % 2 for r in range(len(self.b.ranks))])
         self.comms: list[Comm] = [self.b.world, self.b.dup()]
+        self.apart = [self.b.dup() for _ in range(3)]
+        """Each for one receive of any tag, which else would take the first message that comes."""
         self.later: list[tuple[int, Callable[[], object]]] = []
         self.step = 0
         one, two = self.b.ranks[:2]
@@ -137,11 +139,12 @@ def _pending(rng: random.Random, p: Program) -> None:
     """A receive that is posted long before its message is sent, of any tag or not."""
     one, two = p.two(rng)
     tag = 2000 + p.step
-    any_tag = rng.random() < 0.1
-    into = two.irecv(one.index, ANY_TAG if any_tag else tag, got_tag=tag)
+    any_tag = bool(p.apart) and rng.random() < 0.3
+    comm = p.apart.pop() if any_tag else p.b.world
+    into = two.irecv(one.index, ANY_TAG if any_tag else tag, got_tag=tag, comm=comm)
 
     def comes() -> None:
-        rng.choice([one.send, one.ssend])(two.index, tag)
+        rng.choice([one.send, one.ssend])(two.index, tag, comm=comm)
         rng.choice([two.wait, two.test])(into)
 
     p.after(rng, comes)
@@ -445,7 +448,7 @@ def test_an_event_that_is_carried_lies_where_its_message_is(tmp_path: Path) -> N
     assert of.of((0, 1)) == of.of((2, 1)) == len(of) - 1
     assert of.of((1, 1)) < len(of) - 1
     for moment in range(1, len(of), 10):
-        for index in of.carried.get(moment, [[]])[1]:
+        for index in of.carried.get(moment, [[], []])[1]:
             ground, here = made[0].around((1, int(index)))
             assert ground.match.receives_of(here) and ground.named(here) == (1, int(index))
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from weft.match import Match, match
 from weft.mpi.meaning import Act, Mode, Over, every, named
-from weft.stretches.descent import Descent, before, light
+from weft.stretches.descent import Descent, Found, before, light
 from weft.stretches.lost import Lost
 from weft.stretches.moments import Cuts, Seen, apart
 from weft.terms import calls
@@ -118,9 +118,9 @@ class Walk:
                 of = match(window)
             except Exception:  # the analyses of the last stretch, which then begins here, say why
                 return None
-            found = self._descent(window, of).found()
-            ahead = np.array([rank.ahead for rank in window.ranks], np.int64)
-            if int((found.cut - ahead).sum()) * WIDER >= wanted:
+            found = self._found(window, of, wanted)
+            ahead = _ahead(window)
+            if _fair(found, window, wanted):
                 out = [
                     np.array([window.whole((rank, event))[1] for event in events.tolist()], np.int64)
                     for rank, events in enumerate(found.carried(of, len(first)))
@@ -131,7 +131,19 @@ class Walk:
             window.let_go()
         return None
 
-    def _descent(self, window: Stretch, of: Match) -> Descent:
-        if not self.carries:
-            return Descent(window, of)
-        return Descent(window, of, light(of), self.lost.of_window(of, np.array(window.last, np.int64)))
+    def _found(self, window: Stretch, of: Match, wanted: int) -> Found:
+        """The cut of a window: with nothing carried over it, but where that is no fair one, or seldom was before."""
+        if not self.carried:
+            plain = Descent(window, of).found()
+            if not self.carries or _fair(plain, window, wanted):
+                return plain
+        return Descent(window, of, light(of), self.lost.of_window(of, np.array(window.last, np.int64))).found()
+
+
+def _ahead(window: Stretch) -> Ints:
+    return np.array([rank.ahead for rank in window.ranks], np.int64)
+
+
+def _fair(found: Found, window: Stretch, wanted: int) -> bool:
+    """Whether enough calls are before a cut."""
+    return int((found.cut - _ahead(window)).sum()) * WIDER >= wanted

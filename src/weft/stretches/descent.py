@@ -14,7 +14,7 @@ from weft.plain import dataclass
 from weft.stretches.stillness import gathered
 from weft.terms import calls
 from weft.terms.calls import masks
-from weft.trace.stretch import NOTHING, Stretch
+from weft.trace.stretch import Stretch
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -62,20 +62,21 @@ class Descent:
 
     def __init__(self, window: Stretch, of: Match, light: Mask | None = None, lost: Mask | None = None) -> None:
         self.of = of
-        self.light = np.zeros(len(of.recvs), np.bool_) if light is None else light
-        self.lost = np.zeros(len(of.sends), np.bool_) if lost is None else lost
+        sends, recvs = of.sends, of.recvs
+        self.light = np.zeros(len(recvs), np.bool_) if light is None else light
+        self.lost = np.zeros(len(sends), np.bool_) if lost is None else lost
         self.ends = np.array([len(rank) for rank in window.ranks], np.int64)
         self.least = np.array([rank.ahead for rank in window.ranks], np.int64)
         self.bound = self.ends.copy()
         """By rank the calls that may still be before the cut."""
-        self.taken = np.where(self.light, of.recvs.completion, of.recvs.event).astype(np.int64)
+        self.taken = np.where(self.light, recvs.completion, recvs.event) if self.light.any() else recvs.event
         """By receive the call that is behind the cut where its message is: its post, or what completes a light one."""
-        self.sent = np.where(self.lost, NONE, of.sends.event).astype(np.int64)
+        self.sent = np.where(self.lost, np.uint32(NONE), sends.event) if self.lost.any() else sends.event
         """The same of a send, whose post it is; none of a lost one."""
         self.parts_rank = of.collectives.ranks()
         self._out_alone(window)
         self.between = [self._between(rank) for rank in range(len(self.ends))]
-        self.by_end = self._by_end()
+        self._ends: dict[int, Ints] = {}
         self.seen = self._seen()
 
     def found(self) -> Found:
@@ -143,14 +144,13 @@ class Descent:
         last: NDArray[np.int32] = np.maximum.accumulate(np.where(free, np.arange(len(free), dtype=np.int32), 0))
         return last
 
-    def _by_end(self) -> list[Ints]:
-        """By rank its light receives in the order in which they are complete."""
-        rows = np.flatnonzero(self.light)
-        if not len(rows):
-            return [NOTHING] * len(self.ends)
-        ranks = self.of.recvs.ranks()[rows]
-        order = np.lexsort((self.taken[rows], ranks))
-        return np.split(rows[order], np.searchsorted(ranks[order], np.arange(1, len(self.ends))))
+    def _by_end(self, rank: int) -> Ints:
+        """The light receives of a rank in the order in which they are complete."""
+        if rank not in self._ends:
+            part = self.of.recvs.of_rank(rank)
+            rows = part.start + np.flatnonzero(self.light[part])
+            self._ends[rank] = rows[np.argsort(self.taken[rows], kind="stable")]
+        return self._ends[rank]
 
     def _seen(self) -> tuple[Ints, Ints, Ints]:
         """Probes by the send that they saw: rows of sends in order, and rank and event of the probe."""
@@ -171,7 +171,7 @@ class Descent:
         for posts in (recvs, probes):
             mine = _rows(posts, rank, low, high)
             self._lower_partners(posts.peer[mine], posts.partner[mine], self.sent)
-        by_end = self.by_end[rank]
+        by_end = self._by_end(rank)
         ended = by_end[slice(*np.searchsorted(self.taken[by_end], (low, high)).tolist())]
         self._lower_partners(recvs.peer[ended], recvs.partner[ended], self.sent)
         parts, of = self.of.collectives, self.of.instances
