@@ -40,8 +40,9 @@ _SORTS: Final = (
 
 @dataclass(frozen=True)
 class Carried:
-    """By moment the calls that go on there, in order: `state[k]` is n, they are rows `starts[n]` to `starts[n + 1]`.
+    """By moment the calls that go on there, in order.
 
+    Those of moment k are rows `starts[n]` to `starts[n + 1]`, where `state[k]` is n: several may have the same ones.
     `fences`: how many fences of a call's window came before the last one.
     """
 
@@ -72,6 +73,8 @@ class Following:
             self._begins |= table(begins)
         self.ids = np.flatnonzero(self._sort)
         """The functions that are followed."""
+        self.any = False
+        """Whether any of them was called."""
         self._open: dict[int, dict[tuple[int, int], int]] = {}
         """By window or file what goes on there, and since which call."""
         self._fences: dict[int, int] = {}
@@ -137,9 +140,19 @@ def _last_of(until: Ints, *key: NDArray[Any]) -> tuple[Ints, Ints]:
     return last[order], many[order]
 
 
+def _changes(moments: Sequence[Now]) -> list[bool]:
+    """Of which moments the calls that go on are not those of the one before."""
+    return [k == 0 or now is not moments[k - 1] for k, now in enumerate(moments)]
+
+
+def held(moments: Sequence[Now]) -> int:
+    """How many calls are kept of some moments."""
+    return sum(len(now) for now, new in zip(moments, _changes(moments), strict=True) if new)
+
+
 def carried(moments: Sequence[Now]) -> Carried:
     """What goes on at each of some moments."""
-    new = [k == 0 or now is not moments[k - 1] for k, now in enumerate(moments)]
+    new = _changes(moments)
     states = [now for now, first in zip(moments, new, strict=True) if first]
     starts = np.concatenate([[0], np.cumsum([len(now) for now in states])]).astype(np.int64)
     rows = np.array([row for now in states for row in now], np.int64).reshape(-1, 2)

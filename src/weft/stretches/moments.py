@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from weft.mpi.meaning import Sync
 from weft.order.edges import plain_fences
 from weft.plain import dataclass
-from weft.stretches.carried import Carried, Following, Now, carried
+from weft.stretches.carried import Carried, Following, Now, carried, held
 from weft.terms import calls, passes
 from weft.terms.calls import masks, words
 from weft.terms.columns import Ints
@@ -28,6 +28,8 @@ _PART: Final = 1 << 18
 """Calls that are looked at together."""
 _MOST: Final = 8192
 """Candidates that are kept of a rank."""
+_MOST_CARRIED: Final = 64 * _MOST
+"""Calls that are kept of what goes on at these; where it is more, fewer candidates are."""
 
 _FENCES: Final = calls.syncs(Sync.FENCE)
 _GATHERINGS: Final = calls.ALL_TO_ALL | words("Barrier") | _FENCES
@@ -145,12 +147,9 @@ def look(rank: Rank) -> Seen:
         numbers = many + np.arange(len(rows))
         many += len(rows)
         found.append(rows[numbers % stride == stride - 1] + start)
-        going += (
-            following.through(part, function, start, found[-1])
-            if counts[following.ids].any()
-            else ([()] * len(found[-1]))
-        )
-        if len(going) > _MOST:
+        following.any = bool(counts[following.ids].any())
+        going += following.through(part, function, start, found[-1]) if following.any else [()] * len(found[-1])
+        while len(going) > _MOST or (len(going) > 1 and following.any and held(going) > _MOST_CARRIED):
             stride, found, going = 2 * stride, [np.concatenate(found)[1::2]], going[1::2]
         let_go(part)
     candidates = np.concatenate([NOTHING, *found]) + 1
