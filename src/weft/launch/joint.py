@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 STEPS: Final = ".steps"
 """In weft-runs: which run belongs to which step."""
+DECIDED: Final = "ended_by_weft"
+"""In run.json: the tasks have to end their ranks. One that was killed by somebody else ends no other."""
 KEPT: Final = 64
 """Steps that are remembered there."""
 PATIENCE: Final = 60.0
@@ -105,8 +107,8 @@ class Joint:
         """How the watching task ended the run, once it has reported that; None while the run goes on."""
         if self.folder.exists() and not (self.folder / "told").exists():
             return None
-        ended = rundir.facts_of(self.run.path).get("ended")
-        return str(ended) if ended in ("deadlock", "killed") else None
+        facts = rundir.facts_of(self.run.path)
+        return str(facts.get("ended")) if facts.get(DECIDED) is True else None
 
     def planned(self, plan: Plan, variables: dict[str, str]) -> Plan:
         """The plan of this task where its host writes to its own disk."""
@@ -127,6 +129,8 @@ class Joint:
         """Report now, while the ranks stand still, if nobody has: what comes of ending one may end this task, too."""
         if self.reporting is None or not self._first():
             return False
+        if ending:
+            self.run.facts[DECIDED] = True
         self.collect(kill=ending)
         self.reporting()
         (self.folder / "told").touch()

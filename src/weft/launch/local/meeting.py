@@ -32,7 +32,7 @@ PLACE: Final = "hosts"
 """In the step's folder: where hosts are listened to, for this user alone."""
 UNHEARD: Final = 20.0
 """Seconds after which a host without a connection is told of."""
-PACKED: Final = 15.0
+PACKED: Final = 30.0
 """Seconds for a host without a connection to put its records into the run, and for each piece of a large pack."""
 PATIENCE: Final = 360.0
 """Seconds that a task whose rank has failed waits for the report of another one."""
@@ -194,12 +194,15 @@ class Meeting(Joint):
             self.hosts = Hosts(self.run, os.urandom(32))
         self.hosts.gather(kill=kill, after=kill)
         late = {task.host for task in self.tasks()} - self.hosts.whole()
-        problems = self._take_packs(self.hosts, late)
+        problems = self._wait_for(self.hosts, late, kill=kill)
         self.hosts.account([self._lacking(host, problems.get(host)) for host in sorted(late - self.hosts.whole())])
         self.hosts.put_into_run()
 
-    def _take_packs(self, hosts: Hosts, names: set[str]) -> dict[str, str]:
-        """Wait for what hosts without a connection put into the run; returns what went wrong by host."""
+    def _wait_for(self, hosts: Hosts, names: set[str], *, kill: bool) -> dict[str, str]:
+        """Wait for hosts that connect only now, and for what those without a connection put into the run.
+
+        Returns what went wrong by host.
+        """
         problems: dict[str, str] = {}
         seen, limit = -1, time.monotonic() + PACKED
         while (left := names - hosts.whole() - problems.keys()) and time.monotonic() < limit:
@@ -211,7 +214,9 @@ class Meeting(Joint):
                         problems[name] = str(error)
             if (now := bytes_in(self.run.path / pack.FOLDER)) != seen:
                 seen, limit = now, time.monotonic() + PACKED
-            time.sleep(POLL)
+            hosts.poll(POLL)
+            if any(host.lost is None and not host.done for host in hosts.hosts):
+                hosts.gather(kill=kill, after=kill)
         return problems
 
     def _lacking(self, host: str, problem: str | None) -> dict[str, Any]:
