@@ -284,9 +284,12 @@ def terminated(status: int) -> bool:
 
 
 def is_task(pid: int) -> bool:
-    """Whether a process of this host is another task of this one's step, as far as its command line tells."""
+    """Whether a process of this host is another task of this one's step, as far as its command line tells.
+
+    One that has ended is none, though its launcher may not have asked for its status yet: it has no command line.
+    """
     try:
-        same = Path(f"/proc/{pid}/cmdline").read_bytes() in (b"", Path("/proc/self/cmdline").read_bytes())
+        same = Path(f"/proc/{pid}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes()
     except OSError:
         return False
     return same and pid != os.getpid()
