@@ -42,7 +42,11 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
     trace = weft.open(tmp_path / "run")
     assert trace.kept is not None
     assert trace.problems == []
-    assert trace.kept.calls > 2 * trace.event_count  # several turns
+    for rank in trace.ranks:  # on a busy machine the end may have most of a run's calls
+        assert rank.file is not None
+        assert all(before.first_events > 8 for before in rank.file.before.values()), (
+            "chunks gave their place several times"
+        )
     spans = [(int(r.enter_ns()[-1]) - int(r.enter_ns()[0])) / 1e9 for r in trace.ranks]
     assert all(0.9 * WISH < span < SECONDS / 2 for span in spans), spans
     for rank in trace.ranks:
@@ -53,7 +57,6 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
         # what it made in such a time all along.
         usual = (len(rank.events) + int(rows["count"].sum())) * WISH / SECONDS
         room = 56 * max(2 * len(rank.events), 3 * usual) + (1 << 19)
-        assert rank.file is not None
         assert rank.file.size < room
         sends = trace.functions.mask(("MPI_Send",))
         there = int(sends[rank.events["function"]].sum()) + int(rows["count"][sends[rows["function"]]].sum())
