@@ -42,7 +42,11 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
     trace = weft.open(tmp_path / "run")
     assert trace.kept is not None
     assert trace.problems == []
-    assert trace.kept.calls > 2 * trace.event_count  # several turns
+    for rank in trace.ranks:  # on a busy machine the end may have most of a run's calls
+        assert rank.file is not None
+        assert all(before.first_events > 8 for before in rank.file.before.values()), (
+            "chunks gave their place several times"
+        )
     spans = [(int(r.enter_ns()[-1]) - int(r.enter_ns()[0])) / 1e9 for r in trace.ranks]
     assert all(0.9 * WISH < span < SECONDS / 2 for span in spans), spans
     for rank in trace.ranks:
@@ -53,7 +57,6 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
         # what it made in such a time all along.
         usual = (len(rank.events) + int(rows["count"].sum())) * WISH / SECONDS
         room = 56 * max(2 * len(rank.events), 3 * usual) + (1 << 19)
-        assert rank.file is not None
         assert rank.file.size < room
         sends = trace.functions.mask(("MPI_Send",))
         there = int(sends[rank.events["function"]].sum()) + int(rows["count"][sends[rows["function"]]].sum())
@@ -132,13 +135,20 @@ def taking(request: pytest.FixtureRequest, weft_command: Weft, tmp_path: Path) -
 
 
 TAKING = [
-    ("sendrecv", ""), ("replace", ""), ("waitall", ""), ("testsome", ""), ("waitany", ""),
+    ("sendrecv", ""), ("replace", ""), ("isendrecv", ""), ("isendrecv_replace", ""), ("waitall", ""), ("testsome", ""),
+    ("waitany", ""),
     ("waitall", "late"),  # a dropped receive of any source takes a message at the end
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
-@pytest.mark.parametrize(("way", "end"), TAKING)
+@pytest.mark.parametrize(
+    ("mpi", "way", "end"),
+    [
+        *((mpi, *taking) for taking in TAKING for mpi in ("mpich", "openmpi")),
+        ("openmpi", "isendrecv any", ""),
+        ("openmpi", "isendrecv_replace any", ""),
+    ],
+)
 def test_what_dropped_calls_took_is_told_beside_them(taking: Taking, mpi: str, way: str, end: str) -> None:
     done, before = taking(mpi, way, end)
     assert "error:" not in done.stderr and "unmatched" not in done.stderr, done.stderr
@@ -149,8 +159,15 @@ def test_what_dropped_calls_took_is_told_beside_them(taking: Taking, mpi: str, w
     assert all(abs(n) <= 3 for n in before.balance.values()), "as many as were under way when calls begin to count"
 
 
-@pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
-@pytest.mark.parametrize(("way", "end"), [("isendrecv", ""), ("waitall", "freed")])
+@pytest.mark.parametrize(
+    ("mpi", "way", "end"),
+    [
+        ("mpich", "isendrecv any", ""),  # its status says nothing of the message
+        ("mpich", "isendrecv_replace any", ""),
+        ("mpich", "waitall", "freed"),
+        ("openmpi", "waitall", "freed"),
+    ],
+)
 def test_what_is_not_told_stays_open_and_nobody_is_blamed(taking: Taking, mpi: str, way: str, end: str) -> None:
     done, before = taking(mpi, way, end)
     assert "error:" not in done.stderr and "unmatched" not in done.stderr, done.stderr
@@ -159,7 +176,7 @@ def test_what_is_not_told_stays_open_and_nobody_is_blamed(taking: Taking, mpi: s
 
 
 @pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
-@pytest.mark.parametrize("way", ["sendrecv", "waitall"])
+@pytest.mark.parametrize("way", ["sendrecv", "isendrecv", "waitall"])
 def test_a_deadlock_behind_such_calls_is_proven(taking: Taking, mpi: str, way: str) -> None:
     done, _ = taking(mpi, way, "deadlock")
     assert done.returncode == 3, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from launch.slurm import Slurm, started
 from tests_support import WEFT, Installed, execute
 from weft.mpi import shim
 
-PROGRAM = Path(__file__).parent / "programs" / "step.c"
+PROGRAMS = Path(__file__).parent / "programs"
 SRUN = ("srun", "-N2", "-n4", "--overcommit")
 ENDED = {"good": ("finished", 0, []), "deadlock": ("deadlock", 3, ["deadlock"])}
 
@@ -34,11 +35,11 @@ def openmpi_step(debian_openmpi: Installed, tmp_path_factory: pytest.TempPathFac
     return compiled(debian_openmpi.mpicc, tmp_path_factory.mktemp("openmpi")), "pmix"
 
 
-def compiled(mpicc: str, folder: Path) -> Path:
+def compiled(mpicc: str, folder: Path, name: str = "step") -> Path:
     shim.build(mpicc)
-    done = execute([mpicc, "-g", "-o", folder / "step", PROGRAM])
+    done = execute([mpicc, "-g", "-o", folder / name, PROGRAMS / f"{name}.c"])
     assert done.returncode == 0, done.stderr
-    return folder / "step"
+    return folder / name
 
 
 def held(slurm: Slurm, command: Sequence[str | Path], folder: Path, mode: str) -> dict[str, Any]:
@@ -121,13 +122,59 @@ def test_tasks_of_a_job_array_make_runs_of_their_own(
     assert [text.count("weft: recorded 2 ranks in weft-runs/") for text in said] == [1, 1, 1]
 
 
-def test_local_in_a_task_of_srun_is_refused_with_the_line_to_use(slurm: Slurm, tmp_path: Path) -> None:
-    done = execute([*SRUN, "--mpi=pmi2", *WEFT, "run", "--local", tmp_path / "disk", "--", "true"], cwd=tmp_path,
-                   env=slurm.environment)  # fmt: skip
-    assert done.returncode == 2
-    assert "`weft run --local ... -- LAUNCHER ... PROGRAM`, not `LAUNCHER ... weft run -- PROGRAM`" in done.stderr
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("mode", ENDED)
+@pytest.mark.parametrize(
+    ("of", "batch"),
+    [
+        ("mpich_step", False),
+        *(pytest.param(*more, marks=pytest.mark.matrix) for more in [("mpich_step", True), ("openmpi_step", False)]),
+    ],
+)
+def test_srun_starts_many_weft_run_with_local(
+    slurm: Slurm, tmp_path: Path, request: pytest.FixtureRequest, *, of: str, batch: bool, mode: str
+) -> None:
+    program, speaks = request.getfixturevalue(of)
+    line: list[str | Path] = [
+        *SRUN, f"--mpi={speaks}", *WEFT, "run", "--local", tmp_path / "disk", "--", program, mode
+    ]  # fmt: skip
+    if batch:
+        script = tmp_path / "job.sh"
+        script.write_text(f"#!/bin/sh\n{' '.join(str(word) for word in line)}\n")
+        line = ["sbatch", "-W", "-N2", "-n4", "--overcommit", "-o", "job.out", script]
+    facts = held(slurm, line, tmp_path, mode)
+    assert facts["name"] == f"step-{facts['step']['name']}"
+    assert len(facts["hosts"]) == 1  # the nodes are one machine
+    assert gone(tmp_path / "disk")
+
+
+def gone(disk: Path) -> bool:
+    """Whether nothing stays on a disk, within some seconds."""
+    limit = time.monotonic() + 15
+    while list(disk.iterdir()) and time.monotonic() < limit:
+        time.sleep(0.2)
+    return not list(disk.iterdir())
+
+
+def test_scancel_gathers_what_srun_weft_run_local_has_recorded(
+    slurm: Slurm, mpich: Installed, mpich_step: tuple[Path, str], tmp_path: Path
+) -> None:
+    program = compiled(mpich.mpicc, mpich_step[0].parent, "ring")
+    script = tmp_path / "job.sh"
+    line = [*SRUN, "--mpi=pmi2", *WEFT, "run", "--local", tmp_path / "disk", "--", program, "60"]
+    script.write_text(f"#!/bin/sh\nexec {' '.join(str(word) for word in line)}\n")
+    command = ["sbatch", "--parsable", "-N2", "-n4", "--overcommit", "-o", "job.out", script]
+    job = execute(command, cwd=tmp_path, env=slurm.environment).stdout.strip()
+    limit = time.monotonic() + 60
+    while len(list((tmp_path / "disk").glob("*/ranks/*-00000?.weft"))) < 4:
+        assert time.monotonic() < limit, (tmp_path / "job.out").read_text()
+        time.sleep(0.1)
+    slurm.told("scancel", f"{job}.0", "--signal=TERM")
     assert slurm.quiet()
+    [run] = (tmp_path / "weft-runs").glob("ring-*")
+    facts = json.loads((run / "run.json").read_text())
+    assert (facts["ranks"], facts["ended"]) == (4, "interrupted"), (tmp_path / "job.out").read_text()
+    assert "weft: the run was ended by SIGTERM" in (tmp_path / "job.out").read_text()
+    assert gone(tmp_path / "disk")
 
 
 @pytest.mark.matrix

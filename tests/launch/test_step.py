@@ -125,6 +125,18 @@ def test_one_task_at_a_time_watches(tmp_path: Path) -> None:
     assert tasks(range(1, 2), tmp_path / "run") == [(False, False)]  # locks are a process's
 
 
+def test_a_rank_that_somebody_else_killed_ends_no_other(tmp_path: Path) -> None:
+    one = enter(0, tmp_path / "run")
+    one.run.facts["ended"] = "killed"
+    one.run.write()
+    (one.folder / "told").touch()
+    assert one.decided() is None
+    (one.folder / "told").unlink()
+    one.reporting = one.run.write
+    assert one.report()
+    assert one.decided() == "killed", "with what Weft ends all ranks end"
+
+
 def compiled(of: Installed, folder: Path) -> Path:
     done = execute([of.mpicc, "-g", "-o", folder / "step", Path(__file__).parent / "programs" / "step.c"])
     assert done.returncode == 0, done.stderr

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
+from weft.cli._said import say
 from weft.errors import UsageError
 from weft.launch import joint, recorder, rundir
 from weft.launch import step as steps
@@ -13,6 +15,8 @@ from weft.launch.job import run_job
 from weft.values import recording
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from weft.launch.job import Job
     from weft.launch.joint import Joint
     from weft.launch.plan import Plan
@@ -21,6 +25,9 @@ if TYPE_CHECKING:
     from weft.standstill.silence import Silence
 
 DEADLOCK_STATUS = 3
+BESIDE: Final = 5.0
+"""Seconds that a host of several without a common directory leaves the others to put their records in order: MPICH's
+mpiexec kills all tasks once one fails."""
 ALONE = (
     "probes",
     "watch",
@@ -30,7 +37,6 @@ ALONE = (
     "watch_findings",
     "keep_around_findings",
     "call_limit",
-    "local",
 )
 """Options whose work one `weft run` does for all ranks."""
 
@@ -61,11 +67,12 @@ def record(
         run.facts["hashes"] = args.hash_messages
         if args.keep is not None:
             run.facts["keep"] = args.keep
-        recording.begin(run.path, None)
+        if args.local is None:
+            recording.begin(run.path, None)
         recorder.describe(plan, shim, run)
 
     path = args.out or joint.place(step, rundir.program_name(plan.line.programs[0]))
-    joined = joint.enter(step, path, rundir.first_facts(command, args.level), describe)
+    joined = enter(step, path, rundir.first_facts(command, args.level), describe, args.local)
     variables = recorder.variables(
         shim,
         joined.run,
@@ -73,10 +80,14 @@ def record(
         whole_buffers=args.whole_buffers,
         hash_messages=args.hash_messages,
         keep=args.keep,
-    ) | recording.begin(joined.run.path, None)
+    )
+    if args.local is None:
+        started, variables = plan, variables | recording.begin(joined.run.path, None)
+    else:
+        started, variables = joined.planned(plan, variables), {}
     job = run_job(
-        plan, joined.run, variables, args.hang_after, joint=joined, concluded=lambda job: conclude(plan, job, args),
-        alarm=alarm,
+        started, joined.run, variables, args.hang_after, joint=joined, hosts=joined.hosts,
+        concluded=lambda job: conclude(plan, job, args), alarm=alarm,
     )  # fmt: skip
     own = job.process.shell_status
     if not joined.reports(job.process, job.ended):
@@ -86,7 +97,23 @@ def record(
         status = conclude(plan, job, args)
     finally:
         joined.told()
+    if joined.apart and step.system == "mpiexec":
+        time.sleep(BESIDE)
     return own if status == of_all else status
+
+
+def enter(
+    step: Step, path: Path, facts: dict[str, Any], describe: Callable[[RunDirectory], None], local: Path | None
+) -> Joint:
+    """Join the run of the step, or make it."""
+    if local is None:
+        return joint.enter(step, path, facts, describe)
+    # Few runs are over hosts.
+    from weft.launch.local import meeting
+
+    met = meeting.enter(step, path, local, facts, describe)
+    met.say = say
+    return met
 
 
 def ended_with(job: Job, joined: Joint, own: int) -> int:

@@ -26,12 +26,13 @@ from weft.cli._said import say, shown_path, tell
 from weft.cli._values import FAILED_STATUS
 from weft.errors import UsageError, WeftError
 from weft.levels import LEVELS, level_named
-from weft.terms.words import rank_names
+from weft.terms.words import rank_names, rank_words
 
 if TYPE_CHECKING:
     from weft.compare.values.live import Against
     from weft.launch.finish import Ending
     from weft.launch.job import Job
+    from weft.launch.joint import Joint
     from weft.launch.plan import Plan
     from weft.launch.rundir import RunDirectory
     from weft.launch.watch import Watch
@@ -353,6 +354,8 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | 
     ending = finish.finish(job)
     of_pvm = plan.pvm is not None  # its machines grow: nobody knows how many tasks there must be
     missing = [] if of_pvm else absent.lines(ending.headers, job.run.facts.get("lost") or ())
+    if job.joint is not None and job.joint.apart:
+        return of_a_part(job, job.joint, args)
     for line in missing:
         say(line)
     failed = bool(missing)
@@ -391,6 +394,28 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | 
     if job.interrupted is not None:
         return 128 + job.interrupted
     return job.process.shell_status or (FAILED_STATUS if failed else 0)
+
+
+def of_a_part(job: Job, joint: Joint, args: argparse.Namespace) -> int:
+    """Each host of a job step has its own ranks only: say where they are and how they are put together."""
+    from weft.launch import finish
+
+    host, place = os.uname().nodename, job.run.path
+    ranks = rank_words(sorted({*range(joint.step.size)} - {*joint.apart}))
+    why = (
+        f"host {host} has {ranks} of {joint.step.size} in {place}, which the other hosts do not see; "
+        "nothing is looked for in a part of a run"
+    )
+    problem = places(job, args)
+    job.run.write()
+    say(why)
+    say(f"gather: copy each host's folder to one place, this one by `scp -r {host}:{place} {host}`, and there: "
+        f"`weft gather {place.name}-whole {host} ...` with all of them")  # fmt: skip
+    if problem is not None:
+        say(problem)
+    write_report(args.report, Untold(job.run.facts, (why,)))
+    finish.packed(job.run.path)
+    return job.process.shell_status or FAILED_STATUS
 
 
 def keep_empty(plan: Plan, job: Job) -> bool:
@@ -459,6 +484,8 @@ def what_happened(ending: Ending, job: Job, against: Against | None = None) -> l
         lines.append(
             "the run was ended: a host did not answer any more, and the ranks of the others stood still in MPI"
         )
+        if job.joint is not None and job.joint.step.system == "mpiexec":
+            lines.append("mpiexec may wait for that host for ever: end it by Ctrl-C")
     elif job.ended == "killed" and not job.hung_for:
         lines.append("the run was ended by --end-at-limit: a call had not returned. That does not prove a deadlock")
     elif job.ended == "killed":

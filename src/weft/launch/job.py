@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from signal import SIGCONT, SIGINT, SIGKILL, SIGTERM
 from typing import TYPE_CHECKING
@@ -78,6 +78,10 @@ class Job:
             self._kill_at = time.monotonic() + AT_ONCE
         if self._kill_at is not None:
             return self._insist()
+        if self.joint is not None and self.joint.due(self.process):
+            self.joint.report(ending=False)
+        if self.joint is not None and self.joint.reported:
+            return ELSEWHERE
         if self.joint is not None and self._left_to_another(self.joint):
             return ELSEWHERE
         pause = self.watch.look()
@@ -103,6 +107,18 @@ class Job:
                 self.hung_for = self.watch.still_for
                 self._end("killed")
         return INTERVAL if self.ended or self._question else pause
+
+    def stays(self) -> bool:
+        """Whether there is more to wait for once the own rank has ended."""
+        return self.joint is not None and self.joint.stays(self.process)
+
+    def of_all(self) -> Job:
+        """This job as the others see it: where one of its tasks has failed, it has."""
+        if self.joint is None or self.ended is not None or self.process.status is not None:
+            return self
+        whole = Process(self.process.pid)
+        whole.status, whole.signals = self.joint.worst(0), self.process.signals
+        return replace(self, process=whole)
 
     def _left_to_another(self, joint: Joint) -> bool:
         """Whether another task of the step watches, or has decided that the run ends (then this one's rank ends)."""
@@ -148,10 +164,11 @@ class Job:
     def warned(self) -> None:
         """A signal that may end the job is about to be passed on: keep where its ranks are."""
         self.warnings += 1
-        if self.warnings == 1 and self.hosts is not None:
+        if self.warnings == 1 and self.hosts is not None and self.joint is None:
             self.hosts.wait(self.hosts.ask("where"), 2 * ask.PATIENCE)
         elif self.warnings == 1:
-            ask.where(rank_files(self.run))
+            records = self.joint.records if self.joint is not None else self.run.ranks
+            ask.where(sorted(records.glob("*.weft")))
 
     @property
     def insisted(self) -> bool:
@@ -179,7 +196,7 @@ class Job:
         self.ended = ended
         if self.joint is not None:
             self.joint.report()
-        if self.hosts is not None:
+        elif self.hosts is not None:
             self._hold(self.hosts, proven=ended == "deadlock")
         self._segments |= segments.of_ranks(rank_files(self.run))
         self._kill_at = time.monotonic() + GRACE
@@ -207,7 +224,10 @@ class Job:
         if self.joint is not None and self.ended is None:
             self.ended = self.joint.decided()  # the watching task ended this one's rank as well
         alone = self.joint is None  # else each task passes on to its own rank what came to it
-        if self.hosts is not None:
+        if self.joint is not None and self.joint.reporter:
+            self.joint.collect(kill=self.ended is not None)
+            self.hosts = self.joint.hosts
+        elif self.joint is None and self.hosts is not None:
             self.hosts.gather(kill=self.ended is not None or bool(self.process.signals))
             self.hosts.put_into_run()
         if self.ended is not None or (alone and self.interrupted is not None):
@@ -251,8 +271,8 @@ def run_job(
         joint=joint, hosts=hosts,
     )  # fmt: skip
     if joint is not None and concluded is not None:
-        joint.reporting = lambda: concluded(job)
-    processes.attend(job.process, job.tick, job.warned)
+        joint.reporting = lambda: concluded(job.of_all())
+    processes.attend(job.process, job.tick, job.warned, job.stays)
     job.close()
     processes.unblock(job.process)
     return job

@@ -18,16 +18,23 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from weft.errors import UsageError, WeftError
-from weft.launch import rundir
+from weft.launch import rundir, survivors
 from weft.launch.process import Process
 from weft.launch.rundir import BASE, RunDirectory
 from weft.launch.step import Step
+from weft.plain import dataclass
+
+if TYPE_CHECKING:
+    from weft.launch.local.hosts import Hosts
+    from weft.launch.plan import Plan
 
 STEPS: Final = ".steps"
 """In weft-runs: which run belongs to which step."""
+DECIDED: Final = "ended_by_weft"
+"""In run.json: the tasks have to end their ranks. One that was killed by somebody else ends no other."""
 KEPT: Final = 64
 """Steps that are remembered there."""
 PATIENCE: Final = 60.0
@@ -41,6 +48,17 @@ SEEN_OFF: Final = 10.0
 POLL: Final = 0.05
 LINE: Final = 32
 """Bytes of a task's line about its end."""
+APART: Final = 5.0
+"""Seconds for the lines of all tasks to be seen, once MPI has shown that all have begun."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task that has come to the run."""
+
+    rank: int
+    pid: int
+    host: str
 
 
 class Joint:
@@ -54,7 +72,19 @@ class Joint:
         """Whether this task reported while the ranks stood still."""
         self.reporting: Callable[[], object] | None = None
         """Puts the run in order and tells what was found, set by who can."""
+        self.apart: list[int] = []
+        """Ranks whose tasks run, and did not come to this run: their hosts do not see its folder."""
+        self.reporter = False
+        """Whether this task reports, now that its rank has ended: of those that wait for all to end."""
+        self.hosts: Hosts | None = None
+        """The hosts that this task listens to, where each writes to its own disk."""
+        self._tasks: list[Task] = []
         self._watching: IO[bytes] | None = None
+
+    @property
+    def records(self) -> Path:
+        """Where the ranks of this host write to."""
+        return self.run.ranks
 
     # While it runs
 
@@ -77,13 +107,31 @@ class Joint:
         """How the watching task ended the run, once it has reported that; None while the run goes on."""
         if self.folder.exists() and not (self.folder / "told").exists():
             return None
-        ended = rundir.facts_of(self.run.path).get("ended")
-        return str(ended) if ended in ("deadlock", "killed") else None
+        facts = rundir.facts_of(self.run.path)
+        return str(facts.get("ended")) if facts.get(DECIDED) is True else None
 
-    def report(self) -> bool:
+    def planned(self, plan: Plan, variables: dict[str, str]) -> Plan:
+        """The plan of this task where its host writes to its own disk."""
+        raise NotImplementedError
+
+    def due(self, process: Process) -> bool:
+        """Whether this task has to report although its own rank runs: where one that failed cannot do it itself."""
+        return False
+
+    def stays(self, process: Process) -> bool:
+        """Whether this task has to go on although its own rank has ended."""
+        return False
+
+    def collect(self, *, kill: bool) -> None:
+        """Bring the records into the run, before they are reported; `kill`: ranks that still run are to end then."""
+
+    def report(self, *, ending: bool = True) -> bool:
         """Report now, while the ranks stand still, if nobody has: what comes of ending one may end this task, too."""
         if self.reporting is None or not self._first():
             return False
+        if ending:
+            self.run.facts[DECIDED] = True
+        self.collect(kill=ending)
         self.reporting()
         (self.folder / "told").touch()
         self.reported = True
@@ -107,10 +155,12 @@ class Joint:
         begun = time.monotonic()
         while self.folder.exists() and not (self.folder / "told").exists():
             late = time.monotonic() - begun
-            if (self._all_ended() or (failed and late > LINGER)) and self._first():
-                process.status = self._worst(process.status or 0)
+            few = self._few_ended()
+            if (self._all_ended() or (failed and late > LINGER) or (few and late > APART)) and self._first():
+                self.apart = self.strangers()
+                process.status = self.worst(process.status or 0)
                 return True
-            if not failed or late > TOLD:
+            if not (failed or few) or late > TOLD:
                 return False
             time.sleep(POLL)
         return False
@@ -143,9 +193,41 @@ class Joint:
     def _see_off(self) -> None:
         """Wait for the others where this task is to end last, and clear up."""
         limit = time.monotonic() + SEEN_OFF
-        while self.step.system == "mpiexec" and not self._all_gone() and time.monotonic() < limit:
+        waits = self.step.system == "mpiexec" and self.folder.exists()
+        while waits and not self._all_gone() and time.monotonic() < limit:
             time.sleep(POLL)
         self.told()
+
+    def tasks(self) -> list[Task]:
+        """The tasks that have come to this run."""
+        if len(self._tasks) >= self.step.size:
+            return self._tasks
+        try:
+            with locked(self.folder / "tasks", os.O_RDWR) as file:
+                lines = [line.split(" ", 2) for line in file.read().decode(errors="replace").splitlines()]
+        except FileNotFoundError:
+            return self._tasks
+        self._tasks = [Task(int(rank), int(pid), host) for rank, pid, host in lines]
+        return self._tasks
+
+    def strangers(self) -> list[int]:
+        """Ranks whose tasks did not come here although they run: a record knows as many ranks as the step has tasks."""
+        absent = set(range(self.step.size)) - {task.rank for task in self.tasks()}
+        known = absent and any(
+            header is not None and header.world_size == self.step.size
+            for header in map(survivors.read, self.records.glob("*.weft"))
+        )
+        return sorted(absent) if known else []
+
+    def _few_ended(self) -> bool:
+        """Whether all tasks that came here have ended, and others run that will not come."""
+        return len(self.ends()) >= len(self.tasks()) and bool(self.strangers())
+
+    def add_task(self) -> None:
+        """Let the others know of this task. FileNotFoundError once the run was reported."""
+        with locked(self.folder / "tasks") as file:
+            file.seek(0, os.SEEK_END)
+            file.write(f"{self.step.rank} {os.getpid()} {os.uname().nodename}\n".encode())
 
     def _add_end(self, line: str) -> None:
         """Add a line about this task's end. FileNotFoundError once the run was reported."""
@@ -162,9 +244,9 @@ class Joint:
 
     def _all_gone(self) -> bool:
         """Whether all have ended, and those on this host are no processes any more: their launcher has their status."""
-        return self._all_ended() and not any(is_task(pid) for _, _, pid in self._ends())
+        return self._all_ended() and not any(is_task(pid) for _, _, pid in self.ends())
 
-    def _ends(self) -> list[tuple[int, int, int]]:
+    def ends(self) -> list[tuple[int, int, int]]:
         """Rank, wait status and process of each task that has ended."""
         try:
             lines = [line.split() for line in (self.folder / "ends").read_text().splitlines()]
@@ -180,9 +262,9 @@ class Joint:
             return False
         return True
 
-    def _worst(self, own: int) -> int:
+    def worst(self, own: int) -> int:
         """The wait status of the run: of the first task that did not end well."""
-        statuses = [status for _, status, _ in self._ends()]
+        statuses = [status for _, status, _ in self.ends()]
         return next((status for status in statuses if status and not terminated(status)), None) or next(
             (status for status in statuses if status), own
         )
@@ -202,9 +284,12 @@ def terminated(status: int) -> bool:
 
 
 def is_task(pid: int) -> bool:
-    """Whether a process of this host is another task of this one's step, as far as its command line tells."""
+    """Whether a process of this host is another task of this one's step, as far as its command line tells.
+
+    One that has ended is none, though its launcher may not have asked for its status yet: it has no command line.
+    """
     try:
-        same = Path(f"/proc/{pid}/cmdline").read_bytes() in (b"", Path("/proc/self/cmdline").read_bytes())
+        same = Path(f"/proc/{pid}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes()
     except OSError:
         return False
     return same and pid != os.getpid()
@@ -220,13 +305,23 @@ def enter(step: Step, path: Path, facts: dict[str, Any], describe: Callable[[Run
         path.mkdir(parents=True, exist_ok=True)
         (path / "ranks").mkdir()
     except FileExistsError:
-        return Joint(step, joined(step, path))
+        return come(Joint(step, joined(step, path)))
     except OSError as error:
         raise rundir.unwritable(path, error) from error
     run = RunDirectory(path, {**facts, "n": step.size, "step": {"system": step.system, "name": step.name}})
     joint = Joint(step, run)
     joint.folder.mkdir()
+    joint.add_task()
     describe(run)
+    return joint
+
+
+def come(joint: Joint) -> Joint:
+    """Take part in a run that another task has made."""
+    try:
+        joint.add_task()
+    except FileNotFoundError:
+        raise occupied(joint.run.path) from None
     return joint
 
 
@@ -238,8 +333,13 @@ def joined(step: Step, path: Path) -> RunDirectory:
             raise WeftError(f"no task of this job step made the run {path} within {PATIENCE:.0f} s")
         time.sleep(POLL)
     if facts.get("step") != {"system": step.system, "name": step.name} or facts.get("finished") is not None:
-        raise UsageError(f"{path} is not empty, and a run is never overwritten: choose another --out")
+        raise occupied(path)
     return RunDirectory(path, dict(facts), made=False)
+
+
+def occupied(path: Path) -> UsageError:
+    """Another run is there."""
+    return UsageError(f"{path} is not empty, and a run is never overwritten: choose another --out")
 
 
 def place(step: Step, name: str) -> Path:
@@ -274,9 +374,9 @@ def remembered(file: IO[bytes]) -> dict[str, str]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[IO[bytes]]:
+def locked(path: Path, how: int = os.O_RDWR | os.O_CREAT) -> Iterator[IO[bytes]]:
     """A file that no other task reads or writes meanwhile; made where there is none."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path, how | os.O_CLOEXEC, 0o644)
     with os.fdopen(descriptor, "r+b") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX)

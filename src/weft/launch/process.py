@@ -110,17 +110,21 @@ def start_error(word: str, error: OSError) -> WeftError:
     return WeftError(f"cannot start {word}: {error.strerror}")
 
 
-def attend(process: Process, tick: Callable[[], float], warned: Callable[[], None] = lambda: None) -> None:
+def attend(
+    process: Process, tick: Callable[[], float], warned: Callable[[], None] = lambda: None,
+    stays: Callable[[], bool] = lambda: False,
+) -> None:  # fmt: skip
     """Wait for the job's end, pass signals on, and call `tick`, which returns the seconds until its next call.
 
-    `warned` is called before a signal that could end the job is passed on.
+    `warned` is called before a signal that could end the job is passed on; `stays` tells whether there is more to wait
+    for once the job has ended.
     """
     wanted = PASSED | {signal.SIGCHLD}
     pause = tick()
-    while process.poll() is None:
+    while process.poll() is None or stays():
         received = signal.sigtimedwait(wanted, pause)
         if received is None or received.si_signo == signal.SIGCHLD:
-            if process.poll() is None:
+            if process.poll() is None or stays():
                 pause = tick()
         else:
             if received.si_signo in ENDING:

@@ -106,18 +106,28 @@ class Around(Teller):
     def _of(self, trace: Trace) -> Iterator[tuple[str, str]]:
         """What is seen while the rings turn is no more than a reason to look at a copy, which stands still."""
         try:
-            seen = {finding.group for finding in self._found(trace)} - self._told
+            seen = {finding.group: finding for finding in self._found(trace)}
         except Exception:
             return  # calls became others under our eyes: of such bytes anything may come
-        seen = {group for group in seen if self._tried[group] < TRIES}
-        self._tried.update(seen)
+        seen = {group: seen[group] for group in seen.keys() - self._told if self._tried[group] < TRIES}
+        self._tried.update(seen.keys())
         if not seen or trace.until is None:
             return
+        why = "its calls are dropped sooner than they are copied"
         try:
             yield from self._copied(aside.set_aside(self.run, trace.run, trace.until))
         except aside.NoRoomError as error:
             self.over = True
             yield f"note: nothing more is set aside around findings: {error}", ""
+            return
+        except (RunError, OSError) as error:
+            why = str(error)
+        for group in seen.keys() - self._told:
+            if self._tried[group] == TRIES:
+                yield (
+                    f"note: {_suspicion(seen[group])} is in none of {TRIES} copies, and given up: {why}",
+                    "",
+                )
 
     def _copied(self, made: Path) -> Iterator[tuple[str, str]]:
         """Keep the copy if there is a finding in it that no part has."""
@@ -137,6 +147,12 @@ class Around(Teller):
         if len(aside.parts(self.run)) >= aside.MOST:
             self.over = True
             yield f"note: {aside.MOST} parts are set aside around findings, and no more will be", ""
+
+
+def _suspicion(finding: Finding) -> str:
+    """What was seen while calls became others: it may have been none."""
+    site = next((site for site in finding.sites if site.line), None)
+    return f"what looked like a finding{f' at {site}' if site else ''} [{finding.kind}]"
 
 
 def _proven(trace: Trace) -> list[Finding]:

@@ -13,9 +13,12 @@ static void pairs(const char *way) {
     MPI_Request request;
     if (!strcmp(way, "replace"))
         MPI_Sendrecv_replace(&value, 1, MPI_INT, right, TAG, MPI_ANY_SOURCE, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    else if (!strcmp(way, "isendrecv")) {
+    else if (way[0] == 'i') {
 #if MPI_VERSION >= 4 || OMPI_MAJOR_VERSION >= 5
-        MPI_Isendrecv(&value, 1, MPI_INT, right, TAG, &in, 1, MPI_INT, left, TAG, MPI_COMM_WORLD, &request);
+        int from = strstr(way, "any") ? MPI_ANY_SOURCE : left;
+        if (strstr(way, "replace"))
+            MPI_Isendrecv_replace(&value, 1, MPI_INT, right, TAG, from, TAG, MPI_COMM_WORLD, &request);
+        else MPI_Isendrecv(&value, 1, MPI_INT, right, TAG, &in, 1, MPI_INT, from, TAG, MPI_COMM_WORLD, &request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
 #else
         (void)request;
@@ -57,7 +60,7 @@ int main(int argc, char **argv) {
     double until = MPI_Wtime() + atof(argv[1]);
     while (on) {
         for (int i = 0; i < BURST; i++) {
-            if (strstr(way, "sendrecv") || !strcmp(way, "replace")) pairs(way);
+            if (strstr(way, "sendrecv") || strstr(way, "replace")) pairs(way);
             else if (rank) work();
             else serve(way);
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +20,6 @@ from weft.launch.rundir import RUN_JSON, SCHEMA, RunDirectory
 from weft.plain import dataclass
 from weft.trace.json_file import read_json, write_whole
 
-PACKS: Final = "packs"
-"""In the run: one file a host, until it is put together."""
 FUNCTIONS: Final = "functions.json"
 
 
@@ -56,13 +55,32 @@ def of_this_host(path: Path) -> Gathered:
         raise UsageError(f"the run still goes on here: {own} is being written")
     if pack.files_of(own):
         finish.tidy(sorted((own / "ranks").glob("*.weft")))
-        (path / PACKS).mkdir(exist_ok=True)
-        pack.write(own, host, path / PACKS / (host + pack.SUFFIX))
-    with locked(path / ".gathering"):
-        gathered = put_together(path, sorted((path / PACKS).glob(f"*{pack.SUFFIX}")))
-        for one in (path / PACKS).glob(f"*{pack.SUFFIX}"):
-            one.unlink()
+        into_run(own, host, path)
+    gathered = packs(path)
     shutil.rmtree(own, ignore_errors=True)
+    return gathered
+
+
+def into_run(own: Path, host: str, path: Path) -> Path:
+    """Pack what a host holds into the folder of the run. WeftError where that cannot be written."""
+    target = path / pack.FOLDER / (host + pack.SUFFIX)
+    try:
+        target.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise rundir.unwritable(path, error) from error
+    pack.write(own, host, target)
+    return target
+
+
+def packs(path: Path) -> Gathered:
+    """Put together what hosts have packed into the run, one after the other."""
+    with locked(path / ".gathering"):
+        there = sorted((path / pack.FOLDER).glob(f"*{pack.SUFFIX}"))
+        gathered = put_together(path, there)
+        for one in there:
+            one.unlink()
+    with suppress(OSError):
+        (path / pack.FOLDER).rmdir()
     return gathered
 
 

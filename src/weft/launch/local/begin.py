@@ -32,11 +32,21 @@ def begin(plan: Plan, run: RunDirectory, base: Path, variables: Mapping[str, str
     setup = Setup(
         base=str(base.absolute()), name=f"{run.path.name}-{os.urandom(8).hex()}", addresses=addresses(),
         port=hosts.port, library=str(plan.library.path), mpicc=str(plan.mpicc) if plan.mpicc else None,
-        variables={name: value for name, value in variables.items() if name not in (PRELOAD, "WEFT_RUN")},
+        variables=of_ranks(variables),
         facts=dict(run.facts),
     )  # fmt: skip
     run.facts["local"] = str(setup.folder)
     run.write()
+    return hosts, started_by(plan, setup, secret)
+
+
+def of_ranks(variables: Mapping[str, str]) -> dict[str, str]:
+    """What the recorder is told that does not depend on the host."""
+    return {name: value for name, value in variables.items() if name not in (PRELOAD, "WEFT_RUN")}
+
+
+def started_by(plan: Plan, setup: Setup, secret: bytes) -> Plan:
+    """The plan that starts ranks which tell of themselves."""
     start = (sys.executable, "-P", "-m", "weft.launch.local.start", setup.word(), "--")
     line = plan.line
     contexts = tuple(
@@ -44,7 +54,7 @@ def begin(plan: Plan, run: RunDirectory, base: Path, variables: Mapping[str, str
         for one in line.contexts
     )
     started = Line(line.launcher, line.family, contexts)
-    return hosts, replace(plan, line=started, environment={**plan.environment, SECRET: secret.hex()})
+    return replace(plan, line=started, environment={**plan.environment, SECRET: secret.hex()})
 
 
 def passing(family: Family, options: tuple[str, ...]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from weft.errors import WeftError
 from weft.launch.local.gather import records
-from weft.launch.local.pack import Taking
+from weft.launch.local.pack import Taking, read
 from weft.launch.local.wire import Channel, Refused, Side, number, packed, text, unpacked
 from weft.launch.process import ENDING
 from weft.launch.rundir import RunDirectory
@@ -40,6 +40,7 @@ SILENT: Final = 300.0
 """Seconds for a host to put its records in order."""
 UNREACHABLE: Final = frozenset({errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH})
 READ: Final = 1 << 20
+FLAGS: Final = ("inside", "open", "events", "named", "busy")
 MOST_RANKS: Final = 1 << 20
 RANK: Final = re.compile(r"([0-9a-f]{1,16})-(\d{1,9})\.weft", re.ASCII)
 
@@ -76,6 +77,11 @@ class Host:
         """Whether all of it is here."""
         return self.gathered is not None
 
+    @property
+    def idle(self) -> bool:
+        """Whether no rank runs there any more, as far as its watcher tells; or nobody answers."""
+        return self.unreachable or (self.lost is None and bool(self.facts) and not self.facts["busy"])
+
     def numbers(self) -> list[int]:
         """The ranks that it told of."""
         return sorted({int(match[2]) for name in self.ranks if (match := RANK.fullmatch(name))})
@@ -99,6 +105,7 @@ class Hosts:
         self.all: list[Host] = []
         self.problems: list[str] = []
         """What did not fit when it was put together."""
+        self._adopted: dict[Path, Taking] = {}
         self._number = 0
         self._selector = selectors.DefaultSelector()
         try:
@@ -276,10 +283,13 @@ class Hosts:
 
     # At the end
 
-    def gather(self, *, kill: bool) -> None:
-        """Have each host put its records in order and give them; what does not come is named in the run's facts."""
+    def gather(self, *, kill: bool, after: bool = False) -> None:
+        """Have each host put its records in order and give them; what does not come is named in the run's facts.
+
+        `kill`: no rank may stay; `after`: not before its records were given.
+        """
         self.poll()
-        self.ask("finish", kill=kill)
+        self.ask("finish", kill=kill, after=after)
         while any(host.lost is None and not host.done for host in self.hosts):
             self.poll(0.1)
             for host in self.hosts:
@@ -290,15 +300,36 @@ class Hosts:
         for _ in range(20):  # the last thanks are on their way
             self.poll(0.01)
         shutil.rmtree(self.run.path / STANDSTILL, ignore_errors=True)
-        self.run.facts["hosts"] = [one.gathered.facts() for one in self.hosts if one.gathered is not None]
-        if lost := [host for host in self.hosts if not host.done]:
-            self.run.facts["lost"] = [
-                {"host": one.name, "ranks": one.numbers(), "why": one.lost or "", "folder": one.folder} for one in lost
-            ]
+        self.account(
+            [{"host": one.name, "ranks": one.numbers(), "why": one.lost or "", "folder": one.folder}
+             for one in self.hosts if not one.done]
+        )  # fmt: skip
+
+    def account(self, lost: list[dict[str, Any]]) -> None:
+        """Put into the run's facts who has given its records, and who has not."""
+        self.run.facts["hosts"] = [one.facts() for one in self._given()]
+        self.run.facts.pop("lost", None)
+        if lost:
+            self.run.facts["lost"] = lost
+
+    def adopt(self, path: Path) -> None:
+        """Take in what a host without a connection has packed into the run. WeftError where it is damaged."""
+        self._adopted[path] = read(path, self.run.path / INCOMING / f"pack-{len(self._adopted)}")
+
+    def whole(self) -> set[str]:
+        """The hosts of which all is here."""
+        return {one.host for one in self._given()}
+
+    def _given(self) -> list[Taking]:
+        return [host.gathered for host in self.hosts if host.gathered is not None] + [*self._adopted.values()]
 
     def put_into_run(self) -> None:
         """Put what was gathered where records belong."""
         self.problems = records(self.run, self.folders())
+        for path in self._adopted:
+            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.parent.rmdir()
 
     def clear(self) -> None:
         """Take away what lay in the run meanwhile."""
@@ -307,7 +338,7 @@ class Hosts:
 
     def folders(self) -> list[Path]:
         """What the hosts gave, each as a folder."""
-        return [host.gathered.folder for host in self.hosts if host.gathered is not None]
+        return [one.folder for one in self._given()]
 
     def close(self) -> None:
         """Nobody is listened to any more."""
@@ -322,7 +353,7 @@ def state(facts: dict[str, Any]) -> dict[str, Any]:
     worlds = facts.get("worlds")
     pairs = list(worlds.values()) if isinstance(worlds, dict) else [None]
     fits = all(isinstance(pair, list) and len(pair) == 2 and all(isinstance(n, int) for n in pair) for pair in pairs)
-    if not fits or not all(isinstance(facts.get(name), bool) for name in ("inside", "open", "events", "named")):
+    if not fits or not all(isinstance(facts.get(name), bool) for name in FLAGS):
         raise Refused("a state that lacks parts")
     return facts
 

@@ -29,6 +29,8 @@ from weft.launch.local.wire import DATA, LENGTH, MOST, Refused, number, packed, 
 
 MAGIC: Final = b"weft-pack/1\n"
 SUFFIX: Final = ".weftpack"
+FOLDER: Final = "packs"
+"""In the run: one file a host, until it is put together."""
 LOOKED_UP: Final = ("sites.json", "variables.json", "sources.json", "sources.bin")
 """What a host looked up of its own ranks' places, beside their records."""
 NAME: Final = re.compile(

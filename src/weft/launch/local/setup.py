@@ -34,6 +34,8 @@ class Setup:
     variables: dict[str, str]
     facts: dict[str, Any]
     """What run.json says so far."""
+    run: str | None = None
+    """The run, where each rank was started by a `weft run` of its own: hosts that see it can put records there."""
 
     @property
     def folder(self) -> Path:

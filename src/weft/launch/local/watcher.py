@@ -6,6 +6,7 @@ the folder, whole, for `weft gather`.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -63,12 +64,25 @@ class HostWatch(Watch):
             "events": all(file.recorded_events for _, file in files),
             "named": all(RANK_FILE.match(n) and not n.startswith("tmp-") and f.header is not None for n, f in files),
             "worlds": {job: [found[job], sizes[job]] for job in found},
+            "busy": tasks_alive(self.ranks.parent),
         }
 
 
 def size_of(file: Watched) -> int:
     """How many ranks the world of a record has, as far as it says."""
     return file.header.world_size if file.header is not None else 0
+
+
+def watched(run: Path) -> bool:
+    """Whether a task of the run's job step is there that will report."""
+    try:
+        with (run / "step" / "watching").open("r+b") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 class Watcher:
@@ -82,6 +96,8 @@ class Watcher:
         self.socket: socket.socket | None = None
         self.kill: bool | None = None
         """Once the run is over: whether Weft ended it, so that no rank may stay."""
+        self.after = False
+        """Whether those are ended when all was given, not before."""
         self.thanked = False
         self._heard = 0
         self._told: tuple[float, bytes, list[str]] = (0.0, b"", [])
@@ -154,7 +170,7 @@ class Watcher:
         elif do == "kill":
             survivors.send(files, signal.SIGKILL)
         elif do == "finish":
-            self.kill = bool(asked.get("kill"))
+            self.kill, self.after = bool(asked.get("kill")), bool(asked.get("after"))
         elif do == "thanks":
             self.thanked = True
         if do in ("look", "snapshot", "where", "end", "kill"):
@@ -198,23 +214,67 @@ class Watcher:
                 self.tell()
             alone = 0.0 if self.socket is not None or tasks_alive(self.folder) else alone + pause
 
+    def go_on(self) -> None:
+        """Stay with ranks that outlive the report, and put what they record then into the run."""
+        self._lose()
+        self.kill, self.thanked = None, False
+        self.attend()
+        self.conclude()
+
     def conclude(self) -> None:
         """Put the records in order, look up their places, and give all away."""
         limit = time.monotonic() + LAST
         while not self.kill and tasks_alive(self.folder) and time.monotonic() < limit:
             time.sleep(0.02)
         files = sorted((self.folder / "ranks").glob("*.weft"))
-        if self.kill:
-            survivors.end(files, GRACE)
-            segments.remove(self._segments)
+        if self.kill and not self.after:
+            self._end_ranks(files)
         self.put_in_order(files)
         with suppress(OSError):
             self.give("end")
             limit = time.monotonic() + THANKS
             while self.socket is not None and not self.thanked and time.monotonic() < limit:
                 self.hear(HEARTBEAT)
-        if self.thanked:
+        if self.kill and self.after:
+            self._segments |= segments.of_ranks(files)
+            limit = time.monotonic() + 2 * GRACE
+            while tasks_alive(self.folder) and time.monotonic() < limit:
+                time.sleep(0.05)  # the task that started each ends it
+            self._end_ranks(files)
+        if (self.kill or not self.goes_on) and (self.thanked or self._hand_over()):
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether ranks outlive the report: of a job step that goes on though one of its tasks has failed."""
+        return self.setup.run is not None and tasks_alive(self.folder)
+
+    def _end_ranks(self, files: list[Path]) -> None:
+        survivors.end(files, GRACE)
+        segments.remove(self._segments)
+
+    def _hand_over(self) -> bool:
+        """Put the records into the run's folder, where this host sees it; whether they are in the run then."""
+        # As in put_in_order.
+        from weft.launch.local import afterwards
+
+        if self.setup.run is None or not pack.files_of(self.folder):
+            return False
+        run = Path(self.setup.run)
+        if Path(str(rundir.facts_of(run).get("local"))).name != self.setup.name:
+            return False
+        try:
+            packed = afterwards.into_run(self.folder, self.host, run)
+            unwatched = 0.0
+            while packed.exists() and unwatched < LAST:  # who watches waits for it, or will: tasks take turns in it
+                time.sleep(HEARTBEAT)
+                unwatched = 0.0 if watched(run) else unwatched + HEARTBEAT
+            if packed.exists():
+                afterwards.packs(run)
+                shutil.rmtree(run / "step", ignore_errors=True)
+        except (WeftError, OSError):
+            return False
+        return True
 
     def put_in_order(self, files: list[Path]) -> None:
         """Make this a run that can be read by itself: its records cut to what they hold, its places looked up."""
@@ -241,6 +301,8 @@ def main() -> int:
     os.close(1)
     watcher.attend()
     watcher.conclude()
+    while watcher.kill is False and watcher.goes_on:
+        watcher.go_on()
     return 0
 
 

@@ -1,9 +1,10 @@
 /* Which message a call took that a sort of dropped calls does not tell of (`weft run --keep`): rows of RECEIVED.
  *
  * A dropped call is counted by what stands in its slot. Of a nonblocking receive of any source that is no source, and of
- * MPI_Sendrecv where it sends to. So these leave a row when their message is there. A call whose message is not told (its
- * request was freed or cancelled, or it failed) leaves none: a reader sees by their numbers that some are open. Nor does
- * MPI_Isendrecv, whose status says nothing of the message in MPICH. */
+ * MPI_Sendrecv where it sends to. So these leave a row when their message is there. MPI_Isendrecv leaves it at once where
+ * source and tag are named, as a named receive is counted when it is posted. A call whose message is not told (its request
+ * was freed or cancelled, or it failed) leaves none: a reader sees by their numbers that some are open. Nor does an
+ * MPI_Isendrecv of any source or tag but in Open MPI: MPICH leaves the status of its request unset. */
 #include "shim.h"
 
 static struct weft_call call_of(const struct weft_thread *thread, const struct weft_event *event) {
@@ -16,9 +17,9 @@ void weft_awaited(struct weft_pending *pending, const struct weft_thread *thread
     pending->awaited = true;
 }
 
-void weft_took(const struct weft_call *call, const MPI_Status *status) {
+static void add_row(const struct weft_call *call, int source, int tag) {
     struct weft_stream *rows = &weft_self->received;
-    if (weft_the_record->stopped || weft_status_cancelled(status)) return;
+    if (weft_the_record->stopped) return;
     if ((!rows->record && !weft_stream_open(weft_the_record, rows, WEFT_STREAM_RECEIVED, (int)weft_self->slot)) ||
         !weft_stream_fits(rows, sizeof(struct weft_received))) {
         weft_stop();
@@ -27,13 +28,22 @@ void weft_took(const struct weft_call *call, const MPI_Status *status) {
     *(struct weft_received *)rows->next = (struct weft_received){.thread = call->thread,
                                                                  .call = call->number,
                                                                  .comm = call->comm,
-                                                                 .peer = weft_rank(status->MPI_SOURCE),
-                                                                 .tag = weft_tag(status->MPI_TAG)};
+                                                                 .peer = weft_rank(source),
+                                                                 .tag = weft_tag(tag)};
     rows->next += sizeof(struct weft_received);
     weft_stream_publish(rows);
+}
+
+void weft_took(const struct weft_call *call, const MPI_Status *status) {
+    if (!weft_status_cancelled(status)) add_row(call, status->MPI_SOURCE, status->MPI_TAG);
 }
 
 void weft_took_at_once(const struct weft_thread *thread, const struct weft_event *event, const MPI_Status *status) {
     struct weft_call call = call_of(thread, event);
     weft_took(&call, status);
+}
+
+void weft_takes(const struct weft_thread *thread, const struct weft_event *event, int source, int tag) {
+    struct weft_call call = call_of(thread, event);
+    add_row(&call, source, tag);
 }

@@ -227,6 +227,23 @@ static void made_datatype(const struct call *c, MPI_Datatype made) {
     weft_made_datatype(made, n, of);
 }
 
+/* Of a call that sends one message and receives another: the last argument of a form, which is the receive's. */
+static int of_receive(const struct call *c, int form) {
+    int i = c->f->n - 1;
+    while (i > 0 && c->arguments[i].form != form) i--;
+    return (int)value(c, i);
+}
+
+static bool receives_any(const struct call *c) {
+    return of_receive(c, IS_RANK) == MPI_ANY_SOURCE || of_receive(c, IS_TAG) == MPI_ANY_TAG;
+}
+
+/* Lets its message be told (received.c): known by its status, by what it asked for, or once its request is complete. */
+static void took(const struct call *c) {
+    if (c->f->status >= 0) weft_took_at_once(c->thread, c->event, c->status);
+    else if (!receives_any(c)) weft_takes(c->thread, c->event, of_receive(c, IS_RANK), of_receive(c, IS_TAG));
+}
+
 static void made(const struct call *c, int i) {
     const struct weft_argument *a = &c->arguments[i];
     uintptr_t handle = (uintptr_t)value(c, i);
@@ -236,6 +253,9 @@ static void made(const struct call *c, int i) {
                                        .silent = c->f->manners & SILENT,
                                        .place = (const MPI_Request *)c->words[i]};
         watch(c, &pending, HANDLE(MPI_Request, handle));
+#ifdef OPEN_MPI
+        if (weft_keep && c->f->manners & PAIRS && receives_any(c)) weft_awaited(&pending, c->thread, c->event);
+#endif
         c->event->object = weft_request_new(HANDLE(MPI_Request, handle), &pending);
         return;
     }
@@ -278,7 +298,7 @@ static void leave(struct call *c, word result, uint64_t now) {
     bool flag = c->ok && f->flag >= 0 && *(const int *)c->words[f->flag];
     if (flag) event->flags |= WEFT_FLAG_TRUE;
     if (c->ok) objects(c);
-    if (weft_keep && c->ok && f->manners & PAIRS && f->status >= 0) weft_took_at_once(c->thread, event, c->status);
+    if (weft_keep && c->ok && f->manners & PAIRS) took(c);
     bool leaving = false;
     for (int i = 0; i < f->n; i++) leaving |= c->arguments[i].place == AT_TAIL && c->arguments[i].traits & EXIT;
     bool in_slot = f->status >= 0 && c->arguments[f->status].place == AT_NONE;

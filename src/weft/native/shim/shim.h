@@ -150,6 +150,7 @@ WEFT_COLD void weft_awaited(struct weft_pending *pending, const struct weft_thre
 WEFT_COLD void weft_took(const struct weft_call *call, const MPI_Status *status);
 WEFT_COLD void weft_took_at_once(const struct weft_thread *thread, const struct weft_event *event,
                                  const MPI_Status *status);
+WEFT_COLD void weft_takes(const struct weft_thread *thread, const struct weft_event *event, int source, int tag);
 WEFT_HIDDEN uint64_t weft_stamp(struct weft_thread *thread);
 /* A buffer that the operation reads, and one that it writes (buffers.c). */
 WEFT_HIDDEN void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,
