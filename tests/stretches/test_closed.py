@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from parallel.test_together import COMPARED, together
+from stretches.seeds import seeds, workers
 from stretches.test_stretches import compared, in_stretches
 from weft.match import Collectives, Match, Posts, match
 from weft.order import order
@@ -224,16 +225,18 @@ def walked(trace: Trace, least: int = 8) -> tuple[Cuts, Walk]:
     return of, Walk(of, of.at[0], least)
 
 
-def test_random_programs_have_the_same_findings(tmp_path: Path) -> None:
+@seeds(20, 80)
+def test_random_programs_have_the_same_findings(seeds: range, tmp_path: Path) -> None:
     stretches: Counter[int] = Counter()
-    for seed in range(60):
+    for seed in seeds:
         stretches[compared(program(random.Random(seed), tmp_path / str(seed)))] += 1
-    assert sum(count for many, count in stretches.items() if many > 3) > 25, stretches
+    assert sum(count for many, count in stretches.items() if many > 3) > 0.4 * len(seeds), stretches
 
 
-def test_the_tables_of_random_programs_add_up(tmp_path: Path) -> None:
+@seeds(12, 40)
+def test_the_tables_of_random_programs_add_up(seeds: range, tmp_path: Path) -> None:
     many = 0
-    for seed in range(40):
+    for seed in seeds:
         trace = program(random.Random(seed), tmp_path / str(seed))
         made = in_stretches(trace)
         if made is None:
@@ -245,16 +248,17 @@ def test_the_tables_of_random_programs_add_up(tmp_path: Path) -> None:
         assert {key: sorted(rows) for key, rows in whole.times.items()} == {
             key: sorted(rows) for key, rows in sums.times.items()
         }
-    assert many > 20
+    assert many > 0.4 * len(seeds)
 
 
 def columns_of(rows: Posts | Collectives) -> dict[str, list[int]]:
     return {field.name: np.asarray(getattr(rows, field.name)).tolist() for field in fields(rows)}
 
 
-def test_the_match_of_a_stretch_is_that_of_its_window_and_of_the_run(tmp_path: Path) -> None:
+@seeds(12, 40)
+def test_the_match_of_a_stretch_is_that_of_its_window_and_of_the_run(seeds: range, tmp_path: Path) -> None:
     many = 0
-    for seed in range(40):
+    for seed in seeds:
         trace = program(random.Random(seed), tmp_path / str(seed))
         whole = match(trace)
         pairs = {
@@ -270,13 +274,14 @@ def test_the_match_of_a_stretch_is_that_of_its_window_and_of_the_run(tmp_path: P
             assert of.instances.rows.tolist() == alone.instances.rows.tolist()
             for s, r in enumerate(of.sends.partner.tolist()):
                 assert (stretch.whole(of.sends.id(s)), stretch.whole(of.recvs.id(r))) in pairs
-    assert many > 200
+    assert many > 5 * len(seeds)
 
 
-def test_the_order_of_a_stretch_is_that_of_the_run(tmp_path: Path) -> None:
+@seeds(20, 60)
+def test_the_order_of_a_stretch_is_that_of_the_run(seeds: range, tmp_path: Path) -> None:
     """No chain leads out of a stretch and back."""
     asked = 0
-    for seed in range(60):
+    for seed in seeds:
         trace = program(random.Random(seed), tmp_path / str(seed), 40)
         whole = order(trace, match(trace))
         _, walk = walked(trace, 24)
@@ -289,7 +294,7 @@ def test_the_order_of_a_stretch_is_that_of_the_run(tmp_path: Path) -> None:
                         asked += 1
                         there = whole.reaches(stretch.whole(a), stretch.whole(b), a_end=end, b_end=not end)
                         assert mine.reaches(a, b, a_end=end, b_end=not end) == there, (seed, a, b)
-    assert asked > 5000
+    assert asked > 80 * len(seeds)
 
 
 def greatest(of: Match, window: list[int], carried: tuple[list[bool], list[bool]]) -> tuple[int, ...]:
@@ -338,9 +343,10 @@ def greatest(of: Match, window: list[int], carried: tuple[list[bool], list[bool]
 
 
 @pytest.mark.parametrize("carries", [False, True])
-def test_the_cut_is_the_greatest_that_is_closed(carries: bool, tmp_path: Path) -> None:
+@seeds(20, 60)
+def test_the_cut_is_the_greatest_that_is_closed(seeds: range, carries: bool, tmp_path: Path) -> None:
     moved = 0
-    for seed in range(60):
+    for seed in seeds:
         rng = random.Random(seed)
         trace = program(rng, tmp_path / str(seed), 40)
         of, _ = walked(trace)
@@ -512,7 +518,7 @@ def test_where_a_message_passes_every_world_collective_closed_cuts_go_on(tmp_pat
     assert compared(b.open()) > 20
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@workers(3, 2, 4)
 def test_several_processes_find_what_one_finds(tmp_path: Path, workers: int) -> None:
     folder = tmp_path / "runs"
     folder.mkdir()

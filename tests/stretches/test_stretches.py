@@ -14,6 +14,7 @@ import pytest
 
 from parallel.test_together import COMPARED, STEPS, together
 from races.test_races_against_enumeration import Op, build, random_program, record
+from stretches.seeds import seeds, workers
 from weft.deadlock.blocked import Standstill
 from weft.findings import Finding
 from weft.match import match
@@ -152,22 +153,24 @@ def compared(trace: Trace) -> int:
     return len(ground.parts.spans)
 
 
-def test_random_programs_have_the_same_findings() -> None:
+@seeds(40, 100)
+def test_random_programs_have_the_same_findings(seeds: range) -> None:
     stretches: Counter[int] = Counter()
-    for seed in range(100):
+    for seed in seeds:
         rng = random.Random(seed)
         program = in_phases(rng)
         end = record(program, rng)
         trace, _ = build(program, end)
         stretches[compared(trace)] += 1
-    assert sum(count for many, count in stretches.items() if many > 1) > 20, stretches
+    assert sum(count for many, count in stretches.items() if many > 1) > 0.2 * len(seeds), stretches
 
 
-def test_random_faulty_programs_have_the_same_findings(tmp_path: Path) -> None:
+@seeds(40, 100)
+def test_random_faulty_programs_have_the_same_findings(seeds: range, tmp_path: Path) -> None:
     stretches: Counter[int] = Counter()
-    for seed in range(100):
+    for seed in seeds:
         stretches[compared(faulty(random.Random(seed), tmp_path / str(seed)))] += 1
-    assert sum(count for many, count in stretches.items() if many > 1) > 20, stretches
+    assert sum(count for many, count in stretches.items() if many > 1) > 0.2 * len(seeds), stretches
 
 
 def many(path: Path, *, steps: int = 40) -> Builder:
@@ -349,7 +352,7 @@ def test_a_run_that_is_never_quiet_is_one_stretch(tmp_path: Path) -> None:
     assert compared(b.open()) == 1
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@workers(3, 2, 4)
 def test_several_processes_find_what_one_finds_in_stretches(tmp_path: Path, workers: int) -> None:
     folder = tmp_path / "runs"
     folder.mkdir()
