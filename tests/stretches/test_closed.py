@@ -23,7 +23,7 @@ from weft.parallel import Alone
 from weft.report import Ground
 from weft.report.stretches import found_in_stretches
 from weft.report.tables import tables, tables_of
-from weft.stretches import Cuts, Walk, look, uncut
+from weft.stretches import Cuts, Walk, cuts, look, sparse, uncut
 from weft.stretches.descent import Descent, light, without
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder, Comm, RankBuilder
@@ -501,6 +501,30 @@ def test_world_collectives_far_apart_have_closed_cuts_between(tmp_path: Path) ->
         r.finalize()
     trace = b.open()
     assert compared(trace) > 30
+
+
+def test_world_collectives_far_apart_are_taken_where_there_is_no_closed_cut(tmp_path: Path) -> None:
+    b = Builder(ranks=2, path=tmp_path / "run")
+    r0, r1 = b.ranks
+    for _ in range(4):
+        for r in b.ranks:
+            r.barrier()
+        for r in b.ranks:
+            r.send(1 - r.index, 3)
+        for _ in range(60):
+            for r in b.ranks:
+                r.send(1 - r.index, 3)
+            for r in b.ranks:
+                r.recv(1 - r.index, 3)
+        for r in b.ranks:
+            r.recv(1 - r.index, 3)
+    for r in b.ranks:
+        r.finalize()
+    trace = b.open()
+    of = cuts(trace, [look(rank) for rank in trace.ranks], 20)
+    assert of is not None and sparse(of, 20)
+    made = in_stretches(trace, 20)
+    assert made is not None and made[0].parts is not None and len(made[0].parts.spans) > 2
 
 
 def test_where_a_message_passes_every_world_collective_closed_cuts_go_on(tmp_path: Path) -> None:
