@@ -260,8 +260,9 @@ class _Report:
             self._analyse(ground, result, ("each",), span)
             result.told.races = bool(result.found.get(_RACES))
         del ground
+        calls = stretch.event_count
         stretch.let_go()
-        forget(stretch.event_count)
+        forget(calls)
         return result
 
     def _told(self, ground: Ground, *, end: bool) -> _Told:

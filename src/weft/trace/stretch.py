@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.trace.layout import StreamKind
+from weft.trace.layout import Events, StreamKind
 from weft.trace.mapping import let_go
 from weft.trace.rank import Rank, Thread
 from weft.trace.run import Trace
@@ -111,18 +112,25 @@ class _Part(Thread):
 
     def __init__(self, rank: Rank, of: Thread, own: range, earlier: NDArray[np.int64]) -> None:
         super().__init__(rank, of.slot)
-        events = of.events
-        self._own = events[own.start : own.stop]
-        joined = np.concatenate([events[earlier], self._own]) if len(earlier) else self._own[:]
+        self._all, self._earlier = of.events, earlier
+        self._own = self._all[own.start : own.stop]
+        self.__dict__["tails"] = of.tails
+
+    @cached_property
+    def events(self) -> Events:
+        """The calls, those of before in front."""
+        earlier = self._earlier
+        joined = np.concatenate([self._all[earlier], self._own]) if len(earlier) else self._own[:]
         if len(earlier):
             joined["duration"][: len(earlier)] = 0  # their time is the stretch's in which they were made
         joined.flags.writeable = False
-        self.__dict__["events"] = joined
-        self.__dict__["tails"] = of.tails
+        return joined
 
     def let_go(self) -> None:
         let_go(self._own)
         let_go(self.tails)
+        if len(self._earlier):  # what was copied is made again where somebody asks again
+            self.__dict__.pop("events", None)
 
 
 def _anew(rank: Rank, trace: Trace) -> Rank:
