@@ -59,12 +59,10 @@ def found_in_stretches(
         return None
     seen = _seen(team, trace, progress)
     whole, of = uncut(trace, seen), cuts(trace, seen, least)
-    closed = least if closable(trace, whole.called) else 0
-    if closed and (of is None or sparse(of, least)) and _named(team, trace):
-        found = _Report(team, ground, progress, Parts(whole, []), closed).found()
-        if found is not None or of is None:
-            return found
-    return None if of is None else _Report(team, ground, progress, Parts(of, []), closed).found()
+    closed = closable(trace, whole.called)
+    if (of is None or (closed and sparse(of, least))) and closed and _named(team, trace):
+        of = whole
+    return None if of is None else _Report(team, ground, progress, Parts(of, []), least if closed else 0).found()
 
 
 def alone_in_stretches(ground: Ground, progress: Progress | None) -> dict[str, Found] | None:
