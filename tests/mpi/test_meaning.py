@@ -187,6 +187,7 @@ LISTED = {
     "access/ordering.py": "calls in a loop that waits by polling memory",
     "deadlock/potential.py": "collectives that libraries are known to make local",
     "replay/plan.py": "how a replay is told the outcome",
+    "stretches/closed.py": "calls of which something goes on that no cut may pass",
     "stretches/moments.py": "calls of which something goes on that a stretch of the run does not show",
     "usage/collectives.py": "arguments beside root, operation and types that members give alike",
     "usage/origins.py": "parameters that are buffers",
