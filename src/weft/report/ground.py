@@ -18,6 +18,7 @@ from weft.terms import calls
 from weft.terms.calls import catalogue, masks
 from weft.trace import Trace
 from weft.trace.layout import StreamKind
+from weft.trace.mapping import trim
 from weft.trace.stretch import Stretch
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ def forget(calls: int) -> None:
     """Give back the memory of what was made of so many calls: a trace and what is made of it know each other."""
     if calls > MANY:
         gc.collect()
+        trim()
 
 
 class Parts:

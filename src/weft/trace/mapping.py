@@ -111,6 +111,12 @@ def let_go(array: NDArray[Any]) -> None:
         _libc.madvise(start, end - start, mmap.MADV_DONTNEED)
 
 
+def trim() -> None:
+    """Have the C library give back what it keeps of freed memory, where it is one that keeps it (glibc)."""
+    if _libc is not None and hasattr(_libc, "malloc_trim"):
+        _libc.malloc_trim(ctypes.c_size_t(0))
+
+
 def copy_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8]:
     """The extents read into memory; shorter when the file ends early."""
     parts = []

@@ -60,12 +60,12 @@ class Stretch(_OfRun):
         self.goes_on = any(end < len(rank) for end, rank in zip(self.last, run.ranks, strict=True))
         self.earlier = list(earlier) or [NOTHING] * len(self.first)
         self.out = list(out)
+        self._whole, self._fenced = run.ranks, list(fenced) or [{}] * len(self.first)
         self.ranks = [self._part(rank) for rank in run.ranks]
-        for part, fences in zip(self.ranks, fenced, strict=False):
-            part.fenced = fences
 
     def _part(self, rank: Rank) -> Rank:
         part = _anew(rank, self)
+        part.fenced = self._fenced[rank.index]
         own = range(self.first[rank.index], self.last[rank.index])
         part.ahead = len(self.earlier[rank.index])
         part.__dict__["threads"] = [_Part(part, t, own, self.earlier[rank.index]) for t in rank.threads]
@@ -100,11 +100,12 @@ class Stretch(_OfRun):
         return [event[1] for event in here if event is not None]
 
     def let_go(self) -> None:
-        """Give back the memory of the record's pages: they are read again where somebody asks again."""
+        """Give back the record's pages and what was made of the calls: both come again where somebody asks again."""
         for rank in self.ranks:
             for thread in rank.threads:
                 assert isinstance(thread, _Part)
                 thread.let_go()
+        self.ranks = [self._part(rank) for rank in self._whole]
 
 
 class _Part(Thread):
@@ -129,8 +130,6 @@ class _Part(Thread):
     def let_go(self) -> None:
         let_go(self._own)
         let_go(self.tails)
-        if len(self._earlier):  # what was copied is made again where somebody asks again
-            self.__dict__.pop("events", None)
 
 
 def _anew(rank: Rank, trace: Trace) -> Rank:
