@@ -113,7 +113,7 @@ test-slurm: debian recorders
 
 # Runs over hosts with private disks, made of namespaces on this machine (root).
 test-hosts: debian recorders
-	$(PYTEST) tests/launch/test_local.py --timeout 300
+	$(PYTEST) tests/launch/test_local.py tests/launch/test_local_steps.py -m "matrix or not matrix" --timeout 300
 
 # weft attach on both MPIs and in all languages, also killed at 60 moments.
 test-attach: debian recorders

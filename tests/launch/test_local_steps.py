@@ -81,6 +81,7 @@ def test_hosts_without_a_common_directory_keep_what_they_have_and_say_how_to_gat
     assert report.stdout.startswith("Nothing found in step-1-whole (4 ranks, "), report.stdout
 
 
+@pytest.mark.matrix
 def test_without_a_common_directory_a_hang_is_said_to_be_unproven_and_ctrl_c_keeps_it(
     hosts: Hosts, line: Line, tmp_path: Path, weft_command: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
@@ -110,6 +111,7 @@ def test_without_a_common_directory_a_hang_is_said_to_be_unproven_and_ctrl_c_kee
     nothing_stays(hosts, "ab")
 
 
+@pytest.mark.matrix
 def test_a_host_that_dies_loses_only_its_own_ranks(hosts: Hosts, line: Line) -> None:
     run = hosts.folder / "run"
     kill_in_the_middle(hosts, "b")
@@ -147,7 +149,7 @@ def test_hosts_that_cannot_connect_put_their_records_into_the_run(hosts: Hosts, 
     nothing_stays(hosts, "ab")
 
 
-@pytest.mark.parametrize("of", ["the one that listens", "another"])
+@pytest.mark.parametrize("of", [pytest.param("the one that listens", marks=pytest.mark.matrix), "another"])
 def test_a_killed_task_hangs_nobody_and_the_records_come_all_the_same(hosts: Hosts, line: Line, of: str) -> None:
     run = hosts.folder / "run"
 
@@ -169,7 +171,9 @@ def test_a_killed_task_hangs_nobody_and_the_records_come_all_the_same(hosts: Hos
     assert facts(run)["ranks"] == 4
 
 
-@pytest.mark.parametrize("mode", ["good", "deadlock", "crash", "leave"])
+@pytest.mark.parametrize(
+    "mode", ["good", "deadlock", *(pytest.param(mode, marks=pytest.mark.matrix) for mode in ("crash", "leave"))]
+)
 @pytest.mark.parametrize("which", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 def test_tasks_of_one_host_end_as_without_local(
     which: str, mode: str, tmp_path: Path, request: pytest.FixtureRequest
