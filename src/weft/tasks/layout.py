@@ -55,10 +55,12 @@ __all__ = [
 RECORD = np.dtype([
     *((name, TASK[name]) for name in TASK.names or ()),
     ("address", "<u8"), ("above", "<u8"), ("state", "<i4"), ("worker", "<i4"), ("depth", "<i4"), ("caught", "<i4"),
+    ("over", "<i4"),
 ])  # fmt: skip
 """A record; from `address` on follows what is not stored in it but follows from it.
 
-`caught`: the worker that waits with it, where it is held and has not come on."""
+`caught`: the worker that waits with it, where it is held and has not come on. `over`: how many untied tasks lie on it
+and on no other of these that another thread has told the end of: their code may still be on its worker's stack."""
 SIZE = TASK.itemsize
 
 
@@ -127,16 +129,17 @@ def _slab(read: Read, address: int) -> Array:
 
 def _stack(rows: Array, top: int, thread: int) -> None:
     """Note what lies on a worker's stack; a damaged chain ends where it meets itself."""
-    state, above, line = TOP, 0, list[int]()
+    state, above, line, over = TOP, 0, list[int](), 0
     while top > FRESH:
         found = np.flatnonzero(rows["address"] == top)
         if not len(found) or rows["state"][found[0]] in (TOP, MIDDLE):
             break
         i = found[0]
         if rows["traced"][i] & FINISHED:
-            rows["state"][i], top = TOP, int(rows["below"][i])
+            rows["state"][i], top, over = TOP, int(rows["below"][i]), over + 1
             continue
-        rows["state"][i], rows["worker"][i], rows["above"][i] = state, thread, above
+        rows["state"][i], rows["worker"][i], rows["above"][i], rows["over"][i] = state, thread, above, over
+        over = 0
         state, above, top = MIDDLE, int(rows["id"][i]), int(rows["below"][i])
         line.append(int(i))
     rows["depth"][line] = range(len(line) - 1, -1, -1)
@@ -150,11 +153,11 @@ def _owners(read: Read, address: int) -> dict[int, int]:
 def on_worker(rows: Array, worker: int) -> list[Lies]:
     """What lies on a worker's stack, the task on top first."""
     here = rows[(rows["worker"] == worker) & np.isin(rows["state"], (TOP, MIDDLE))]
-    columns = (here[name].tolist() for name in ("depth", "id", "parent", "wait", "waiting", "created"))
+    columns = (here[name].tolist() for name in ("depth", "id", "parent", "wait", "waiting", "created", "over"))
     found = []
-    for _, id_, parent, wait, waiting, created in sorted(zip(*columns, strict=True), reverse=True):
+    for _, id_, parent, wait, waiting, created, over in sorted(zip(*columns, strict=True), reverse=True):
         left = bool(parent) and wait in BARRIERS and waiting in (0, created)
-        found.append(Lies(id_, not parent, left, bool(wait) and not left, frozenset((waiting, created))))
+        found.append(Lies(id_, not parent, left, bool(wait) and not left, frozenset((waiting, created)), over))
     return found
 
 

@@ -450,9 +450,9 @@ class NativeBackend:
         frame = stack[0]
         if not is_own(frame) or (frame["line"], frame.get("func")) == self._from or self._bodies.is_made_up(frame):
             return 0
-        return (
-            thread if frame.get("func") == self._from[1] and len(self._own(record, stack) or ()) == self._depth else 0
-        )
+        own = self._own(record, stack)
+        here = own is not None and len(own) == self._depth and own[0]["level"] == frame["level"]
+        return thread if here and frame.get("func") == self._from[1] else 0
 
     def _event(self, thread: int) -> Event:
         event, of, other = (
@@ -511,7 +511,8 @@ class NativeBackend:
     def _own(self, record: Any, stack: list[Frame]) -> list[Frame] | None:
         """The frames of a task on top of a worker; None where it has not come to its code, or has just left it."""
         with_it = self._with(record)
-        return cropped(stack, 0) if not with_it or lying(stack, with_it)[int(record["id"])] != NO_CODE else None
+        part = lying(stack, with_it)[int(record["id"])] if with_it else 0
+        return cropped(stack, part) if part != NO_CODE else None
 
     def _with(self, record: Any) -> list[Lies]:
         """What lies on a task's worker."""

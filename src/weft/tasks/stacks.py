@@ -43,7 +43,8 @@ class Lies(NamedTuple):
     """A task on a worker's stack, as its record has it.
 
     `first`: it is its thread's first. `left`: a thread's part of a region that has come to the region's end, and waits
-    there for the others'. `inside`: it waits, in its code. `calls`: where it or who made it may be in a call.
+    there for the others'. `inside`: it waits, in its code. `calls`: where it or who made it may be in a call. `over`:
+    tasks that lie on it and were told the end of, by another thread; their code may still run there.
     """
 
     id: int
@@ -51,6 +52,7 @@ class Lies(NamedTuple):
     left: bool
     inside: bool
     calls: frozenset[int]
+    over: int = 0
 
 
 def lying(stack: list[Frame], on_worker: list[Lies]) -> dict[int, int]:
@@ -67,9 +69,15 @@ def lying(stack: list[Frame], on_worker: list[Lies]) -> dict[int, int]:
         own = next(filter(is_own, stack), None)
         if own is None or int(own["addr"], 16) in frozenset().union(*(one.calls for one in on_worker)):
             none = none | {on_worker[0].id}
+    # Bodies beyond the tasks that have one are of tasks that were told the end of already.
+    more = begun - sum(not one.first and one.id not in none for one in on_worker)
     found: dict[int, int] = {}
+    part = 0
     for one in on_worker:
-        found[one.id] = NO_CODE if one.id in none else sum(part != NO_CODE for part in found.values())
+        ended = min(one.over, max(more, 0))
+        part, more = part + ended, more - ended
+        found[one.id] = NO_CODE if one.id in none else part
+        part += one.id not in none
     return found
 
 
@@ -107,7 +115,8 @@ def placed(tasks: list[Task], stacks: dict[int, list[Frame]], lies: dict[int, di
             return task
         if part == NO_CODE:  # the stack's innermost line is another's
             return task._replace(part=part, at=task.wait.site if task.wait is not None else task.created)
-        own = cropped(stacks[task.worker or 0], part) if task.state == "middle" and task.wait is None else []
+        beneath = task.state == "middle" or (task.state == "top" and part > 0)
+        own = cropped(stacks[task.worker or 0], part) if beneath and task.wait is None else []
         return task._replace(part=part, at=site_of(own[0]) if own else task.at)
 
     return [at(task) for task in tasks]
