@@ -209,9 +209,8 @@ class _Report:
                 self._keep(span, result)
             self.before += told
             self.parts.spans.append(span)
-            stretch.let_go()
             del match
-            forget(stretch.event_count)
+            _over(stretch)
         if len({*self.team.everybody(len(walk.at))}) > 1:
             raise MemoryError("the processes have not cut the run at the same calls: one of them lacked the memory")
         at = np.stack([*self.cuts.at[:start], *walk.at, self.cuts.at[-1]])
@@ -258,9 +257,7 @@ class _Report:
             self._analyse(ground, result, ("each",), span)
             result.told.races = bool(result.found.get(_RACES))
         del ground
-        calls = stretch.event_count
-        stretch.let_go()
-        forget(calls)
+        _over(stretch)
         return result
 
     def _told(self, ground: Ground, *, end: bool) -> _Told:
@@ -391,6 +388,13 @@ class _Report:
                 more = {BEYOND: cut[id(one)]} if id(one) in cut else {}
                 first.append(replace(one, evidence=evidence | more))
         return first
+
+
+def _over(stretch: Stretch) -> None:
+    """Give back the memory of a stretch that was analysed. Its calls are counted first: that would make them again."""
+    calls = stretch.event_count
+    stretch.let_go()
+    forget(calls)
 
 
 def _list(analysis: Analysis, ground: Ground) -> list[Finding]:
