@@ -289,6 +289,30 @@ def test_a_copy_of_a_ring_that_turns_is_whole_or_not_made(run: Path) -> None:
     assert len(dropped) > 2, "the ring turned meanwhile"
 
 
+@pytest.mark.parametrize("more", [600, 60_000])
+def test_a_file_that_grows_while_it_is_copied_is_whole(
+    run: Path, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:  # fmt: skip
+    path = run / "ranks" / "0-000000.weft"
+    file = ring(path, keep=10**12)
+    write(file, 0, 100)
+    grown: list[int] = []
+
+    class Looked(RankFile):
+        """The file, which has another chunk, or another table of chunks, as soon as somebody has looked at it."""
+
+        def __init__(self, *args: Path) -> None:
+            super().__init__(*args)
+            if not grown:
+                grown.append(self.size)
+                write(file, 100, more)
+
+    monkeypatch.setattr(aside, "RankFile", Looked)
+    part = aside.set_aside(run, {}, 1 << 60)
+    assert path.stat().st_size > grown[0]
+    assert held(part / "ranks" / path.name) == (100 + more, 0)
+
+
 def test_a_part_is_a_run_read_up_to_its_moment(run: Path) -> None:
     file = ring(run / "ranks" / "0-000000.weft", keep=10**12)
     write(file, 0, 100, tails=False)

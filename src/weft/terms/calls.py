@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
+from threading import local
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -203,7 +204,7 @@ def masks(functions: FunctionTable) -> Masks:
 
 
 class Catalogue:
-    """What the events of one rank call, read once: `function` by event, `counts` by function id.
+    """What the events of one rank call, read once: `function` by event, `counts` by the id of each that is called.
 
     `failed`, `open`, `changed`: how many returned an error, did not return, saw a buffer that was changed.
     """
@@ -211,18 +212,20 @@ class Catalogue:
     def __init__(self, rank: Rank) -> None:
         events = rank.events
         self.function = np.empty(len(events), np.uint16)
-        self.counts = np.zeros(65536, np.int64)
-        self.failed, self.open, self.changed = passes.catalogue(events, self.function, self.counts)
-        self.present: list[int] = np.flatnonzero(self.counts).tolist()
+        counts = _all_counts()  # of every id there could be: longer than the calls of a rank, where ranks are many
+        self.failed, self.open, self.changed = passes.catalogue(events, self.function, counts)
+        self.present: list[int] = np.flatnonzero(counts).tolist()
         """Ids of the functions that are called."""
+        self.counts = dict(zip(self.present, counts[self.present].tolist(), strict=True))
+        counts[self.present] = 0
 
     def of(self, function: Function) -> NDArray[np.int64]:
         """Indices of the events that call one function."""
-        return np.flatnonzero(self.function == function.id) if self.counts[function.id] else np.zeros(0, np.int64)
+        return np.flatnonzero(self.function == function.id) if function.id in self.counts else np.zeros(0, np.int64)
 
     def count(self, table: NDArray[np.bool_]) -> int:
         """How many events call a function that is True in a lookup table."""
-        return sum(int(self.counts[id]) for id in self.present if table[id])
+        return sum(count for id, count in self.counts.items() if table[id])
 
     def where(self, table: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Indices of these events."""
@@ -230,6 +233,17 @@ class Catalogue:
         if count in (0, len(self.function)):
             return np.arange(count)
         return passes.where(self.function, table, count)
+
+
+_SCRATCH: Final = local()
+"""Of each thread a zero for every id."""
+
+
+def _all_counts() -> NDArray[np.int64]:
+    if not hasattr(_SCRATCH, "counts"):
+        _SCRATCH.counts = np.zeros(65536, np.int64)
+    found: NDArray[np.int64] = _SCRATCH.counts
+    return found
 
 
 _CATALOGUES: WeakKeyDictionary[Rank, Catalogue] = WeakKeyDictionary()

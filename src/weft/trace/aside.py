@@ -105,10 +105,12 @@ def _copy(source: Path, to: Path, root: Path) -> None:
         with os.fdopen(open_inside(source, root), "rb") as read, to.open("wb") as write:
             # The tables first: what they count is there, and what comes meanwhile they do not count.
             tables = list(_pieces(read.fileno(), [(0, PAGE), *before.tables]))
-            blocks = [(at, min(_BLOCK, before.size - at)) for at in range(0, before.size, _BLOCK)]
+            size = os.fstat(read.fileno()).st_size  # now, as the file may have grown since `before`
+            blocks = [(at, min(_BLOCK, size - at)) for at in range(0, size, _BLOCK)]
             for at, data in chain(_pieces(read.fileno(), blocks), tables):
                 os.pwrite(write.fileno(), data, at)
-        if _dropped(RankFile(source, root)) == _dropped(before) == _dropped(RankFile(to)):
+        made = RankFile(to)
+        if _dropped(RankFile(source, root)) == _dropped(before) == _dropped(made) and made.tables == before.tables:
             return
     raise RunError(f"{source} drops its calls faster than they are copied: keep longer")
 

@@ -151,6 +151,6 @@ def _behaviour(rank: Rank) -> tuple[tuple[object, ...], str]:
     if not len(rank):
         return ("nothing",), "nothing recorded"
     seen = catalogue(rank)
-    counts = tuple((id, int(seen.counts[id]).bit_length()) for id in seen.present)
+    counts = tuple((id, seen.counts[id].bit_length()) for id in seen.present)
     last = rank.event(len(rank) - 1)
     return (counts, last.function.id, last.open), f"{'still in' if last.open else 'ended with'} {last.function.name}"
