@@ -8,6 +8,7 @@ in one look at the calls, and known at every moment at which the run may be cut.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,7 @@ from weft.terms import calls
 from weft.terms.calls import masks, words
 from weft.terms.columns import Ints
 from weft.trace import Rank
+from weft.trace.functions import FunctionTable
 from weft.trace.layout import ID_DYNAMIC
 
 _MADE, _GONE, _FENCED, _LOCKED, _LOCKED_ALL, _ATTACHED, _OPENED, _CLOSED, _VIEWED, _ATOMIC, _SOUGHT = range(1, 12)
@@ -62,17 +64,22 @@ Now = tuple[tuple[int, int], ...]
 """The calls that go on, each with its fences."""
 
 
+@cache
+def _followed(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.bool_], Ints]:
+    """By function what is followed of it, and whether it begins something; the ids of those that are followed."""
+    table = masks(functions).table
+    of, begin = np.zeros(65536, np.uint8), np.zeros(65536, np.bool_)
+    for sort, begins, ends in _SORTS:
+        of[table(begins | ends)] = sort
+        begin |= table(begins)
+    return of, begin, np.flatnonzero(of)
+
+
 class Following:
     """Follows the calls of a rank, a part of them at a time."""
 
     def __init__(self, rank: Rank) -> None:
-        table = masks(rank.trace.functions).table
-        self._sort, self._begins = np.zeros(65536, np.uint8), np.zeros(65536, np.bool_)
-        for sort, begins, ends in _SORTS:
-            self._sort[table(begins | ends)] = sort
-            self._begins |= table(begins)
-        self.ids = np.flatnonzero(self._sort)
-        """The functions that are followed."""
+        self._sort, self._begins, self.ids = _followed(rank.trace.functions)
         self.any = False
         """Whether any of them was called."""
         self._open: dict[int, dict[tuple[int, int], int]] = {}

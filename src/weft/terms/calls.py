@@ -214,7 +214,8 @@ class Catalogue:
         self.function = np.empty(len(events), np.uint16)
         counts = _all_counts()  # of every id there could be: longer than the calls of a rank, where ranks are many
         self.failed, self.open, self.changed = passes.catalogue(events, self.function, counts)
-        self.present: list[int] = np.flatnonzero(counts).tolist()
+        most = int(self.function.max(initial=0)) + 1
+        self.present: list[int] = np.flatnonzero(counts[:most]).tolist()
         """Ids of the functions that are called."""
         self.counts = dict(zip(self.present, counts[self.present].tolist(), strict=True))
         counts[self.present] = 0

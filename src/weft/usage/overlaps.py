@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -18,11 +19,12 @@ from weft.native.headers.requests import Access
 from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.blocks import spread
-from weft.terms.calls import catalogue
+from weft.terms.calls import catalogue, masks
 from weft.terms.cited import cause, finding, said
 from weft.terms.columns import Ints, distinct, numbered
 from weft.terms.sizes import solid, solids
 from weft.trace import Rank
+from weft.trace.functions import FunctionTable
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, PROC_NULL
 
 MAX_OVERLAPS = 10_000
@@ -135,9 +137,12 @@ def joined(*parts: Accesses) -> Accesses:
     return Accesses(*(column[order] for column in columns))
 
 
-def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Accesses:
-    """The operations that are no starts of persistent requests (native/kernel/requests.c)."""
-    events, table = np.ascontiguousarray(of.events), of.masks.table
+@cache
+def _sorted_out(
+    functions: FunctionTable, reads: frozenset[str], writes: frozenset[str]
+) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:  # fmt: skip
+    """By function whether it is such an operation, and what it is of those or of their completions."""
+    table = masks(functions).table
     chosen = table(reads | writes) & ~table(calls.PERSISTENT)
     sort = chosen * np.uint8(Access.MADE)
     sort[chosen & table(writes)] |= Access.WRITES.value
@@ -145,6 +150,13 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
     # A send whose completion was not seen may have been complete at once (see requests._Requests._spare).
     sort[chosen & table(calls.ISENDS)] |= Access.SHORT.value
     sort[table(calls.COMPLETIONS)] |= Access.COMPLETES.value
+    return chosen, sort
+
+
+def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Accesses:
+    """The operations that are no starts of persistent requests (native/kernel/requests.c)."""
+    events = np.ascontiguousarray(of.events)
+    chosen, sort = _sorted_out(of.rank.trace.functions, reads, writes)
     room = catalogue(of.rank).count(chosen)
     types = distinct(events["datatype"][of.masks.where(of.rank, reads | writes)]).tolist()
     solid_ = np.zeros(min(max(types, default=0) + 1, MOST_IDS), np.uint64)
