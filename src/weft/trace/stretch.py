@@ -157,6 +157,20 @@ def alone(run: Trace, rank: int) -> Trace:
     return _Alone(run, rank)
 
 
+def piece(rank: Rank, own: range, earlier: NDArray[np.int64] = NOTHING) -> Rank:
+    """Some calls of a rank of one thread as a rank of their own, with some of those before them in front."""
+    part = _anew(rank, rank.trace)
+    part.ahead = len(earlier)
+    part.__dict__["threads"] = [_Part(part, rank.threads[0], own, earlier)]
+    return part
+
+
+def over(part: Rank) -> None:
+    """Give back what such a part of a rank takes: it and its thread know each other."""
+    for thread in part.__dict__.pop("threads"):
+        thread.let_go()
+
+
 def divisible(trace: Trace) -> bool:
     """Whether the ranks of a run can be cut up: whole, of one world, a thread each, with nothing beside their calls."""
     beside = (StreamKind.ACCESSES, StreamKind.HASHES, StreamKind.CONTENTS)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic
@@ -24,7 +23,7 @@ from weft.terms.cited import cause, finding, said
 from weft.terms.columns import Ints
 from weft.terms.sizes import size_of
 from weft.trace import Datatype, Event, Rank, Trace
-from weft.usage.overlaps import first_done, over_at
+from weft.usage.overlaps import Overs, first_done, over_at
 
 MOST: Final = 50_000
 """Calls on files of a rank that are followed."""
@@ -147,7 +146,7 @@ def _of_rank(rank: Rank, gatherings: Gatherings) -> Iterator[tuple[File, _View, 
             yield file, *_of_file(_View(appends=bool(opened.amode & _APPEND)), by_file[local], done)
 
 
-def _of_file(view: _View, events: list[Event], done: NDArray[np.uint32]) -> tuple[_View, list[_Access]]:
+def _of_file(view: _View, events: list[Event], done: Overs) -> tuple[_View, list[_Access]]:
     """The view at the end, and the accesses."""
     atomic = False
     found: list[_Access] = []
@@ -166,7 +165,7 @@ def _of_file(view: _View, events: list[Event], done: NDArray[np.uint32]) -> tupl
     return view, found
 
 
-def _end(event: Event, done: NDArray[np.uint32]) -> int:
+def _end(event: Event, done: Overs) -> int:
     name = base(event.function.name)
     if name in calls.FILE_READS | calls.FILE_WRITES:
         return event.index

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from weft.terms.columns import Ints, distinct, numbered
 from weft.terms.sizes import solid, solids
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable
-from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, PROC_NULL
+from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL
 
 MAX_OVERLAPS = 10_000
 """Pairs of lines of one rank that are told."""
@@ -123,7 +123,7 @@ def accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acce
     event, request, init = of.starts
     begun = init >= 0
     event, request, init = event[begun], request[begun], init[begun]
-    end = _ends(of, request, event)
+    end = ends_of_starts(of, request, event)
     low, high, good = spans(of.rank, init)
     written = of.masks.table(writes)[of.events["function"][init]]
     started = Accesses(event[good], end[good], init[good], low[good], high[good], written[good])
@@ -147,7 +147,7 @@ def _sorted_out(
     sort = chosen * np.uint8(Access.MADE)
     sort[chosen & table(writes)] |= Access.WRITES.value
     sort[chosen & table(_PENDING)] |= Access.PENDING.value
-    # A send whose completion was not seen may have been complete at once (see requests._Requests._spare).
+    # A send whose completion was not seen may have been complete at once (see requests.Requests._spare).
     sort[chosen & table(calls.ISENDS)] |= Access.SHORT.value
     sort[table(calls.COMPLETIONS)] |= Access.COMPLETES.value
     return chosen, sort
@@ -169,7 +169,14 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
     done = first_done(of)
     made: list[NDArray[Any]] = [np.empty(room, t) for t in (np.int64, np.int64, np.uint64, np.uint64, np.bool_)]
     given = requests.Buffers(
-        events=events, count=len(events), sort=sort, solid=solid_, types=len(solid_), done=done, requests=len(done)
+        events=events,
+        count=len(events),
+        sort=sort,
+        solid=solid_,
+        types=len(solid_),
+        done=done.at,
+        first=done.first,
+        requests=len(done.at),
     )
     count = requests.kernel().weft_buffers(given, *made)
     begin, end, low, high, written = (column[:count] for column in made)
@@ -203,29 +210,38 @@ def _broadcasts(of: Traffic, begin: Ints, written: NDArray[np.bool_]) -> None:
         written[rows[here]] = comm is not None and roots[here] != comm.rank_of(of.rank.index)
 
 
-def first_done(of: Traffic) -> NDArray[np.uint32]:
-    """By id of a request the event that completed it first, or else freed it; NONE for one that was never over."""
+class Overs(NamedTuple):
+    """By id of a request, from id `first` on, the event that was its end; NONE for one that was never over."""
+
+    first: int
+    at: NDArray[np.uint32]
+
+
+def first_done(of: Traffic) -> Overs:
+    """The events that completed requests first, or else freed them."""
     request, event = of.done
     frees = of.masks.where(of.rank, calls.RELEASES)
     freed = of.events["object"][frees].astype(np.int64)
+    frees, freed = frees[freed >= ID_DYNAMIC], freed[freed >= ID_DYNAMIC]
     most = max(int(request.max(initial=0)), int(freed.max(initial=0)))
-    found = np.full(min(most + 1, MOST_IDS), NONE, np.uint32)
+    first = min(int(request.min(initial=MOST_IDS)), int(freed.min(initial=MOST_IDS)))
+    found = np.full(max(min(most + 1, MOST_IDS) - first, 0), NONE, np.uint32)
     for ids, by in ((freed, frees), (request, event)):
         sane = slice(None) if most < MOST_IDS else ids < MOST_IDS
-        found[ids[sane][::-1]] = by[sane][::-1]  # of several the first stays
-    return found
+        found[ids[sane][::-1] - first] = by[sane][::-1]  # of several the first stays
+    return Overs(first, found)
 
 
-def over_at(rank: Rank, rows: Ints, done: NDArray[np.uint32]) -> Ints:
+def over_at(rank: Rank, rows: Ints, done: Overs) -> Ints:
     """The events that completed, or freed, the requests of some calls; as many as there are events where none did."""
-    requests = rank.events["object"][rows].astype(np.int64)
+    places = rank.events["object"][rows].astype(np.int64) - done.first
     found = np.full(len(rows), NONE, np.int64)
-    inside = requests < len(done)
-    found[inside] = done[requests[inside]]
+    inside = (places >= 0) & (places < len(done.at))
+    found[inside] = done.at[places[inside]]
     return np.where(found == NONE, len(rank), found)
 
 
-def _ends(of: Traffic, request: Ints, start: Ints) -> Ints:
+def ends_of_starts(of: Traffic, request: Ints, start: Ints) -> Ints:
     """The event that completed each start of a persistent request; a freed one ends there as far as can be known."""
     frees = of.masks.where(of.rank, calls.RELEASES)
     done = np.concatenate([of.done[0], of.events["object"][frees].astype(np.int64)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,7 @@ from weft.terms.describe import where
 from weft.terms.progress import reached_finalize
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
-from weft.usage.overlaps import ICOLLECTIVES, MOST_IDS, first_done, overlaps, told
+from weft.usage.overlaps import ICOLLECTIVES, MOST_IDS, first_done, over_at, overlaps, told
 from weft.usage.readies import wrong_readies
 from weft.usage.received import of_messages
 from weft.usage.transfers import wrong_transfers
@@ -32,19 +33,18 @@ _NONE: Final = np.zeros(0, np.int64)
 
 def find(trace: Trace) -> list[Finding]:
     """What is wrong with the requests and the pending buffers of each rank."""
-    found: list[Finding] = []
-    for rank in trace.own:
-        if len(rank):
-            of = Traffic(rank)
-            found += _Requests(of).find()
-            found += wrong_readies(of)
-            found += _changed(rank)
-            found += wrong_transfers(of)
-            found += _overlaps(of)
-    return found
+    from weft.usage.pieces import clean  # which looks at them here, a piece at a time
+
+    return [one for rank in trace.own if len(rank) and not clean(rank) for one in of_rank(rank)]
 
 
-class _Requests:
+def of_rank(rank: Rank) -> list[Finding]:
+    """The same of one rank, all of whose calls are looked at together."""
+    of = Traffic(rank)
+    return [*Requests(of).find(), *wrong_readies(of), *_changed(rank), *wrong_transfers(of), *shared(of)]
+
+
+class Requests:
     """The life of every request of one rank, as columns."""
 
     def __init__(self, of: Traffic) -> None:
@@ -66,16 +66,18 @@ class _Requests:
         self._tables()
 
     def _tables(self) -> None:
-        """By id of a request what is asked of all of them: ids are handed out one by one, so they are places."""
-        freed = self.freed[self.freed < MOST_IDS]
-        size = 1 + max(int(ids.max(initial=0)) for ids in (self.ids, self.request, freed))
+        """By id of a request, from the first on, what is asked of all: ids come one by one, so they are places."""
+        freed = self.freed[(self.freed >= ID_DYNAMIC) & (self.freed < MOST_IDS)]
+        every = self.ids, self.request, freed
+        self.first = min(int(ids.min(initial=MOST_IDS)) for ids in every)
+        size = max(0, *(int(ids.max(initial=0)) + 1 - self.first for ids in every))
         self.made, self.fired = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
-        self.made[self.ids] = True
-        self.fired[self.ids[~self.persistent]] = True
-        self.times = np.bincount(self.request, minlength=size)
+        self.made[self.ids - self.first] = True
+        self.fired[self.ids[~self.persistent] - self.first] = True
+        self.times = np.bincount(self.request - self.first, minlength=size)
         """How often it was completed."""
         self.freed_ids = np.zeros(size, np.bool_)
-        self.freed_ids[freed] = True
+        self.freed_ids[freed - self.first] = True
         self.gone = self.freed_ids | (self.times > 0)
 
     def find(self) -> Iterator[Finding]:
@@ -86,6 +88,23 @@ class _Requests:
         yield from self._starts()
         yield from self._frees_while_active()
         yield from self._frees_of_collectives()
+
+    def clean(self) -> bool:
+        """Whether nothing is found in a rank that has these calls among others, none of which is pending behind them.
+
+        Persistent requests that are never started or freed are another question.
+        """
+        over = self.gone[self.ids - self.first] | self.persistent
+        lost = self._lost_instant
+        event, request, init = self._all_starts()
+        return (
+            np.count_nonzero(~over) == len(lost) <= self._spare()
+            and bool((init >= 0).all())
+            and not any(True for _ in chain(
+                self._stale(), self._started_twice(event, request),
+                self._frees_while_active(), self._frees_of_collectives(),
+            ))
+        )  # fmt: skip
 
     def _events(self, indices: Ints) -> Iterator[Event]:
         """Events of some indices, of each call site at most some."""
@@ -99,7 +118,7 @@ class _Requests:
         so that the id of an earlier one is lost: its completion shows as a second one of the last such request, or as
         one of an unknown request.
         """
-        unknown = np.count_nonzero(~self.made[self.request])
+        unknown = np.count_nonzero(~self.made[self.request - self.first])
         again = self.times[self.fired & (self.times > 1)]
         return int(unknown + (again - 1).sum())
 
@@ -114,7 +133,7 @@ class _Requests:
         single = single[events["object"][single] >= ID_DYNAMIC]
         strange = single[~self._made(events["object"][single])]
         strange = strange[~self._seen_before(strange)]
-        arrays = self.event[~self.made[self.request]]
+        arrays = self.event[~self.made[self.request - self.first]]
         arrays = arrays[~np.isin(arrays, single)] if len(arrays) else arrays
         used = distinct(np.concatenate([strange, self._again(), arrays, self._failed_arrays()])).astype(np.int64)
         if len(used) and len(self._lost_instant):
@@ -125,7 +144,9 @@ class _Requests:
 
     def _made(self, ids: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """Whether some call of the record made the request of each id."""
-        known: NDArray[np.bool_] = (ids < len(self.made)) & self.made[np.minimum(ids, len(self.made) - 1)]
+        places = ids.astype(np.int64) - self.first
+        known = (places >= 0) & (places < len(self.made))
+        known[known] = self.made[places[known]]
         return known
 
     def _again(self) -> Ints:
@@ -134,8 +155,9 @@ class _Requests:
             return np.zeros(0, np.int64)
         first = np.zeros(len(self.times), np.int64)
         rows = np.arange(len(self.request))
-        first[self.request[::-1]] = rows[::-1]
-        found: Ints = self.event[(first[self.request] != rows) & self.fired[self.request]]
+        places = self.request - self.first
+        first[places[::-1]] = rows[::-1]
+        found: Ints = self.event[(first[places] != rows) & self.fired[places]]
         return found
 
     def _failed_arrays(self) -> Ints:
@@ -178,9 +200,8 @@ class _Requests:
     @cached_property
     def _overs(self) -> tuple[Ints, Ints]:
         """When requests that are not started again were over, the first two in order of that, and who made them."""
-        over = first_done(self.of).astype(np.int64)
-        fired = ~self.persistent & (self.ids < len(over))
-        makers, at = self.makers[fired], over[self.ids[fired]]
+        makers = self.makers[~self.persistent]
+        at = over_at(self.rank, makers, first_done(self.of))
         first = np.argsort(at, kind="stable")[:2]
         return makers[first], at[first]
 
@@ -204,14 +225,14 @@ class _Requests:
     @cached_property
     def _lost_instant(self) -> Ints:
         """Requests of calls that may be complete at once and were never seen to complete."""
-        rows = np.flatnonzero(~self.gone[self.ids] & ~self.persistent)
+        rows = np.flatnonzero(~self.gone[self.ids - self.first] & ~self.persistent)
         instant = self.masks.table(_SENDING)[self.functions[rows]]
         instant |= self.rank.events["peer"][self.makers[rows]] == PROC_NULL
         lost: Ints = self.makers[rows[instant]]
         return lost
 
     def _leaks(self) -> Iterator[Finding]:
-        active = ~self.gone[self.ids] & ~self.persistent
+        active = ~self.gone[self.ids - self.first] & ~self.persistent
         instant = self._lost_instant
         if 0 < len(instant) <= self._spare():
             active &= ~np.isin(self.makers, instant)
@@ -222,7 +243,7 @@ class _Requests:
                 [event],
                 cause=cause(event),
             )
-        unfreed = self.persistent & ~self.freed_ids[self.ids]
+        unfreed = self.persistent & ~self.freed_ids[self.ids - self.first]
         for event in self._events(self.makers[unfreed]):
             yield finding(
                 "request-leak",
@@ -232,9 +253,12 @@ class _Requests:
                 cause=f"unfreed {cause(event)}",
             )
 
+    def _all_starts(self) -> tuple[Ints, Ints, Ints]:
+        return self.of.starts if len(self.masks.where(self.rank, calls.STARTS)) else (_NONE,) * 3
+
     def _starts(self) -> Iterator[Finding]:
         """Persistent requests that were started while active, or never."""
-        event, request, init = self.of.starts if len(self.masks.where(self.rank, calls.STARTS)) else (_NONE,) * 3
+        event, request, init = self._all_starts()
         for index in distinct(event[(init < 0) & (request >= ID_DYNAMIC)])[:MAX_OF_ONE_SITE].tolist():
             start = self.rank.event(index)
             made = self.makers[np.isin(self.ids, request[event == index])]
@@ -403,7 +427,7 @@ def _written_while_pending(of: Traffic) -> bool:
     return bool(count(_SENDING | calls.FILE_IWRITES) and count(_WRITING))
 
 
-def _overlaps(of: Traffic) -> Iterator[Finding]:
+def shared(of: Traffic) -> Iterator[Finding]:
     """Buffers of operations that are pending together, at least one of which is written."""
     rank = of.rank
     if not _written_while_pending(of):

@@ -1,7 +1,8 @@
 /* Extraction: the events of one rank become its sends, receives, probes and collective calls.
  *
  * One pass in program order. Requests, messages, windows and files are followed by their object ids, which are
- * dense, so each class is one array. Nothing in a record is believed: ids, offsets and lengths are held against what
+ * handed out one by one and never again: part of a long run has those of a small range, and perhaps some old ones, so
+ * each class is an array in pages. Nothing in a record is believed: ids, offsets and lengths are held against what
  * is there, and a damaged tail ends the reading of that one event.
  */
 #include <stdlib.h>
@@ -19,9 +20,15 @@ struct request {
     uint32_t send, recv, coll;
 };
 
+struct page {
+    struct page *next; /* of those to spare */
+    _Alignas(16) char rows[];
+};
+
 struct table {
-    void *rows;
+    struct page **pages; /* NULL where no id was made */
     uint32_t count;
+    struct page *spare;
 };
 
 struct weft_ops {
@@ -64,28 +71,63 @@ static bool grow(struct weft_ops *ops, void **rows, uint64_t *room, uint64_t cou
     return true;
 }
 
-/* The row of `id`, made (all bytes 0xff) where it is new; NULL for an id that cannot be or no memory. */
-static void *row(struct weft_ops *ops, struct table *table, uint64_t id, size_t size) {
-    if (id < WEFT_ID_DYNAMIC || id >= MAX_ID) return NULL;
-    uint32_t i = (uint32_t)id - WEFT_ID_DYNAMIC;
-    if (i >= table->count) {
-        uint32_t wanted = table->count ? table->count : 256;
-        while (wanted <= i) wanted *= 2;
-        void *more = realloc(table->rows, (size_t)wanted * size);
-        if (!more) {
-            ops->failed = true;
-            return NULL;
-        }
-        memset((char *)more + (size_t)table->count * size, 0xff, (size_t)(wanted - table->count) * size);
-        table->rows = more;
+#define PAGE_ROWS 4096u
+
+/* Room for the page at a place; NULL without memory. */
+static struct page *new_page(struct table *table, uint32_t place, size_t size) {
+    if (place >= table->count) {
+        uint32_t wanted = table->count ? table->count : 16;
+        while (wanted <= place) wanted *= 2;
+        struct page **more = realloc(table->pages, wanted * sizeof *more);
+        if (!more) return NULL;
+        memset(more + table->count, 0, (wanted - table->count) * sizeof *more);
+        table->pages = more;
         table->count = wanted;
     }
-    return (char *)table->rows + (size_t)i * size;
+    struct page *page = table->spare;
+    if (page) table->spare = page->next;
+    else if (!(page = malloc(sizeof *page + PAGE_ROWS * size))) return NULL;
+    memset(page->rows, 0xff, PAGE_ROWS * size);
+    return table->pages[place] = page;
 }
 
-static void *known_row(struct table *table, uint64_t id, size_t size) {
-    if (id < WEFT_ID_DYNAMIC || id - WEFT_ID_DYNAMIC >= table->count) return NULL;
-    return (char *)table->rows + (size_t)(id - WEFT_ID_DYNAMIC) * size;
+/* The row of `id`, made (all bytes 0xff) where it is new; NULL for an id that cannot be or no memory. */
+static inline void *row(struct weft_ops *ops, struct table *table, uint64_t id, size_t size) {
+    if (id < WEFT_ID_DYNAMIC || id >= MAX_ID) return NULL;
+    uint32_t i = (uint32_t)id - WEFT_ID_DYNAMIC, place = i / PAGE_ROWS;
+    struct page *page = place < table->count ? table->pages[place] : NULL;
+    if (!page && !(page = new_page(table, place, size))) {
+        ops->failed = true;
+        return NULL;
+    }
+    return page->rows + (size_t)(i % PAGE_ROWS) * size;
+}
+
+static inline void *known_row(struct table *table, uint64_t id, size_t size) {
+    uint64_t i = id - WEFT_ID_DYNAMIC;
+    if (id < WEFT_ID_DYNAMIC || i / PAGE_ROWS >= table->count || !table->pages[i / PAGE_ROWS]) return NULL;
+    return table->pages[i / PAGE_ROWS]->rows + (size_t)(i % PAGE_ROWS) * size;
+}
+
+/* Nothing is in the table any more; its pages are kept for other ids. */
+static void forget(struct table *table) {
+    for (uint32_t place = 0; place < table->count; place++) {
+        struct page *page = table->pages[place];
+        if (!page) continue;
+        page->next = table->spare;
+        table->spare = page;
+        table->pages[place] = NULL;
+    }
+}
+
+static void let_go(struct table *table) {
+    forget(table);
+    while (table->spare) {
+        struct page *page = table->spare;
+        table->spare = page->next;
+        free(page);
+    }
+    free(table->pages);
 }
 
 static struct request *request_of(struct weft_ops *ops, uint64_t id) {
@@ -539,10 +581,10 @@ void weft_ops_free(struct weft_ops *ops) {
     free(ops->recvs);
     free(ops->probes);
     free(ops->colls);
-    free(ops->requests.rows);
-    free(ops->messages.rows);
-    free(ops->windows.rows);
-    free(ops->files.rows);
+    let_go(&ops->requests);
+    let_go(&ops->messages);
+    let_go(&ops->windows);
+    let_go(&ops->files);
     free(ops->comm_calls);
     free(ops->coll_calls);
     free(ops);
@@ -595,18 +637,14 @@ void weft_extract_most(const struct weft_extract_input *in, uint64_t most[4]) {
         by_op[WEFT_OP_COLL] + by_op[WEFT_OP_COLL_OBJECT] + by_op[WEFT_OP_COLL_INIT] + by_op[WEFT_OP_FINALIZE] + started;
 }
 
-static void forget(struct table *table, size_t size) {
-    if (table->rows) memset(table->rows, 0xff, table->count * size);
-}
-
 /* Emptied for another rank, its memory kept: fresh memory costs more than reading a rank into it. */
 static struct weft_ops *emptied(struct weft_ops *ops) {
     if (!ops) return calloc(1, sizeof *ops);
     ops->send_count = ops->recv_count = ops->probe_count = ops->coll_count = 0;
-    forget(&ops->requests, sizeof(struct request));
-    forget(&ops->messages, sizeof(uint32_t));
-    forget(&ops->windows, sizeof(uint32_t));
-    forget(&ops->files, sizeof(uint32_t));
+    forget(&ops->requests);
+    forget(&ops->messages);
+    forget(&ops->windows);
+    forget(&ops->files);
     if (ops->coll_calls) memset(ops->coll_calls, 0, ops->coll_calls_room * sizeof(uint32_t));
     free(ops->comm_calls);
     return ops;

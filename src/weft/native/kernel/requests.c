@@ -95,7 +95,8 @@ struct weft_completions *weft_completions(const struct weft_extract_input *in, u
 
 static uint64_t end_of(const struct weft_buffers *in, const struct weft_event *e, uint64_t i, uint8_t sort) {
     if (!(sort & ACCESS_PENDING)) return i;
-    uint32_t done = e->object < in->requests ? in->done[e->object] : NONE;
+    uint64_t request = e->object - in->first; /* beyond all where it is before the first */
+    uint32_t done = request < in->requests ? in->done[request] : NONE;
     if (done != NONE) return done;
     return sort & ACCESS_SHORT ? i : in->count;
 }

@@ -24,8 +24,8 @@ struct weft_buffers {
     const uint8_t *sort;   /* ACCESS_... by function, 65,536 */
     const uint64_t *solid; /* bytes of a datatype without gaps by id, else 0 */
     uint64_t types;
-    const uint32_t *done; /* by request the event that completed it first, or freed it; NONE for none */
-    uint64_t requests;
+    const uint32_t *done; /* by request, from `first` on, what completed it first or freed it; NONE for none */
+    uint64_t first, requests;
 };
 
 /* Where each access of the rank begins, ends and lies, in program order. Left out: those of nobody, that failed, without an
