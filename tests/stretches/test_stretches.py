@@ -195,6 +195,26 @@ def many(path: Path, *, steps: int = 40) -> Builder:
     return b
 
 
+def test_persistent_requests_that_are_freed_come_along_no_longer(tmp_path: Path) -> None:
+    b = Builder(ranks=2, path=tmp_path / "run")
+    for r in b.ranks:
+        r.init()
+    for step in range(40):
+        pair = [b.ranks[0].send_init(1, tag=step), b.ranks[1].recv_init(0, tag=step)]
+        for r, request in zip(b.ranks, pair, strict=True):
+            r.start(request)
+            r.wait(request)
+            r.request_free(request)
+            r.barrier()
+    for r in b.ranks:
+        r.finalize()
+    trace = b.open()
+    assert compared(trace) > 4
+    ground, _ = in_stretches(Trace.open(trace.path)) or pytest.fail("it was analysed whole")
+    assert ground.parts is not None
+    assert not any(rank.ahead for span in ground.parts.spans for rank in ground.parts.cuts.stretch(*span).ranks)
+
+
 def test_persistent_requests_live_in_every_stretch(tmp_path: Path) -> None:
     b = many(tmp_path / "run")
     for r in b.ranks:

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.deadlock.traffic import behind
 from weft.mpi.meaning import Sync
 from weft.order.edges import plain_fences
 from weft.plain import dataclass
@@ -47,7 +48,8 @@ class Seen:
     """What one look at a rank's calls finds.
 
     `called`: ids of the functions. `candidates`: every `stride`-th collective at which a cut may be, of `many`.
-    `earlier`: the calls that made persistent requests. `carried`: by candidate what goes on there on windows and files.
+    `earlier`: the calls that made persistent requests, `freed`: those that freed them. `carried`: by candidate what
+    goes on there on windows and files.
     """
 
     called: frozenset[int]
@@ -55,8 +57,14 @@ class Seen:
     stride: int
     many: int
     earlier: NDArray[np.int64]
+    freed: NDArray[np.int64]
     carried: Carried
     calls: int
+
+    def makers(self, start: int) -> Ints:
+        """The calls that made the persistent requests that are there at a call."""
+        found: Ints = self.earlier[(self.earlier < start) & (self.freed >= start)]
+        return found
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,7 @@ class Cuts:
         first, last = begin.tolist(), end.tolist()
         before, fenced = [], []
         for place, (rank, seen, start) in enumerate(zip(self.run.ranks, self.seen, first, strict=True)):
-            made = seen.earlier[: int(np.searchsorted(seen.earlier, start))]
+            made = seen.makers(start)
             here, fences = going[place] if going else (NOTHING, NOTHING)
             before.append(np.unique(np.concatenate([made, here, into[place] if into else NOTHING])))
             windows = rank.events["object"][here[fences > 0]]
@@ -129,11 +137,12 @@ def look(rank: Rank) -> Seen:
     trace = rank.trace
     # Neither the catalogue of the whole rank nor its columns are made: they would be as long as the run.
     table = masks(trace.functions).table(_GATHERINGS)
-    makes = masks(trace.functions).table(_EARLIER)
+    makes, frees = (masks(trace.functions).table(names) for names in (_EARLIER, calls.RELEASES))
     events, counts = rank.events, np.zeros(65536, np.int64)
     found: list[Ints] = []
     going: list[Now] = []
     earlier: list[Ints] = [NOTHING]
+    released: list[Ints] = [NOTHING]
     following, of_all = Following(rank), _of_all(rank)
     stride, many = 1, 0
     for start in range(0, len(events), _PART):
@@ -142,6 +151,8 @@ def look(rank: Rank) -> Seen:
         passes.catalogue(part, function, counts)
         if (rows := np.flatnonzero(makes[function])).size:
             earlier.append(rows + start)
+        if (rows := np.flatnonzero(frees[function])).size and len(earlier) > 1:  # of those that are made before
+            released.append(rows + start)
         rows = np.flatnonzero(table[function])
         rows = rows[_gathers(rank, function[rows], rows + start, *of_all)]
         numbers = many + np.arange(len(rows))
@@ -154,7 +165,22 @@ def look(rank: Rank) -> Seen:
         let_go(part)
     candidates = np.concatenate([NOTHING, *found]) + 1
     called = frozenset(np.flatnonzero(counts).tolist())
-    return Seen(called, candidates, stride, many, np.concatenate(earlier), carried(going), len(events))
+    made = np.concatenate(earlier)
+    freed = _freed(rank, made, np.concatenate(released))
+    return Seen(called, candidates, stride, many, made, freed, carried(going), len(events))
+
+
+def _freed(rank: Rank, made: Ints, frees: Ints) -> Ints:
+    """The call that frees what each of some calls made; as many as there are calls where none does.
+
+    Persistent collectives are paired by their order on the communicator, so that of these every rank has all.
+    """
+    if not len(made):
+        return made
+    ids, freed = (rank.events["object"][rows].astype(np.int64) for rows in (made, frees))
+    row = behind(freed, frees, ids, made)
+    row[masks(rank.trace.functions).table(calls.COLLECTIVE_INITS)[rank.events["function"][made]]] = -1
+    return np.where(row >= 0, np.append(frees, 0)[row], len(rank.events))
 
 
 def _gathers(rank: Rank, called: NDArray[np.uint16], rows: Ints, comms: Ints, windows: Ints) -> NDArray[np.bool_]:

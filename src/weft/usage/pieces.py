@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from weft.deadlock.traffic import Traffic
+from weft.deadlock.traffic import Traffic, behind
 from weft.terms import calls
 from weft.terms.calls import catalogue, masks, words
 from weft.terms.columns import Ints, distinct
@@ -64,8 +64,8 @@ class _Lasting:
         self.makers = of.where(rank, calls.PERSISTENT)
         self.ids = objects[self.makers].astype(np.int64)
         frees = of.where(rank, calls.RELEASES) if len(self.makers) else self.makers
-        freed = dict(zip(objects[frees].tolist(), frees.tolist(), strict=True))
-        self._until = np.array([freed.get(id, len(rank)) for id in self.ids.tolist()], np.int64)
+        row = behind(objects[frees].astype(np.int64), frees, self.ids, self.makers)
+        self._until = np.where(row >= 0, np.append(frees, 0)[row], len(rank))
         self._started = np.zeros(0, np.int64)
 
     def at(self, start: int) -> Ints:
