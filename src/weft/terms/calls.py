@@ -34,6 +34,7 @@ from weft.mpi.meaning import (
 from weft.terms import passes
 from weft.trace import Rank
 from weft.trace.functions import Function, FunctionTable
+from weft.trace.mapping import let_go
 
 
 def words(text: str) -> frozenset[str]:
@@ -203,6 +204,12 @@ def masks(functions: FunctionTable) -> Masks:
     return Masks(functions)
 
 
+PART: Final = 1 << 18
+"""Calls that are gone through before their pages of the record are given back ..."""
+LONG: Final = 1 << 20
+"""... where there are more than so many: else those who look at them next have them."""
+
+
 class Catalogue:
     """What the events of one rank call, read once: `function` by event, `counts` by the id of each that is called.
 
@@ -213,7 +220,13 @@ class Catalogue:
         events = rank.events
         self.function = np.empty(len(events), np.uint16)
         counts = _all_counts()  # of every id there could be: longer than the calls of a rank, where ranks are many
-        self.failed, self.open, self.changed = passes.catalogue(events, self.function, counts)
+        self.failed = self.open = self.changed = 0
+        for start in range(0, len(events), PART):
+            part = events[start : start + PART]
+            failed, unfinished, changed = passes.catalogue(part, self.function[start : start + PART], counts)
+            self.failed, self.open, self.changed = self.failed + failed, self.open + unfinished, self.changed + changed
+            if len(events) > LONG:
+                let_go(part)
         most = int(self.function.max(initial=0)) + 1
         self.present: list[int] = np.flatnonzero(counts[:most]).tolist()
         """Ids of the functions that are called."""

@@ -16,12 +16,15 @@ from weft.match.functions import CODE_ARRAY, CODES, Code
 from weft.native.bridge import U8, addresses
 from weft.native.headers import scan
 from weft.native.headers.scan import Rule
+from weft.terms import calls
 from weft.terms.calls import masks, words
 from weft.terms.columns import Ints
 from weft.trace import FunctionTable, Rank
 from weft.trace.layout import Def
+from weft.trace.mapping import let_go
 
-PART: Final = 65536
+_ROWS: Final = 65536
+"""Of them that are found at a time."""
 
 
 class Sorts(NamedTuple):
@@ -58,10 +61,15 @@ def suspects(rank: Rank, sorts: Sorts) -> Ints:
     find = scan.kernel().weft_suspects
     at = ctypes.c_uint64()
     found: list[Ints] = []
-    while at.value < len(events):
-        rows = np.empty(PART, np.int64)
-        count = find(given, ctypes.byref(at), rows, PART)
-        found.append(rows[:count].copy())
+    for start in range(0, len(events), calls.PART):
+        part = events[start : start + calls.PART]
+        given.count = start + len(part)
+        while at.value < start + len(part):
+            rows = np.empty(_ROWS, np.int64)
+            count = find(given, ctypes.byref(at), rows, _ROWS)
+            found.append(rows[:count].copy())
+        for gone in (part, *tails) if len(events) > calls.LONG else ():
+            let_go(gone)
     return np.concatenate(found) if found else np.zeros(0, np.int64)
 
 
