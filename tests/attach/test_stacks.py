@@ -57,6 +57,31 @@ def test_a_stack_is_parted_at_the_outermost_function_of_mpi() -> None:
     assert inside == tuple(reversed(inner))
 
 
+def test_a_function_of_mpi_without_a_name_is_one_all_the_same() -> None:
+    inner = [frame("sched_yield", module="/lib/libc.so.6"), Frame(CallSite(None, 0, None, "/lib/libmpi.so.12"))]
+    own, name, inside = calls.parted([*inner, frame("main", "/a/a.c", 9), frame("_start")])
+    assert ([one.site.function for one in own], name) == (["main"], calls.UNNAMED)
+    assert inside == tuple(reversed(inner))
+
+
+def test_a_thread_of_mpi_s_library_is_in_no_call() -> None:
+    own, name, _ = calls.parted([Frame(CallSite(None, 0, None, "/lib/libopen-pal.so.80")), frame("start_thread")])
+    assert (own, name) == ((), None)
+
+
+@pytest.mark.parametrize(
+    ("module", "of_mpi"),
+    [
+        ("/usr/lib/libmpi.so.12", True),
+        ("/v/site-packages/mpi4py/MPI.mpich.cpython-311-x86_64-linux-gnu.so", True),
+        ("/home/me/mpi4py/demo/prog", False),
+        ("/home/me/libmpi-tests/prog", False),
+    ],
+)
+def test_what_is_a_library_of_mpi_is_told_by_its_own_name(module: str, *, of_mpi: bool) -> None:
+    assert calls.is_mpi(frame("f", module=module)) is of_mpi
+
+
 def test_a_library_between_program_and_mpi_is_the_program_s() -> None:
     frames = [
         frame("MPI_Send", module="/lib/libmpi.so"),

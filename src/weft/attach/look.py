@@ -10,7 +10,7 @@ from weft.attach import calls, python
 from weft.attach.hold import Standing
 from weft.attach.model import Argument, Call, Frame, Seen, Thread
 from weft.attach.native import Native, Place
-from weft.attach.processes import Process
+from weft.attach.processes import Process, began
 from weft.attach.reader import GoneError, Reader
 from weft.trace.sites import CallSite
 
@@ -67,16 +67,18 @@ def threads_of(pid: int, stacks: dict[int, list[Frame]], told: dict[tuple[int, i
         own, name, inside = calls.parted(frames)
         if number != pid and (calls.is_idle(own, name) or calls.is_watching(own)):
             continue
-        call = told.get((pid, number)) or (named(name, own, inside) if name else None)
+        call = told.get((pid, number)) or (named(pid, name, own, inside) if name else None)
         found.append(Thread(number, own, call, inside))
     return found
 
 
-def named(name: str, own: tuple[Frame, ...], inside: tuple[Frame, ...]) -> Call:
+def named(pid: int, name: str, own: tuple[Frame, ...], inside: tuple[Frame, ...]) -> Call:
     """The call of an MPI function, with mpi4py's method and its arguments where it is one's."""
     method = next((frame.site.function for frame in inside if not calls.mpi_of(frame)), None)
     if method is None or not own or not own[-1].python:
         return Call(name)
+    if calls.is_edited(own[-1], began(pid)):
+        return Call(name, method)
     return calls.python_call(name, own[-1], method)
 
 
