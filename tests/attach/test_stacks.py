@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.attach import calls, sentences, tree
+from weft.attach import calls, look, sentences, tree
 from weft.attach.model import Argument, Call, Frame, Job, Seen, Thread
 from weft.attach.python import frames_of
 from weft.trace.sites import CallSite
@@ -153,6 +153,17 @@ def test_what_only_starts_a_python_program_is_left_out() -> None:
             ("main", "/lib/weft/standstill/__main__.py"), ("_run_module_as_main", "<frozen runpy>")]  # fmt: skip
     told = [{"name": name, "filename": file, "line": 1, "module": None, "locals": None} for name, file in said]
     assert [frame.site.function for frame in frames_of(told)] == ["go", "<module>"]
+
+
+def test_code_that_nobody_knows_is_not_python_s() -> None:
+    told = [
+        {"name": "uct_progress", "filename": "", "line": 0, "module": "/lib/libuct.so.0"},
+        {"name": "0x7f0000000010", "filename": "", "line": 0, "module": None},
+        {"name": "run", "filename": "/a/a.py", "line": 3, "module": None},
+    ]
+    own, name, inside = calls.parted(frames_of([{**one, "locals": []} for one in told]))
+    assert ([one.site.function for one in own], name) == (["run"], calls.UNNAMED)
+    assert look.named(0, name or "", own, inside) == Call(calls.UNNAMED)
 
 
 def test_the_odd_rank_is_named_with_whom_it_names() -> None:

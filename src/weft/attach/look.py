@@ -74,7 +74,7 @@ def threads_of(pid: int, stacks: dict[int, list[Frame]], told: dict[tuple[int, i
 
 def named(pid: int, name: str, own: tuple[Frame, ...], inside: tuple[Frame, ...]) -> Call:
     """The call of an MPI function, with mpi4py's method and its arguments where it is one's."""
-    method = next((frame.site.function for frame in inside if not calls.mpi_of(frame)), None)
+    method = next((frame.site.function for frame in inside if calls.is_mpi4py(frame)), None)
     if method is None or not own or not own[-1].python:
         return Call(name)
     if calls.is_edited(own[-1], began(pid)):
