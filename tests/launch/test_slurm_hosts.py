@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from attach.jobs import compiled, where
 from launch.hosts import made
 from launch.slurm import Slurm, started
 from launch.test_local import cache, nothing_of_weft_stays
@@ -121,6 +124,28 @@ def test_tasks_in_a_batch_script_that_is_ended_are_gathered(slurm: Slurm, progra
     assert slurm.quiet()
     told = facts(slurm)
     assert (told["ranks"], told["ended"]) == (6, "interrupted"), slurm.hosts.read("a", "cat job.out")
+
+
+@pytest.mark.matrix
+def test_a_step_that_hangs_is_seen_on_all_hosts(slurm: Slurm, mpich: Installed, tmp_path: Path) -> None:
+    hosts = slurm.hosts
+    assert hosts is not None
+    program = compiled(mpich, "hang.c", tmp_path)
+    line = [*hosts.enter("a"), "srun", "-N3", "-n6", "--mpi=pmi2", program, "recv", tmp_path / "go"]
+    with subprocess.Popen(line, env={**os.environ, **slurm.environment}, stdout=subprocess.PIPE, text=True) as job:
+        while not (number := slurm.told("squeue", "-h", "--states=RUNNING", "--format=%A")):
+            assert job.poll() is None
+        limit = time.monotonic() + 60
+        told: dict[str, Any] = {"groups": []}
+        while where(told) != {"MPI_Barrier": [0, 3, 4, 5], "MPI_Recv": [1], "": [2]}:
+            assert time.monotonic() < limit, told
+            done = run(slurm, [*WEFT, "attach", f"{number}.0", "--format", "json"])
+            told = json.loads(done.stdout) if done.returncode == 0 else told
+        assert sorted({rank["host"] for rank in told["ranks"]}) == ["a", "b", "c"]
+        assert any(text.startswith("rank 1 is in MPI_Recv from 2 (tag 7)") for text in told["told"])
+        (tmp_path / "go").touch()
+        assert "through" in job.communicate(timeout=60)[0]
+        assert job.returncode == 0
 
 
 @pytest.mark.matrix

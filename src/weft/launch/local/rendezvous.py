@@ -17,7 +17,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -38,6 +38,8 @@ ANSWER: Final = 70.0
 """Seconds for it to know the run: another task may be making it."""
 SEEN: Final = 3.0
 """Seconds for a file of another host to be seen in a common directory."""
+AT_ONCE: Final = 256
+"""Hosts that are answered at a time; others ask again."""
 MOST: Final = 1 << 16
 COMMANDS: Final = 10
 SAME: Final = b"same"
@@ -64,6 +66,7 @@ class Answering:
         self._place: Place | None = None
         self._made = False
         self._known = threading.Event()
+        self._room = threading.Semaphore(AT_ONCE)
         self._socket = next(filter(None, map(opened, ports(step))), None)
         if self._socket is not None:
             threading.Thread(target=self._answer, args=(self._socket,), daemon=True).start()
@@ -81,10 +84,13 @@ class Answering:
         while True:
             with suppress(OSError):
                 one, _ = listener.accept()
-                threading.Thread(target=self._serve, args=(one,), daemon=True).start()
+                if self._room.acquire(blocking=False):
+                    threading.Thread(target=self._serve, args=(one,), daemon=True).start()
+                else:
+                    one.close()
 
     def _serve(self, one: socket.socket) -> None:
-        with one, suppress(OSError, subprocess.SubprocessError):
+        with one, suppress(OSError), self._leaving():
             one.settimeout(CONNECT)
             token = one.recv(64)
             if TOKEN.fullmatch(token):
@@ -92,6 +98,14 @@ class Answering:
                     one.sendall(SAME)
                 elif self._known.wait(ANSWER) and self._place is not None:
                     one.sendall(sealed(json.dumps(asdict(self._place)).encode()))
+
+    @contextmanager
+    def _leaving(self) -> Iterator[None]:
+        """Make room for the next one at the end."""
+        try:
+            yield
+        finally:
+            self._room.release()
 
     def _sees(self, token: str) -> bool:
         """Whether a file of another host's run is in the directory that this one sees."""
