@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from attach.jobs import compiled, where
-from launch.hosts import made
+from launch.hosts import Hosts, made
 from launch.slurm import Slurm, started
-from launch.test_local import cache, nothing_of_weft_stays
+from launch.test_local import cache, kill_in_the_middle, lost_host_is_told, nothing_of_weft_stays
 from tests_support import WEFT, Installed, execute
 from weft.mpi import shim
 
@@ -109,6 +109,17 @@ def test_the_status_is_that_of_the_task_that_failed(
 
 
 @pytest.mark.matrix
+def test_a_program_that_never_begins_mpi_ends(slurm: Slurm, mpich: Installed, tmp_path: Path) -> None:
+    (tmp_path / "none.c").write_text("#include <mpi.h>\nint main(void) { int f; MPI_Initialized(&f); return f; }\n")
+    built = execute([mpich.mpicc, "-o", tmp_path / "none", tmp_path / "none.c"])
+    assert built.returncode == 0, built.stderr
+    done = run(slurm, ["srun", "-N3", "-n6", "--mpi=pmi2", *WEFT, "run", "--local", "disk", "--", tmp_path / "none"])
+    assert done.returncode == 4, done.stderr
+    assert done.stderr.count("weft: nothing was recorded: ") == 1, done.stderr
+    assert slurm.quiet()
+
+
+@pytest.mark.matrix
 def test_tasks_in_a_batch_script_that_is_ended_are_gathered(slurm: Slurm, program: Program) -> None:
     assert slurm.hosts is not None
     line = ["srun", "-N3", "-n6", "--mpi=pmi2", *WEFT, "run", "--local", "disk", "--", program("ring"), "60"]
@@ -168,6 +179,41 @@ def test_hosts_that_see_the_run_record_as_ever(slurm: Slurm, step: tuple[Path, s
     assert done.returncode == 0, done.stderr
     assert "weft: recorded 6 ranks" in done.stderr
     assert {path.name for path in (tmp_path / "run").iterdir()}.isdisjoint({"step", "packs", ".incoming"})
+
+
+@pytest.mark.matrix
+def test_a_host_that_dies_loses_only_its_own_ranks(
+    hosts: Hosts, program: Program, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for slurm in started(tmp_path_factory.mktemp("another"), hosts):
+        kill_in_the_middle(hosts, "b")
+        line = [
+            "srun",
+            "-N3",
+            "--ntasks-per-node=2",
+            "--mpi=pmi2",
+            *WEFT,
+            "run",
+            "--local",
+            "disk",
+            "--",
+            program("ring"),
+            "60",
+        ]
+        own = {**os.environ, **slurm.environment, "WEFT_CACHE": cache(), "HOME": str(hosts.home)}
+        with subprocess.Popen([*hosts.enter("a"), *line], env=own, stderr=subprocess.PIPE, text=True) as job:
+            assert job.stderr is not None
+            said = []
+            for text in job.stderr:
+                said += [text.strip()] if text.startswith("weft: ") else []
+                if "no misuse of MPI found" in text:
+                    break
+            job.kill()  # it waits until Slurm takes the host for down
+        assert said[1].startswith("weft: of 6 ranks ranks 2 and 3 left no record (host b: "), said
+        lost_host_is_told(said)
+        assert any(text.startswith("weft: srun waits for host b until Slurm takes it for down") for text in said), said
+        told = json.loads(hosts.read("a", "cat weft-runs/*/run.json"))
+        assert (told["ranks"], told["lost"][0]["ranks"]) == (4, [2, 3])
 
 
 def test_without_munge_each_host_keeps_its_part_and_says_what_needs_no_common_directory(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from weft.cli._said import say
 
 if TYPE_CHECKING:
     from weft.launch.job import Job
     from weft.launch.local.hosts import Hosts
+
+WAITS: Final = {
+    "mpiexec": "mpiexec may wait for {} for ever",
+    "slurm": "srun waits for {} until Slurm takes it for down",
+}
 
 
 def teller(hosts: Hosts | None) -> Callable[[], None] | None:
@@ -27,10 +32,9 @@ def cut_off(job: Job) -> list[str]:
 
     host = named(job.run.facts.get("lost") or ())
     lines = [f"the run was ended: {host} did not answer any more, and the ranks of the others stood still in MPI"]
-    if job.joint is not None and job.joint.step.system == "mpiexec":
-        lines.append(
-            f"mpiexec may wait for {host} for ever: end it by Ctrl-C, or its batch job. The report is complete"
-        )
+    waits = WAITS.get(job.joint.step.system) if job.joint is not None else None
+    if waits is not None:
+        lines.append(f"{waits.format(host)}: end it by Ctrl-C or its batch job. The report is whole")
     return lines
 
 

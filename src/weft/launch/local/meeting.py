@@ -34,6 +34,8 @@ PACKED: Final = 30.0
 """Seconds for a host without a connection to put its records into the run, and for each piece of a large pack."""
 GONE: Final = 3.0
 """The same for one that no longer answers: what it puts there later is in the run all the same."""
+MISSED: Final = 30.0
+"""Seconds that tasks are waited for which did not come, when the ranks of all others have ended."""
 PATIENCE: Final = 360.0
 """Seconds that a task whose rank has failed waits for the report of another one."""
 POLL: Final = 0.1
@@ -51,6 +53,9 @@ class Meeting(Joint):
         self._ended: float | None = None
         self._failed: float | None = None
         self._apart_since: float | None = None
+        self._few_since: float | None = None
+        self.answers = False
+        """Whether other hosts ask this task where all meet: it stays, also where its rank ended before they came."""
         self._noted: set[str] = set()
 
     @property
@@ -82,7 +87,7 @@ class Meeting(Joint):
                 return False
             return True
         failed = bool(process.status or process.signals)
-        return self._since(failed) < PATIENCE if failed else self._last_here()
+        return self._since(failed) < PATIENCE if failed else self.answers or self._last_here()
 
     def reports(self, process: Process, ended: str | None) -> bool:
         """Whether this task reports; `stays` has waited for all that there was to wait for."""
@@ -123,6 +128,9 @@ class Meeting(Joint):
         if self._apart_since is None or not (few and self.strangers()):
             self._apart_since = time.monotonic()
         late = time.monotonic() - self._apart_since > APART
+        if not few or self._few_since is None:
+            self._few_since = time.monotonic()
+        late |= time.monotonic() - self._few_since > MISSED
         failed = bool(process.status or process.signals) or self._others_failed()
         return (not left and not few) or (few and late) or self._since(failed) > LINGER
 
@@ -280,6 +288,7 @@ def enter(
     if place.guest:
         return Guest(step, joined.run, place, base)
     met = Meeting(step, joined.run, place, base, next(iter(listening), None))
+    met.answers = answering is not None
     if met.hosts is not None:
         met.watches()
     return met
