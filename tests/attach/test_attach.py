@@ -131,6 +131,18 @@ def test_a_source_that_was_edited_since_gives_no_arguments(mpich: Installed, nam
         assert "tag" not in line
 
 
+def test_a_program_that_was_built_again_since_has_no_lines_and_that_is_said(mpich: Installed, tmp_path: Path) -> None:
+    with running(mpich, 4, [compiled(mpich, "hang.c", tmp_path), "recv", "go"], tmp_path) as job:
+        once(lambda told: where(told) == {"MPI_Barrier": [0, 3], "MPI_Recv": [1], "": [2]}, job.pid)
+        compiled(mpich, "hang.c", tmp_path, "-O2")
+        told = attached(job.pid)
+        assert where(told) == {"MPI_Barrier": [0, 3], "MPI_Recv": [1], "": [2]}
+        assert any(
+            text.startswith("ranks 0-3: the program's file was replaced since they began") for text in told["told"]
+        )
+        assert not any("hang.c" in text for text in told["told"])
+
+
 @pytest.mark.matrix
 def test_open_mpi_with_optimised_code_says_what_it_cannot_read(openmpi: Installed, tmp_path: Path) -> None:
     with running(openmpi, 16, [compiled(openmpi, "hang.c", tmp_path, "-O2"), "recv", "go"], tmp_path) as job:

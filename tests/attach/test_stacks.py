@@ -64,9 +64,16 @@ def test_a_function_of_mpi_without_a_name_is_one_all_the_same() -> None:
     assert inside == tuple(reversed(inner))
 
 
-def test_a_thread_of_mpi_s_library_is_in_no_call() -> None:
+def test_a_program_of_which_nothing_is_known_is_in_mpi_all_the_same() -> None:
+    stack = [Frame(CallSite(None, 0, None, "/lib/libmpi.so.12")), Frame(CallSite(None, 0, None, "/a/prog"))]
+    own, name, _ = calls.parted([*stack, frame("__libc_start_call_main", module="/lib/libc.so.6")])
+    assert (own, name) == ((), calls.UNNAMED)
+
+
+def test_a_thread_of_mpi_s_library_is_idle() -> None:
     own, name, _ = calls.parted([Frame(CallSite(None, 0, None, "/lib/libopen-pal.so.80")), frame("start_thread")])
-    assert (own, name) == ((), None)
+    assert calls.is_idle(own, name)
+    assert not calls.is_idle((frame("work", "/a/a.c", 3),), name)
 
 
 @pytest.mark.parametrize(

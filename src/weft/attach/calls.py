@@ -89,8 +89,6 @@ def parted(frames: Sequence[Frame]) -> tuple[Stack, str | None, Stack]:
     outer = list(reversed(frames))
     found = next(((i, name) for i, frame in enumerate(outer) if (name := mpi_of(frame))), None)
     own, inside = divided(outer, found[0] if found else unnamed(outer))
-    if not found and inside and not (own and (own[-1].python or is_source(own[-1].site))):
-        own, inside = divided(outer, len(outer))  # a thread of the library
     name = found[1] if found else UNNAMED if inside else None
     return own, name, inside
 
@@ -134,8 +132,8 @@ def is_mpi4py(frame: Frame) -> bool:
 
 
 def is_idle(stack: Stack, call: str | None) -> bool:
-    """Whether a thread is a library's own: no call of MPI, and no line of the program."""
-    return call is None and not any(frame.python or is_source(frame.site) for frame in stack)
+    """Whether a thread is a library's own: no call of MPI by its name, and no line of the program."""
+    return call in (None, UNNAMED) and not any(frame.python or is_source(frame.site) for frame in stack)
 
 
 def is_watching(stack: Stack) -> bool:

@@ -10,7 +10,7 @@ from weft.attach import calls, python
 from weft.attach.hold import Standing
 from weft.attach.model import Argument, Call, Frame, Seen, Thread
 from weft.attach.native import Native, Place
-from weft.attach.processes import Process, began
+from weft.attach.processes import Process, began, is_replaced
 from weft.attach.reader import GoneError, Reader
 from weft.trace.sites import CallSite
 
@@ -27,8 +27,13 @@ def look(
     `held`: the ranks, which stand still, at the end as well; `gdbs` read those that are native.
     """
     host = os.uname().nodename
-    seen = {one.pid: Seen(one.rank or 0, one.pid, host, one.program, problem=held.refused.get(one.pid, ""))
-            for one in processes}  # fmt: skip
+    seen = {
+        one.pid: Seen(
+            one.rank or 0, one.pid, host, one.program, problem=held.refused.get(one.pid, ""),
+            replaced=is_replaced(one.pid),
+        )
+        for one in processes
+    }  # fmt: skip
     pythons = [one.pid for one in processes if one.python and not seen[one.pid].problem]
     problems: dict[int, str] = {}
     native = Native(gdbs)

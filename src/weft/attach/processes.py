@@ -179,6 +179,14 @@ def program_of(pid: int) -> str:
         return ""
 
 
+def is_replaced(pid: int) -> bool:
+    """Whether the file that a process runs is another one since, or gone."""
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name.endswith(" (deleted)")
+    except OSError:
+        return False
+
+
 def chosen(processes: Iterable[Process]) -> list[Process]:
     """One process for each rank of each job: the one with an MPI library, not the shell or `weft run` that began it."""
     best: dict[tuple[str, int | None], tuple[bool, int, Process]] = {}
