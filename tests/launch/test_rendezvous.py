@@ -28,7 +28,7 @@ def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
     monkeypatch.setenv("SLURM_STEP_NUM_NODES", "2")
     monkeypatch.setattr(rendezvous, "PATIENCE", 1.0)
     monkeypatch.setattr(rendezvous, "SEEN", 0.2)
-    monkeypatch.setattr(rendezvous, "ANSWER", 0.5)
+    monkeypatch.setattr(rendezvous, "GREETING", 0.5)
     return Step("slurm", f"{os.getpid()}.{os.urandom(3).hex()}", 1, 2, True)
 
 
@@ -93,6 +93,7 @@ def test_only_names_of_its_own_are_looked_for(step: Step, tmp_path: Path, asked:
     answering.makes()
     answering.know(PLACE)
     with socket.create_connection(("localhost", rendezvous.ports(step)[0]), 5) as one:
+        assert one.recv(100) == rendezvous.MAGIC
         one.sendall(asked)
         assert one.recv(100) == b""
 

@@ -32,6 +32,8 @@ PORTS: Final = 10_000
 TRIED: Final = 4
 """Ports of a step: another program may have the first."""
 CONNECT: Final = 1.0
+GREETING: Final = 3.0
+"""Seconds in which another program at that port shows that it is another."""
 PATIENCE: Final = 10.0
 """Seconds for the task of rank 0 to come up."""
 ANSWER: Final = 70.0
@@ -42,6 +44,7 @@ AT_ONCE: Final = 256
 """Hosts that are answered at a time; others ask again."""
 MOST: Final = 1 << 16
 COMMANDS: Final = 10
+MAGIC: Final = b"weft-step/1\n"
 SAME: Final = b"same"
 TOKEN: Final = re.compile(rb"seen-[0-9a-f]{16}\n")
 
@@ -91,7 +94,8 @@ class Answering:
 
     def _serve(self, one: socket.socket) -> None:
         with one, suppress(OSError), self._leaving():
-            one.settimeout(CONNECT)
+            one.settimeout(GREETING)
+            one.sendall(MAGIC)
             token = one.recv(64)
             if TOKEN.fullmatch(token):
                 if self._sees(token.decode().strip()):
@@ -148,6 +152,9 @@ def answered(address: str, port: int, token: str) -> bytes:
     """What somebody says there to the name of a file; nothing where nobody does."""
     try:
         with socket.create_connection((address, port), CONNECT) as one:
+            one.settimeout(GREETING)
+            if one.recv(len(MAGIC)) != MAGIC:
+                return b""
             one.settimeout(ANSWER)
             one.sendall(f"{token}\n".encode())
             return b"".join(iter(lambda: one.recv(MOST), b""))[:MOST]
