@@ -100,11 +100,12 @@ def test_a_run_is_gathered_and_a_deadlock_proven(
 def test_the_status_is_that_of_the_task_that_failed(
     slurm: Slurm, step: tuple[Path, str], mode: str, status: int
 ) -> None:
-    done = run(slurm, ["srun", "-N3", "-n3", "--mpi=pmi2", "-K", *WEFT, "run", "--local", "disk", "--", step[0], mode])
+    srun = ["srun", "-N3", "-n6", "-m", "cyclic", "--mpi=pmi2", "-K"]  # rank 1 is on host b, with rank 4
+    done = run(slurm, [*srun, *WEFT, "run", "--local", "disk", "--", step[0], mode])
     assert done.returncode in (status, 137, 143), done.stderr  # -K ends the others
-    assert done.stderr.count("weft: recorded 3 ranks") == 1, done.stderr
+    assert done.stderr.count("weft: recorded 6 ranks") == 1, done.stderr
     assert ("rank 1 crashed by SIGABRT" in done.stderr) is (mode == "crash"), done.stderr
-    assert facts(slurm)["ranks"] == 3
+    assert facts(slurm)["ranks"] == 6
     assert slurm.quiet()
 
 

@@ -66,11 +66,14 @@ class Guest(Joint):
         return False
 
     def stays(self, process: Process) -> bool:
-        """Whether this is the last task here: Slurm ends what is left of a step on a host, its watcher too."""
+        """Whether this is the last task here, for Slurm ends what is left of a step; or its rank failed, unreported."""
+        if not (self.own / "ranks").exists() or not self._attended():
+            return False
         if process.status and not self._ended:
             with suppress(OSError):
                 (self.own / FAILED).touch()
-        return (self.own / "ranks").exists() and not tasks_alive(self.own) and self._attended()
+            return not (self.own / GIVEN).exists()
+        return not tasks_alive(self.own)
 
     def reports(self, process: Process, ended: str | None) -> bool:
         """Another host's task does; say where the records are that it did not take."""
