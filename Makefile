@@ -111,9 +111,9 @@ test-corpus: debian recorders
 test-slurm: debian recorders
 	$(PYTEST) tests/launch/test_slurm.py --timeout 300
 
-# Runs over hosts with private disks, made of namespaces on this machine (root).
+# Runs over hosts with private disks, made of namespaces on this machine (root); under Slurm, too (slurm-wlm, munge).
 test-hosts: debian recorders
-	$(PYTEST) tests/launch/test_local.py tests/launch/test_local_steps.py -m "matrix or not matrix" --timeout 300
+	$(PYTEST) tests/launch/test_local.py tests/launch/test_local_steps.py tests/launch/test_slurm_hosts.py -m "matrix or not matrix" --timeout 300
 
 # weft attach on both MPIs and in all languages, also killed at 60 moments.
 test-attach: debian recorders

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import time
@@ -20,10 +19,10 @@ PATIENCE = 60.0
 Told = dict[str, Any]
 
 
-def compiled(of: Installed, name: str, folder: Path, *options: str) -> Path:
-    """A program of this folder, built."""
-    source = PROGRAMS / name
-    compiler = re.sub(r"mpicc", "mpif90", of.mpicc) if source.suffix == ".f90" else of.mpicc
+def compiled(of: Installed, name: str, folder: Path, *options: str, source: Path | None = None) -> Path:
+    """A program of this folder, or of a copy of its source, built."""
+    source = source or PROGRAMS / name
+    compiler = of.mpicc.replace("mpicc", {".f90": "mpif90", ".cpp": "mpicxx"}.get(source.suffix, "mpicc"))
     done = execute([compiler, "-g", *options, "-o", folder / source.stem, source])
     assert done.returncode == 0, done.stderr
     return folder / source.stem

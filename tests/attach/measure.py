@@ -37,7 +37,7 @@ def once(of: Installed, ranks: int, folder: Path, *, python: bool) -> str:
     program = [of.python or "", PROGRAMS / "hang.py"] if python else [compiled(of, "hang.c", folder), "recv", "go"]
     (folder / "go").unlink(missing_ok=True)
     with running(of, ranks, program, folder) as job:
-        hung = len(range(ranks)) - (1 if python else 2)
+        hung = ranks - (1 if python or ranks == 2 else 2)
         while len(where(look(job.pid, "--interval", "0")).get("Barrier" if python else "MPI_Barrier", ())) < hung:
             time.sleep(0.5)
         before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
@@ -46,7 +46,7 @@ def once(of: Installed, ranks: int, folder: Path, *, python: bool) -> str:
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         alive = job.poll() is None
         (folder / "go").touch()
-        ended = "" if python else f", and ended with {job.wait(timeout=300)}"
+        ended = "" if python or ranks == 2 else f", and ended with {job.wait(timeout=300)}"
         return f"{ranks:3} ranks: {elapsed:6.2f} s, {spent:5.2f} s of a processor; alive after: {alive}{ended}"
 
 

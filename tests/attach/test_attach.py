@@ -35,8 +35,8 @@ def needs_py_spy() -> None:
 def test_the_rank_that_is_not_with_the_others_is_named_with_its_peer(mpich: Installed, tmp_path: Path) -> None:
     with running(mpich, 5, [compiled(mpich, "hang.c", tmp_path), "recv", "go"], tmp_path) as job:
         told = once(lambda told: where(told) == {"MPI_Barrier": [0, 3, 4], "MPI_Recv": [1], "": [2]}, job.pid)
-        assert ODD.format(call="MPI_Recv", place="hang.c:26 exchange") in told["told"]
-        assert "rank 1 names rank 2, which is outside of MPI at hang.c:29 exchange" in told["told"]
+        assert ODD.format(call="MPI_Recv", place="hang.c:27 exchange") in told["told"]
+        assert "rank 1 names rank 2, which is outside of MPI at hang.c:30 exchange" in told["told"]
         assert "all 5 stand at the same place 1 s later" in told["told"]
         assert [group["odd"] for group in told["groups"]] == [False, True, True]
         assert told["missing"] == told["moved"] == []
@@ -85,6 +85,62 @@ def test_a_thread_of_openmp_that_is_in_mpi_is_its_rank_s_call(
         told = once(lambda told: where(told) == {"MPI_Barrier": [0, 2], "MPI_Recv": [1]}, job.pid)
         assert any(line.startswith("rank 1 is in MPI_Recv from 0 (tag 9) at hybrid.c:9") for line in told["told"])
         assert len(told["ranks"][1]["threads"]) == 2
+
+
+@pytest.mark.parametrize("which", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
+def test_optimised_code_is_told_by_its_own_lines_and_the_functions_that_it_calls(
+    which: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """PyPI's MPICH jumps out of MPI_Waitall, which then has no frame; data() leaves its line to the call behind it."""
+    of: Installed = request.getfixturevalue(which)
+    with running(of, 8, [compiled(of, "halo.cpp", tmp_path, "-O2")], tmp_path) as job:
+        told = once(lambda told: where(told).get("MPI_Waitall") == [4, 6] and "MPI_Ssend" in where(told), job.pid)
+        assert where(told) == {"MPI_Allreduce": [0, 1, 2, 3, 7], "MPI_Waitall": [4, 6], "MPI_Ssend": [5]}
+        assert "5 ranks (0-3 and 7) are in MPI_Allreduce at halo.cpp:35 main" in told["told"]
+        [line] = [line for line in told["told"] if line.startswith("rank 5 is in MPI_Ssend")]
+        assert line.endswith(" at halo.cpp:19 Field::exchange, not with the others")
+
+
+@pytest.mark.parametrize("which", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
+def test_a_python_rank_in_mpi_is_never_said_to_be_outside(
+    which: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    needs_py_spy()
+    of: Installed = request.getfixturevalue(which)
+    with running(of, 5, [of.python or sys.executable, PROGRAMS / "waitall.py"], tmp_path) as job:
+        told = once(lambda told: where(told) == {"barrier": [0, 1], "Waitall": [2, 4], "recv": [3]}, job.pid)
+        assert "rank 3 names rank 2, which is in Waitall at waitall.py:17 exchange" in told["told"]
+
+
+@pytest.mark.parametrize("name", ["hang.c", "hang.py"])
+def test_a_source_that_was_edited_since_gives_no_arguments(mpich: Installed, name: str, tmp_path: Path) -> None:
+    source = tmp_path / name
+    shutil.copy(PROGRAMS / name, source)
+    if source.suffix == ".py":
+        needs_py_spy()
+        command, changed = [mpich.python or sys.executable, source], "tag=7"
+    else:
+        command, changed = [compiled(mpich, name, tmp_path, source=source), "recv", "go"], "TAG"
+    with running(mpich, 4, command, tmp_path) as job:
+        once(lambda told: any(line.startswith("rank 1 is in") and "tag 7" in line for line in told["told"]), job.pid)
+        time.sleep(1.1)  # what a process's begin is known by
+        source.write_text(source.read_text().replace(changed, changed.replace("TAG", "8").replace("7", "8")))
+        told = attached(job.pid)
+        [line] = [line for line in told["told"] if line.startswith("rank 1 is in")]
+        assert f" at {name}:" in line
+        assert "tag" not in line
+
+
+def test_a_program_that_was_built_again_since_has_no_lines_and_that_is_said(mpich: Installed, tmp_path: Path) -> None:
+    with running(mpich, 4, [compiled(mpich, "hang.c", tmp_path), "recv", "go"], tmp_path) as job:
+        once(lambda told: where(told) == {"MPI_Barrier": [0, 3], "MPI_Recv": [1], "": [2]}, job.pid)
+        compiled(mpich, "hang.c", tmp_path, "-O2")
+        told = attached(job.pid)
+        assert where(told) == {"MPI_Barrier": [0, 3], "MPI_Recv": [1], "": [2]}
+        assert any(
+            text.startswith("ranks 0-3: the program's file was replaced since they began") for text in told["told"]
+        )
+        assert not any("hang.c" in text for text in told["told"])
 
 
 @pytest.mark.matrix

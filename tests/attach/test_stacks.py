@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.attach import calls, sentences, tree
+from weft.attach import calls, look, sentences, tree
 from weft.attach.model import Argument, Call, Frame, Job, Seen, Thread
 from weft.attach.python import frames_of
 from weft.trace.sites import CallSite
@@ -55,6 +55,38 @@ def test_a_stack_is_parted_at_the_outermost_function_of_mpi() -> None:
     assert [one.site.function for one in own] == ["main", "end"]
     assert name == "MPI_Finalize"
     assert inside == tuple(reversed(inner))
+
+
+def test_a_function_of_mpi_without_a_name_is_one_all_the_same() -> None:
+    inner = [frame("sched_yield", module="/lib/libc.so.6"), Frame(CallSite(None, 0, None, "/lib/libmpi.so.12"))]
+    own, name, inside = calls.parted([*inner, frame("main", "/a/a.c", 9), frame("_start")])
+    assert ([one.site.function for one in own], name) == (["main"], calls.UNNAMED)
+    assert inside == tuple(reversed(inner))
+
+
+def test_a_program_of_which_nothing_is_known_is_in_mpi_all_the_same() -> None:
+    stack = [Frame(CallSite(None, 0, None, "/lib/libmpi.so.12")), Frame(CallSite(None, 0, None, "/a/prog"))]
+    own, name, _ = calls.parted([*stack, frame("__libc_start_call_main", module="/lib/libc.so.6")])
+    assert (own, name) == ((), calls.UNNAMED)
+
+
+def test_a_thread_of_mpi_s_library_is_idle() -> None:
+    own, name, _ = calls.parted([Frame(CallSite(None, 0, None, "/lib/libopen-pal.so.80")), frame("start_thread")])
+    assert calls.is_idle(own, name)
+    assert not calls.is_idle((frame("work", "/a/a.c", 3),), name)
+
+
+@pytest.mark.parametrize(
+    ("module", "of_mpi"),
+    [
+        ("/usr/lib/libmpi.so.12", True),
+        ("/v/site-packages/mpi4py/MPI.mpich.cpython-311-x86_64-linux-gnu.so", True),
+        ("/home/me/mpi4py/demo/prog", False),
+        ("/home/me/libmpi-tests/prog", False),
+    ],
+)
+def test_what_is_a_library_of_mpi_is_told_by_its_own_name(module: str, *, of_mpi: bool) -> None:
+    assert calls.is_mpi(frame("f", module=module)) is of_mpi
 
 
 def test_a_library_between_program_and_mpi_is_the_program_s() -> None:
@@ -128,6 +160,17 @@ def test_what_only_starts_a_python_program_is_left_out() -> None:
             ("main", "/lib/weft/standstill/__main__.py"), ("_run_module_as_main", "<frozen runpy>")]  # fmt: skip
     told = [{"name": name, "filename": file, "line": 1, "module": None, "locals": None} for name, file in said]
     assert [frame.site.function for frame in frames_of(told)] == ["go", "<module>"]
+
+
+def test_code_that_nobody_knows_is_not_python_s() -> None:
+    told = [
+        {"name": "uct_progress", "filename": "", "line": 0, "module": "/lib/libuct.so.0"},
+        {"name": "0x7f0000000010", "filename": "", "line": 0, "module": None},
+        {"name": "run", "filename": "/a/a.py", "line": 3, "module": None},
+    ]
+    own, name, inside = calls.parted(frames_of([{**one, "locals": []} for one in told]))
+    assert ([one.site.function for one in own], name) == (["run"], calls.UNNAMED)
+    assert look.named(0, name or "", own, inside) == Call(calls.UNNAMED)
 
 
 def test_the_odd_rank_is_named_with_whom_it_names() -> None:

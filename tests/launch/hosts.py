@@ -22,6 +22,8 @@ from tests_support import execute
 NET = "10.77.23"
 TOOLS = ("ip", "unshare", "nsenter", "mount", "hostname")
 PATIENCE = 10.0
+FIRST = ("sh", "-c", "sleep 1000000 & wait")
+ITS_OWN = ("sh -c sleep 1000000", "sleep 1000000")
 AGENT = """\
 #!{python} -P
 # In place of ssh: [options] HOST COMMAND...; what stands outside of the hosts runs it with our streams.
@@ -91,8 +93,8 @@ class Hosts:
 
     def _space(self, name: str, *kinds: str) -> str:
         """A process that holds namespaces; returns the id, on this machine, of the one that stands inside."""
-        command = ["unshare", *kinds, "--kill-child", "sleep", "1000000"] if "--fork" in kinds else [
-            "unshare", *kinds, "sleep", "1000000"]  # fmt: skip
+        # The first process of a host has to take in those whose parents are gone: Slurm waits for that.
+        command = ["unshare", *kinds, "--kill-child", *FIRST] if "--fork" in kinds else ["unshare", *kinds, *FIRST]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
         self._processes[name] = process
         limit = time.monotonic() + PATIENCE
@@ -102,7 +104,7 @@ class Hosts:
                 children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
                 pid = int(children[0]) if children else 0
             with suppress(OSError):
-                if pid and Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
+                if pid and Path(f"/proc/{pid}/comm").read_text() == "sh\n":
                     (self.folder / "pids" / name).write_text(str(pid))
                     return str(pid)
             if process.poll() is not None:
@@ -175,7 +177,7 @@ class Hosts:
         """The command lines of what runs on a host, but for what makes it."""
         return [
             line for line in self.read(name, "ps -eo args=").splitlines()
-            if line and "<defunct>" not in line and not line.startswith(("sleep 1000000", "sh -c ps ", "ps -eo"))
+            if line and "<defunct>" not in line and not line.startswith((*ITS_OWN, "sh -c ps ", "ps -eo"))
         ]  # fmt: skip
 
     def stop(self) -> None:

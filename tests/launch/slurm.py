@@ -1,4 +1,7 @@
-"""A Slurm of three nodes on this machine, for tests: Debian's slurm-wlm and munge, in a folder of its own."""
+"""A Slurm of three nodes on this machine, for tests: Debian's slurm-wlm and munge, in a folder of its own.
+
+Its nodes are this machine, or hosts with private disks (hosts.py).
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,13 @@ from pathlib import Path
 
 import pytest
 
+from launch.hosts import Hosts
+
 NODES = 3
 PATIENCE = 60.0
 CONFIGURATION = """\
 ClusterName=weft
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({address})
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.sock
 CredType=cred/munge
@@ -45,7 +50,7 @@ JobAcctGatherType=jobacct_gather/none
 SlurmdParameters=config_overrides
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
 """
-NODE = "NodeName=n{k} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=4 RealMemory=1000 State=UNKNOWN\n"
+NODE = "NodeName={name} NodeHostname={host} NodeAddr={address} Port={port} CPUs=4 RealMemory=1000 State=UNKNOWN\n"
 
 
 class CannotStart(Exception):
@@ -55,13 +60,14 @@ class CannotStart(Exception):
 class Slurm:
     """The daemons, and the environment that makes Slurm's commands find them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, hosts: Hosts | None = None) -> None:
         missing = [word for word in ("munged", "slurmctld", "slurmd", "srun") if which(word) is None]
         if missing:
             raise CannotStart(f"{', '.join(missing)} not installed (Debian: slurm-wlm, munge)")
         if os.geteuid():
             raise CannotStart("only root may start slurmd")
-        self.folder = folder
+        self.folder, self.hosts = folder, hosts
+        self.nodes = hosts.names if hosts else tuple(f"n{k}" for k in range(1, NODES + 1))
         self.environment: Mapping[str, str] = {"SLURM_CONF": str(folder / "slurm.conf")}
         self.ready = False
         self._daemons: list[subprocess.Popen[bytes]] = []
@@ -74,18 +80,25 @@ class Slurm:
 
     def _configure(self) -> None:
         self.folder.chmod(0o755)
-        for name in ("state", *(f"{of}.n{k}" for k in range(1, NODES + 1) for of in ("spool", "tmp"))):
+        for name in ("state", *(f"{of}.{node}" for node in self.nodes for of in ("spool", "tmp"))):
             (self.folder / name).mkdir()
         key = self.folder / "munge.key"
         key.touch(0o600)
         key.write_bytes(os.urandom(128))
         ports = free_ports(NODES + 1)
-        host = socket.gethostname()
         # MPICH finds the ranks of a job by its number: two such Slurms on one machine may not have the same.
         first = int.from_bytes(os.urandom(2)) * 100 + 1
-        text = CONFIGURATION.format(host=host, folder=self.folder, user=getpass.getuser(), ports=ports, first=first)
-        nodes = "".join(NODE.format(k=k, host=host, port=ports[k]) for k in range(1, NODES + 1))
+        host, address = self._place(self.nodes[0])
+        text = CONFIGURATION.format(
+            host=host, address=address, folder=self.folder, user=getpass.getuser(), ports=ports, first=first
+        )
+        places = [(node, port, *self._place(node)) for node, port in zip(self.nodes, ports[1:], strict=True)]
+        nodes = "".join(NODE.format(name=node, host=host, address=at, port=port) for node, port, host, at in places)
         (self.folder / "slurm.conf").write_text(nodes + text)
+
+    def _place(self, node: str) -> tuple[str, str]:
+        """Name and address of the host that a node is."""
+        return (node, self.hosts.address(node)) if self.hosts else (socket.gethostname(), "127.0.0.1")
 
     def _start(self) -> None:
         d = self.folder
@@ -94,15 +107,15 @@ class Slurm:
             f"--pid-file={d}/munge.pid", f"--log-file={d}/munge.log", f"--seed-file={d}/munge.seed",
         )  # fmt: skip
         self._wait((d / "munge.sock").exists, "munged")
-        self._daemon("slurmctld", "-D", "-f", f"{d}/slurm.conf")
-        for k in range(1, NODES + 1):
-            self._daemon("slurmd", "-D", "-N", f"n{k}", "-f", f"{d}/slurm.conf")
+        self._daemon("slurmctld", "-D", "-f", f"{d}/slurm.conf", on=self.nodes[0])
+        for node in self.nodes:
+            self._daemon("slurmd", "-D", "-N", node, "-f", f"{d}/slurm.conf", on=node)
         self._wait(lambda: self.told("sinfo", "-h", "-t", "idle", "-o", "%D") == str(NODES), "slurmctld or slurmd")
         self.ready = True
 
-    def _daemon(self, word: str, *options: str) -> None:
+    def _daemon(self, word: str, *options: str, on: str = "") -> None:
         with (self.folder / f"{word}.out").open("ab") as out:
-            command = [str(which(word)), *options]
+            command = [*(self.hosts.enter(on) if self.hosts and on else []), str(which(word)), *options]
             self._daemons.append(
                 subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
             )
@@ -117,9 +130,9 @@ class Slurm:
 
     def told(self, *command: str) -> str:
         """What one of Slurm's commands prints."""
-        done = subprocess.run(
-            command, env={**os.environ, **self.environment}, capture_output=True, text=True, timeout=30, check=False
-        )
+        on = self.hosts.enter(self.nodes[0]) if self.hosts else []
+        environment = {**os.environ, **self.environment}
+        done = subprocess.run([*on, *command], env=environment, capture_output=True, text=True, timeout=30, check=False)
         return done.stdout.strip()
 
     def quiet(self) -> bool:
@@ -165,12 +178,12 @@ def free_ports(count: int) -> list[int]:
             one.close()
 
 
-def started(folder: Path) -> Iterator[Slurm]:
-    """A Slurm whose nodes are this machine, for a fixture; the test is skipped where none can be."""
+def started(folder: Path, hosts: Hosts | None = None) -> Iterator[Slurm]:
+    """A Slurm whose nodes are this machine, or hosts, for a fixture; the test is skipped where none can be."""
     for parent in (folder, folder.parent, folder.parent.parent):
         parent.chmod(0o755)  # munged wants its socket to be reached by all
     try:
-        cluster = Slurm(folder)
+        cluster = Slurm(folder, hosts)
     except CannotStart as error:
         pytest.skip(f"no Slurm: {error}")
     yield cluster

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +22,10 @@ from tests_support import WEFT, Installed, execute
 from weft.errors import WeftError
 from weft.launch import elsewhere
 from weft.launch.line import parse
-from weft.launch.local import pack
+from weft.launch.local import begin, pack
+from weft.launch.local.hosts import Hosts as Listening
 from weft.launch.local.wire import Channel, Refused, Side, packed
+from weft.launch.rundir import RunDirectory
 from weft.mpi import shim
 
 Line = Callable[..., list[str | Path]]
@@ -50,6 +55,15 @@ def facts(hosts: Hosts, host: str = "a") -> dict[str, Any]:
     return found
 
 
+def nothing_of_weft_stays(hosts: Hosts, names: Sequence[str]) -> None:
+    """No process of Weft and no record is left on hosts on which others run."""
+    limit = time.monotonic() + 10
+    while any("weft" in one for name in names for one in hosts.processes(name)) and time.monotonic() < limit:
+        time.sleep(0.2)
+    assert [one for name in names for one in hosts.processes(name) if "launch/local" in one or "weft run" in one] == []
+    assert [hosts.read(name, "ls disk") for name in names] == ["" for _ in names]
+
+
 def nothing_stays(hosts: Hosts, names: str) -> None:
     """No process and no file is left on the hosts."""
     limit = time.monotonic() + 10
@@ -76,7 +90,7 @@ def test_a_deadlock_over_hosts_is_proven_within_ten_seconds(hosts: Hosts, line: 
     began: list[float] = []
 
     def look() -> None:
-        while not any("step deadlock" in words and "local.start" not in words for words in hosts.processes("c")):
+        while not any("step deadlock" in words and begin.ENTRY.name not in words for words in hosts.processes("c")):
             time.sleep(0.1)
         began.append(time.monotonic())
         while any("step deadlock" in words for words in hosts.processes("c")):
@@ -108,12 +122,24 @@ def kill_in_the_middle(hosts: Hosts, host: str) -> None:
     threading.Thread(target=end, daemon=True).start()
 
 
+def lost_host_is_told(said: list[str]) -> None:
+    """What somebody reads who has to do something about it: at once, and at the end."""
+    assert re.match(r"weft: host b does not answer any more \(.+\), with ranks? [23]", said[0]), said
+    assert (
+        "weft: the run was ended: host b did not answer any more, and the ranks of the others stood still in MPI"
+        in said
+    )
+    [remedy] = [text for text in said if "recorded may still lie there" in text]
+    assert re.search(r"`scp -r b:(\S+/disk/\S+) b` and `weft gather \S+ b` put it into the run", remedy), remedy
+
+
 def test_a_host_that_dies_loses_only_its_own_ranks(hosts: Hosts, line: Line) -> None:
     kill_in_the_middle(hosts, "b")
     done = hosts.run("a", line("a,b,c", "ring", "20"), timeout=120)
     assert done.returncode not in (0, 3), done.stderr
     said = [text for text in done.stderr.splitlines() if text.startswith("weft: ")]
-    assert said[0].startswith("weft: of 6 ranks ranks 2 and 3 left no record (host b: "), done.stderr
+    assert said[1].startswith("weft: of 6 ranks ranks 2 and 3 left no record (host b: "), done.stderr
+    lost_host_is_told(said)
     told = facts(hosts)
     assert told["ranks"] == 4
     (lost,) = told["lost"]
@@ -158,7 +184,7 @@ def test_open_mpi_over_hosts_of_which_one_dies(hosts: Hosts, of_openmpi: Line) -
     kill_in_the_middle(hosts, "b")
     done = hosts.run("a", of_openmpi("a,b,c", "ring", "20"), timeout=150)
     said = [text for text in done.stderr.splitlines() if "weft: " in text]
-    assert "of 6 ranks ranks 2 and 3 left no record (host b: " in said[0], done.stderr
+    assert any("of 6 ranks ranks 2 and 3 left no record (host b: " in text for text in said[:2]), done.stderr
     assert done.returncode not in (0, 3), done.stderr
     told = facts(hosts)
     assert (told["ranks"], [(one["host"], one["ranks"]) for one in told["lost"]]) == (4, [("b", [2, 3])])
@@ -286,6 +312,39 @@ def test_what_was_not_reached_is_gathered_in_a_job_step(hosts: Hosts, line: Line
     report = hosts.run("c", [*WEFT, "report", run])
     assert report.returncode == 0, report.stdout
     assert "step.c:" in hosts.run("c", [*WEFT, "dump", run]).stdout
+
+
+def test_ctrl_c_while_a_rank_s_start_still_imports_ends_it_without_a_word(tmp_path: Path) -> None:
+    (tmp_path / "subprocess.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = execute([sys.executable, "-P", begin.ENTRY, "x", "--", "true"], env={"PYTHONPATH": str(tmp_path)})
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+def test_a_host_that_comes_while_all_is_gathered_is_gathered_too(tmp_path: Path) -> None:
+    (tmp_path / "run" / "ranks").mkdir(parents=True)
+    run, secret = RunDirectory(tmp_path / "run", {}), b"s" * 32
+    listening = Listening(run, secret)
+    threading.Timer(0.05, late_host, [listening.port, secret, host_folder(tmp_path / "host")]).start()
+    listening.gather(kill=False)
+    listening.close()
+    assert [one["host"] for one in run.facts["hosts"]] == ["late"]
+    assert "lost" not in run.facts
+
+
+def late_host(port: int, secret: bytes, folder: Path) -> None:
+    """A watcher that has just found its way."""
+    channel, asked = Channel(secret, Side.HOST), ""
+    with socket.create_connection(("127.0.0.1", port), 10) as one:
+        one.sendall(channel.greeting)
+        while "finish" not in asked:
+            for _, body in channel.feed(one.recv(1 << 16)):
+                asked += body.decode()
+            if channel.greeted and not asked:
+                one.sendall(channel.frame(b"H", packed({"host": "late", "folder": str(folder)})))
+                asked = " "
+        one.sendall(channel.frame(b"P", packed({"of": "end"})))
+        pack.give(folder, "late", lambda kind, body: one.sendall(channel.frame(kind, body)))
+        one.recv(1 << 16)
 
 
 # What another host sent is not believed

@@ -23,7 +23,10 @@ STARTS: Final = re.compile(
 )
 """Functions beneath a program's own."""
 FORTRAN_FILE: Final = re.compile(r"\.(f|for|ftn|f77|f90|f95|f03|f08|f18)$", re.I)
-MPI_LIBRARY: Final = re.compile(r"/(lib(p?mpi|mpich|open-(pal|rte)|uc[pst]|fabric|pmix|event)\w*[.-]|mca_)|/mpi4py/")
+MPI_LIBRARY: Final = re.compile(r"/(lib(p?mpi|mpich|open-(pal|rte)|uc[pst]|fabric|pmix|event)\w*[.-]|mca_)[^/]*$")
+MPI4PY: Final = re.compile(r"/mpi4py/[^/]*\.so$")
+UNNAMED: Final = "a function of MPI"
+"""The call of a thread in MPI's library of which no name is known."""
 OWN_THREADS: Final = re.compile(r"/weft/(standstill|suite)/\w+\.py$")
 TOLD_KINDS: Final = frozenset(("RANK", "RANK_NNI", "TAG", "COMMUNICATOR"))
 """Parameters that say whom a call waits for."""
@@ -84,7 +87,19 @@ def parted(frames: Sequence[Frame]) -> tuple[Stack, str | None, Stack]:
     `frames` begin with the innermost. Of mpi4py's frames only the method stays above; what starts programs is left out.
     """
     outer = list(reversed(frames))
-    at = next((i for i, frame in enumerate(outer) if mpi_of(frame)), len(outer))
+    found = next(((i, name) for i, frame in enumerate(outer) if (name := mpi_of(frame))), None)
+    own, inside = divided(outer, found[0] if found else unnamed(outer))
+    name = found[1] if found else UNNAMED if inside else None
+    return own, name, inside
+
+
+def unnamed(outer: Sequence[Frame]) -> int:
+    """Where MPI's library begins, of which no function is known by name; their number where it is not there."""
+    return next((i for i, frame in enumerate(outer) if is_mpi(frame) and not is_mpi4py(frame)), len(outer))
+
+
+def divided(outer: Sequence[Frame], at: int) -> tuple[Stack, Stack]:
+    """The program's frames, and those of MPI, which begins at `at`."""
     begin = next((i for i, frame in enumerate(outer) if frame.python), 0)  # the interpreter's own frames lie beneath
     own = [frame for frame in outer[begin:at] if not is_beneath(frame)]
     if len(own) > 1 and own[0].site.function == "main" and (own[1].site.function or "") in ("MAIN__", "main"):
@@ -94,7 +109,7 @@ def parted(frames: Sequence[Frame]) -> tuple[Stack, str | None, Stack]:
     cut = len(own)
     while at < len(outer) and cut and not own[cut - 1].python and is_mpi(own[cut - 1]):
         cut -= 1
-    return tuple(own[:cut]), mpi_of(outer[at]) if at < len(outer) else None, tuple(own[cut:] + outer[at:])
+    return tuple(own[:cut]), (*own[cut:], *outer[at:])
 
 
 def is_beneath(frame: Frame) -> bool:
@@ -108,12 +123,17 @@ def is_beneath(frame: Frame) -> bool:
 
 def is_mpi(frame: Frame) -> bool:
     """Whether a frame is of MPI's libraries, or of mpi4py."""
-    return bool(MPI_LIBRARY.search(frame.site.module or ""))
+    return bool(MPI_LIBRARY.search(frame.site.module or "")) or is_mpi4py(frame)
+
+
+def is_mpi4py(frame: Frame) -> bool:
+    """Whether a frame is of mpi4py's own library."""
+    return bool(MPI4PY.search(frame.site.module or ""))
 
 
 def is_idle(stack: Stack, call: str | None) -> bool:
-    """Whether a thread is a library's own: no call of MPI, and no line of the program."""
-    return call is None and not any(frame.python or is_source(frame.site) for frame in stack)
+    """Whether a thread is a library's own: no call of MPI by its name, and no line of the program."""
+    return call in (None, UNNAMED) and not any(frame.python or is_source(frame.site) for frame in stack)
 
 
 def is_watching(stack: Stack) -> bool:
@@ -164,6 +184,14 @@ def python_call(name: str, frame: Frame, method: str) -> Call:
     ]
     whom = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
     return Call(name, method, tuple(told), is_world(whom, frame.site))
+
+
+def is_edited(frame: Frame, began: float) -> bool:
+    """Whether a frame's source was changed after its process began, so that its lines are not those that run."""
+    try:
+        return Path(frame.site.file or "").stat().st_mtime > began
+    except OSError:
+        return False
 
 
 def found_call(lines: Sequence[str], method: str) -> ast.Call | None:

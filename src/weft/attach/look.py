@@ -10,7 +10,7 @@ from weft.attach import calls, python
 from weft.attach.hold import Standing
 from weft.attach.model import Argument, Call, Frame, Seen, Thread
 from weft.attach.native import Native, Place
-from weft.attach.processes import Process
+from weft.attach.processes import Process, began, is_replaced
 from weft.attach.reader import GoneError, Reader
 from weft.trace.sites import CallSite
 
@@ -27,8 +27,13 @@ def look(
     `held`: the ranks, which stand still, at the end as well; `gdbs` read those that are native.
     """
     host = os.uname().nodename
-    seen = {one.pid: Seen(one.rank or 0, one.pid, host, one.program, problem=held.refused.get(one.pid, ""))
-            for one in processes}  # fmt: skip
+    seen = {
+        one.pid: Seen(
+            one.rank or 0, one.pid, host, one.program, problem=held.refused.get(one.pid, ""),
+            replaced=is_replaced(one.pid),
+        )
+        for one in processes
+    }  # fmt: skip
     pythons = [one.pid for one in processes if one.python and not seen[one.pid].problem]
     problems: dict[int, str] = {}
     native = Native(gdbs)
@@ -67,16 +72,18 @@ def threads_of(pid: int, stacks: dict[int, list[Frame]], told: dict[tuple[int, i
         own, name, inside = calls.parted(frames)
         if number != pid and (calls.is_idle(own, name) or calls.is_watching(own)):
             continue
-        call = told.get((pid, number)) or (named(name, own, inside) if name else None)
+        call = told.get((pid, number)) or (named(pid, name, own, inside) if name else None)
         found.append(Thread(number, own, call, inside))
     return found
 
 
-def named(name: str, own: tuple[Frame, ...], inside: tuple[Frame, ...]) -> Call:
+def named(pid: int, name: str, own: tuple[Frame, ...], inside: tuple[Frame, ...]) -> Call:
     """The call of an MPI function, with mpi4py's method and its arguments where it is one's."""
-    method = next((frame.site.function for frame in inside if not calls.mpi_of(frame)), None)
+    method = next((frame.site.function for frame in inside if calls.is_mpi4py(frame)), None)
     if method is None or not own or not own[-1].python:
         return Call(name)
+    if calls.is_edited(own[-1], began(pid)):
+        return Call(name, method)
     return calls.python_call(name, own[-1], method)
 
 

@@ -116,18 +116,23 @@ class Seen:
     later: list[Thread] = field(default_factory=list)
     """The second look; empty where there was none."""
     problem: str = ""
+    replaced: bool = False
+    """Whether the file of its program is another one since, or gone: lines are not known then."""
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
         return {"rank": self.rank, "pid": self.pid, "host": self.host, "program": self.program,
-                "problem": self.problem, "threads": [thread.as_dict() for thread in self.threads],
+                "problem": self.problem, "replaced": self.replaced,
+                "threads": [thread.as_dict() for thread in self.threads],
                 "later": [thread.as_dict() for thread in self.later]}  # fmt: skip
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> Seen:
         """Back from what `as_dict` gave."""
         threads, later = ([Thread.of(one) for one in told[key]] for key in ("threads", "later"))
-        return cls(told["rank"], told["pid"], told["host"], told["program"], threads, later, told["problem"])
+        return cls(
+            told["rank"], told["pid"], told["host"], told["program"], threads, later, told["problem"], told["replaced"]
+        )
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.attach import lines
 from weft.attach.model import Frame
 from weft.attach.reader import Reader
 from weft.trace.sites import CallSite
@@ -44,9 +45,11 @@ class Native:
 
     def stacks(self) -> dict[int, dict[int, list[Frame]]]:
         """The frames of all threads, innermost first, by process and thread."""
-        told = self._all("stacks", dict.fromkeys(self._readers, ()))
-        return {int(pid): {one["id"]: [frame_of(frame) for frame in one["frames"]] for one in threads}
-                for answer in told.values() for pid, threads in answer.items()}  # fmt: skip
+        answers = self._all("stacks", dict.fromkeys(self._readers, ())).values()
+        told = {int(pid): threads for answer in answers for pid, threads in answer.items()}
+        lines.correct({pid: [frame for one in threads for frame in one["frames"]] for pid, threads in told.items()})
+        return {pid: {one["id"]: [frame_of(frame) for frame in one["frames"]] for one in threads}
+                for pid, threads in told.items()}  # fmt: skip
 
     def values(self, wanted: Sequence[tuple[Place, Sequence[str]]]) -> list[list[str | None]]:
         """Numbers that expressions mean in frames; None where an expression is no number, or cannot be read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from weft.debug.running import PYTHON, maps_of
 from weft.errors import UsageError
 from weft.launch import step
+from weft.launch.local import setup
 from weft.terms.words import plural
 
 MPI = re.compile(r"/lib(p?mpi|mpich|mpi_abi|mpi_cray|mpi_gnu|mpi_ibm|open-rte|open-pal)\w*[.-][^/\n]*$", re.M)
@@ -27,6 +29,13 @@ class Process:
     job: str
     program: str
     python: bool = False
+
+
+def began(pid: int) -> float:
+    """When a process began, in seconds since 1970, up to a second too late; 0 where there is none."""
+    ticks = setup.started(pid)
+    since_boot = float(Path("/proc/uptime").read_text().split()[0])
+    return time.time() - since_boot + int(ticks) / os.sysconf("SC_CLK_TCK") + 1 if ticks else 0.0
 
 
 def parents() -> dict[int, int]:
@@ -168,6 +177,14 @@ def program_of(pid: int) -> str:
         return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0])
     except OSError:
         return ""
+
+
+def is_replaced(pid: int) -> bool:
+    """Whether the file that a process runs is another one since, or gone."""
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name.endswith(" (deleted)")
+    except OSError:
+        return False
 
 
 def chosen(processes: Iterable[Process]) -> list[Process]:

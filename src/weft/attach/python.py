@@ -83,7 +83,8 @@ def frames_of(told: Sequence[dict[str, Any]]) -> list[Frame]:
     """The frames of a thread as py-spy tells them; a native one has a module."""
     found = []
     for frame in told:
-        python, name = frame["module"] is None, str(frame["name"])
+        name = str(frame["name"])
+        python = frame["module"] is None and not name.startswith("0x")  # an address is of code that nobody knows
         file = frame["filename"] if python or frame["line"] else None
         if python and STARTS.search(file or ""):
             continue

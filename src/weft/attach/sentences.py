@@ -79,7 +79,7 @@ def told(job: Job) -> list[str]:
     where = [sentence(group) for group in found[:MOST]]
     if len(found) > MOST:
         where.append(f"{plural(len(found) - MOST, 'more place')}: see the tree")
-    return [*where, *waits(job), *moves(job), *faults(job), *job.notes]
+    return [*where, *waits(job), *moves(job), *faults(job), *rebuilt(job), *job.notes]
 
 
 def sentence(group: Group) -> str:
@@ -187,6 +187,12 @@ def faults(job: Job) -> Iterator[str]:
             by_problem.setdefault(one.problem, []).append(one.rank)
     for problem, ranks in by_problem.items():
         yield f"{rank_words(ranks)} could not be looked into: {problem}"
+
+
+def rebuilt(job: Job) -> Iterator[str]:
+    """Whose lines are not known, since the program was built again while the job ran."""
+    if ranks := [one.rank for one in job.ranks if one.replaced]:
+        yield f"{rank_words(ranks)}: the program's file was replaced since they began, so that its lines are not known"
 
 
 def headline(job: Job) -> str:

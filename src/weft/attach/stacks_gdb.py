@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,9 @@ VALUED = 6
 """Innermost frames of the program whose numbers are told."""
 MOST_VALUES = 24
 NUMBERS = frozenset((gdb.TYPE_CODE_INT, gdb.TYPE_CODE_FLT, gdb.TYPE_CODE_ENUM, gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_CHAR))
+CALLS = {"i386:x86-64": (5, 6)}
+"""Bytes of the instructions that call a function by its name; elsewhere 4."""
+CALL = re.compile(r"^(?:call|bl)\b.*<(\w+)(?:@plt|@got\.plt)?>$")
 
 REFERENCES = (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", gdb.TYPE_CODE_REF))
 
@@ -86,18 +90,48 @@ def stack(thread: Any) -> list[dict[str, Any]]:
         thread.switch()
         frame, own = gdb.newest_frame(), 0
         while frame is not None and len(found) < DEEPEST:
-            at = frame.find_sal()
-            known = at.symtab is not None
-            file, line = (at.symtab.fullname(), at.line) if known else (None, 0)
-            own += known
-            found.append({
-                "function": frame.name(), "file": file, "line": line,
-                "module": gdb.solib_name(frame.pc()), "values": numbers(frame) if known and own <= VALUED else {},
-            })  # fmt: skip
+            told = frame_at(frame)
+            own += told["file"] is not None
+            if told["file"] is not None and own <= VALUED:
+                told["values"] = numbers(frame)
+            if found and found[-1]["function"] is None and found[-1]["module"] != told["module"]:
+                found[-1]["function"] = called(frame)
+            found.append(told)
             frame = frame.older()
     except gdb.error:  # memory that cannot be read: what is beneath stays unknown
         pass
     return found
+
+
+def frame_at(frame: Any) -> dict[str, Any]:
+    """What is known of a frame. `address`: of its call, where gdb's line is of another file than its function.
+
+    Of the lines that the compiler gives one address gdb may know only that of a function inlined there.
+    """
+    at, of = frame.find_sal(), frame.function()
+    file, line = (at.symtab.fullname(), at.line) if at.symtab is not None else (None, 0)
+    strange = file is not None and of is not None and of.symtab is not None and of.symtab.fullname() != file
+    return {
+        "function": frame.name(), "file": file, "line": line,
+        "module": gdb.solib_name(frame.pc()) or gdb.current_progspace().filename,
+        "address": frame.pc() if strange else 0, "values": {},
+    }  # fmt: skip
+
+
+def called(frame: Any) -> str | None:
+    """The function that a frame calls, by the instruction before the one that it returns to; None where none names it.
+
+    An MPI function that only jumps to one of its library's own has no frame, and that one no name.
+    """
+    for length in CALLS.get(frame.architecture().name(), (4,)):
+        try:
+            [instruction] = frame.architecture().disassemble(frame.pc() - length)
+        except (gdb.error, ValueError):
+            continue
+        named = CALL.search(instruction["asm"])
+        if named is not None and instruction["length"] == length:
+            return named[1]
+    return None
 
 
 def numbers(frame: Any) -> dict[str, str]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from weft.cli import _hosts
 from weft.cli._said import say
 from weft.errors import UsageError
 from weft.launch import joint, recorder, rundir
@@ -87,7 +88,7 @@ def record(
         started, variables = joined.planned(plan, variables), {}
     job = run_job(
         started, joined.run, variables, args.hang_after, joint=joined, hosts=joined.hosts,
-        concluded=lambda job: conclude(plan, job, args), alarm=alarm,
+        concluded=lambda job: conclude(plan, job, args), alarm=alarm, told=_hosts.teller(joined.hosts),
     )  # fmt: skip
     own = job.process.shell_status
     if not joined.reports(job.process, job.ended):

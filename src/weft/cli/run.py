@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.cli import _hosts
 from weft.cli import _values as values
 from weft.cli._said import say, shown_path, tell
 from weft.cli._values import FAILED_STATUS
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from weft.launch.finish import Ending
     from weft.launch.job import Job
     from weft.launch.joint import Joint
+    from weft.launch.local.hosts import Hosts
     from weft.launch.plan import Plan
     from weft.launch.rundir import RunDirectory
     from weft.launch.watch import Watch
@@ -266,7 +268,7 @@ def record(command: list[str], args: argparse.Namespace) -> int:
         with watching(directory, args) as witness:
             job = run_job(
                 started, directory, variables, args.hang_after,
-                told=witness.pass_on if witness is not None else None,
+                told=witness.pass_on if witness is not None else _hosts.teller(hosts),
                 observer=observed(against, witness if args.end_at_limit else None), alarm=alarm,
                 hosts=hosts,
             )  # fmt: skip
@@ -410,7 +412,7 @@ def of_a_part(job: Job, joint: Joint, args: argparse.Namespace) -> int:
     job.run.write()
     say(why)
     say(f"gather: copy each host's folder to one place, this one by `scp -r {host}:{place} {host}`, and there: "
-        f"`weft gather {place.name}-whole {host} ...` with all of them")  # fmt: skip
+        f"`weft gather {place.name}-whole {host} ...` with all of them. {joint.remedy}")  # fmt: skip
     if problem is not None:
         say(problem)
     write_report(args.report, Untold(job.run.facts, (why,)))
@@ -424,7 +426,7 @@ def keep_empty(plan: Plan, job: Job) -> bool:
 
     place = shown_path(job.run.path)
     if job.hosts is not None:
-        job.hosts.clear()
+        clear(job, job.hosts)
         say(f"what its hosts wrote may still lie there, in {job.run.facts['local']}: weft gather {place}")
     elif elsewhere.may_be(plan.line):
         say(f"{place} is kept: what its hosts wrote can be put into it (weft gather {place} HOSTDIR...)")
@@ -444,8 +446,15 @@ def places(job: Job, args: argparse.Namespace) -> str | None:
     from weft.launch.local import gather
 
     problem = gather.places(job.run.path, job.hosts.folders(), problem)
-    job.hosts.clear()
+    clear(job, job.hosts)
     return "; ".join([*job.hosts.problems, *([problem] if problem else [])]) or None
+
+
+def clear(job: Job, hosts: Hosts) -> None:
+    """All of the hosts is in the run. Tasks of a job step wait until it is reported."""
+    hosts.clear()
+    if job.joint is None:
+        hosts.close()
 
 
 def without_mpi(job: Job, kept: Recorded, args: argparse.Namespace) -> int:
@@ -481,11 +490,7 @@ def what_happened(ending: Ending, job: Job, against: Against | None = None) -> l
     elif against is not None and against.differs:
         lines.append(f"the run was stopped: a value differs from {shown_path(against.reference.path)}")
     elif job.cut_off:
-        lines.append(
-            "the run was ended: a host did not answer any more, and the ranks of the others stood still in MPI"
-        )
-        if job.joint is not None and job.joint.step.system == "mpiexec":
-            lines.append("mpiexec may wait for that host for ever: end it by Ctrl-C")
+        lines += _hosts.cut_off(job)
     elif job.ended == "killed" and not job.hung_for:
         lines.append("the run was ended by --end-at-limit: a call had not returned. That does not prove a deadlock")
     elif job.ended == "killed":
@@ -506,7 +511,7 @@ def what_happened(ending: Ending, job: Job, against: Against | None = None) -> l
             "launcher sometimes kills ranks that are still on their way out. It is not the program's fault"
         )
     names = rank_names(job.run.facts.get("names") or [])
-    return [*lines, f"recorded {count} in {place}{f' ({names})' if names else ''}"]
+    return [*lines, f"recorded {count} in {place}{f' ({names})' if names else ''}", *_hosts.remedies(job, place)]
 
 
 def interruption(job: Job) -> str:

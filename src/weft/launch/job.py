@@ -195,6 +195,7 @@ class Job:
         """Begin to end the job: the launcher first, as it knows all its ranks on all hosts."""
         self.ended = ended
         if self.joint is not None:
+            self.joint.how = ended
             self.joint.report()
         elif self.hosts is not None:
             self._hold(self.hosts, proven=ended == "deadlock")

@@ -74,6 +74,8 @@ class Joint:
         """Puts the run in order and tells what was found, set by who can."""
         self.apart: list[int] = []
         """Ranks whose tasks run, and did not come to this run: their hosts do not see its folder."""
+        self.how: str | None = None
+        """How Weft ends the run, once it does."""
         self.reporter = False
         """Whether this task reports, now that its rank has ended: of those that wait for all to end."""
         self.hosts: Hosts | None = None
@@ -85,6 +87,12 @@ class Joint:
     def records(self) -> Path:
         """Where the ranks of this host write to."""
         return self.run.ranks
+
+    @property
+    def remedy(self) -> str:
+        """What to do where hosts see no common directory."""
+        launcher = {"slurm": "srun"}.get(self.step.system, self.step.system)
+        return f"`weft run --local DIR -- {launcher} ...` needs no common directory"
 
     # While it runs
 

@@ -1,4 +1,5 @@
-/* Ranks 0 and from 3 on are in a barrier. Rank 1 waits in a receive from rank 2 or computes, rank 2 sleeps.
+/* Ranks 0 and from 3 on are in a barrier. Rank 1 waits in a receive from rank 2 or computes, rank 2 sleeps. Of two ranks
+ * rank 1 receives from rank 0, which is in the barrier for good.
  *
  *     hang recv|compute FILE     they go on once FILE is there
  */
@@ -10,7 +11,7 @@
 enum { ODD = 1, TAG = 7 };
 
 static const char *file;
-static int rank;
+static int rank, size;
 static volatile double sum;
 
 static int there(void) { return access(file, F_OK) == 0; }
@@ -36,7 +37,8 @@ int main(int argc, char **argv) {
     file = argv[2];
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    exchange(argv[1], rank + 1);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    exchange(argv[1], (rank + 1) % size);
     if (rank == 0) puts("through");
     MPI_Finalize();
     return 0;

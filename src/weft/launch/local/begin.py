@@ -18,6 +18,8 @@ from weft.launch.options import Family
 from weft.launch.plan import Plan
 from weft.launch.rundir import RunDirectory
 
+ENTRY: Final = Path(__file__).with_name("entry.py")
+"""What becomes the program on each host: there Weft lies in the same place."""
 KEPT_BACK: Final = frozenset({"genvnone", "genvlist", "envnone", "envlist"})
 """Options of MPICH's mpiexec that keep variables from the ranks."""
 
@@ -47,7 +49,7 @@ def of_ranks(variables: Mapping[str, str]) -> dict[str, str]:
 
 def started_by(plan: Plan, setup: Setup, secret: bytes) -> Plan:
     """The plan that starts ranks which tell of themselves."""
-    start = (sys.executable, "-P", "-m", "weft.launch.local.start", setup.word(), "--")
+    start = (sys.executable, "-P", str(ENTRY), setup.word(), "--")
     line = plan.line
     contexts = tuple(
         Context(passing(line.family, one.options), (*start, *one.program) if one.program else ())

@@ -82,6 +82,16 @@ class Host:
         """Whether no rank runs there any more, as far as its watcher tells; or nobody answers."""
         return self.unreachable or (self.lost is None and bool(self.facts) and not self.facts["busy"])
 
+    @property
+    def started(self) -> int:
+        """How many ranks were started there."""
+        return number(self.facts, "started", MOST_RANKS)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a rank there has failed, of a task that does not see the run."""
+        return self.facts.get("failed") is True
+
     def numbers(self) -> list[int]:
         """The ranks that it told of."""
         return sorted({int(match[2]) for name in self.ranks if (match := RANK.fullmatch(name))})
@@ -283,13 +293,28 @@ class Hosts:
 
     # At the end
 
-    def gather(self, *, kill: bool, after: bool = False) -> None:
+    def gather(self, *, kill: bool, after: bool = False, how: str | None = None) -> None:
         """Have each host put its records in order and give them; what does not come is named in the run's facts.
 
-        `kill`: no rank may stay; `after`: not before its records were given.
+        `kill`: no rank may stay; `after`: not before all is reported and `close` is called; `how`: what that end is
+        called.
         """
         self.poll()
-        self.ask("finish", kill=kill, after=after)
+        while True:
+            self.ask("finish", kill=kill, after=after, how=how or "")
+            self._await_all()
+            for _ in range(20):  # the last thanks are on their way, and who was about to connect
+                self.poll(0.01)
+            if all(host.lost is not None or host.done for host in self.hosts):
+                break
+        shutil.rmtree(self.run.path / STANDSTILL, ignore_errors=True)
+        self.account(
+            [{"host": one.name, "ranks": one.numbers(), "why": one.lost or "", "folder": one.folder}
+             for one in self.hosts if not one.done]
+        )  # fmt: skip
+
+    def _await_all(self) -> None:
+        """Wait until each host has given its records, or is lost."""
         while any(host.lost is None and not host.done for host in self.hosts):
             self.poll(0.1)
             for host in self.hosts:
@@ -297,13 +322,6 @@ class Hosts:
                     self._lose(host, f"it gave nothing for {SILENT:.0f} s")
                 elif not host.done and signal.sigpending() & ENDING:
                     self._lose(host, "the gathering was interrupted")
-        for _ in range(20):  # the last thanks are on their way
-            self.poll(0.01)
-        shutil.rmtree(self.run.path / STANDSTILL, ignore_errors=True)
-        self.account(
-            [{"host": one.name, "ranks": one.numbers(), "why": one.lost or "", "folder": one.folder}
-             for one in self.hosts if not one.done]
-        )  # fmt: skip
 
     def account(self, lost: list[dict[str, Any]]) -> None:
         """Put into the run's facts who has given its records, and who has not."""
@@ -334,7 +352,6 @@ class Hosts:
     def clear(self) -> None:
         """Take away what lay in the run meanwhile."""
         shutil.rmtree(self.run.path / INCOMING, ignore_errors=True)
-        self.close()
 
     def folders(self) -> list[Path]:
         """What the hosts gave, each as a folder."""

@@ -2,51 +2,43 @@
 
 Whoever makes the run listens to the hosts' watchers (hosts.py), as `weft run --local -- srun` does, until all tasks
 have ended; it proves, gathers and reports. Where it is gone another task does so, from what watchers without a
-connection put into the run's folder. Hosts that do not see that folder keep what they have: each says so, and how all
-is put together.
+connection put into the run's folder. Under Slurm, hosts that do not see that folder find the way all the same
+(rendezvous.py, guest.py). Else they keep what they have: each says so, and how all is put together.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from weft.errors import WeftError
 from weft.launch import joint
 from weft.launch.joint import APART, LINGER, Joint, Task, is_task
-from weft.launch.local import begin, pack
+from weft.launch.local import pack, rendezvous
 from weft.launch.local.addresses import addresses
-from weft.launch.local.hosts import Hosts
-from weft.launch.local.setup import Setup
+from weft.launch.local.guest import Guest
+from weft.launch.local.hosts import Host, Hosts
+from weft.launch.local.place import Place
 from weft.launch.plan import Plan
 from weft.launch.process import Process
 from weft.launch.rundir import RunDirectory
 from weft.launch.step import Step
-from weft.plain import dataclass
 
-PLACE: Final = "hosts"
-"""In the step's folder: where hosts are listened to, for this user alone."""
 UNHEARD: Final = 20.0
 """Seconds after which a host without a connection is told of."""
 PACKED: Final = 30.0
 """Seconds for a host without a connection to put its records into the run, and for each piece of a large pack."""
+GONE: Final = 3.0
+"""The same for one that no longer answers: what it puts there later is in the run all the same."""
+MISSED: Final = 30.0
+"""Seconds that tasks are waited for which did not come, when the ranks of all others have ended."""
 PATIENCE: Final = 360.0
 """Seconds that a task whose rank has failed waits for the report of another one."""
 POLL: Final = 0.1
-
-
-@dataclass(frozen=True)
-class Place:
-    """What the task that listens lets the others know."""
-
-    name: str
-    addresses: list[str]
-    port: int
-    secret: str
 
 
 class Meeting(Joint):
@@ -61,6 +53,9 @@ class Meeting(Joint):
         self._ended: float | None = None
         self._failed: float | None = None
         self._apart_since: float | None = None
+        self._few_since: float | None = None
+        self.answers = False
+        """Whether other hosts ask this task where all meet: it stays, also where its rank ended before they came."""
         self._noted: set[str] = set()
 
     @property
@@ -70,12 +65,7 @@ class Meeting(Joint):
 
     def planned(self, plan: Plan, variables: dict[str, str]) -> Plan:
         """The plan of this task: its rank is started by what knows the way to the others."""
-        setup = Setup(
-            base=str(self.base), name=self.place.name, addresses=self.place.addresses, port=self.place.port,
-            library=str(plan.library.path), mpicc=str(plan.mpicc) if plan.mpicc else None,
-            variables=begin.of_ranks(variables), facts=dict(self.run.facts), run=str(self.run.path),
-        )  # fmt: skip
-        return begin.started_by(plan, setup, bytes.fromhex(self.place.secret))
+        return self.place.planned(plan, self.run, self.base, variables)
 
     # While it runs
 
@@ -97,7 +87,7 @@ class Meeting(Joint):
                 return False
             return True
         failed = bool(process.status or process.signals)
-        return self._since(failed) < PATIENCE if failed else self._last_here()
+        return self._since(failed) < PATIENCE if failed else self.answers or self._last_here()
 
     def reports(self, process: Process, ended: str | None) -> bool:
         """Whether this task reports; `stays` has waited for all that there was to wait for."""
@@ -121,7 +111,7 @@ class Meeting(Joint):
         return not self.folder.exists() or (self.folder / "told").exists()
 
     def _others_failed(self) -> bool:
-        return any(status for _, status, _ in self.ends())
+        return any(status for _, status, _ in self.ends()) or any(host.failed for host in self._guests())
 
     def _since(self, failed: bool) -> float:
         """Seconds since a task is known to have failed, or to be ended from outside."""
@@ -133,13 +123,32 @@ class Meeting(Joint):
 
     def _complete(self, process: Process) -> bool:
         """Whether nothing more is to be waited for."""
-        left = self._left()
-        few = not left and len(self.tasks()) < self.step.size
+        left = bool(self._left()) or any(host.lost is None and not host.idle for host in self._guests())
+        few = not left and len(self.tasks()) + self._guest_ranks() < self.step.size
         if self._apart_since is None or not (few and self.strangers()):
             self._apart_since = time.monotonic()
         late = time.monotonic() - self._apart_since > APART
+        if not few or self._few_since is None:
+            self._few_since = time.monotonic()
+        late |= time.monotonic() - self._few_since > MISSED
         failed = bool(process.status or process.signals) or self._others_failed()
         return (not left and not few) or (few and late) or self._since(failed) > LINGER
+
+    def _guests(self) -> list[Host]:
+        """Hosts that do not see this run, and record into it all the same."""
+        own = {task.host for task in self.tasks()}
+        return [host for host in (self.hosts.hosts if self.hosts else []) if host.name not in own]
+
+    def _guest_ranks(self) -> int:
+        """How many tasks of the step are on those."""
+        return sum(host.started for host in self._guests())
+
+    def strangers(self) -> list[int]:
+        """As of all joint runs; ranks of hosts that have found the way here are none."""
+        if len(self.tasks()) + self._guest_ranks() >= self.step.size:
+            return []
+        known = {rank for host in self._guests() for rank in host.numbers()}
+        return [rank for rank in super().strangers() if rank not in known]
 
     def _left(self) -> list[Task]:
         """The tasks whose ranks still run, as far as that is known: one that was killed tells of no end."""
@@ -163,7 +172,7 @@ class Meeting(Joint):
             self._noted.add("apart")
             self.say(
                 f"note: the hosts of this job step see no common {self.run.path}: a hang over hosts is not proven "
-                "while it lasts. Ctrl-C or scancel ends it; each host then keeps its records"
+                f"while it lasts. Ctrl-C or scancel ends it; each host then keeps its records. {self.remedy}"
             )
         if late > UNHEARD and self.hosts is not None and "unheard" not in self._noted:
             unheard = sorted({task.host for task in self.tasks()} - {host.name for host in self.hosts.hosts})
@@ -180,9 +189,17 @@ class Meeting(Joint):
     def report(self, *, ending: bool = True) -> bool:
         """As of all joint runs; where the job goes on nobody waits for this task any more."""
         reported = super().report(ending=ending)
+        if reported and self.hosts is not None:
+            self.hosts.close()
         if reported and not ending:
             self.told()
         return reported
+
+    def told(self) -> None:
+        """As of all joint runs; from here on nobody is listened to."""
+        if self.hosts is not None:
+            self.hosts.close()
+        super().told()
 
     def _pack(self, host: str) -> Path:
         return self.run.path / pack.FOLDER / f"{host}{pack.SUFFIX}"
@@ -192,10 +209,12 @@ class Meeting(Joint):
         self.apart = self.strangers()  # while there are records to tell it by
         if self.hosts is None:
             self.hosts = Hosts(self.run, os.urandom(32))
-        self.hosts.gather(kill=kill, after=kill)
+        self.hosts.gather(kill=kill, after=kill, how=self.how)
+        guests = {host.name for host in self._guests()}
         late = {task.host for task in self.tasks()} - self.hosts.whole()
         problems = self._wait_for(self.hosts, late, kill=kill)
-        self.hosts.account([self._lacking(host, problems.get(host)) for host in sorted(late - self.hosts.whole())])
+        late = (late | guests) - self.hosts.whole()
+        self.hosts.account([self._lacking(host, problems.get(host)) for host in sorted(late)])
         self.hosts.put_into_run()
 
     def _wait_for(self, hosts: Hosts, names: set[str], *, kill: bool) -> dict[str, str]:
@@ -204,8 +223,11 @@ class Meeting(Joint):
         Returns what went wrong by host.
         """
         problems: dict[str, str] = {}
-        seen, limit = -1, time.monotonic() + PACKED
-        while (left := names - hosts.whole() - problems.keys()) and time.monotonic() < limit:
+        seen, since = -1, time.monotonic()
+        gone = {host.name for host in hosts.unreachable}
+        while left := names - hosts.whole() - problems.keys():
+            if time.monotonic() - since > (PACKED if left - gone else GONE):
+                break
             for name in sorted(left):
                 if self._pack(name).exists():
                     try:
@@ -213,18 +235,20 @@ class Meeting(Joint):
                     except WeftError as error:
                         problems[name] = str(error)
             if (now := bytes_in(self.run.path / pack.FOLDER)) != seen:
-                seen, limit = now, time.monotonic() + PACKED
+                seen, since = now, time.monotonic()
             hosts.poll(POLL)
             if any(host.lost is None and not host.done for host in hosts.hosts):
-                hosts.gather(kill=kill, after=kill)
+                hosts.gather(kill=kill, after=kill, how=self.how)
         return problems
 
     def _lacking(self, host: str, problem: str | None) -> dict[str, Any]:
         """What run.json says of a host whose records did not come."""
         assert self.hosts is not None
-        reasons = [one.lost for one in self.hosts.hosts if one.name == host and one.lost]
+        of = [one for one in self.hosts.hosts if one.name == host]
+        reasons = [one.lost for one in of if one.lost]
+        ranks = {task.rank for task in self.tasks() if task.host == host} or {n for one in of for n in one.numbers()}
         return {
-            "host": host, "ranks": sorted(task.rank for task in self.tasks() if task.host == host),
+            "host": host, "ranks": sorted(ranks),
             "why": problem or next(iter(reasons), "there was no connection to it"),
             "folder": str(self.base / self.place.name),
         }  # fmt: skip
@@ -240,32 +264,41 @@ def bytes_in(folder: Path) -> int:
 
 def enter(
     step: Step, path: Path, base: Path, facts: dict[str, Any], describe: Callable[[RunDirectory], None]
-) -> Meeting:
+) -> Meeting | Guest:
     """As `joint.enter`, for a run whose ranks write below `base` on their hosts."""
-    base, listening = base.absolute(), []
+    path, base = path.absolute(), base.absolute()
+    listening: list[Hosts] = []
+    possible = rendezvous.possible(step)
+    answering = rendezvous.Answering(step, path / "step") if possible and step.rank == 0 else None
 
     def prepare(run: RunDirectory) -> None:
-        listening.append(listen(run, base))
+        if answering is not None:
+            answering.makes()
+        elsewhere = rendezvous.ask(step, run.path / "step") if possible and answering is None else None
+        if elsewhere is None:
+            listening.append(listen(run, base))
+        else:
+            replace(elsewhere, guest=True).write(run)
         describe(run)
 
     joined = joint.enter(step, path, facts, prepare)
-    try:
-        place = Place(**json.loads((joined.folder / PLACE).read_text()))
-    except (OSError, ValueError, TypeError) as error:
-        raise WeftError(f"cannot read where the hosts of {path} meet: {error}") from error
+    place = Place.of(joined.folder, path)
+    if answering is not None:
+        answering.know(place)
+    if place.guest:
+        return Guest(step, joined.run, place, base)
     met = Meeting(step, joined.run, place, base, next(iter(listening), None))
+    met.answers = answering is not None
     if met.hosts is not None:
         met.watches()
     return met
 
 
 def listen(run: RunDirectory, base: Path) -> Hosts:
-    """Listen for the hosts of a run, and write down where: in a file that only this user reads."""
+    """Listen for the hosts of a run, and write down where."""
     secret = os.urandom(32)
     hosts = Hosts(run, secret)
     place = Place(f"{run.path.name}-{os.urandom(8).hex()}", addresses(), hosts.port, secret.hex())
     run.facts["local"] = str(base / place.name)
-    written = os.open(run.path / "step" / PLACE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(written, "w") as file:
-        json.dump({name: getattr(place, name) for name in ("name", "addresses", "port", "secret")}, file)
+    place.write(run)
     return hosts

@@ -16,6 +16,12 @@ from weft.plain import dataclass
 
 SECRET: Final = "WEFT_SECRET"
 """The variable that brings the secret to the ranks' starts: command lines can be read by all users of a host."""
+ENDED: Final = "ended"
+"""In the run's folder on a host: how Weft ended the run, for tasks of a job step that do not see it."""
+FAILED: Final = "failed"
+"""The same: that the rank of such a task has failed, so that launchers may end the others once it is reported."""
+GIVEN: Final = "given"
+"""The same: that the records were taken, and ranks go on."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,11 @@ def started(pid: int) -> str | None:
         return fields[19] if fields[0] not in "ZX" else None
     except (OSError, IndexError):
         return None
+
+
+def tasks_started(folder: Path) -> int:
+    """How many ranks were started on this host."""
+    return sum(1 for _ in (folder / "tasks").glob("[0-9]*"))
 
 
 def tasks_alive(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The start of a rank on its host: `python -m weft.launch.local.start SETUP -- PROGRAM ARGS`.
+"""The start of a rank on its host (`entry.py` SETUP -- PROGRAM ARGS).
 
 It makes the run's folder there, sees to the recorder of this host's own MPI, and becomes the program. The first one on
 a host also starts the watcher, which is no child of the program and holds none of its files.
@@ -113,7 +113,3 @@ def launch(facts: str, folder: Path, tell: int) -> None:
     assert process.stdin is not None
     with process.stdin as stdin:
         stdin.write(facts.encode())
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

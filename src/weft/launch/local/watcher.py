@@ -23,11 +23,12 @@ from typing import Any, Final
 from weft.errors import WeftError
 from weft.launch import ask, rundir, segments, survivors
 from weft.launch.local import pack
-from weft.launch.local.setup import Setup, of_word, tasks_alive
+from weft.launch.local.setup import ENDED, FAILED, GIVEN, Setup, of_word, tasks_alive, tasks_started
 from weft.launch.local.wire import Channel, Refused, Side, number, packed, text, unpacked
 from weft.launch.process import GRACE
 from weft.launch.rankfile import Watched
 from weft.launch.watch import RANK_FILE, Watch, inside
+from weft.trace.json_file import write_whole
 
 CONNECT: Final = 2.0
 """Seconds for one address to answer."""
@@ -38,6 +39,8 @@ LAST: Final = 2.0
 """Seconds for the ranks to end once their launcher has."""
 THANKS: Final = 120.0
 """Seconds until `weft run` says that it has all."""
+REPORTED: Final = 600.0
+"""Seconds until what all hosts gave is reported."""
 
 
 class HostWatch(Watch):
@@ -65,6 +68,8 @@ class HostWatch(Watch):
             "named": all(RANK_FILE.match(n) and not n.startswith("tmp-") and f.header is not None for n, f in files),
             "worlds": {job: [found[job], sizes[job]] for job in found},
             "busy": tasks_alive(self.ranks.parent),
+            "started": tasks_started(self.ranks.parent),
+            "failed": (self.ranks.parent / FAILED).exists(),
         }
 
 
@@ -97,7 +102,9 @@ class Watcher:
         self.kill: bool | None = None
         """Once the run is over: whether Weft ended it, so that no rank may stay."""
         self.after = False
-        """Whether those are ended when all was given, not before."""
+        """Whether those are ended when all was reported, not before."""
+        self.how = ""
+        """What that end is called, for tasks that do not see the run."""
         self.thanked = False
         self._heard = 0
         self._told: tuple[float, bytes, list[str]] = (0.0, b"", [])
@@ -170,7 +177,7 @@ class Watcher:
         elif do == "kill":
             survivors.send(files, signal.SIGKILL)
         elif do == "finish":
-            self.kill, self.after = bool(asked.get("kill")), bool(asked.get("after"))
+            self.kill, self.after, self.how = bool(asked.get("kill")), bool(asked.get("after")), text(asked, "how")
         elif do == "thanks":
             self.thanked = True
         if do in ("look", "snapshot", "where", "end", "kill"):
@@ -216,6 +223,8 @@ class Watcher:
 
     def go_on(self) -> None:
         """Stay with ranks that outlive the report, and put what they record then into the run."""
+        with suppress(OSError):
+            (self.folder / GIVEN).touch()
         self._lose()
         self.kill, self.thanked = None, False
         self.attend()
@@ -235,14 +244,28 @@ class Watcher:
             limit = time.monotonic() + THANKS
             while self.socket is not None and not self.thanked and time.monotonic() < limit:
                 self.hear(HEARTBEAT)
+        if self.setup.run is not None:
+            self._until_reported()
         if self.kill and self.after:
             self._segments |= segments.of_ranks(files)
+            with suppress(OSError):
+                write_whole(self.folder / ENDED, self.how.encode())
             limit = time.monotonic() + 2 * GRACE
             while tasks_alive(self.folder) and time.monotonic() < limit:
                 time.sleep(0.05)  # the task that started each ends it
             self._end_ranks(files)
         if (self.kill or not self.goes_on) and (self.thanked or self._hand_over()):
             shutil.rmtree(self.folder, ignore_errors=True)
+            if self.setup.run is not None:  # its tasks may have been killed
+                from weft.launch.local.place import leave  # as in put_in_order
+
+                leave(Path(self.setup.run))
+
+    def _until_reported(self) -> None:
+        """Let no task end before all is reported: for one that fails launchers may end all, that which reports too."""
+        limit = time.monotonic() + REPORTED
+        while self.socket is not None and time.monotonic() < limit:
+            self.hear(HEARTBEAT)
 
     @property
     def goes_on(self) -> bool:
@@ -295,6 +318,8 @@ def main() -> int:
     told = json.load(sys.stdin)
     for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)  # they are the job's; what ends it comes from `weft run`
+    with suppress(OSError):
+        fcntl.lockf(2, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its log: as long as it is locked somebody is here
     secret = bytes.fromhex(told["secret"])
     watcher = Watcher(of_word(told["setup"]), secret, Path(told["functions"]))
     watcher.connect(secret)

@@ -1,0 +1,47 @@
+"""Lines of calls that gdb takes for those of a function inlined before them: addr2line tells them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from weft.debug.running import maps_of
+from weft.trace.elf import build_id_of
+from weft.trace.lines import lines_of
+
+Told = dict[str, Any]
+"""A frame as gdb tells it."""
+ET_DYN: Final = 3
+
+
+def correct(stacks: Mapping[int, Sequence[Told]]) -> None:
+    """Put the right lines into the frames of processes, innermost first, whose lines are not of their function's file.
+
+    What cannot be looked up loses its line: none is better than one of another file.
+    """
+    strange: dict[str, list[tuple[int, Told]]] = {}
+    for pid, frames in stacks.items():
+        for frame in frames:
+            if frame["address"]:
+                strange.setdefault(frame["module"], []).append((pid, frame))
+    for module, of in strange.items():
+        offsets = [frame["address"] - begin(pid, module) for pid, frame in of]
+        try:
+            found = lines_of(module, build_id_of(Path(module)), sorted(set(offsets)), [])
+        except (OSError, ValueError):
+            found = {}
+        for (_, frame), offset in zip(of, offsets, strict=True):
+            frame["file"], frame["line"], _ = found.get(str(offset), [(None, 0, None)])[0]
+
+
+def begin(pid: int, module: str) -> int:
+    """Where a module begins in a process; 0 where its addresses are those of its file."""
+    try:
+        with Path(module).open("rb") as file:
+            if int.from_bytes(file.read(18)[16:], "little") != ET_DYN:
+                return 0
+    except OSError:
+        return 0
+    rows = (line.split(maxsplit=5) for line in maps_of(pid).splitlines())
+    return next((int(row[0].partition("-")[0], 16) for row in rows if len(row) == 6 and row[5] == module), 0)

@@ -1,0 +1,48 @@
+"""What `weft run` says of hosts that no longer answer. Few runs are over hosts: what knows them is imported then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from weft.cli._said import say
+
+if TYPE_CHECKING:
+    from weft.launch.job import Job
+    from weft.launch.local.hosts import Hosts
+
+WAITS: Final = {
+    "mpiexec": "mpiexec may wait for {} for ever",
+    "slurm": "srun waits for {} until Slurm takes it for down",
+}
+
+
+def teller(hosts: Hosts | None) -> Callable[[], None] | None:
+    """Tells of hosts as soon as they no longer answer; None where all ranks are here."""
+    if hosts is None:
+        return None
+    from weft.launch.local.lost import Lost
+
+    return Lost(hosts, say).pass_on
+
+
+def cut_off(job: Job) -> list[str]:
+    """That the run was ended for a host that no longer answers, and what its launcher makes of that."""
+    from weft.launch.local.lost import named
+
+    host = named(job.run.facts.get("lost") or ())
+    lines = [f"the run was ended: {host} did not answer any more, and the ranks of the others stood still in MPI"]
+    waits = WAITS.get(job.joint.step.system) if job.joint is not None else None
+    if waits is not None:
+        lines.append(f"{waits.format(host)}: end it by Ctrl-C or its batch job. The report is whole")
+    return lines
+
+
+def remedies(job: Job, place: str) -> list[str]:
+    """What can be done about hosts whose records did not come."""
+    lost = job.run.facts.get("lost")
+    if not lost:
+        return []
+    from weft.launch.local.lost import remedies
+
+    return list(remedies(lost, place))

@@ -1,0 +1,18 @@
+"""The start of a rank on its host, by the path of this file: `python entry.py SETUP -- PROGRAM ARGS`.
+
+Ctrl-C ends it without a word from here on, not only once all is imported. Who ignores it lets the program ignore it.
+"""
+
+from __future__ import annotations
+
+import signal
+
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+import sys
+
+from weft.launch.local import start
+
+if __name__ == "__main__":
+    sys.exit(start.main(sys.argv[1:]))
