@@ -6,7 +6,6 @@ into the folder of --local says whether Weft ended the run, and that its records
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import time
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from weft.launch.joint import Joint
 from weft.launch.local.place import Place, leave
-from weft.launch.local.setup import ENDED, FAILED, GIVEN, tasks_alive
+from weft.launch.local.setup import ENDED, FAILED, GIVEN, held, tasks_alive
 from weft.launch.process import Process
 from weft.launch.rundir import RunDirectory
 from weft.launch.step import Step
@@ -67,7 +66,7 @@ class Guest(Joint):
 
     def stays(self, process: Process) -> bool:
         """Whether this is the last task here, for Slurm ends what is left of a step; or its rank failed, unreported."""
-        if not (self.own / "ranks").exists() or not self._attended():
+        if not (self.own / "ranks").exists() or not held(self.own / "watcher"):
             return False
         if process.status and not self._ended:
             with suppress(OSError):
@@ -96,14 +95,3 @@ class Guest(Joint):
             return time.time() - (self.own / GIVEN).stat().st_mtime < JUST
         except OSError:
             return False
-
-    def _attended(self) -> bool:
-        """Whether the watcher is there; it holds its log, locked."""
-        try:
-            with (self.own / "watcher").open("r+b") as file:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return True
-        return False

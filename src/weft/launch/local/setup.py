@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import stat
@@ -94,4 +95,16 @@ def tasks_alive(folder: Path) -> bool:
                 return True
         except (OSError, ValueError):
             continue
+    return False
+
+
+def held(path: Path) -> bool:
+    """Whether a process is there that holds a file locked."""
+    try:
+        with path.open("r+b") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
     return False

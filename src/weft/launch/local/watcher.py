@@ -23,7 +23,7 @@ from typing import Any, Final
 from weft.errors import WeftError
 from weft.launch import ask, rundir, segments, survivors
 from weft.launch.local import pack
-from weft.launch.local.setup import ENDED, FAILED, GIVEN, Setup, of_word, tasks_alive, tasks_started
+from weft.launch.local.setup import ENDED, FAILED, GIVEN, Setup, held, of_word, tasks_alive, tasks_started
 from weft.launch.local.wire import Channel, Refused, Side, number, packed, text, unpacked
 from weft.launch.process import GRACE
 from weft.launch.rankfile import Watched
@@ -80,14 +80,7 @@ def size_of(file: Watched) -> int:
 
 def watched(run: Path) -> bool:
     """Whether a task of the run's job step is there that will report."""
-    try:
-        with (run / "step" / "watching").open("r+b") as file:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
+    return held(run / "step" / "watching")
 
 
 class Watcher:
