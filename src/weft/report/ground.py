@@ -173,17 +173,19 @@ class Parts:
 
     def __init__(self, cuts: Cuts, spans: list[tuple[int, int]]) -> None:
         self.cuts, self.spans = cuts, spans
-        self._last: tuple[tuple[int, int], Ground] | None = None
+        self._last: tuple[tuple[int, int], bool, Ground] | None = None
         self._calls = 0
 
-    def ground(self, span: tuple[int, int]) -> Ground:
-        """The ground of a stretch: that which was asked for last is kept."""
-        if self._last is None or self._last[0] != span:
+    def ground(self, span: tuple[int, int], *, looking: bool = False) -> Ground:
+        """The ground of a stretch, or of all that it looks at: that which was asked for last is kept."""
+        looking = looking and span[0] in self.cuts.looks
+        if self._last is None or self._last[:2] != (span, looking):
             self._last = None  # the one before goes first
             forget(self._calls)
-            stretch = self.cuts.stretch(*span)
-            self._last, self._calls = (span, Ground(stretch, _without_carried(stretch))), stretch.event_count
-        return self._last[1]
+            stretch = self.cuts.looking(span[0]) if looking else self.cuts.stretch(*span)
+            ground, self._calls = Ground(stretch, _without_carried(stretch)), stretch.event_count
+            self._last = span, looking, ground
+        return self._last[2]
 
     def each(self) -> Iterator[Ground]:
         """The ground of each stretch in turn, one in memory at a time."""
@@ -195,7 +197,7 @@ class Parts:
     def around(self, event: EventId) -> tuple[Ground, EventId]:
         """The ground in which an event of the run lies, and what it is called there."""
         place = self.cuts.of(event)
-        ground = self.ground(next(span for span in self.spans if span[0] <= place < span[1]))
+        ground = self.ground(next(span for span in self.spans if span[0] <= place < span[1]), looking=True)
         here = stretch_of(ground).here(event)
         assert here is not None
         return ground, here
