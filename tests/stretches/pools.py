@@ -347,6 +347,75 @@ def alone(plan: Plan, to: int, times: int) -> Rank:
         yield "out", to, RESULT
 
 
+def carried_out(rng: random.Random, path: Path, programs: list[Rank], steps: int) -> Trace:
+    """The record of a program's run of so many steps at most, some of whose ranks are slow."""
+    b = Builder(ranks=len(programs), path=path)
+    for r in b.ranks:
+        r.init()
+    machine = Machine(rng, b, programs, [rng.choice([1, 1, 1, 1, 0.2]) for _ in programs])
+    machine.run(steps)
+    machine.stay()
+    for rank, r in enumerate(b.ranks):
+        if rank not in machine.left:
+            r.finalize()
+    return b.open()
+
+
+def doing(calls: list[tuple[Any, ...]]) -> Rank:
+    """Makes these calls, what is begun and what it waits for told apart by the place of its beginning."""
+    posts: dict[int, Post] = {}
+    for place, (what, *more) in enumerate(calls):
+        if what == "irecv":
+            posts[place] = yield "irecv", *more
+        elif what == "wait":
+            yield "wait", posts.pop(more[0])
+        elif what == "send":
+            yield "out", *more
+        elif what == "ssend":
+            yield "ssend", *more
+        elif what == "probe":
+            yield "recv", *(yield "probe", *more)
+        elif what == "mrecv":
+            yield "mrecv", *more
+        else:
+            yield "recv", *more
+
+
+def scattered(rng: random.Random, path: Path, messages: int = 300) -> Trace:
+    """A run in which any rank sends to any other, mostly named and answered; some messages are for whoever takes them.
+
+    Those have tags of their own, so that wildcards mostly do no harm; few of them race at first.
+    """
+    ranks = rng.randint(3, 6)
+    calls: list[list[tuple[Any, ...]]] = [[] for _ in range(ranks)]
+    pending: list[list[int]] = [[] for _ in range(ranks)]
+    wild, answered, mixed = rng.choice([0.02, 0.05, 0.1, 0.3]), rng.choice([0.3, 0.7, 0.95]), rng.random() < 0.2
+    receivers = rng.sample(range(ranks), rng.randint(1, ranks))
+    quiet = rng.randrange(messages // 2)
+    for number in range(rng.randint(messages // 3, messages)):
+        source, dest = rng.sample(range(ranks), 2)
+        kind = "ssend" if rng.random() < 0.1 else "send"
+        if dest in receivers and number >= quiet and rng.random() < wild:
+            tag = rng.choice([RESULT, RESULT, EXTRA])
+            calls[source].append((kind, dest, tag))
+            how = rng.choice(["recv", "recv", "irecv", "probe", "mrecv"])
+            if how == "irecv":
+                pending[dest].append(len(calls[dest]))
+            calls[dest].append((how, source if mixed and rng.random() < 0.2 else ANY, tag))
+        else:
+            calls[source].append((kind, dest, TASK))
+            calls[dest].append(("recv", source, TASK))
+        if rng.random() < answered:
+            calls[dest].append(("send", source, BODY))
+            calls[source].append(("recv", dest, BODY))
+        for rank in range(ranks):
+            while pending[rank] and rng.random() < 0.4:
+                calls[rank].append(("wait", pending[rank].pop(rng.randrange(len(pending[rank])))))
+    for rank in range(ranks):
+        calls[rank] += [("wait", which) for which in pending[rank]]
+    return carried_out(rng, path, [doing(one) for one in calls], 10**6)
+
+
 def pool(rng: random.Random, path: Path, tasks: int = 60) -> Trace:
     """A run of a random program of one or two servers and their clients."""
     odd = {name: rng.choice([0.03, 0.1, 0.3]) for name in ODD if rng.random() < 0.2}
@@ -370,14 +439,4 @@ def pool(rng: random.Random, path: Path, tasks: int = 60) -> Trace:
         programs += [beside(n + 1, tasks), beside(n, tasks)]
     elif more < 0.22:
         programs.append(alone(plan, 0, 5))
-    b = Builder(ranks=len(programs), path=path)
-    for r in b.ranks:
-        r.init()
-    weights = [rng.choice([1, 1, 1, 1, 0.2]) for _ in programs]
-    machine = Machine(rng, b, programs, weights)
-    machine.run(rng.choice([10**6, 10**6, 10**6, 20 * tasks]))
-    machine.stay()
-    for rank, r in enumerate(b.ranks):
-        if rank not in machine.left:
-            r.finalize()
-    return b.open()
+    return carried_out(rng, path, programs, rng.choice([10**6, 10**6, 10**6, 20 * tasks]))

@@ -11,11 +11,12 @@ import pytest
 
 from stretches.pools import pool
 from stretches.seeds import seeds
-from stretches.test_stretches import compared
+from stretches.test_stretches import compared, in_stretches, racing
 from weft.match import match
 from weft.order import order
-from weft.stretches import Looking, Walk, last_send, look, uncut
+from weft.stretches import Looking, Walk, look, sends, uncut
 from weft.trace import Trace
+from weft.trace.builder import ANY, Builder
 
 TASKS, LEAST = 300, 40
 
@@ -37,7 +38,7 @@ def test_random_pools_have_the_same_findings(seeds: range, tmp_path: Path) -> No
 
 def walk_of(trace: Trace, least: int = LEAST) -> Walk:
     of = uncut(trace, [look(rank) for rank in trace.ranks])
-    last = np.array([last_send(rank) for rank in trace.ranks])
+    last = [sends(rank) for rank in trace.ranks]
     return Walk(of, of.at[0], least, Looking(of, last, np.zeros(len(trace.ranks), np.bool_)))
 
 
@@ -76,3 +77,147 @@ def test_the_order_within_a_look_is_that_of_the_run(seeds: range, tmp_path: Path
                     there = whole.reaches(here.whole(a), here.whole(b), a_end=True, b_end=False)
                     assert ahead.order.reaches(a, b, a_end=True, b_end=False) == there, (seed, a, b)
     assert asked > 50 * len(seeds)
+
+
+def begun(path: Path, ranks: int) -> Builder:
+    b = Builder(ranks=ranks, path=path)
+    for r in b.ranks:
+        r.init()
+    return b
+
+
+def ended(b: Builder) -> Trace:
+    for r in b.ranks:
+        r.finalize()
+    return b.open()
+
+
+def pools(path: Path, *, rounds: int = 150, answers: bool = True, second: int = 100, tells: bool = True) -> Trace:
+    """Two masters with two workers each, which know nothing of each other; the second one names whom it receives from
+    until the `second` round. Without `answers` the workers are told nothing; unless it `tells`, one of them is not.
+    """
+    b = begun(path, 6)
+    for step in range(rounds):
+        for first in (0, 3):
+            master, one, two = b.ranks[first : first + 3]
+            for worker in (one, two):
+                worker.send(master.index, 3, site=("w.c", 5, "f"))
+            for worker in (one, two) if step % 3 else (two, one):
+                wild = first == 0 or step >= second
+                site = ("m.c", 7 if wild else 9, "f")
+                master.recv(ANY if wild else worker.index, 3, got=worker.index, site=site)
+            for worker in (one, two) if answers else ():
+                if worker is two and not tells and first == 0:
+                    continue
+                master.send(worker.index, 4, site=("m.c", 8, "f"))
+                worker.recv(master.index, 4, site=("w.c", 6, "f"))
+    return ended(b)
+
+
+def test_only_who_comes_after_a_race_is_influenced_by_it(tmp_path: Path) -> None:
+    trace = pools(tmp_path / "run")
+    assert compared(trace, 60) > 10
+    made = in_stretches(trace, 60)
+    assert made is not None and made[0].parts is not None
+    behind = [tuple(look.behind.tolist()) for _, look in made[0].parts.cuts.looks.values()]
+    assert [of for k, of in enumerate(behind) if k == 0 or of != behind[k - 1]] == [
+        (False,) * 6, (True, True, True, False, False, False), (True,) * 6,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["all are answered", "nobody is", "one is not"])
+def test_who_is_told_nothing_leaves_what_it_sends_to_in_one_stretch(how: str, tmp_path: Path) -> None:
+    """Whatever it sends later could have come first, in each receive that it knows nothing of."""
+    all_ = how == "all are answered"
+    trace = pools(tmp_path / "run", answers=how != "nobody is", second=10**6, tells=all_)
+    assert compared(trace, 60) > 10
+    made = in_stretches(trace, 60)
+    assert made is not None and made[0].parts is not None
+    assert (int(made[0].parts.cuts.at[-2, 0]) > 200) == all_
+
+
+def test_who_sends_no_more_need_not_be_told(tmp_path: Path) -> None:
+    """A worker that was stopped early does not know what comes behind, and does not race with it."""
+    b = begun(tmp_path / "run", 4)
+    master, *crew = b.ranks
+    for step in range(150):
+        here = crew if step < 10 else crew[1:]
+        for r in here:
+            r.send(0, 3)
+        for r in here:
+            master.recv(ANY, 3, got=r.index)
+        for r in here:
+            master.send(r.index, 4)
+            r.recv(0, 4)
+    assert compared(ended(b), 60) > 5
+
+
+def far_race(path: Path) -> Trace:
+    """Rank 2 sends what rank 0 could have taken first behind a receive of its own that races with what is sent last."""
+    b = begun(path, 5)
+    r0, r1, r2, r3, r4 = b.ranks
+    r1.send(0, 3)
+    r0.recv(ANY, 3, got=1)
+    for r in (r1, r4):
+        r0.send(r.index, 4)
+        r.recv(0, 4)
+    r3.send(2, 5)
+    r2.recv(ANY, 5, got=3)
+    r2.send(0, 3)
+    r0.recv(2, 3)
+    r0.send(2, 4)
+    r2.recv(0, 4)
+    for _ in range(5):
+        r4.send(2, 6)
+        r2.recv(4, 6)
+    r4.send(2, 5)
+    r2.recv(4, 5)
+    return ended(b)
+
+
+def test_a_race_that_one_far_behind_decides_is_not_told_before_that_one_is_seen(tmp_path: Path) -> None:
+    trace = far_race(tmp_path / "run")
+    of = uncut(trace, [look(rank) for rank in trace.ranks])
+    last = [sends(rank) for rank in trace.ranks]
+    receive = 0, 1
+    for ends, told in (([6, 3, 4, 2, 2], False), (of.at[-1].tolist(), True)):
+        window = of.between(of.at[0], np.array(ends))
+        found = Looking(of, last, np.zeros(5, np.bool_)).within(window, match(window), 1)
+        assert found is not None
+        ahead, cut = found
+        assert (cut.cut[0] > receive[1]) == told
+        assert ahead.stretch.last == (ends if not told else [end - 1 for end in ends])
+    assert all(by for *_, by in racing(trace, lambda event: event, False))
+
+
+@pytest.mark.parametrize("end", ["well", "waiting for the other", "soon"])
+def test_what_another_match_comes_to_behind_a_look_is_left_open(end: str, tmp_path: Path) -> None:
+    """Had a wildcard taken the other message, the receives behind it get the next ones; whether the last one gets any
+    shows at the end, or where a named receive has to wait for what is sent only later.
+    """
+    b = begun(tmp_path / "run", 3)
+    r0, *crew = b.ranks
+    for worker in crew if end != "soon" else ():
+        worker.send(0, 3, site=("w.c", 4, "f"))
+    for _ in range(120):
+        for worker in crew:
+            worker.send(0, 3, site=("w.c", 5, "f"))
+        r0.recv(ANY, 3, got=1, site=("m.c", 7, "f"))
+        r0.recv(2, 3, site=("m.c", 8, "f"))
+        for worker in crew:
+            r0.send(worker.index, 4, site=("m.c", 9, "f"))
+            worker.recv(0, 4, site=("w.c", 6, "f"))
+    if end != "soon":
+        r0.recv(ANY, 3, got=1, site=("m.c", 10, "f"))
+        r0.recv(ANY if end == "well" else 2, 3, got=2, site=("m.c", 11, "f"))
+    trace = ended(b)
+    assert compared(trace, 60) > 5
+    made = in_stretches(trace, 60)
+    assert made is not None
+    found = made[1]["other matches"]
+    told = {tuple(site.line for site in f.sites) for f in found if f.certainty == "possible"}
+    untried = any(f.evidence.get("untried") for f in found)
+    assert (told, untried) == {
+        "well": (set(), True), "waiting for the other": ({(7, 11, 5, 5), (10, 11, 5, 5)}, True),
+        "soon": ({(7, 8, 5, 5)}, False),
+    }[end]  # fmt: skip

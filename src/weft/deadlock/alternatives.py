@@ -364,12 +364,12 @@ def _open(match: Match, again: _Rematch, stuck: list[_Stuck]) -> bool:
     What it gets there may be sent behind them, by who comes through; and it may wait there for one who does not.
     """
     look = look_of(match.trace)
-    if look is None or not look.sends.any():
+    if look is None or not look.sends:
         return False
     stand = {one.rank for one in stuck}
     if again.rank not in stand:
         return bool(stand) or not again.back
-    return not again.back and not stand.issuperset(np.flatnonzero(look.sends).tolist())
+    return not again.back and not stand.issuperset(look.sends.get(again.rank, ()))
 
 
 def _own(match: Match, again: _Rematch, stuck: list[_Stuck]) -> _Stuck | None:

@@ -322,7 +322,7 @@ def _served(match: Match, processes: Processes, constraints: Constraints, place:
     np.minimum.at(stands, processes.rank[stuck], constraints.at[place[stuck]].astype(np.int64))
     look = look_of(match.trace)
     # Who comes as far as a stretch looks may send more behind it.
-    more = look is not None and bool((look.sends & (stands > processes.events.astype(np.int64))).any())
+    more = look is not None and any(stands[one] > processes.events[one] for one in look.sends.get(rank, ()))
     for row in waiting:
         fits = (sends.peer == rank) & (sends.comm == recvs.comm[row]) & (sends.partner != NONE)
         if not recvs.flags[row] & Post.ANY_TAG:

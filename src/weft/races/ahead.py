@@ -1,10 +1,12 @@
 """What a look ahead of a stretch has to have seen so that the races of its calls are those of the run.
 
-`common` is by rank the last point that every rank which sends behind these calls knows of it by then. A wildcard
-receive that is complete at such a point can take nothing that is sent behind them.
+`common` is by rank the last point that all know by then who send it anything behind these calls. A wildcard receive
+that is complete at such a point can take nothing that is sent behind them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +15,15 @@ from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
 from weft.races.search import Races, earliest, late, receivers
 
-Mask = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
-def common(match: Match, order: Order, senders: Mask) -> Ints:
-    """By rank the last point that all of some ranks know of it at the end of their calls."""
+def common(match: Match, order: Order, sends: Mapping[int, Sequence[int]]) -> Ints:
+    """By rank the last point that all of some ranks, those that send to it later, know of it when their calls end."""
     ranks = match.trace.ranks
     known = np.full(len(ranks), NONE, np.int64)
-    for rank in np.flatnonzero(senders).tolist():
-        known = np.minimum(known, order.past_points(rank, 2 * len(ranks[rank])))
+    for receiver, senders in sends.items():
+        known[receiver] = min(int(order.past_points(one, 2 * len(ranks[one]))[receiver]) for one in senders)
     return known
 
 

@@ -31,12 +31,13 @@ from weft.stretches import (
     Ahead,
     Looking,
     Seen,
+    Sends,
     Walk,
     closable,
     cuts,
-    last_send,
     look,
     quiet,
+    sends,
     sparse,
     uncut,
     wild,
@@ -98,11 +99,16 @@ def _seen(team: Team | Alone, trace: Trace, progress: Progress) -> list[Seen]:
     return [one for part in team.everybody(mine) for one in part]
 
 
-def _last_sends(team: Team | Alone, trace: Trace) -> NDArray[np.int64] | None:
-    """By rank the last call that may send a message; None where nobody receives of any source."""
-    mine = [(wild(trace.ranks[rank]), last_send(trace.ranks[rank])) for rank in _share(team, trace)]
-    found = [one for part in team.everybody(mine) for one in part]
-    return np.array([last for _, last in found], np.int64) if any(is_wild for is_wild, _ in found) else None
+def _wild(team: Team | Alone, trace: Trace) -> bool:
+    """Whether anybody receives of any source."""
+    mine = any(wild(trace.ranks[rank]) for rank in _share(team, trace))
+    return any(team.everybody(mine))
+
+
+def _sends(team: Team | Alone, trace: Trace) -> list[Sends]:
+    """By rank whom it sends to, and when at last."""
+    mine = [sends(trace.ranks[rank]) for rank in _share(team, trace)]
+    return [one for part in team.everybody(mine) for one in part]
 
 
 def _share(team: Team | Alone, trace: Trace) -> range:
@@ -241,11 +247,11 @@ class _Report:
 
     def _begun(self, start: int) -> Walk:
         """The walk from one of the moments on: it looks ahead where messages are received of any source."""
-        last = _last_sends(self.team, self.trace)
-        behind = np.full(len(self.trace.ranks), self.before.races)
-        return Walk(
-            self.cuts, self.cuts.at[start], self.closed, None if last is None else Looking(self.cuts, last, behind)
-        )
+        looking = None
+        if _wild(self.team, self.trace):
+            behind = np.full(len(self.trace.ranks), self.before.races)
+            looking = Looking(self.cuts, _sends(self.team, self.trace), behind)
+        return Walk(self.cuts, self.cuts.at[start], self.closed, looking)
 
     def _settled(self, start: int) -> tuple[list[Span], bool]:
         """Analyse some stretches from one of the moments on; they, and whether what follows is left for the last one.

@@ -8,6 +8,7 @@ so none of those messages can have come first. The stretch tells of the calls be
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -31,21 +32,43 @@ from weft.trace.stretch import Look, Stretch
 
 Mask = NDArray[np.bool_]
 
-_SENDS: Final = named(Act.SEND, Act.SEND_RECEIVE) | calls.STARTS
-_PART: Final = 1 << 14
+_SENDS: Final = named(Act.SEND, Act.SEND_RECEIVE)
+_PART: Final = 1 << 18
 """Calls that are looked at together."""
 
+Sends = dict[int, int]
+"""By rank that is sent to the last call that may do so."""
 
-def last_send(rank: Rank) -> int:
-    """The last call of a rank that may send a message, -1 for none."""
-    sends, events = masks(rank.trace.functions).table(_SENDS), rank.events
-    for end in range(len(events), 0, -_PART):
-        part = events[max(0, end - _PART) : end]
-        found = np.flatnonzero(sends[part["function"]])
+
+def sends(rank: Rank) -> Sends:
+    """Whom a rank sends to, and in which call at last."""
+    table, of = masks(rank.trace.functions).table, {id: rank.comm(id) for id in rank.comm_ids()}
+    sending, starts, inits = table(_SENDS), table(calls.STARTS), table(calls.SEND_INITS)
+    width = len(rank.trace.ranks) + 1
+    last = {id: np.full(width, -1, np.int64) for id in of}
+    started, asked = -1, {id: np.zeros(width, np.bool_) for id in of}
+    for start in range(0, len(rank.events), _PART):
+        part = rank.events[start : start + _PART]
+        function, rows = part["function"], np.flatnonzero(sending[part["function"]])
+        rows = rows[part["peer"][rows] >= 0]
+        peer, comm = np.minimum(part["peer"][rows], width - 1), part["comm"][rows]
+        for id in np.unique(comm).tolist():
+            mine = np.flatnonzero(comm == id)
+            # Of several values for one place numpy keeps the last one.
+            last.setdefault(id, np.full(width, -1, np.int64))[peer[mine]] = rows[mine] + start
+            asked.setdefault(id, np.zeros(width, np.bool_))[peer[mine][inits[function[rows[mine]]]]] = True
+        if (begun := np.flatnonzero(starts[function])).size:
+            started = start + int(begun[-1])
         let_go(part)
-        if len(found):
-            return end - len(part) + int(found[-1])
-    return -1
+    found: Sends = {}
+    for id, calls_ in last.items():
+        calls_[asked[id]] = max(started, int(calls_.max()))
+        peers = comm_.peers(rank.index) if (comm_ := of.get(id)) is not None else ()
+        for place in np.flatnonzero(calls_ >= 0).tolist():
+            # Of a communicator that is not known anybody may be meant.
+            for to in (peers[place],) if place < len(peers) else range(width - 1):
+                found[to] = max(found.get(to, -1), int(calls_[place]))
+    return found
 
 
 @dataclass(frozen=True)
@@ -60,8 +83,17 @@ class Ahead:
 class Looking:
     """Looks ahead from cut to cut. `behind`: by rank whether a race is before it, at the last cut that was found."""
 
-    def __init__(self, of: Cuts, last_sends: Ints, behind: Mask) -> None:
-        self.of, self.last_sends, self.behind = of, last_sends, behind
+    def __init__(self, of: Cuts, sends: Sequence[Sends], behind: Mask) -> None:
+        self.of, self.sends, self.behind = of, sends, behind
+
+    def _behind(self, end: Ints) -> dict[int, list[int]]:
+        """By rank who may send it something from some calls on."""
+        found: dict[int, list[int]] = {}
+        for sender, (first, sends) in enumerate(zip(end.tolist(), self.sends, strict=True)):
+            for receiver, last in sends.items():
+                if last >= first:
+                    found.setdefault(receiver, []).append(sender)
+        return found
 
     def within(self, window: Stretch, of: Match, least: int) -> tuple[Ahead, Found] | None:
         """As far as a window can be looked at, and the cut in it before which nothing is open.
@@ -74,7 +106,7 @@ class Looking:
         if int((far.cut - ahead).sum()) < least:
             return None
         stretch = self.of.between(begin, end)
-        look = Look(far.cut, self.behind, self.last_sends >= end)
+        look = Look(far.cut, self.behind, self._behind(end))
         stretch.look = look
         match = before(of, stretch, far)
         ordered = order(stretch, match)

@@ -126,7 +126,7 @@ class Walk:
         if self.looking is not None:
             rest = self.of.between(self.at[-1], self.ends)
             counts = np.array([len(rank) for rank in rest.ranks], np.int64)
-            look = Look(counts, self.looking.behind, np.zeros(len(counts), np.bool_))
+            look = Look(counts, self.looking.behind, {})
             self.looks[len(self.at) - 1] = self.ends, look
 
     def _next(self, first: Ints) -> tuple[Stretch, Match, Ahead | None] | None:
@@ -136,6 +136,8 @@ class Walk:
         most = int(rest.sum()) // 2 if self.looking is None else min(int(rest.sum()) // 2, FURTHEST * self.size)
         while wanted <= most:
             share = np.floor(rest * (wanted / int(rest.sum()))).astype(np.int64)
+            if self.looking is not None:  # who does little is met by others early or late
+                share = np.maximum(share, wanted // (WIDER * len(share)))
             window = self.of.between(first, first + np.minimum(share, np.maximum(rest - LAST, 0)), into)
             try:
                 of = match(window)

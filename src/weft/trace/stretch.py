@@ -33,12 +33,12 @@ class Look:
     """What a stretch in which messages are received of any source knows of the rest of the run, by rank.
 
     `told`: how many of its calls are its own; those behind are there to be looked at. `behind`: whether a race is
-    before its first one. `sends`: whether anything may be sent behind all of them.
+    before its first one. `sends`: who may send it something behind all of them, where anybody may.
     """
 
     told: NDArray[np.int64]
     behind: NDArray[np.bool_]
-    sends: NDArray[np.bool_]
+    sends: Mapping[int, Sequence[int]]
 
 
 class _OfRun(Trace):
