@@ -12,6 +12,7 @@ would have had to choose anew. For the same reason such a finding is never more 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -98,8 +99,18 @@ def _bounded(tried: int, left: int) -> Finding:
             f"{plural(tried, 'other match')} of wildcard receives would not hang; {left:,} more were not tried, "
             "because the record is large"
         ),
-        evidence={"untried": left},
+        evidence={"tried": tried, "untried": left},
     )
+
+
+def bounded(one: Finding) -> bool:
+    """Whether a finding only tells how many other matches were tried, and how many were not."""
+    return one.certainty == "undecided" and "untried" in one.evidence
+
+
+def joined(notes: Sequence[Finding]) -> Finding:
+    """One such note for those of several stretches of a run."""
+    return _bounded(*(sum(int(note.evidence[what]) for note in notes) for what in ("tried", "untried")))
 
 
 class _Choices(NamedTuple):

@@ -18,6 +18,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.deadlock.alternatives import bounded
+from weft.deadlock.alternatives import joined as all_tried
 from weft.findings import EventId, Finding
 from weft.match import NONE, Match
 from weft.parallel import Alone, Team, shares
@@ -162,7 +164,7 @@ class _Kept:
         mine = self.found.setdefault(name, [])
         for one in found:
             self.alike[_key(name, one)] += 1 + int(one.evidence.get(BEYOND, 0))
-            if self.alike[_key(name, one)] <= MOST_ALIKE or "order_only" in one.evidence:
+            if self.alike[_key(name, one)] <= MOST_ALIKE or "order_only" in one.evidence or bounded(one):
                 mine.append((number, one))
 
     def add(self, one: Costs | Failure | None) -> None:
@@ -412,10 +414,13 @@ class _Report:
         """The findings, of those that are alike the first; notes of one line as one."""
         notes: dict[Hashable, list[Finding]] = {}
         rest: dict[Hashable, list[Finding]] = {}
+        untried = [one for one in found if bounded(one)]
+        found = [one for one in found if not bounded(one)]
         for one in found:
             of = notes if "order_only" in one.evidence else rest
             of.setdefault(_key(name, one), []).append(one)
         first = [joined(self.trace, group) for group in notes.values()]
+        first += [all_tried(untried)] if untried else []
         cut: dict[int, int] = {}
         kept: set[int] = set()
         for key, group in rest.items():
