@@ -66,7 +66,7 @@ class Machine:
     def run(self, steps: int) -> None:
         """Until nothing more can be done, or so many steps; who is in a call then stays there."""
         for _ in range(steps):
-            ways = [(rank, source) for rank, place in enumerate(self.places) for source, on in place.way.items() if on]
+            ways = self._ways()
             if ways and self.rng.random() < 0.5:
                 self._deliver(*self.rng.choice(ways))
                 continue
@@ -74,8 +74,12 @@ class Machine:
             if not some:
                 return
             rank = self.rng.choices(some, [self.weights[rank] for rank in some])[0]
-            if not self._step(rank) and not ways and not any(self._step(other) for other in some):
+            if not self._step(rank) and not any(self._step(other) for other in some) and not self._ways():
                 return
+
+    def _ways(self) -> list[tuple[int, int]]:
+        """Receiver and sender of what is on its way."""
+        return [(rank, source) for rank, place in enumerate(self.places) for source, on in place.way.items() if on]
 
     def stay(self) -> None:
         """Record the calls that nobody left."""
@@ -389,19 +393,24 @@ def scattered(rng: random.Random, path: Path, messages: int = 300) -> Trace:
     ranks = rng.randint(3, 6)
     calls: list[list[tuple[Any, ...]]] = [[] for _ in range(ranks)]
     pending: list[list[int]] = [[] for _ in range(ranks)]
-    wild, answered, mixed = rng.choice([0.02, 0.05, 0.1, 0.3]), rng.choice([0.3, 0.7, 0.95]), rng.random() < 0.2
-    receivers = rng.sample(range(ranks), rng.randint(1, ranks))
+    wild, answered, mixed = rng.choice([0.02, 0.05, 0.2]), rng.choice([0.1, 0.5, 0.9]), rng.random() < 0.2
+    receivers = rng.sample(range(ranks), rng.choice([1, 1, 2, ranks]))
     quiet = rng.randrange(messages // 2)
     for number in range(rng.randint(messages // 3, messages)):
         source, dest = rng.sample(range(ranks), 2)
         kind = "ssend" if rng.random() < 0.1 else "send"
-        if dest in receivers and number >= quiet and rng.random() < wild:
-            tag = rng.choice([RESULT, RESULT, EXTRA])
-            calls[source].append((kind, dest, tag))
-            how = rng.choice(["recv", "recv", "irecv", "probe", "mrecv"])
-            if how == "irecv":
-                pending[dest].append(len(calls[dest]))
-            calls[dest].append((how, source if mixed and rng.random() < 0.2 else ANY, tag))
+        if number >= quiet and rng.random() < wild:
+            dest = rng.choice(receivers)
+            tag = rng.choice([RESULT, RESULT, RESULT, EXTRA])
+            crew = rng.sample([one for one in range(ranks) if one != dest], min(ranks - 1, rng.randint(1, 3)))
+            for one in crew:
+                calls[one].append((kind, dest, tag))
+            for one in crew:
+                how = rng.choice(["recv", "recv", "irecv", "probe", "mrecv"])
+                if how == "irecv":
+                    pending[dest].append(len(calls[dest]))
+                calls[dest].append((how, one if mixed and rng.random() < 0.2 else ANY, tag))
+            source = crew[-1]
         else:
             calls[source].append((kind, dest, TASK))
             calls[dest].append(("recv", source, TASK))

@@ -15,8 +15,12 @@ from parallel.test_together import COMPARED, together
 from stretches.pools import pool, scattered
 from stretches.seeds import seeds, workers
 from stretches.test_stretches import compared, in_stretches, racing
+from weft.findings import Finding
 from weft.match import match
 from weft.order import order
+from weft.races import find
+from weft.report import Ground, Report
+from weft.report.proof import proved
 from weft.stretches import Looking, Walk, look, sends, uncut
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder
@@ -168,6 +172,27 @@ def test_who_sends_no_more_need_not_be_told(tmp_path: Path) -> None:
             master.send(r.index, 4)
             r.recv(0, 4)
     assert compared(ended(b), 60) > 5
+
+
+def proofs(ground: Ground, races: list[Finding]) -> dict[tuple[tuple[int, int], ...], object]:
+    told = proved(ground, Report(tuple(races))).findings
+    return {one.events: one.evidence["proof"] for one in told if "proof" in one.evidence}
+
+
+@seeds(10, 100)
+def test_the_proofs_of_races_count_what_was_known_in_the_run(seeds: range, tmp_path: Path) -> None:
+    many = 0
+    for seed in seeds:
+        trace = scattered(random.Random(seed), tmp_path / str(seed), 200)
+        made = in_stretches(trace, 30)
+        if made is None:
+            continue
+        whole = Ground(Trace.open(trace.path))
+        theirs = proofs(whole, find(whole.trace, whole.match, whole.order))
+        mine = proofs(made[0], made[1]["message races"])
+        assert {events: mine[events] for events in mine if events in theirs} == mine
+        many += len(mine)
+    assert many > 10
 
 
 def far_race(path: Path) -> Trace:
