@@ -50,8 +50,8 @@ def test_random_programs_have_the_same_findings(
 def test_several_processes_find_what_one_finds(tmp_path: Path, workers: int) -> None:
     folder = tmp_path / "runs"
     for seed in range(4):
-        pool(random.Random(seed), folder / f"pool-{seed}", 500)
-        scattered(random.Random(seed), folder / f"scattered-{seed}", 500)
+        pool(random.Random(seed), folder / f"pool-{seed}", 400)
+        scattered(random.Random(seed), folder / f"scattered-{seed}", 400)
     done = together(workers, sys.executable, COMPARED, folder, "100", timeout=240)
     last = done.stdout.splitlines()[-1]
     assert done.returncode == 0 and last.endswith(" the same, 0 not"), done.stdout + done.stderr

@@ -1,6 +1,6 @@
 """What each rank knows of the others at a closed cut: not all that is before it, as at a quiet moment.
 
-A point of the run is that of weft.order, counted over the whole run: 2e + 1 for the start of call e, 2e + 2 for its end.
+A point is one of weft.order, counted over the whole run: 2e + 1 for the start of call e, 2e + 2 for its end.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Known:
         self.of = of
         first = min(of.looks)
         # At a quiet moment each rank has entered its last call when another leaves its own.
-        known = np.maximum(np.tile(2 * of.at[first] - 1, (of.at.shape[1], 1)), 0)
+        known: Points = np.maximum(np.tile(2 * of.at[first] - 1, (of.at.shape[1], 1)), 0)
         np.fill_diagonal(known, 2 * of.at[first])
-        self._at = {first: known}
+        self._at: dict[int, Points] = {first: known}
 
     def at(self, moment: int) -> Points:
         """Ranks by ranks. It is found from the last moment before it that was asked for."""
