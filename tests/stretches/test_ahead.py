@@ -190,8 +190,9 @@ def test_the_proofs_of_races_count_what_was_known_in_the_run(seeds: range, tmp_p
         whole = Ground(Trace.open(trace.path))
         theirs = proofs(whole, find(whole.trace, whole.match, whole.order))
         mine = proofs(made[0], made[1]["message races"])
-        assert {events: mine[events] for events in mine if events in theirs} == mine
-        many += len(mine)
+        both = mine.keys() & theirs.keys()  # an answer may lie behind a stretch
+        assert {events: mine[events] for events in both} == {events: theirs[events] for events in both}, seed
+        many += len(both)
     assert many > 10
 
 
