@@ -336,6 +336,17 @@ def client(plan: Plan, servers: list[int], next_: int) -> Rank:
             yield "ssend" if plan.loud else "out", source, RESULT
 
 
+def eager(plan: Plan, boss: int) -> Rank:
+    """A client that has receives pending all along: one for the next task, one for the end."""
+    stop = yield "irecv", boss, STOP
+    task = yield "irecv", boss, TASK
+    if plan.ask:
+        yield "out", boss, RESULT
+    while (yield "waitany", [stop, task]) == 1:
+        task = yield "irecv", boss, TASK
+        yield "ssend" if plan.loud else "out", boss, RESULT
+
+
 def beside(other: int, times: int) -> Rank:
     """Has nothing to do with the servers."""
     for _ in range(times):
@@ -441,7 +452,11 @@ def pool(rng: random.Random, path: Path, tasks: int = 60) -> Trace:
     programs: list[Rank] = [serve(plan, clients) for _ in servers]
     if two:
         programs[1] = server(plan, clients, 0)
-    programs += [client(plan, servers, rng.choice(clients)) for _ in clients]
+    if rng.random() < 0.25 and not two and not plan.any_tag:
+        plan.odd = {name: often for name, often in plan.odd.items() if name == "named"}
+        programs += [eager(plan, 0) for _ in clients]
+    else:
+        programs += [client(plan, servers, rng.choice(clients)) for _ in clients]
     more = rng.random()
     if more < 0.15:
         n = len(programs)

@@ -21,7 +21,7 @@ from weft.order import order
 from weft.races import find
 from weft.report import Ground, Report
 from weft.report.proof import proved
-from weft.stretches import Looking, Walk, look, sends, uncut
+from weft.stretches import Cuts, Looking, Walk, look, sends, uncut, wild
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder
 
@@ -60,27 +60,35 @@ def test_several_processes_find_what_one_finds(tmp_path: Path, workers: int) -> 
 
 def walk_of(trace: Trace, least: int = LEAST) -> Walk:
     of = uncut(trace, [look(rank) for rank in trace.ranks])
-    last = [sends(rank) for rank in trace.ranks]
-    return Walk(of, of.at[0], least, Looking(of, last, np.zeros(len(trace.ranks), np.bool_)))
+    return Walk(of, of.at[0], least, looking(trace, of))
+
+
+def looking(trace: Trace, of: Cuts) -> Looking:
+    nothing = np.zeros(len(trace.ranks), np.bool_)
+    return Looking(of, np.array([wild(rank) for rank in trace.ranks]), [sends(rank) for rank in trace.ranks], nothing)
 
 
 @seeds(10, 60)
 def test_nothing_crosses_the_cuts(seeds: range, tmp_path: Path) -> None:
-    many = 0
+    """But receives that are pending on ranks that name whom they receive from."""
+    many = over = 0
     for seed in seeds:
         trace = pool(random.Random(seed), tmp_path / str(seed), TASKS)
         whole, walk = match(trace), walk_of(trace)
+        assert walk.looking is not None
         for _ in walk:
             pass
         there = np.flatnonzero(whole.sends.partner != 2**32 - 1)
         to = whole.sends.partner[there]
-        for cut in [*walk.at[1:], *(end for end, _ in walk.looks.values())]:
+        for cut in [*walk.at[1:], *(end for end, _, _ in walk.looks.values())]:
             many += 1
             sent = whole.sends.event[there] < cut[whole.sends.ranks()[there]]
             taken = whole.recvs.event[to] < cut[whole.recvs.ranks()[to]]
             complete = whole.recvs.completion[to] < cut[whole.recvs.ranks()[to]]
-            assert (sent == taken).all() and (taken == complete).all(), seed
-    assert many > 5 * len(seeds)
+            assert (sent == complete).all(), seed
+            assert (taken == complete)[walk.looking.wild[whole.recvs.ranks()[to]]].all(), seed
+            over += int((taken != complete).sum())
+    assert many > 5 * len(seeds) and over > 0
 
 
 @seeds(6, 40)
@@ -141,7 +149,7 @@ def test_only_who_comes_after_a_race_is_influenced_by_it(tmp_path: Path) -> None
     assert compared(trace, 60) > 10
     made = in_stretches(trace, 60)
     assert made is not None and made[0].parts is not None
-    behind = [tuple(look.behind.tolist()) for _, look in made[0].parts.cuts.looks.values()]
+    behind = [tuple(look.behind.tolist()) for _, look, _ in made[0].parts.cuts.looks.values()]
     assert [of for k, of in enumerate(behind) if k == 0 or of != behind[k - 1]] == [
         (False,) * 6, (True, True, True, False, False, False), (True,) * 6,
     ]  # fmt: skip
@@ -222,13 +230,12 @@ def far_race(path: Path) -> Trace:
 def test_a_race_that_one_far_behind_decides_is_not_told_before_that_one_is_seen(tmp_path: Path) -> None:
     trace = far_race(tmp_path / "run")
     of = uncut(trace, [look(rank) for rank in trace.ranks])
-    last = [sends(rank) for rank in trace.ranks]
     receive = 0, 1
     for ends, told in (([6, 3, 4, 2, 2], False), (of.at[-1].tolist(), True)):
         window = of.between(of.at[0], np.array(ends))
-        found = Looking(of, last, np.zeros(5, np.bool_)).within(window, match(window), 1)
+        found = looking(trace, of).within(window, match(window), 1)
         assert found is not None
-        ahead, cut = found
+        ahead, cut, _ = found
         assert (cut.cut[0] > receive[1]) == told
         assert ahead.stretch.last == (ends if not told else [end - 1 for end in ends])
     assert all(by for *_, by in racing(trace, lambda event: event, False))

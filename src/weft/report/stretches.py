@@ -101,10 +101,10 @@ def _seen(team: Team | Alone, trace: Trace, progress: Progress) -> list[Seen]:
     return [one for part in team.everybody(mine) for one in part]
 
 
-def _wild(team: Team | Alone, trace: Trace) -> bool:
-    """Whether anybody receives of any source."""
-    mine = any(wild(trace.ranks[rank]) for rank in _share(team, trace))
-    return any(team.everybody(mine))
+def _wild(team: Team | Alone, trace: Trace) -> NDArray[np.bool_]:
+    """By rank whether it receives of any source."""
+    mine = [wild(trace.ranks[rank]) for rank in _share(team, trace)]
+    return np.array([one for part in team.everybody(mine) for one in part], np.bool_)
 
 
 def _sends(team: Team | Alone, trace: Trace) -> list[Sends]:
@@ -249,10 +249,10 @@ class _Report:
 
     def _begun(self, start: int) -> Walk:
         """The walk from one of the moments on: it looks ahead where messages are received of any source."""
-        looking = None
-        if _wild(self.team, self.trace):
+        looking, of = None, _wild(self.team, self.trace)
+        if of.any():
             behind = np.full(len(self.trace.ranks), self.before.races)
-            looking = Looking(self.cuts, _sends(self.team, self.trace), behind)
+            looking = Looking(self.cuts, of, _sends(self.team, self.trace), behind)
         return Walk(self.cuts, self.cuts.at[start], self.closed, looking)
 
     def _settled(self, start: int) -> tuple[list[Span], bool]:

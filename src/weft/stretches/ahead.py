@@ -15,13 +15,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.match import Match
+from weft.match import Match, Post
 from weft.mpi.meaning import Act, named
 from weft.order import Order, order
 from weft.plain import dataclass
 from weft.races.ahead import common, first_open, first_unsure
 from weft.races.search import MADE, looked, told
-from weft.stretches.descent import Descent, Found, before
+from weft.stretches.descent import Descent, Found, before, light
 from weft.stretches.moments import Cuts
 from weft.terms import calls
 from weft.terms.calls import masks
@@ -81,10 +81,20 @@ class Ahead:
 
 
 class Looking:
-    """Looks ahead from cut to cut. `behind`: by rank whether a race is before it, at the last cut that was found."""
+    """Looks ahead from cut to cut. `behind`: by rank whether a race is before it, at the last cut that was found.
 
-    def __init__(self, of: Cuts, sends: Sequence[Sends], behind: Mask) -> None:
-        self.of, self.sends, self.behind = of, sends, behind
+    `wild`: by rank whether it receives of any source. On others receives that are pending go over a cut (closed.py).
+    """
+
+    def __init__(self, of: Cuts, wild: Mask, sends: Sequence[Sends], behind: Mask) -> None:
+        self.of, self.wild, self.sends, self.behind = of, wild, sends, behind
+
+    def light(self, of: Match) -> Mask:
+        """Receives that may be pending over a cut, of messages that do not wait for them."""
+        recvs, sends = of.recvs, of.sends
+        waits = np.append(sends.flags & Post.SYNCHRONOUS != 0, [False])[np.minimum(recvs.partner, len(sends))]
+        found: Mask = light(of) & ~self.wild[recvs.ranks()] & ~waits
+        return found
 
     def _behind(self, end: Ints) -> dict[int, list[int]]:
         """By rank who may send it something from some calls on."""
@@ -95,33 +105,48 @@ class Looking:
                     found.setdefault(receiver, []).append(sender)
         return found
 
-    def within(self, window: Stretch, of: Match, least: int) -> tuple[Ahead, Found] | None:
-        """As far as a window can be looked at, and the cut in it before which nothing is open.
+    def within(
+        self, window: Stretch, of: Match, least: int, into: Sequence[Ints] = (), *, carries: bool = False
+    ) -> tuple[Ahead, Found, list[Ints]] | None:  # fmt: skip
+        """As far as a window can be looked at, and the cut in it before which nothing is open; what goes over that.
 
-        None where fewer calls than `least` are before it.
+        `into`: what goes over its beginning; with `carries` some may go on. None where fewer calls than `least` are
+        before the cut.
         """
         ahead = np.array([rank.ahead for rank in window.ranks], np.int64)
-        far = Descent(window, of).found()
+        far = Descent(window, of, self.light(of) if carries else None).found()
         begin, end = np.array(window.first, np.int64), np.array(window.first, np.int64) + far.cut - ahead
         if int((far.cut - ahead).sum()) < least:
             return None
-        stretch = self.of.between(begin, end)
+        out = over(window, of, far)
+        stretch = self.of.between(begin, end, into, out)
         look = Look(far.cut, self.behind, self._behind(end))
         stretch.look = look
         match = before(of, stretch, far)
         ordered = order(stretch, match)
         known = common(match, ordered, look.sends)
-        most = first_open(match, known)
-        found = Descent(stretch, match, most=most).found()
+        most, pending = first_open(match, known), self.light(match) if carries else None
+        found = Descent(stretch, match, pending, most=most).found()
         if int((found.cut - ahead).sum()) < least:
             return None
         races, after = looked(match, ordered)
         most = np.minimum(most, first_unsure(match, ordered, races, known))
         if (most < found.cut).any():
-            found = Descent(stretch, match, most=most).found()
+            found = Descent(stretch, match, pending, most=most).found()
             if int((found.cut - ahead).sum()) < least:
                 return None
         stretch.look = replace(look, told=found.cut)
         match.made[MADE] = told(match, races, found.cut)
         self.behind = self.behind | (after <= 2 * found.cut)
-        return Ahead(stretch, match, ordered), found
+        near = begin + found.cut - ahead
+        both = [np.union1d(mine, far_[far_ < last]) for mine, far_, last in zip(
+            over(stretch, match, found), out, near.tolist(), strict=True)]  # fmt: skip
+        return Ahead(stretch, match, ordered), found, both
+
+
+def over(window: Stretch, of: Match, found: Found) -> list[Ints]:
+    """By rank the calls of the run whose messages go over a cut of a window."""
+    return [
+        np.array([window.whole((rank, event))[1] for event in events.tolist()], np.int64)
+        for rank, events in enumerate(found.carried(of, len(window.ranks)))
+    ]

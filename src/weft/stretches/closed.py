@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from weft.match import Match, match
 from weft.mpi.meaning import Act, Mode, Over, every, named
-from weft.stretches.ahead import Ahead, Looking
+from weft.stretches.ahead import Ahead, Looking, over
 from weft.stretches.descent import Descent, Found, before, light
 from weft.stretches.lost import Lost
 from weft.stretches.moments import Cuts, Seen, apart
@@ -100,7 +100,7 @@ class Walk:
         self.carried: dict[int, list[Ints]] = {}
         self.lost = Lost(of)
         self.looking = looking
-        self.looks: dict[int, tuple[Ints, Look]] = {}
+        self.looks: dict[int, tuple[Ints, Look, Sequence[Ints]]] = {}
         # Of calls that are carried, and of them alone, a stretch does not know the whole order.
         self.carries = of.called.isdisjoint(masks(of.run.functions).ids(_READY))
 
@@ -117,17 +117,18 @@ class Walk:
         if any(map(len, stretch.out)):
             self.carried[len(self.at)] = stretch.out
         if ahead is not None and ahead.stretch.look is not None:
-            self.looks[len(self.at) - 1] = np.array(ahead.stretch.last, np.int64), ahead.stretch.look
+            end = np.array(ahead.stretch.last, np.int64)
+            self.looks[len(self.at) - 1] = end, ahead.stretch.look, ahead.stretch.out
         self.at.append(np.array(stretch.last, np.int64))
         return found
 
     def _end(self) -> None:
         """What the last stretch knows: all that is behind it, and whether races are before it."""
         if self.looking is not None:
-            rest = self.of.between(self.at[-1], self.ends)
+            rest = self.of.between(self.at[-1], self.ends, self.carried.get(len(self.at) - 1, ()))
             counts = np.array([len(rank) for rank in rest.ranks], np.int64)
             look = Look(counts, self.looking.behind, {})
-            self.looks[len(self.at) - 1] = self.ends, look
+            self.looks[len(self.at) - 1] = self.ends, look, ()
 
     def _next(self, first: Ints) -> tuple[Stretch, Match, Ahead | None] | None:
         """The next stretch: windows of more and more calls, up to one that has a fair part before its cut."""
@@ -143,22 +144,28 @@ class Walk:
                 of = match(window)
             except Exception:  # the analyses of the last stretch, which then begins here, say why
                 return None
-            found = self._looking(window, of, wanted) if self.looking else self._named(window, of, wanted, into)
+            found = self._looking(window, of, wanted, into) if self.looking else self._named(window, of, wanted, into)
             if found is not None:
                 return found
             wanted *= WIDER
             window.let_go()
         return None
 
-    def _looking(self, window: Stretch, of: Match, wanted: int) -> tuple[Stretch, Match, Ahead] | None:
+    def _looking(
+        self, window: Stretch, of: Match, wanted: int, into: Sequence[Ints]
+    ) -> tuple[Stretch, Match, Ahead] | None:
         """The stretch before the cut of a window within which a look goes further."""
         assert self.looking is not None
-        found = self.looking.within(window, of, -(-wanted // WIDER))
+        least, found = -(-wanted // WIDER), None
+        if not self.carried:
+            found = self.looking.within(window, of, least)
+        if found is None and self.carries:
+            found = self.looking.within(window, of, least, into, carries=True)
         if found is None:
             return None
-        ahead, cut = found
+        ahead, cut, out = found
         first = np.array(window.first, np.int64)
-        stretch = self.of.between(first, first + cut.cut - _ahead(window))
+        stretch = self.of.between(first, first + cut.cut - _ahead(window), into, out)
         return stretch, before(ahead.match, stretch, cut), ahead
 
     def _named(
@@ -168,11 +175,7 @@ class Walk:
         found, first = self._found(window, of, wanted), np.array(window.first, np.int64)
         if not _fair(found, window, wanted):
             return None
-        out = [
-            np.array([window.whole((rank, event))[1] for event in events.tolist()], np.int64)
-            for rank, events in enumerate(found.carried(of, len(first)))
-        ]
-        stretch = self.of.between(first, first + found.cut - _ahead(window), into, out)
+        stretch = self.of.between(first, first + found.cut - _ahead(window), into, over(window, of, found))
         return stretch, before(of, stretch, found), None
 
     def _found(self, window: Stretch, of: Match, wanted: int) -> Found:

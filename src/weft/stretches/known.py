@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from weft.match import match
 from weft.order import Cut, order
+from weft.stretches.descent import without
 from weft.stretches.moments import Cuts
 from weft.trace.stretch import Stretch
 
@@ -40,7 +41,8 @@ class Known:
     def _behind(self, low: int, known: Points) -> Points:
         """The same behind a stretch."""
         stretch = self.of.stretch(low, low + 1)
-        of = order(stretch, match(stretch))
+        matched = match(stretch)
+        of = order(stretch, without(matched, stretch) if any(map(len, stretch.out)) else matched)
         found = known.copy()
         for rank in stretch.ranks:
             if len(rank) > rank.ahead:

@@ -65,7 +65,8 @@ class Cuts:
 
     The first is the start of the run, the last its end. `which[k][r]`: the place of those between among the candidates
     of rank r. `carried` holds by moment, where there are such, and by rank the calls before it whose messages belong
-    behind it (closed.py). `looks` holds, by moment at which a stretch begins that looks ahead, how far (ahead.py).
+    behind it (closed.py). `looks` holds, by moment at which a stretch begins that looks ahead, how far,
+    and what is carried over that end (ahead.py).
     """
 
     run: Trace
@@ -74,7 +75,7 @@ class Cuts:
     which: Ints
     called: frozenset[int]
     carried: Mapping[int, Sequence[NDArray[np.int64]]] = field(default_factory=dict)
-    looks: Mapping[int, tuple[Ints, Look]] = field(default_factory=dict)
+    looks: Mapping[int, tuple[Ints, Look, Sequence[Ints]]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.at) - 1
@@ -90,8 +91,8 @@ class Cuts:
 
     def looking(self, low: int) -> Stretch:
         """The calls from a moment on, as far as the stretch that begins there looks."""
-        end, look = self.looks[low]
-        stretch = self.between(self.at[low], end)
+        end, look, out = self.looks[low]
+        stretch = self.between(self.at[low], end, self.carried.get(low, ()), out)
         stretch.look = look
         return stretch
 
