@@ -204,6 +204,24 @@ def test_the_proofs_of_races_count_what_was_known_in_the_run(seeds: range, tmp_p
     assert many > 10
 
 
+def test_whom_a_rank_sends_to_and_when_at_last() -> None:
+    """By every call that may, persistent requests by their last start, in the ranks of the world."""
+    b = Builder(ranks=3)
+    r0, r1, r2 = b.ranks
+    r0.sendrecv(2, 1, sendtag=1, recvtag=2)
+    r1.send(0, 2)
+    r2.recv(0, 1)
+    request = r1.send_init(2, tag=6)
+    for _ in range(2):
+        r1.start(request)
+        r1.wait(request)
+        r2.recv(1, 6)
+    halves = b.split([0, 1, 1])
+    r2.wait(r2.isend(0, 3, comm=halves[1]))
+    r1.recv(1, 3, comm=halves[1])
+    assert [sends(rank) for rank in b.open().ranks] == [{2: 0}, {0: 0, 2: 4}, {1: 4}]
+
+
 def far_race(path: Path) -> Trace:
     """Rank 2 sends what rank 0 could have taken first behind a receive of its own that races with what is sent last."""
     b = begun(path, 5)

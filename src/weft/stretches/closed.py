@@ -1,10 +1,11 @@
-"""Where a run of named receives may be cut though nothing brings its ranks together: at cuts closed under matching.
+"""Where a run may be cut though nothing brings its ranks together: at cuts closed under matching.
 
 A cut is closed where every message that is sent before it is received before it and the other way round, every request
 made before it is complete before it, and every collective lies on one side with all its members. Where no receive or
 probe takes messages of any source, the i-th send of a channel goes to its i-th receive in every outcome; so the match
 of each side alone is that of the run. What must be before what by a chain that begins and ends on one side stays on
-that side, as no link of it leads back over the cut: so the order of a stretch is that of the run as well.
+that side, as no link of it leads back over the cut: so the order of a stretch is that of the run as well. Of wildcards
+more has to be known: ahead.py.
 
 The greatest closed cut within a window is found downwards: what has a part behind the end of the window, or no other
 part at all, goes out, and then what that leaves without its other parts, until nothing more does.
