@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "match": {"native", "mpi", "trace"},
     "parallel": {"trace", "match"},
     "order": {"mpi", "native", "trace", "match"},
-    "stretches": {"mpi", "trace", "match", "order", "terms", "usage"},
+    "stretches": {"mpi", "trace", "match", "order", "terms", "races", "usage"},
     "races": {"native", "trace", "match", "order", "terms"},
     "deadlock": {"mpi", "native", "trace", "match", "order", "races", "terms"},
     "usage": {"mpi", "sources", "native", "trace", "match", "order", "terms", "deadlock"},

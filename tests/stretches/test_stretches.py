@@ -114,15 +114,17 @@ def racing(trace: Trace, to: Callable[[tuple[int, int]], tuple[int, int]], behin
 def races_in_stretches(ground: Ground) -> list[Racing]:
     assert ground.parts is not None
     found: list[Racing] = []
+    cuts = ground.parts.cuts
     for span in ground.parts.spans:
-        stretch = ground.parts.cuts.stretch(*span)
-        found += racing(stretch, stretch.whole, bool(found))
+        ahead = span[0] in cuts.looks  # then it knows by rank whether a race is before it
+        stretch = cuts.looking(span[0]) if ahead else cuts.stretch(*span)
+        found += racing(stretch, stretch.whole, not ahead and bool(found))
     return found
 
 
-def compared(trace: Trace) -> int:
+def compared(trace: Trace, least: int = 8) -> int:
     """How many stretches there were; what each analysis finds is the same."""
-    made = in_stretches(trace)
+    made = in_stretches(trace, least)
     if made is None:
         return 0
     ground, found = made
@@ -135,6 +137,8 @@ def compared(trace: Trace) -> int:
             assert sorted(mine) == sorted(theirs)
             if any("order_only" in f.evidence for f in [*alike, *found[analysis.name]]):
                 continue  # an answer may lie behind a stretch
+            if any("more_at_this_line" in f.evidence for f in alike):
+                continue  # each chooses some of them
         if analysis.name in ONCE:
             told_of = {line for *_, where in once(alike) for line in where.split("; ")}
             # What was told of a line once is left out behind it in the whole run, and told again in another stretch.

@@ -12,6 +12,7 @@ would have had to choose anew. For the same reason such a finding is never more 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -32,6 +33,7 @@ from weft.terms.cited import finding
 from weft.terms.columns import Ints, distinct
 from weft.terms.words import plural
 from weft.trace import Event, Trace
+from weft.trace.stretch import look_of
 
 MOST_OF_ONE_PLACE: Final = 4
 """Alternatives that are tried of one pair of lines: a wildcard and the receive that took the other message."""
@@ -64,7 +66,7 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
         return []  # the record itself is not understood
     found: dict[str, Finding] = {}
     hit: set[int] = set()
-    tried = left = 0
+    tried = left = open_ = 0
     for recv, send, place in zip(choices.recv.tolist(), choices.send.tolist(), choices.place.tolist(), strict=True):
         if place in hit:
             continue
@@ -72,14 +74,18 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
             left += 1
             continue
         tried += 1
-        told = _try(match, replays, Choice(recv, send))
+        try:
+            told = _try(match, replays, Choice(recv, send))
+        except _Beyond:
+            left, open_ = left + 1, open_ + 1
+            continue
         if told is not None:
             found.setdefault(told.cause or told.message, told)
             hit.add(place)
     if left:
         bounded = {"untried": left}
         return [replace(f, evidence={**f.evidence, **bounded}) for f in found.values()] or [
-            _bounded(replays.most, left)
+            _bounded(tried - open_, left)
         ]
     return list(found.values())
 
@@ -93,8 +99,18 @@ def _bounded(tried: int, left: int) -> Finding:
             f"{plural(tried, 'other match')} of wildcard receives would not hang; {left:,} more were not tried, "
             "because the record is large"
         ),
-        evidence={"untried": left},
+        evidence={"tried": tried, "untried": left},
     )
+
+
+def bounded(one: Finding) -> bool:
+    """Whether a finding only tells how many other matches were tried, and how many were not."""
+    return one.certainty == "undecided" and "untried" in one.evidence
+
+
+def joined(notes: Sequence[Finding]) -> Finding:
+    """One such note for those of several stretches of a run."""
+    return _bounded(*(sum(int(note.evidence[what]) for note in notes) for what in ("tried", "untried")))
 
 
 class _Choices(NamedTuple):
@@ -155,6 +171,10 @@ class _Unclear(Exception):
     """What a receive would take depends on more than the record tells."""
 
 
+class _Beyond(Exception):
+    """What comes of a choice shows behind the calls that a stretch looks at."""
+
+
 class _Rematch:
     """The messages to one rank in one communicator, matched again from a wildcard on that makes another choice."""
 
@@ -171,7 +191,8 @@ class _Rematch:
         self.gone: set[int] = set()
         """Sends taken here and not yet there in the record, and `kept`, the other way round."""
         self.kept: set[int] = set()
-        self._run()
+        self.back = self._run()
+        """Whether from some receive on all is as recorded."""
         self.sends_moved = {self.took, choice.send, *self.kept, *self.gone, *self.partner.values()} - {NONE}
         self.sends_moved |= {int(recvs.partner[r]) for r in self.partner if r >= 0} - {NONE}
 
@@ -190,7 +211,7 @@ class _Rematch:
             queues.setdefault(rank, []).append(row)
         return queues
 
-    def _run(self) -> None:
+    def _run(self) -> bool:
         recvs, probes = self.match.recvs, self.match.probes
         part, seen = recvs.of_rank(self.rank), probes.of_rank(self.rank)
         here = [(int(recvs.event[r]), r) for r in range(self.choice.recv, part.stop) if recvs.comm[r] == self.comm]
@@ -203,7 +224,8 @@ class _Rematch:
             else:
                 self._receive(row)
                 if not self.gone and not self.kept:
-                    return  # from here on all is as recorded
+                    return True
+        return False
 
     def _receive(self, row: int) -> None:
         recvs = self.match.recvs
@@ -334,6 +356,8 @@ def _try(match: Match, replays: _Replays, choice: Choice) -> Finding | None:
     except _Unclear:
         return None
     stuck = replays.stuck(again.result())
+    if _open(match, again, stuck):
+        raise _Beyond
     mine = _own(match, again, stuck)
     if mine is None:
         return None
@@ -343,6 +367,20 @@ def _try(match: Match, replays: _Replays, choice: Choice) -> Finding | None:
     waiting = {s.rank for s in stuck}
     wanting = [row for row in _completed(match, mine) if _wants(match, again, row, waiting)]
     return _finding(again, event, wanting[0], len(stuck)) if wanting else None
+
+
+def _open(match: Match, again: _Rematch, stuck: list[_Stuck]) -> bool:
+    """Whether it shows only behind the calls that a stretch looks at whether the wildcard's rank waits for ever.
+
+    What it gets there may be sent behind them, by who comes through; and it may wait there for one who does not.
+    """
+    look = look_of(match.trace)
+    if look is None or not look.sends:
+        return False
+    stand = {one.rank for one in stuck}
+    if again.rank not in stand:
+        return bool(stand) or not again.back
+    return not again.back and not stand.issuperset(look.sends.get(again.rank, ()))
 
 
 def _own(match: Match, again: _Rematch, stuck: list[_Stuck]) -> _Stuck | None:

@@ -27,6 +27,7 @@ from weft.terms.calls import masks, words
 from weft.terms.columns import Ints, distinct
 from weft.terms.words import listed, rank_words
 from weft.trace import Event, Flag, Rank, Trace
+from weft.trace.stretch import look_of
 
 MAX_ROUNDS = 20
 AROUND_A_TEST = 2
@@ -97,19 +98,20 @@ def find(trace: Trace, match: Match) -> list[Finding]:
         place = constraints.run()
         stuck = np.flatnonzero(place < constraints.first[1:])
         cycles = list(_cycles(constraints, place, stuck))
-        if not cycles:
+        own = [_told(trace, processes, constraints, place, cycle) for cycle in cycles]
+        if not any(own):
             break
         drop: set[tuple[int, int]] = set()
         early: set[tuple[int, int]] = set()
         served = np.zeros(len(constraints.at), np.bool_)
-        for cycle in cycles:
+        for cycle, told in zip(cycles, own, strict=True):
             others = [found for p in cycle if (found := _served(match, processes, constraints, place, p)) is not None]
             if others:
                 served[np.concatenate(others)] = True
                 continue
             links = _links(match, processes, constraints, place, cycle)
             sends = [link.row for link in links if link.row >= 0]
-            if sends or not any(link.tested for link in links):
+            if told and (sends or not any(link.tested for link in links)):
                 findings.append(_finding(match, links))
             drop.update(_site(trace, match.sends.id(row)) for row in sends)
             if not sends:
@@ -246,6 +248,12 @@ def _cycles(constraints: Constraints, place: Ints, stuck: Ints) -> Iterator[list
                 yield cycle
 
 
+def _told(trace: Trace, processes: Processes, constraints: Constraints, place: Ints, cycle: list[int]) -> bool:
+    """Whether a cycle is of the calls that a stretch tells of: then all of it is, as each waits for one before."""
+    look, one = look_of(trace), cycle[0]
+    return look is None or bool(constraints.at[place[one]] < look.told[processes.rank[one]])
+
+
 def _absent(constraints: Constraints, place: Ints, waiting: dict[int, int]) -> dict[int, int]:
     """For each gathering that somebody waits in, a stuck process that has yet to arrive there."""
     wanted = {_GATHERING - int(constraints.target[c]) for c in waiting.values() if constraints.target[c] < 0}
@@ -312,6 +320,9 @@ def _served(match: Match, processes: Processes, constraints: Constraints, place:
     stands = np.full(len(match.trace.ranks), np.iinfo(np.int64).max)
     stuck = np.flatnonzero(place < constraints.first[1:])
     np.minimum.at(stands, processes.rank[stuck], constraints.at[place[stuck]].astype(np.int64))
+    look = look_of(match.trace)
+    # Who comes as far as a stretch looks may send more behind it.
+    more = look is not None and any(stands[one] > processes.events[one] for one in look.sends.get(rank, ()))
     for row in waiting:
         fits = (sends.peer == rank) & (sends.comm == recvs.comm[row]) & (sends.partner != NONE)
         if not recvs.flags[row] & Post.ANY_TAG:
@@ -319,7 +330,7 @@ def _served(match: Match, processes: Processes, constraints: Constraints, place:
         rows = np.flatnonzero(fits)
         # Sent by now, and received later than this.
         rows = rows[recvs.completion[sends.partner[rows]] > recvs.completion[row]]
-        if (sends.event[rows] <= stands[from_rank[rows]]).any():
+        if more or (sends.event[rows] <= stands[from_rank[rows]]).any():
             site = match.trace.ranks[rank].events["site"]
             alike = mine[site[recvs.event[mine]] == site[recvs.event[row]]]
             part = slice(int(constraints.first[process]), int(constraints.first[process + 1]))

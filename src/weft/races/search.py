@@ -14,11 +14,15 @@ from weft.native.headers import decided
 from weft.native.headers.races import RacesInput, kernel
 from weft.order import Order
 from weft.plain import dataclass
+from weft.trace.stretch import look_of
 
 U32 = NDArray[np.uint32]
 
 MOST: Final = 32
 """Racing messages that are listed for one receive (fewer after the first 65,536 receives). All are counted."""
+
+MADE: Final = "races"
+"""Under which name a match keeps the races of a stretch's own calls, where somebody looked for them before."""
 
 MOVED_ON: Final = 4
 """Calls that a rank of a run that goes on has made since a receive, so that what it does about it is seen."""
@@ -49,11 +53,31 @@ class Races:
 
 
 def detect(match: Match, order: Order, most: int = MOST) -> Races:
-    """Find every message race of a run, by the definition in native/kernel/races.c."""
+    """Find every message race of a run, by the definition in native/kernel/races.c.
+
+    Of a stretch that looks ahead, those of its own calls.
+    """
+    look = look_of(match.trace)
+    if look is None:
+        return looked(match, order, most)[0]
+    found = match.made.get(MADE)
+    return found if isinstance(found, Races) else told(match, looked(match, order, most)[0], look.told)
+
+
+def looked(match: Match, order: Order, most: int = MOST) -> tuple[Races, U32]:
+    """The races among all calls that are there, and by rank the first point behind the decision of one (NONE: none)."""
     races = _candidates(match, order, most)
     races = _without_ordered(match, order, races)
-    races.influenced = _influenced(match, order, races)
-    return races
+    after = _tainted(match, order, races)
+    races.influenced = late(match, races, after)
+    return races, after
+
+
+def told(match: Match, races: Races, before: NDArray[np.int64]) -> Races:
+    """Those of receives and probes before a call of each rank."""
+    ranks, events, _ = receivers(match, races)
+    first = races.first.astype(np.int64)
+    return _kept(races, np.repeat(events < before[ranks], first[1:] - first[:-1]))
 
 
 def exchanged(match: Match, recv: NDArray[np.int64], send: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -182,37 +206,57 @@ def _of(posts: Posts, rows: U32) -> tuple[NDArray[np.int64], U32]:
     return ranks, posts.event[rows]
 
 
-def _influenced(match: Match, order: Order, races: Races) -> NDArray[np.bool_]:
-    """Whether the receive, its message or a racing one comes after the decision of another racing receive: then that
-    race may have decided whether this one exists (Netzer, Brennan & Damodaran-Kamal 1996)."""
-    n = len(races)
-    if not n:
-        return np.zeros(0, np.bool_)
-    at_process = order.processes
-    rank, event = np.empty(n, np.int64), np.empty(n, np.uint32)
-    end, took = np.empty(n, np.uint32), np.empty(n, np.uint32)
+def receivers(match: Match, races: Races) -> tuple[NDArray[np.int64], U32, U32]:
+    """By race the rank and the event of the receive or probe, and the row of the send that it took."""
+    rank, event, took = np.zeros(len(races), np.int64), np.zeros(len(races), np.uint32), races.row.copy()
     for posts, mask in ((match.recvs, ~races.probe), (match.probes, races.probe)):
         rows = races.row[mask]
         rank[mask], event[mask] = _of(posts, rows)
-        end[mask] = order.known[rows] if posts is match.recvs else posts.event[rows]
         took[mask] = posts.partner[rows]
+    return rank, event, took
+
+
+def _tainted(match: Match, order: Order, races: Races) -> U32:
+    """By rank the first point that comes after the decision of a racing receive, or of one before a stretch."""
+    rank, event, _ = receivers(match, races)
+    end = event.copy()
+    end[~races.probe] = order.known[races.row[~races.probe]]
+    at_process = order.processes
     seeds: dict[int, int] = {}
     if (at_process.only != NONE).all():
-        earliest = np.full(len(at_process.rank), NONE, np.uint32)
-        np.minimum.at(earliest, rank, 2 * end + 2)
-        seeds = {int(p): int(earliest[p]) for p in np.flatnonzero(earliest != NONE)}
+        seeds = earliest(match, rank, end)
+        if (look := look_of(match.trace)) is not None:
+            seeds |= dict.fromkeys(np.flatnonzero(look.behind).tolist(), 1)
     else:
         for r, e in zip(rank.tolist(), end.tolist(), strict=True):
             process = at_process.of(r, e)
             seeds[process] = min(seeds.get(process, NONE), 2 * e + 2)
+    found = np.full(len(match.trace.ranks), NONE, np.uint32)
+    if not seeds:
+        return found
     future = order.future_points(seeds)
     # The future of a rank with threads: that of the first thread it reaches; a little too wide at worst.
-    tainted = np.full(len(match.trace.ranks), NONE, np.uint32)
-    np.minimum.at(tainted, at_process.rank, future)
-    late = 2 * event + 1 >= tainted[rank]
+    np.minimum.at(found, at_process.rank, future)
+    return found
+
+
+def earliest(match: Match, ranks: NDArray[np.int64], events: U32) -> dict[int, int]:
+    """By rank, of one thread each, the end of the first of some events."""
+    first = np.full(len(match.trace.ranks), NONE, np.uint32)
+    np.minimum.at(first, ranks, 2 * events + 2)
+    return {int(rank): int(first[rank]) for rank in np.flatnonzero(first != NONE)}
+
+
+def late(match: Match, races: Races, after: U32) -> NDArray[np.bool_]:
+    """Whether the receive, its message or a racing one comes after a point of its rank: after the decision of another
+    racing receive, that race may have decided whether this one exists (Netzer, Brennan & Damodaran-Kamal 1996)."""
+    if not len(races):
+        return np.zeros(0, np.bool_)
+    rank, event, took = receivers(match, races)
+    found: NDArray[np.bool_] = 2 * event + 1 >= after[rank]
     s_rank, s_event = _of(match.sends, took)
-    late |= 2 * s_event + 1 >= tainted[s_rank]
+    found |= 2 * s_event + 1 >= after[s_rank]
     o_rank, o_event = _of(match.sends, races.messages)
-    others = 2 * o_event + 1 >= tainted[o_rank]
-    late |= np.logical_or.reduceat(others, races.first[:-1].astype(np.int64))
-    return late
+    others = 2 * o_event + 1 >= after[o_rank]
+    found |= np.logical_or.reduceat(others, races.first[:-1].astype(np.int64))
+    return found

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,7 @@ from weft.trace.stretch import Stretch
 if TYPE_CHECKING:
     from weft.order import Cut, Order
     from weft.stretches import Cuts
+    from weft.stretches.known import Known
 
 
 MANY: Final = 1 << 16
@@ -39,6 +40,8 @@ class Ground:
         self._found = found
         self.parts: Parts | None = None
         """The stretches that the run is analysed in, None where it is analysed whole."""
+        self.known: Callable[[], NDArray[np.int64]] | None = None
+        """Of a stretch that looks ahead what each rank knows of the others where it begins."""
 
     def prepare(self) -> None:
         """Read what is read once, so that analyses side by side find it there."""
@@ -103,6 +106,11 @@ class Ground:
         """
         if not isinstance(self.trace, Stretch):
             return past.started, past.ended
+        if self.known is not None:
+            from weft.stretches.known import points  # only proofs of races ask
+
+            found = points(self.trace, past, self.known())
+            return (found + 1) // 2, found // 2
         first = np.array(self.trace.first, np.int64)
         ahead = np.array([rank.ahead for rank in self.trace.ranks], np.int64)
         begun = first + np.maximum(past.started - ahead, 0)
@@ -173,17 +181,29 @@ class Parts:
 
     def __init__(self, cuts: Cuts, spans: list[tuple[int, int]]) -> None:
         self.cuts, self.spans = cuts, spans
-        self._last: tuple[tuple[int, int], Ground] | None = None
+        self._last: tuple[tuple[int, int], bool, Ground] | None = None
         self._calls = 0
+        self._known: Known | None = None
 
-    def ground(self, span: tuple[int, int]) -> Ground:
-        """The ground of a stretch: that which was asked for last is kept."""
-        if self._last is None or self._last[0] != span:
+    def ground(self, span: tuple[int, int], *, looking: bool = False) -> Ground:
+        """The ground of a stretch, or of all that it looks at: that which was asked for last is kept."""
+        looking = looking and span[0] in self.cuts.looks
+        if self._last is None or self._last[:2] != (span, looking):
             self._last = None  # the one before goes first
             forget(self._calls)
-            stretch = self.cuts.stretch(*span)
-            self._last, self._calls = (span, Ground(stretch, _without_carried(stretch))), stretch.event_count
-        return self._last[1]
+            stretch = self.cuts.looking(span[0]) if looking else self.cuts.stretch(*span)
+            ground, self._calls = Ground(stretch, _without_carried(stretch)), stretch.event_count
+            if looking:
+                ground.known = partial(self._known_at, span[0])
+            self._last = span, looking, ground
+        return self._last[2]
+
+    def _known_at(self, moment: int) -> NDArray[np.int64]:
+        if self._known is None:
+            from weft.stretches.known import Known  # as above
+
+            self._known = Known(self.cuts)
+        return self._known.at(moment)
 
     def each(self) -> Iterator[Ground]:
         """The ground of each stretch in turn, one in memory at a time."""
@@ -195,7 +215,7 @@ class Parts:
     def around(self, event: EventId) -> tuple[Ground, EventId]:
         """The ground in which an event of the run lies, and what it is called there."""
         place = self.cuts.of(event)
-        ground = self.ground(next(span for span in self.spans if span[0] <= place < span[1]))
+        ground = self.ground(next(span for span in self.spans if span[0] <= place < span[1]), looking=True)
         here = stretch_of(ground).here(event)
         assert here is not None
         return ground, here

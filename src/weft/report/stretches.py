@@ -18,6 +18,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.deadlock.alternatives import bounded
+from weft.deadlock.alternatives import joined as all_tried
 from weft.findings import EventId, Finding
 from weft.match import NONE, Match
 from weft.parallel import Alone, Team, shares
@@ -26,7 +28,23 @@ from weft.races import joined, moved
 from weft.report.analysis import Failure, Found, Progress, attempt, may_find
 from weft.report.ground import Ground, Parts, forget, stretch_of
 from weft.report.registry import ANALYSES, Analysis
-from weft.stretches import STRETCH, Seen, Walk, closable, cuts, look, quiet, sparse, uncut, wild, worth_cutting
+from weft.stretches import (
+    STRETCH,
+    Ahead,
+    Looking,
+    Seen,
+    Sends,
+    Walk,
+    closable,
+    cuts,
+    look,
+    quiet,
+    sends,
+    sparse,
+    uncut,
+    wild,
+    worth_cutting,
+)  # fmt: skip
 from weft.systems import MPI
 from weft.trace import Level, Trace
 from weft.trace.mapping import let_go
@@ -39,6 +57,8 @@ Span = tuple[int, int]
 MOST_ALIKE: Final = 200
 """Findings of one cause and one rank that are kept of a run; what is beyond is counted."""
 _RACES: Final = "message races"
+_AHEAD: Final = (_RACES, "other matches", "potential deadlock")
+"""Analyses of which what is received of any source asks for what comes behind a stretch."""
 BEYOND: Final = "more_at_this_line"
 """In the evidence of the last finding that is kept: how many there are beyond it."""
 TOGETHER: Final = 1 << 19
@@ -60,8 +80,10 @@ def found_in_stretches(
     seen = _seen(team, trace, progress)
     whole, of = uncut(trace, seen), cuts(trace, seen, least)
     closed = closable(trace, whole.called)
-    if (of is None or (closed and sparse(of, least))) and closed and _named(team, trace):
-        of = whole
+    if closed and (of is None or sparse(of, least)):
+        found = _Report(team, ground, progress, Parts(whole, []), least).found()
+        if found is not None:
+            return found
     return None if of is None else _Report(team, ground, progress, Parts(of, []), least if closed else 0).found()
 
 
@@ -79,10 +101,16 @@ def _seen(team: Team | Alone, trace: Trace, progress: Progress) -> list[Seen]:
     return [one for part in team.everybody(mine) for one in part]
 
 
-def _named(team: Team | Alone, trace: Trace) -> bool:
-    """Whether nobody receives of any source."""
-    mine = any(wild(trace.ranks[rank]) for rank in _share(team, trace))
-    return not any(team.everybody(mine))
+def _wild(team: Team | Alone, trace: Trace) -> NDArray[np.bool_]:
+    """By rank whether it receives of any source."""
+    mine = [wild(trace.ranks[rank]) for rank in _share(team, trace)]
+    return np.array([one for part in team.everybody(mine) for one in part], np.bool_)
+
+
+def _sends(team: Team | Alone, trace: Trace) -> list[Sends]:
+    """By rank whom it sends to, and when at last."""
+    mine = [sends(trace.ranks[rank]) for rank in _share(team, trace)]
+    return [one for part in team.everybody(mine) for one in part]
 
 
 def _share(team: Team | Alone, trace: Trace) -> range:
@@ -136,7 +164,7 @@ class _Kept:
         mine = self.found.setdefault(name, [])
         for one in found:
             self.alike[_key(name, one)] += 1 + int(one.evidence.get(BEYOND, 0))
-            if self.alike[_key(name, one)] <= MOST_ALIKE or "order_only" in one.evidence:
+            if self.alike[_key(name, one)] <= MOST_ALIKE or "order_only" in one.evidence or bounded(one):
                 mine.append((number, one))
 
     def add(self, one: Costs | Failure | None) -> None:
@@ -179,7 +207,7 @@ class _Report:
             spans, rest = self._settled(start)
             self.parts.spans += spans
             start = spans[-1][1] if spans else start
-        if self.closed and (many == 1 or (rest and _named(self.team, self.trace))):
+        if self.closed and (many == 1 or rest):
             start = self._walk(start)
             if start == 0 and many == 1:
                 self.ground.parts = None
@@ -197,26 +225,35 @@ class _Report:
 
         Every worker finds all of the cuts, as each lies where the stretches before it have left it, and analyses some.
         """
-        walk = Walk(self.cuts, self.cuts.at[start], self.closed)
-        begun = len(self.parts.spans)
-        for number, (stretch, match) in enumerate(walk):
+        walk, begun = self._begun(start), len(self.parts.spans)
+        for stretch, match, ahead in walk:
+            number = len(walk.at) - 2
             span = (start + number, start + number + 1)
             told = self._counted(match, quiet=True)
             if number % self.team.size == self.team.rank:
                 result = _Stretched(told, stretch)
                 self._walked = float(walk.at[-1].sum() / walk.ends.sum())
-                self._analyse(Ground(stretch, match), result, ("each",), span)
+                self._analyse(Ground(stretch, match), result, ("each",), span, _looking(ahead))
                 self._keep(span, result)
             self.before += told
             self.parts.spans.append(span)
-            del match
+            del match, ahead
             _over(stretch)
         if len({*self.team.everybody(len(walk.at))}) > 1:
             raise MemoryError("the processes have not cut the run at the same calls: one of them lacked the memory")
         at = np.stack([*self.cuts.at[:start], *walk.at, self.cuts.at[-1]])
         carried = {start + place: calls for place, calls in walk.carried.items()}
-        self.cuts = self.parts.cuts = replace(self.cuts, at=at, carried=carried)
+        looks = {start + place: look for place, look in walk.looks.items()}
+        self.cuts = self.parts.cuts = replace(self.cuts, at=at, carried=carried, looks=looks)
         return start + len(self.parts.spans) - begun
+
+    def _begun(self, start: int) -> Walk:
+        """The walk from one of the moments on: it looks ahead where messages are received of any source."""
+        looking, of = None, _wild(self.team, self.trace)
+        if of.any():
+            behind = np.full(len(self.trace.ranks), self.before.races)
+            looking = Looking(self.cuts, of, _sends(self.team, self.trace), behind)
+        return Walk(self.cuts, self.cuts.at[start], self.closed, looking)
 
     def _settled(self, start: int) -> tuple[list[Span], bool]:
         """Analyse some stretches from one of the moments on; they, and whether what follows is left for the last one.
@@ -275,12 +312,18 @@ class _Report:
             np.bincount(of.comm[(of.parent == NONE) & ~match.carried()], minlength=len(self.trace.communicators)),
         )  # fmt: skip
 
-    def _analyse(self, ground: Ground, result: _Stretched, ways: tuple[str, ...], span: Span) -> None:
+    def _analyse(
+        self, ground: Ground, result: _Stretched, ways: tuple[str, ...], span: Span, looking: Ground | None = None
+    ) -> None:  # fmt: skip
+        """`looking`: the ground of all that the stretch looks at."""
         to = result.stretch.whole
         for analysis in ANALYSES:
             if analysis.cut not in ways or not may_find(ground, analysis):
                 continue
             self._say(span, analysis.name)
+            if looking is not None and analysis.name in _AHEAD:
+                result.found[analysis.name] = attempt(analysis, partial(_list, analysis, looking))
+                continue
             if analysis.costs:
                 result.costs = attempt(analysis, lambda: costs_of(ground.trace, ground.match).moved(to))
             else:
@@ -371,10 +414,13 @@ class _Report:
         """The findings, of those that are alike the first; notes of one line as one."""
         notes: dict[Hashable, list[Finding]] = {}
         rest: dict[Hashable, list[Finding]] = {}
+        untried = [one for one in found if bounded(one)]
+        found = [one for one in found if not bounded(one)]
         for one in found:
             of = notes if "order_only" in one.evidence else rest
             of.setdefault(_key(name, one), []).append(one)
         first = [joined(self.trace, group) for group in notes.values()]
+        first += [all_tried(untried)] if untried else []
         cut: dict[int, int] = {}
         kept: set[int] = set()
         for key, group in rest.items():
@@ -395,6 +441,15 @@ def _over(stretch: Stretch) -> None:
     calls = stretch.event_count
     stretch.let_go()
     forget(calls)
+
+
+def _looking(ahead: Ahead | None) -> Ground | None:
+    """The ground of all that a stretch looks at."""
+    if ahead is None:
+        return None
+    ground = Ground(ahead.stretch, ahead.match)
+    ground.__dict__["_order"] = ahead.order
+    return ground
 
 
 def _list(analysis: Analysis, ground: Ground) -> list[Finding]:

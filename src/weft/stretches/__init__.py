@@ -6,16 +6,19 @@ behind it, on every rank and in every other outcome too: what is received before
 it. So the order, the races, the deadlocks that might be, and the waits of a stretch are those of the whole run, and
 memory is bounded by what is pending, not by the length of the run.
 
-Where no such moment comes and nobody receives of any source, a cut that is closed under matching does (closed.py).
+Where no such moment comes, a cut that is closed under matching does (closed.py); where messages are received of any
+source, with a look at what lies behind it (ahead.py).
 """
 
 from __future__ import annotations
 
+from weft.stretches.ahead import Ahead, Looking, Sends, sends
 from weft.stretches.closed import Walk, closable, sparse, uncut, wild
 from weft.stretches.moments import Cuts, Seen, cuts, look, worth_cutting
 from weft.stretches.stillness import quiet
 from weft.trace.stretch import STRETCH
 
 __all__ = [
-    "STRETCH", "Cuts", "Seen", "Walk", "closable", "cuts", "look", "quiet", "sparse", "uncut", "wild", "worth_cutting",
+    "STRETCH", "Ahead", "Cuts", "Looking", "Seen", "Sends", "Walk", "closable", "cuts", "look", "quiet", "sends",
+    "sparse", "uncut", "wild", "worth_cutting",
 ]  # fmt: skip

@@ -1,10 +1,11 @@
-"""Where a run of named receives may be cut though nothing brings its ranks together: at cuts closed under matching.
+"""Where a run may be cut though nothing brings its ranks together: at cuts closed under matching.
 
 A cut is closed where every message that is sent before it is received before it and the other way round, every request
 made before it is complete before it, and every collective lies on one side with all its members. Where no receive or
 probe takes messages of any source, the i-th send of a channel goes to its i-th receive in every outcome; so the match
 of each side alone is that of the run. What must be before what by a chain that begins and ends on one side stays on
-that side, as no link of it leads back over the cut: so the order of a stretch is that of the run as well.
+that side, as no link of it leads back over the cut: so the order of a stretch is that of the run as well. Of wildcards
+more has to be known: ahead.py.
 
 The greatest closed cut within a window is found downwards: what has a part behind the end of the window, or no other
 part at all, goes out, and then what that leaves without its other parts, until nothing more does.
@@ -12,7 +13,7 @@ part at all, goes out, and then what that leaves without its other parts, until 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from weft.match import Match, match
 from weft.mpi.meaning import Act, Mode, Over, every, named
+from weft.stretches.ahead import Ahead, Looking, over
 from weft.stretches.descent import Descent, Found, before, light
 from weft.stretches.lost import Lost
 from weft.stretches.moments import Cuts, Seen, apart
@@ -29,7 +31,7 @@ from weft.terms.columns import columns, ints
 from weft.trace import Flag, Rank, Trace
 from weft.trace.layout import ANY_SOURCE
 from weft.trace.mapping import let_go
-from weft.trace.stretch import STRETCH, Stretch
+from weft.trace.stretch import STRETCH, Look, Stretch
 
 Ints = NDArray[np.int64]
 
@@ -37,6 +39,8 @@ LAST: Final = 64
 """Calls of each rank at its end that stay with its last one: how it ended is read out of them."""
 WIDER: Final = 4
 """A window without a cut is looked at again with so many times as many calls."""
+FURTHEST: Final = 16
+"""Where messages are received of any source, so many times the calls of a stretch are looked at at most."""
 _PART: Final = 1 << 18
 """Calls that are looked at together."""
 _UNDIVIDED: Final = (
@@ -86,50 +90,94 @@ class Walk:
     """The stretches of a run between closed cuts, from `first` on, each with its match; `at` grows with them.
 
     The last one, which goes to the end of the run, is left out: at[-1] is where it begins. `carried` holds by moment
-    (of `at`) and by rank the calls before it whose messages belong behind it.
+    (of `at`) and by rank the calls before it whose messages belong behind it. `looking`: where messages are received of
+    any source, what looks further than a stretch (ahead.py); `looks` holds by moment how far it did.
     """
 
-    def __init__(self, of: Cuts, first: Ints, least: int = STRETCH) -> None:
+    def __init__(self, of: Cuts, first: Ints, least: int = STRETCH, looking: Looking | None = None) -> None:
         self.of, self.ends = of, of.at[-1]
         self.size = apart(least, len(first))
         self.at = [first]
         self.carried: dict[int, list[Ints]] = {}
         self.lost = Lost(of)
+        self.looking = looking
+        self.looks: dict[int, tuple[Ints, Look, Sequence[Ints]]] = {}
         # Of calls that are carried, and of them alone, a stretch does not know the whole order.
         self.carries = of.called.isdisjoint(masks(of.run.functions).ids(_READY))
 
-    def __iter__(self) -> Iterator[tuple[Stretch, Match]]:
-        while (found := self._next(self.at[-1])) is not None:
-            stretch, of = found
-            if any(map(len, stretch.out)):
-                self.carried[len(self.at)] = stretch.out
-            self.at.append(np.array(stretch.last, np.int64))
-            del found
-            yield stretch, of
+    def __iter__(self) -> Walk:
+        return self
 
-    def _next(self, first: Ints) -> tuple[Stretch, Match] | None:
+    def __next__(self) -> tuple[Stretch, Match, Ahead | None]:
+        # Nothing of a stretch is held here while the next one is looked for.
+        found = self._next(self.at[-1])
+        if found is None:
+            self._end()
+            raise StopIteration
+        stretch, _, ahead = found
+        if any(map(len, stretch.out)):
+            self.carried[len(self.at)] = stretch.out
+        if ahead is not None and ahead.stretch.look is not None:
+            end = np.array(ahead.stretch.last, np.int64)
+            self.looks[len(self.at) - 1] = end, ahead.stretch.look, ahead.stretch.out
+        self.at.append(np.array(stretch.last, np.int64))
+        return found
+
+    def _end(self) -> None:
+        """What the last stretch knows: all that is behind it, and whether races are before it."""
+        if self.looking is not None:
+            rest = self.of.between(self.at[-1], self.ends, self.carried.get(len(self.at) - 1, ()))
+            counts = np.array([len(rank) for rank in rest.ranks], np.int64)
+            look = Look(counts, self.looking.behind, {})
+            self.looks[len(self.at) - 1] = self.ends, look, ()
+
+    def _next(self, first: Ints) -> tuple[Stretch, Match, Ahead | None] | None:
         """The next stretch: windows of more and more calls, up to one that has a fair part before its cut."""
         rest, into = self.ends - first, self.carried.get(len(self.at) - 1, ())
         wanted = self.size
-        while 2 * wanted <= int(rest.sum()):
+        most = int(rest.sum()) // 2 if self.looking is None else min(int(rest.sum()) // 2, FURTHEST * self.size)
+        while wanted <= most:
             share = np.floor(rest * (wanted / int(rest.sum()))).astype(np.int64)
+            if self.looking is not None:  # who does little is met by others early or late
+                share = np.maximum(share, wanted // (WIDER * len(share)))
             window = self.of.between(first, first + np.minimum(share, np.maximum(rest - LAST, 0)), into)
             try:
                 of = match(window)
             except Exception:  # the analyses of the last stretch, which then begins here, say why
                 return None
-            found = self._found(window, of, wanted)
-            ahead = _ahead(window)
-            if _fair(found, window, wanted):
-                out = [
-                    np.array([window.whole((rank, event))[1] for event in events.tolist()], np.int64)
-                    for rank, events in enumerate(found.carried(of, len(first)))
-                ]
-                stretch = self.of.between(first, first + found.cut - ahead, into, out)
-                return stretch, before(of, stretch, found)
+            found = self._looking(window, of, wanted, into) if self.looking else self._named(window, of, wanted, into)
+            if found is not None:
+                return found
             wanted *= WIDER
             window.let_go()
         return None
+
+    def _looking(
+        self, window: Stretch, of: Match, wanted: int, into: Sequence[Ints]
+    ) -> tuple[Stretch, Match, Ahead] | None:
+        """The stretch before the cut of a window within which a look goes further."""
+        assert self.looking is not None
+        least, found = -(-wanted // WIDER), None
+        if not self.carried:
+            found = self.looking.within(window, of, least)
+        if found is None and self.carries:
+            found = self.looking.within(window, of, least, into, carries=True)
+        if found is None:
+            return None
+        ahead, cut, out = found
+        first = np.array(window.first, np.int64)
+        stretch = self.of.between(first, first + cut.cut - _ahead(window), into, out)
+        return stretch, before(ahead.match, stretch, cut), ahead
+
+    def _named(
+        self, window: Stretch, of: Match, wanted: int, into: Sequence[Ints]
+    ) -> tuple[Stretch, Match, None] | None:
+        """The stretch before the cut of a window, and what is carried over it."""
+        found, first = self._found(window, of, wanted), np.array(window.first, np.int64)
+        if not _fair(found, window, wanted):
+            return None
+        stretch = self.of.between(first, first + found.cut - _ahead(window), into, over(window, of, found))
+        return stretch, before(of, stretch, found), None
 
     def _found(self, window: Stretch, of: Match, wanted: int) -> Found:
         """The cut of a window: with nothing carried over it, but where that is no fair one, or seldom was before."""

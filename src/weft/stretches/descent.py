@@ -57,17 +57,20 @@ def light(of: Match) -> Mask:
 class Descent:
     """Steps down over what has a part behind the cut, or no other part.
 
-    `light`: rows of receives that may be pending over the cut, `lost`: rows of sends that are never received.
+    `light`: rows of receives that may be pending over the cut, `lost`: rows of sends that are never received. `most`:
+    by rank the calls that may be before the cut.
     """
 
-    def __init__(self, window: Stretch, of: Match, light: Mask | None = None, lost: Mask | None = None) -> None:
+    def __init__(
+        self, window: Stretch, of: Match, light: Mask | None = None, lost: Mask | None = None, most: Ints | None = None
+    ) -> None:  # fmt: skip
         self.of = of
         sends, recvs = of.sends, of.recvs
         self.light = np.zeros(len(recvs), np.bool_) if light is None else light
         self.lost = np.zeros(len(sends), np.bool_) if lost is None else lost
         self.ends = np.array([len(rank) for rank in window.ranks], np.int64)
         self.least = np.array([rank.ahead for rank in window.ranks], np.int64)
-        self.bound = self.ends.copy()
+        self.bound = self.ends.copy() if most is None else np.minimum(self.ends, most)
         """By rank the calls that may still be before the cut."""
         self.taken = np.where(self.light, recvs.completion, recvs.event) if self.light.any() else recvs.event
         """By receive the call that is behind the cut where its message is: its post, or what completes a light one."""
@@ -96,9 +99,9 @@ class Descent:
                 # What was carried into the window and cannot go on is of all that follows.
                 return self.bound if (self.bound >= self.least).all() else self.least
             for rank in down.tolist():
-                self.bound[rank] = self.between[rank][self.bound[rank]]
-                self._out(rank, int(self.bound[rank]), int(done[rank]))
-                done[rank] = self.bound[rank]
+                low = self.bound[rank] = int(self.between[rank][self.bound[rank]])
+                self._out(rank, low, int(done[rank]))  # which may lower the rank itself, that sends to itself
+                done[rank] = low
             steps += len(down)
         return self.least
 

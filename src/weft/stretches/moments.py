@@ -20,7 +20,7 @@ from weft.terms.columns import Ints
 from weft.trace import Flag, Rank, Trace
 from weft.trace.layout import Def
 from weft.trace.mapping import let_go
-from weft.trace.stretch import NOTHING, STRETCH, Stretch, divisible
+from weft.trace.stretch import NOTHING, STRETCH, Look, Stretch, divisible
 
 A_RANK: Final = 200
 """Calls of each rank in a stretch at least: what is done once a rank is to cost little beside them."""
@@ -73,7 +73,8 @@ class Cuts:
 
     The first is the start of the run, the last its end. `which[k][r]`: the place of those between among the candidates
     of rank r. `carried` holds by moment, where there are such, and by rank the calls before it whose messages belong
-    behind it (closed.py).
+    behind it (closed.py). `looks` holds, by moment at which a stretch begins that looks ahead, how far,
+    and what is carried over that end (ahead.py).
     """
 
     run: Trace
@@ -82,16 +83,26 @@ class Cuts:
     which: Ints
     called: frozenset[int]
     carried: Mapping[int, Sequence[NDArray[np.int64]]] = field(default_factory=dict)
+    looks: Mapping[int, tuple[Ints, Look, Sequence[Ints]]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.at) - 1
 
     def stretch(self, low: int, high: int) -> Stretch:
         """The calls between two of the moments."""
+        if low in self.looks and high == len(self):
+            return self.looking(low)
         goes_on = low > 0 and any(len(one.carried.calls) for one in self.seen)
         going = [seen.carried.at(place) for seen, place in zip(self.seen, self.which[low].tolist(), strict=True)] if (
             goes_on) else ()  # fmt: skip
         return self.between(self.at[low], self.at[high], self.carried.get(low, ()), self.carried.get(high, ()), going)
+
+    def looking(self, low: int) -> Stretch:
+        """The calls from a moment on, as far as the stretch that begins there looks."""
+        end, look, out = self.looks[low]
+        stretch = self.between(self.at[low], end, self.carried.get(low, ()), out)
+        stretch.look = look
+        return stretch
 
     def between(
         self, begin: Ints, end: Ints, into: Sequence[Ints] = (), out: Sequence[Ints] = (),

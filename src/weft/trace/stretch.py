@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.plain import dataclass
 from weft.trace.layout import Events, StreamKind
 from weft.trace.mapping import let_go
 from weft.trace.rank import Rank, Thread
@@ -25,6 +26,19 @@ _OF_CALLS: Final = ("threads", "_merged", "tasks", "touches", "hashed")
 STRETCH: Final = 2_000_000
 """Calls of a stretch, about; runs of fewer than twice as many stay whole."""
 NOTHING: Final = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a stretch in which messages are received of any source knows of the rest of the run, by rank.
+
+    `told`: how many of its calls are its own; those behind are there to be looked at. `behind`: whether a race is
+    before its first one. `sends`: who may send it something behind all of them, where anybody may.
+    """
+
+    told: NDArray[np.int64]
+    behind: NDArray[np.bool_]
+    sends: Mapping[int, Sequence[int]]
 
 
 class _OfRun(Trace):
@@ -60,6 +74,7 @@ class Stretch(_OfRun):
         self.goes_on = any(end < len(rank) for end, rank in zip(self.last, run.ranks, strict=True))
         self.earlier = list(earlier) or [NOTHING] * len(self.first)
         self.out = list(out)
+        self.look: Look | None = None
         self._whole, self._fenced = run.ranks, list(fenced) or [{}] * len(self.first)
         self.ranks = [self._part(rank) for rank in run.ranks]
 
@@ -106,6 +121,11 @@ class Stretch(_OfRun):
                 assert isinstance(thread, _Part)
                 thread.let_go()
         self.ranks = [self._part(rank) for rank in self._whole]
+
+
+def look_of(trace: Trace) -> Look | None:
+    """What a stretch that looks ahead knows of the rest of the run; None for other traces."""
+    return trace.look if isinstance(trace, Stretch) else None
 
 
 class _Part(Thread):
