@@ -24,7 +24,7 @@ from weft.races import detect
 from weft.report import Ground, examine
 from weft.report.proof import proved
 from weft.report.registry import ANALYSES
-from weft.report.stretches import alone_in_stretches, found_in_stretches
+from weft.report.stretches import _Report, alone_in_stretches, found_in_stretches
 from weft.report.tables import tables, tables_of
 from weft.stretches import STRETCH, Cuts, cuts, look, quiet
 from weft.trace import Trace
@@ -175,6 +175,88 @@ def test_random_faulty_programs_have_the_same_findings(seeds: range, tmp_path: P
     for seed in seeds:
         stretches[compared(faulty(random.Random(seed), tmp_path / str(seed)))] += 1
     assert sum(count for many, count in stretches.items() if many > 1) > 0.2 * len(seeds), stretches
+
+
+def all_told(trace: Trace, cells: int, least: int = 120) -> str | None:
+    """All that the analyses find, each stretch looked at in so many parts at first; None where the run stays whole."""
+    ground = Ground(Trace.open(trace.path))
+    found = found_in_stretches(Alone(), ground, lambda share, now: None, least, cells)
+    return None if found is None else repr(found)
+
+
+def mostly_right(rng: random.Random, path: Path, wrong: float) -> Trace:
+    """Messages of many sizes and collectives, with barriers in between; seldom a wildcard, or a call that is wrong."""
+    b = Builder(ranks=rng.randint(2, 5), path=path)
+    for r in b.ranks:
+        r.init()
+    for step in range(rng.randint(60, 150)):
+        one, two = rng.sample(b.ranks, 2)
+        if rng.random() < wrong:
+            rng.choice(STEPS)(rng, b.ranks, one, two, step)
+        elif rng.random() < 0.3:
+            for r in b.ranks:
+                r.allreduce()
+        else:
+            count, tag = rng.choice([1, 10, 3000, 100_000]), rng.randrange(3)
+            source = ANY if rng.random() < wrong else one.index
+            if rng.random() < 0.5:
+                into = two.irecv(source, tag, got=one.index, got_tag=tag, count=count)
+                one.wait(one.isend(two.index, tag, count=count))
+                two.wait(into)
+            else:
+                one.send(two.index, tag, count=count)
+                two.recv(source, tag, got=one.index, got_tag=tag, count=count)
+        if rng.random() < 0.4:
+            for r in b.ranks:
+                r.barrier()
+    for r in b.ranks:
+        if rng.random() >= wrong:
+            r.finalize()
+    return b.open()
+
+
+@seeds(8, 400)
+def test_what_is_told_does_not_depend_on_the_parts_of_a_stretch(
+    seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    parts: list[bool] = []
+    old = _Report._in_cells
+
+    def seen(self: _Report, span: tuple[int, int], *, end: bool = False) -> object:
+        found = old(self, span, end=end)
+        if self.cell:
+            parts.append(found is not None)
+        return found
+
+    monkeypatch.setattr(_Report, "_in_cells", seen)
+    told = 0
+    for seed in seeds:
+        trace = mostly_right(random.Random(seed), tmp_path / str(seed), (0, 0.003, 0.02, 0.1)[seed % 4])
+        whole = all_told(trace, 1)
+        if whole is not None:
+            told += "Finding(" in whole
+            for cells in (2, 4):
+                assert all_told(trace, cells) == whole, (seed, cells)
+    assert told > len(seeds) / 8
+    assert sum(parts) > len(seeds), "and many stretches were not looked at whole"
+
+
+def test_sends_that_waited_are_told_by_all_of_a_stretch(tmp_path: Path) -> None:
+    """Two sends of 5,000 bytes that return with their receives show that such wait, and one alone does not."""
+    b = Builder(ranks=2, path=tmp_path / "run")
+
+    def times(enter: int, leave: int) -> dict[str, int]:
+        return {"enter": enter * 1_000_000, "exit": leave * 1_000_000}
+
+    for at in range(0, 2000, 100):
+        b.ranks[0].send(1, count=5000, datatype="MPI_BYTE", **times(at + 10, at + 52))
+        b.ranks[1].recv(0, count=5000, datatype="MPI_BYTE", **times(at + 50, at + 60))
+        for r in b.ranks:
+            r.barrier(**times(at + 61, at + 62))
+    trace = b.open()
+    whole = all_told(trace, 1, 16)
+    assert whole is not None and "late-receiver" in whole
+    assert all_told(trace, 4, 16) == whole
 
 
 def many(path: Path, *, steps: int = 40) -> Builder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from threading import RLock
@@ -174,6 +175,20 @@ def forget(calls: int) -> None:
     if calls > MANY:
         gc.collect()
         trim()
+
+
+@contextmanager
+def lasting() -> Iterator[None]:
+    """What is there by now stays, so that collections within look at none of it: of many ranks it is much."""
+    if gc.get_freeze_count():
+        yield
+        return
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 class Parts:

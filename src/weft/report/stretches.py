@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import field, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
 from typing import Final
 
@@ -26,7 +26,7 @@ from weft.parallel import Alone, Team, shares
 from weft.plain import dataclass
 from weft.races import joined, moved
 from weft.report.analysis import Failure, Found, Progress, attempt, may_find
-from weft.report.ground import Ground, Parts, forget, stretch_of
+from weft.report.ground import Ground, Parts, forget, lasting, stretch_of
 from weft.report.registry import ANALYSES, Analysis
 from weft.stretches import (
     STRETCH,
@@ -35,6 +35,7 @@ from weft.stretches import (
     Seen,
     Sends,
     Walk,
+    apart,
     closable,
     cuts,
     look,
@@ -43,6 +44,7 @@ from weft.stretches import (
     sparse,
     uncut,
     wild,
+    within,
     worth_cutting,
 )  # fmt: skip
 from weft.systems import MPI
@@ -63,17 +65,23 @@ BEYOND: Final = "more_at_this_line"
 """In the evidence of the last finding that is kept: how many there are beyond it."""
 TOGETHER: Final = 1 << 19
 """Calls of ranks of which what was made is given back together."""
+MOST_CELLS: Final = 4
+"""Parts of a stretch, at most, that are looked at by themselves, for what is done once a rank costs more in each."""
+IN_VAIN: Final = 3
+"""Stretches that were looked at in parts and had something to tell; the others are then looked at whole at once."""
 AT_ONCE: Final = 4
 """Stretches of each worker between two talks of the workers."""
 
 
 def found_in_stretches(
-    team: Team | Alone, ground: Ground, progress: Progress, least: int = STRETCH
+    team: Team | Alone, ground: Ground, progress: Progress, least: int = STRETCH, cells: int = 0
 ) -> dict[str, Found] | None:
     """What every analysis finds, by name; None where the run is analysed whole. Called by all workers together.
 
-    `ground.parts` then holds the stretches. Only the first worker gets the findings.
+    `ground.parts` then holds the stretches. Only the first worker gets the findings. `cells`: into how many a stretch
+    is cut up at first, by default as many as there are workers, and four at most.
     """
+    cells = cells or min(team.size, MOST_CELLS)
     trace = ground.trace
     if trace.level == Level.OUTCOMES or trace.system is not MPI or ground.halos or not worth_cutting(trace, least):
         return None
@@ -84,7 +92,11 @@ def found_in_stretches(
         found = _Report(team, ground, progress, Parts(whole, []), least).found()
         if found is not None:
             return found
-    return None if of is None else _Report(team, ground, progress, Parts(of, []), least if closed else 0).found()
+    if of is None:
+        return None
+    report = _Report(team, ground, progress, Parts(of, []), least if closed else 0)
+    report.cell = 0 if cells == 1 else apart(least // cells, len(trace.ranks))
+    return report.found()
 
 
 def alone_in_stretches(ground: Ground, progress: Progress | None) -> dict[str, Found] | None:
@@ -195,6 +207,9 @@ class _Report:
         """What all stretches told that are settled."""
         self._walked = 0.0
         """The share of the run that is behind, where nobody knows how many parts there are."""
+        self.cell = 0
+        """How many calls of a stretch are looked at by themselves at first; 0: all of them."""
+        self._vain = 0
 
     def _nothing(self, *, quiet: bool) -> _Told:
         ranks, comms = len(self.trace.ranks), len(self.trace.communicators)
@@ -202,6 +217,10 @@ class _Report:
 
     def found(self) -> dict[str, Found] | None:
         """Go through the stretches, then through the ranks. None where no cut is found: that run is analysed whole."""
+        with lasting():
+            return self._found()
+
+    def _found(self) -> dict[str, Found] | None:
         start, rest, many = 0, False, len(self.cuts)
         while not rest and start < len(self.cuts) - 1:
             spans, rest = self._settled(start)
@@ -286,6 +305,9 @@ class _Report:
 
     def _stretch(self, span: Span) -> _Stretched:
         """Match a stretch, and where it is quiet run the analyses that go stretch by stretch."""
+        silent = self._in_cells(span)
+        if silent is not None:
+            return silent
         self._say(span, "matching messages")
         ground = Ground(self.cuts.stretch(*span))
         stretch = stretch_of(ground)
@@ -296,6 +318,35 @@ class _Report:
         del ground
         _over(stretch)
         return result
+
+    def _in_cells(self, span: Span, *, end: bool = False) -> _Stretched | None:
+        """The same of a stretch about which nothing is to be told, in the memory of a part of it; None of others.
+
+        It is cut up at moments within. Where each part ends quiet and nothing is found in any, the stretch ends quiet
+        and nothing is in it; where something is, the stretch is to be looked at whole, as where one goes by a line in
+        a part there may be another in the stretch. So what is told is the same, however many parts there are.
+        """
+        cells = within(self.cuts, *span, self.cell) if self.cell and self._vain < IN_VAIN else None
+        if cells is None:
+            return None
+        told, costs = self._nothing(quiet=True), list[Costs]()
+        for place in range(len(cells)):
+            last = end and place == len(cells) - 1
+            self._say(span, "matching messages")
+            ground = Ground(cells.stretch(place, place + 1))
+            stretch = stretch_of(ground)
+            one = _Stretched(self._told(ground, end=last), stretch)
+            if one.told.quiet or last:
+                self._analyse(ground, one, ("each", "end") if last else ("each",), span)
+            del ground
+            _over(stretch)
+            silent = (one.told.quiet or last) and not any(one.found.values())
+            if not silent or not isinstance(one.costs, Costs) or one.costs.blocked:
+                self._vain += 1
+                return None
+            told += one.told
+            costs.append(one.costs)
+        return _Stretched(told, self.cuts.stretch(*span), costs=reduce(Costs.__add__, costs))
 
     def _told(self, ground: Ground, *, end: bool) -> _Told:
         try:
@@ -331,6 +382,11 @@ class _Report:
 
     def _end(self, span: Span) -> None:
         """The last stretch, which need not be quiet: it tells how the run ended."""
+        self.trace.ends_with(self.cuts.stretch(*span))
+        silent = self._in_cells(span, end=True)
+        if silent is not None:
+            self._keep(span, silent)
+            return
         ground = self.parts.ground(span)
         result = _Stretched(self._told(ground, end=True), stretch_of(ground))
         with suppress(Exception):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock.traffic import behind
 from weft.mpi.meaning import Sync
 from weft.order.edges import plain_fences
 from weft.plain import dataclass
@@ -21,6 +20,7 @@ from weft.trace import Flag, Rank, Trace
 from weft.trace.layout import Def
 from weft.trace.mapping import let_go
 from weft.trace.stretch import NOTHING, STRETCH, Look, Stretch, divisible
+from weft.usage.pieces import freed_at
 
 A_RANK: Final = 200
 """Calls of each rank in a stretch at least: what is done once a rank is to cost little beside them."""
@@ -188,10 +188,9 @@ def _freed(rank: Rank, made: Ints, frees: Ints) -> Ints:
     """
     if not len(made):
         return made
-    ids, freed = (rank.events["object"][rows].astype(np.int64) for rows in (made, frees))
-    row = behind(freed, frees, ids, made)
-    row[masks(rank.trace.functions).table(calls.COLLECTIVE_INITS)[rank.events["function"][made]]] = -1
-    return np.where(row >= 0, np.append(frees, 0)[row], len(rank.events))
+    found = freed_at(rank, made, frees)
+    found[masks(rank.trace.functions).table(calls.COLLECTIVE_INITS)[rank.events["function"][made]]] = len(rank.events)
+    return found
 
 
 def _gathers(rank: Rank, called: NDArray[np.uint16], rows: Ints, comms: Ints, windows: Ints) -> NDArray[np.bool_]:
@@ -229,17 +228,47 @@ def cuts(trace: Trace, seen: Sequence[Seen], least: int = STRETCH) -> Cuts | Non
     if not many:
         return None
     at = np.stack([one.candidates[stride // one.stride - 1 :: stride // one.stride][:many] for one in seen], axis=1)
-    total = at.sum(axis=1)
     ends = np.array([one.calls for one in seen], np.int64)
-    wanted = apart(least, len(seen))
-    chosen, before = [], 0
-    for k in range(len(at)):
-        if total[k] - before >= wanted and ends.sum() - total[k] >= wanted // 2:
-            chosen.append(k)
-            before = int(total[k])
+    chosen = _apart(at.sum(axis=1), 0, int(ends.sum()), apart(least, len(seen)))
     if not chosen:
         return None
     rows = [np.zeros(len(seen), np.int64), *at[chosen], ends]
     steps = np.array([stride // one.stride for one in seen])
     which = np.concatenate([[0], np.array(chosen) + 1, [0]])[:, None] * steps - 1
     return Cuts(trace, np.stack(rows), seen, which, called)
+
+
+def within(of: Cuts, low: int, high: int, wanted: int) -> Cuts | None:
+    """The same run cut between two of its moments only, at others about `wanted` calls apart; None where none is there.
+
+    None also where something goes on across moments on windows or files.
+    """
+    if len(of.which) != len(of.at) or any(len(one.carried.calls) for one in of.seen):
+        return None
+    stride = max(one.stride for one in of.seen)
+    steps = np.array([stride // one.stride for one in of.seen])
+    first = int(of.which[low][0] + 1) // int(steps[0])
+    last = min(one.many for one in of.seen) // stride if high == len(of) else int(of.which[high][0]) // int(steps[0])
+    numbers = np.arange(first, last)
+    if not len(numbers):
+        return None
+    which = (numbers[:, None] + 1) * steps - 1
+    at = np.stack([one.candidates[column] for one, column in zip(of.seen, which.T, strict=True)], axis=1)
+    chosen = _apart(at.sum(axis=1), int(of.at[low].sum()), int(of.at[high].sum()), wanted)
+    if not chosen:
+        return None
+    return replace(
+        of, at=np.stack([of.at[low], *at[chosen], of.at[high]]),
+        which=np.stack([of.which[low], *which[chosen], of.which[high]]),
+    )  # fmt: skip
+
+
+def _apart(total: Ints, begin: int, end: int, wanted: int) -> list[int]:
+    """Of some moments, by how many calls are before each, those that lie about `wanted` calls apart."""
+    chosen: list[int] = []
+    before = begin
+    for place, calls_ in enumerate(total.tolist()):
+        if calls_ - before >= wanted and end - calls_ >= wanted // 2:
+            chosen.append(place)
+            before = calls_
+    return chosen

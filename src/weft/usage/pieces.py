@@ -55,6 +55,13 @@ def clean(rank: Rank) -> bool:
     return lasting.clean()
 
 
+def freed_at(rank: Rank, makers: Ints, frees: Ints) -> Ints:
+    """Which of some frees is that of what each of some calls made; as many as there are calls where none is."""
+    ids, freed = (rank.events["object"][rows].astype(np.int64) for rows in (makers, frees))
+    row = behind(freed, frees, ids, makers)
+    return np.where(row >= 0, np.append(frees, 0)[row], len(rank.events))
+
+
 class _Lasting:
     """The persistent requests of a rank, which go on from piece to piece."""
 
@@ -64,8 +71,7 @@ class _Lasting:
         self.makers = of.where(rank, calls.PERSISTENT)
         self.ids = objects[self.makers].astype(np.int64)
         frees = of.where(rank, calls.RELEASES) if len(self.makers) else self.makers
-        row = behind(objects[frees].astype(np.int64), frees, self.ids, self.makers)
-        self._until = np.where(row >= 0, np.append(frees, 0)[row], len(rank))
+        self._until = freed_at(rank, self.makers, frees)
         self._started = np.zeros(0, np.int64)
 
     def at(self, start: int) -> Ints:

@@ -63,14 +63,19 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Costs:
-    """What waits cost in a run, or in a stretch of it: the times, and by kind the pairs. `a + b` is that of both."""
+    """What waits cost in a run, or in a stretch of it: the times, and by kind the pairs. `a + b` is that of both.
+
+    `blocked`: whether standard sends were seen that may have waited, so that which did depends on what was looked at.
+    """
 
     times: Times
     pairs: tuple[Pairs, ...]
+    blocked: bool
 
     def __add__(self, other: Costs) -> Costs:
         both = zip(self.pairs, other.pairs, strict=True)
-        return Costs(self.times + other.times, tuple(one + two for one, two in both))
+        pairs = tuple(one + two for one, two in both)
+        return Costs(self.times + other.times, pairs, self.blocked or other.blocked)
 
     def moved(self, to: Callable[[EventId], EventId]) -> Costs:
         """The same with other names of the events."""
@@ -94,7 +99,8 @@ def costs_of(trace: Trace, match: Match, *, whole: bool = False) -> Costs:
     waits = waiting(trace, match)
     times = times_of(waits)
     least = _least(times) if whole else 0
-    return Costs(times, tuple(_costs(waits, waits.rows.of(*causes), least) for _, causes, _ in _KINDS))
+    pairs = tuple(_costs(waits, waits.rows.of(*causes), least) for _, causes, _ in _KINDS)
+    return Costs(times, pairs, waits.blocked)
 
 
 def _costs(waits: Waiting, rows: WaitRows, least: float) -> Pairs:

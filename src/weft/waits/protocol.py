@@ -57,8 +57,11 @@ def hosts(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     return np.array(found, np.int32)
 
 
-def limits(clock: Clockwork, match: Match, sends: list[Messages], recvs: list[Messages]) -> tuple[int, int]:
-    """Bytes from which on standard sends waited for their receive: on one host, and between two. NEVER: none did."""
+def limits(clock: Clockwork, match: Match, sends: list[Messages], recvs: list[Messages]) -> tuple[int, int, bool]:
+    """Bytes from which on standard sends waited for their receive: on one host, and between two. NEVER: none did.
+
+    And whether any was seen that may have: where none is, no part of the run has a limit.
+    """
     eager = np.full(2, -1, np.int64)
     shown = []
     for rank in range(len(sends)):
@@ -66,7 +69,9 @@ def limits(clock: Clockwork, match: Match, sends: list[Messages], recvs: list[Me
         if room:
             shown.append(kernels.protocol(clock.clocks, sends[rank], recvs[rank], eager, room))
     blocked = np.concatenate([np.zeros(0, np.int64), *shown])
-    return _limit(blocked[blocked & 1 == 0] >> 1, int(eager[0])), _limit(blocked[blocked & 1 == 1] >> 1, int(eager[1]))
+    here, between = blocked[blocked & 1 == 0] >> 1, blocked[blocked & 1 == 1] >> 1
+    some = bool((blocked >> 1 >= _SEEN[-1][0]).any())
+    return _limit(here, int(eager[0])), _limit(between, int(eager[1])), some
 
 
 def _limit(blocked: Ints, eager: int) -> int:

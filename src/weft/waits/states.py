@@ -56,6 +56,8 @@ class Waiting:
         self.clock = Clockwork(trace)
         self.limits = (NEVER, NEVER)
         """Bytes from which on standard sends waited for their receive, on one host and between two; set by `rows`."""
+        self.blocked = False
+        """Whether standard sends were seen that may have waited for their receive; set likewise."""
         self._around = kernels.Surroundings(blocks(trace.functions), hosts(trace))
 
     @cached_property
@@ -88,7 +90,8 @@ class Waiting:
         )
         for of_rank in (*recvs, *probes):
             kernels.late_senders(clocks, of_rank, found)
-        self.limits = limits(self.clock, match, sends, recvs)
+        *of, self.blocked = limits(self.clock, match, sends, recvs)
+        self.limits = of[0], of[1]
         for of_rank in sends:
             of_rank.rendezvous[:] = self.limits
             kernels.late_receivers(clocks, of_rank, found)
