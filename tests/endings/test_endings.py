@@ -336,3 +336,34 @@ def test_a_mismatch_of_two_ranks_is_told_beside_the_exception_that_it_becomes_in
     for rank in b.ranks:
         rank.finalize()
     assert sorted(one.kind for one in found(b.open())) == ["argument-mismatch", "uncaught-exception"]
+
+
+def in_the_deadlock(ended: str) -> Builder:
+    b = Builder(ranks=3, ended=ended)
+    b.ranks[0].open.recv(1, tag=5, site=("a.c", 5, "main"))
+    waits(b, 1, 2)
+    b.ranks[1].state = State.EXITED
+    b.ranks[2].ends(EndingKind.EXIT, code=1, name="exit", native=[])
+    b.ranks[2].state = State.EXITED
+    return b
+
+
+def test_whom_mpi_ends_as_weft_ends_the_others_of_a_proven_deadlock_has_no_error_of_its_own() -> None:
+    trace = in_the_deadlock("deadlock").open()
+    [one] = found(trace)
+    assert (one.kind, one.certainty) == ("deadlock", "certain")
+    assert [end.how for end in ends(trace)] == [How.CUT_OFF] * 3
+    twin = in_the_deadlock("crashed").open()
+    assert {one.kind for one in found(twin)} == {"invalid-argument"}  # MPI refused something, so it seems
+    assert [end.how for end in ends(twin)] == [How.CUT_OFF, How.ERROR, How.ERROR]
+
+
+def test_whom_mpi_ends_in_a_call_that_would_have_returned_has_one() -> None:
+    b = Builder(ranks=3, ended="deadlock")
+    b.ranks[2].send(1, tag=5)
+    b.ranks[1].open.recv(2, tag=5, site=("a.c", 5, "main"))
+    b.ranks[1].state = State.EXITED
+    waits(b, 0, 2)
+    trace = b.open()
+    assert "abort" in {one.kind for one in found(trace)}
+    assert [end.how for end in ends(trace)] == [How.CUT_OFF, How.ERROR, How.CUT_OFF]

@@ -50,6 +50,8 @@ class Replica:
         self._output = folder / "output.txt"
         self.kept_waiting: frozenset[Position] = frozenset()
         """Threads that are known not to return from the last call before their goals."""
+        self._outlived: set[int] = set()
+        """Ranks that have died, and with which the launcher did not end the others."""
         self.shown = 0
         """Bytes of the program's output that people have seen: those of a replay that came further are not repeated."""
         command = [
@@ -172,7 +174,8 @@ class Replica:
                 with suppress(subprocess.TimeoutExpired):
                     self.process.wait(timeout=5)
                 return True
-            if not any(only in (None, rank) for rank, _ in rest) or self._stand_in_calls(rest, quiet):
+            stand = not any(only in (None, rank) for rank, _ in rest) or self._stand_in_calls(rest, quiet)
+            if stand and not self._falls(quiet):
                 return True
             if self._cannot(rest, quiet):
                 return False
@@ -181,10 +184,8 @@ class Replica:
 
     def _stand_in_calls(self, rest: Sequence[Position], quiet: float) -> bool:
         """Whether threads that are not parked stand all the same: in their last call, or waiting for another thread."""
-        return (
-            (quiet > SETTLE or self.kept_waiting.issuperset(rest))
-            and all(self._in_last_call(t) or self._awaits_thread(t) for t in rest)
-            and (quiet > DYING or not self._one_has_died())
+        return (quiet > SETTLE or self.kept_waiting.issuperset(rest)) and all(
+            self._in_last_call(t) or self._awaits_thread(t) for t in rest
         )
 
     def _cannot(self, rest: Sequence[Position], quiet: float) -> bool:
@@ -193,12 +194,15 @@ class Replica:
             return True
         return quiet > STUCK and all(self.in_call(r) or self.controls[r].polling() for r, _ in rest)
 
-    def _one_has_died(self) -> bool:
-        """Whether a rank is gone that had not come to its end: the launcher is about to end the others."""
-        return any(
-            control.pid and control.state is not ControlState.ENDED and not self.exists(rank)
-            for rank, control in enumerate(self.controls)
-        )
+    def _falls(self, quiet: float) -> bool:
+        """Whether a rank is gone that had not come to its end: the launcher is about to end the others, if it does."""
+        dead = {
+            rank for rank, control in enumerate(self.controls)
+            if control.pid and control.state is not ControlState.ENDED and not self.exists(rank)
+        }  # fmt: skip
+        if quiet > DYING:
+            self._outlived |= dead
+        return not dead <= self._outlived
 
     def _stands(self, thread: Position) -> bool:
         rank, slot = thread

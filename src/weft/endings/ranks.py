@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
+from weft.deadlock.blocked import Standstill
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.libraries import innermost_own, library_code
@@ -74,7 +75,21 @@ class End:
 
 def ends(trace: Trace) -> list[End]:
     """The end of every rank, in order of rank. A run of level `outcomes` tells only of those whose process told."""
-    return [_end(rank) for rank in trace.at_end.ranks]
+    found = [_end(rank) for rank in trace.at_end.ranks]
+    felled = _felled(trace, found)
+    return [replace(end, how=How.CUT_OFF, ending=None) if end.rank.index in felled else end for end in found]
+
+
+def _felled(trace: Trace, found: list[End]) -> frozenset[int]:
+    """Ranks that MPI ended inside calls of which they would never have come: Weft had ended their partners before.
+
+    It ends a job only once it has proven a deadlock; then none of those in it can come to an error of its own.
+    """
+    inside = {end.rank.index for end in found if end.how is How.ERROR and end.open_calls}
+    if trace.run.get("ended") != "deadlock" or not inside:
+        return frozenset()
+    others = [end.rank.index for end in found if end.how in OWN and end.rank.index not in inside]
+    return Standstill(trace, others).stuck & inside
 
 
 def _end(rank: Rank) -> End:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from signal import SIGCONT, SIGINT, SIGKILL, SIGTERM
+from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM
 from typing import TYPE_CHECKING
 
 from weft.launch import ask, segments, survivors
@@ -208,6 +208,7 @@ class Job:
         """Before ranks over hosts end: none that is in a proven deadlock may take another's end for an error of MPI."""
         hosts.wait(hosts.ask("end", stop=proven), GRACE)
         if proven and self.family not in QUIETLY:  # their launchers let ranks go on before they end them
+            self.process.send(SIGSTOP)  # or it does so when it hears of the first that has ended
             hosts.wait(hosts.ask("kill"), GRACE)
 
     def _insist(self) -> float:
