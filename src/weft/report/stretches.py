@@ -40,6 +40,7 @@ from weft.stretches import (
     cuts,
     look,
     quiet,
+    recalls,
     sends,
     sparse,
     uncut,
@@ -88,6 +89,7 @@ def found_in_stretches(
     seen = _seen(team, trace, progress)
     whole, of = uncut(trace, seen), cuts(trace, seen, least)
     closed = closable(trace, whole.called)
+    closed = closed and not (recalls(trace, whole.called) and _wild(team, trace).any())
     if closed and (of is None or sparse(of, least)):
         found = _Report(team, ground, progress, Parts(whole, []), least).found()
         if found is not None:

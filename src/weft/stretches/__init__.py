@@ -13,12 +13,12 @@ source, with a look at what lies behind it (ahead.py).
 from __future__ import annotations
 
 from weft.stretches.ahead import Ahead, Looking, Sends, sends
-from weft.stretches.closed import Walk, closable, sparse, uncut, wild
+from weft.stretches.closed import Walk, closable, recalls, sparse, uncut, wild
 from weft.stretches.moments import Cuts, Seen, apart, cuts, look, within, worth_cutting
 from weft.stretches.stillness import quiet
 from weft.trace.stretch import STRETCH
 
 __all__ = [
     "STRETCH", "Ahead", "Cuts", "Looking", "Seen", "Sends", "Walk", "apart", "closable", "cuts", "look", "quiet",
-    "sends", "sparse", "uncut", "wild", "within", "worth_cutting",
+    "recalls", "sends", "sparse", "uncut", "wild", "within", "worth_cutting",
 ]  # fmt: skip

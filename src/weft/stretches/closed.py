@@ -44,7 +44,7 @@ FURTHEST: Final = 16
 _PART: Final = 1 << 18
 """Calls that are looked at together."""
 _UNDIVIDED: Final = (
-    calls.WINDOW_MAKERS | calls.COLLECTIVE_INITS | calls.PARTITIONED | calls.CANCELS | named(Act.TRANSFER)
+    calls.WINDOW_MAKERS | calls.COLLECTIVE_INITS | calls.PARTITIONED | named(Act.TRANSFER)
     | frozenset(row.name for row in every().values() if row.over is Over.GROUP)
     | words("Grequest_start File_open Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join Session_init")
 )  # fmt: skip
@@ -54,7 +54,14 @@ _READY: Final = named(Act.SEND, where=lambda row: row.mode is Mode.READY)
 
 def closable(trace: Trace, called: frozenset[int]) -> bool:
     """Whether closed cuts are safe, by the functions that are called; that nobody receives of any source is `wild`."""
-    return not called.intersection(masks(trace.functions).ids(_UNDIVIDED))
+    ids = masks(trace.functions).ids
+    restarted = recalls(trace, called) and called.intersection(ids(calls.STARTS))
+    return not restarted and not called.intersection(ids(_UNDIVIDED))
+
+
+def recalls(trace: Trace, called: frozenset[int]) -> bool:
+    """Whether requests are cancelled: where somebody receives of any source, a look ahead may not see that they are."""
+    return bool(called.intersection(masks(trace.functions).ids(calls.CANCELS)))
 
 
 def wild(rank: Rank) -> bool:

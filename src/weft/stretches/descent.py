@@ -15,6 +15,7 @@ from weft.stretches.stillness import gathered
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.trace.stretch import Stretch
+from weft.usage.pieces import recalled
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -25,8 +26,9 @@ MOST_OF_A_RANK: Final = 50
 """More of them for each rank."""
 _HEAVY: Final = (
     Post.PERSISTENT | Post.MATCHED_PROBE | Post.HALF | Post.UNDECIDED | Post.PARTITIONED | Post.INIT | Post.FREED
+    | Post.RECALLED
 )
-"""What is not carried over a cut: not made by one call of its own, of a message that is not known as yet, or let go."""
+"""What is not carried over a cut: not made by one call of its own, of a message that is not known as yet, or given up."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Descent:
         """The same of a send, whose post it is; none of a lost one."""
         self.parts_rank = of.collectives.ranks()
         self._out_alone(window)
-        self.between = [self._between(rank) for rank in range(len(self.ends))]
+        self.between = [self._between(number, *recalled(rank)) for number, rank in enumerate(window.ranks)]
         self._ends: dict[int, Ints] = {}
         self.seen = self._seen()
 
@@ -132,8 +134,11 @@ class Descent:
             out |= masks(window.functions).table(calls.ENDS)[parts.function]
             self._lower(self.parts_rank[out], parts.event[out])
 
-    def _between(self, rank: int) -> NDArray[np.int32]:
-        """By call of a rank the last one up to it before which no request is pending."""
+    def _between(self, rank: int, begun: Ints, ended: Ints) -> NDArray[np.int32]:
+        """By call of a rank the last one up to it before which no request is pending.
+
+        What is cancelled is pending from `begun` to `ended`: it has no rows.
+        """
         change = np.zeros(int(self.ends[rank]) + 2, np.int64)
         none = np.zeros(len(self.of.collectives), np.bool_)
         carried = (self.lost, self.light, none)
@@ -143,6 +148,8 @@ class Descent:
             later = (done != NONE) & (done > made) & ~over[part]
             for events, by in ((made[later], 1), (done[later], -1)):
                 change += by * np.bincount(events.astype(np.int64) + 1, minlength=len(change))
+        for events, by in ((begun, 1), (ended, -1)):
+            change += by * np.bincount(events + 1, minlength=len(change))
         free = np.cumsum(change)[: int(self.ends[rank]) + 1] == 0
         last: NDArray[np.int32] = np.maximum.accumulate(np.where(free, np.arange(len(free), dtype=np.int32), 0))
         return last

@@ -62,6 +62,20 @@ def freed_at(rank: Rank, makers: Ints, frees: Ints) -> Ints:
     return np.where(row >= 0, np.append(frees, 0)[row], len(rank.events))
 
 
+def recalled(rank: Rank) -> tuple[Ints, Ints]:
+    """The calls that made what is cancelled, and those by which it is over; as many as there are calls where none is.
+
+    They make requests that are no persistent ones.
+    """
+    where, ids = masks(rank.trace.functions).where, rank.events["object"]
+    cancels = where(rank, calls.CANCELS)
+    if not len(cancels):
+        return cancels, cancels
+    makers = where(rank, calls.REQUEST_MAKERS)
+    makers = makers[np.isin(ids[makers], ids[cancels])]
+    return makers, over_at(rank, makers, first_done(Traffic(rank)))
+
+
 class _Lasting:
     """The persistent requests of a rank, which go on from piece to piece."""
 
