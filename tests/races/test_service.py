@@ -106,6 +106,38 @@ def test_a_probe_and_the_receive_that_names_its_source_is_a_note() -> None:
     assert "warning" in severities(probes(named=False))
 
 
+def tasks(*, last: int = 12, takes: int = 13, function: str = "main", asked: bool = True) -> Builder:
+    """Rank 0 looks at line 10 who has a result while it has tasks, else at line `last`, and receives at one line."""
+    b = Builder(ranks=3)
+    r0 = b.ranks[0]
+    for r in b.ranks[1:]:
+        if asked:
+            r0.send(r.index, 2)
+        for _ in range(3):
+            if asked:
+                r.recv(0, 2)
+            r.send(0, 1, site=at(31))
+    for k, source in enumerate(CAME):
+        r0.probe(ANY, 1, got=source, site=at(10 if k < 4 else last))
+        r0.recv(ANY, 1, got=source, site=("pool.py", 13 if k < 4 else takes, function))
+        if asked and k < 4:
+            r0.send(source, 2)
+    return b
+
+
+def test_probes_at_several_lines_before_one_receive_are_told_with_it() -> None:
+    [note] = races(tasks())
+    assert (note.severity, note.sites[0].line) == ("note", 13)
+
+
+@pytest.mark.parametrize("other", [{"takes": 14}, {"function": "get"}, {"asked": False}])
+def test_probes_stay_warnings_where_another_line_or_function_may_take_it_or_nobody_is_answered(
+    other: dict[str, int | str | bool],
+) -> None:
+    lines = {f.sites[0].line for f in races(tasks(**other)) if f.severity == "warning"}  # type: ignore[arg-type]
+    assert 10 in lines
+
+
 def test_a_header_and_its_body_from_the_same_source_is_a_note() -> None:
     b = Builder(ranks=3)
     for r in b.ranks[1:]:

@@ -19,7 +19,7 @@ from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
 from weft.races.outcomes import outcome, strays
 from weft.races.search import Races, detect, exchanged, settled
-from weft.races.service import ANSWERED, served
+from weft.races.service import ANSWERED, SEEN, served
 from weft.terms import describe
 from weft.terms.columns import distinct
 from weft.terms.libraries import of_library
@@ -79,7 +79,7 @@ def _order_only(
     trace: Trace, match: Match, races: Races, lines: NDArray[np.int64], service: NDArray[np.uint8]
 ) -> list[Finding]:
     """One note for each call site that serves whoever comes."""
-    chosen = np.flatnonzero(service)
+    chosen = np.flatnonzero((service != 0) & (service != SEEN))
     places = distinct(lines[chosen]).tolist()
     return [_note(trace, match, races, service, chosen[lines[chosen] == place]) for place in places]
 

@@ -8,6 +8,9 @@ first is free, and meant to be. Such a race is told as a note. Two things must h
 2. The program looks at who came: before the next wildcard at the site it sends to the source it got, or receives from
    it by name (behind a probe, or the body behind a header). A receive that ends a conversation needs no answer: where
    the site answers others, and the source had been sent something since its last message was taken.
+
+A function may probe at several lines, by whether it has more to give away, and receive at one. Then a message may be
+seen by any of them, and what holds for the receives of any source at that line holds for each of the probes.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ ANSWERED: Final = 1
 """Who came is sent an answer, or ends a conversation in which it was."""
 HEARD: Final = 2
 """Who came is sent nothing before the next one: the rest of what it says is received from it by name."""
+SEEN: Final = 3
+"""A probe that shows who came to a receive of any source, of which one of the two is told."""
 
 
 @dataclass(frozen=True)
@@ -80,16 +85,41 @@ def _key(peer: I64, event: I64) -> I64:
 
 
 def served(match: Match, order: Order, races: Races) -> NDArray[np.uint8]:
-    """For each race whether it is one of order only: ANSWERED, HEARD, or 0."""
+    """For each race whether it is one of order only: ANSWERED, HEARD, SEEN, or 0."""
     found = np.zeros(len(races), np.uint8)
     sent: tuple[NDArray[np.uint64], NDArray[np.uint32]] | None = None
-    for place in _places(match, races):
+    received: dict[tuple[int, int, int], int] = {}
+    for place in _places(match, races):  # probes behind receives
         if sent is None:
             sent = group(match.sends.peer.view(np.uint32), len(match.trace.ranks))
         to_me = sent[1][int(sent[0][place.rank]) : int(sent[0][place.rank + 1])].astype(np.int64)
-        if _one_site(match, order, place, to_me):
-            found[place.races] = _answers(match, place)
+        taken_at = _taken_at(match, place) if place.probe else None
+        key = place.rank, place.comm, place.site if taken_at is None else taken_at
+        if not _one_site(match, order, place, to_me, taken_at):
+            service = 0
+        elif taken_at is not None and key in received:
+            service = received[key] and SEEN
+        else:
+            service = _answers(match, place)
+        if not place.probe:
+            received[key] = min(service, received.get(key, service))
+        found[place.races] = service
     return found
+
+
+def _taken_at(match: Match, place: _Place) -> int | None:
+    """The one call site in the function of a probe at which all that it saw in a race was received, if it is that."""
+    seen = match.probes.partner[place.rows]
+    taken = match.sends.partner[seen[seen != NONE]]
+    if (taken == NONE).any():
+        return None
+    rank = match.trace.ranks[place.rank]
+    events = distinct(match.recvs.event[taken].astype(np.int64))
+    sites = distinct(rank.events["site"][events].astype(np.int64))
+    if len(sites) != 1:
+        return None
+    first, probe = (rank.event(int(event)).site for event in (events[0], match.probes.event[place.rows[0]]))
+    return int(sites[0]) if first.file == probe.file and first.function == probe.function is not None else None
 
 
 def _posts(match: Match, probe: bool) -> Posts:
@@ -136,7 +166,7 @@ def _sites(match: Match, posts: Posts, rows: I64, ranks: I64) -> I64:
     return found
 
 
-def _one_site(match: Match, order: Order, place: _Place, to_me: I64) -> bool:
+def _one_site(match: Match, order: Order, place: _Place, to_me: I64, taken_at: int | None) -> bool:
     """Whether no message that could have come first went elsewhere, or nowhere."""
     sends, recvs = match.sends, match.recvs
     fits = sends.comm[to_me] == place.comm
@@ -144,7 +174,7 @@ def _one_site(match: Match, order: Order, place: _Place, to_me: I64) -> bool:
         fits &= sends.tag[to_me] == place.tag
     rows = to_me[fits]
     taker = sends.partner[rows].astype(np.int64)
-    here = _came_here(match, place, rows, taker)
+    here = _came_here(match, place, rows, taker, taken_at)
     if match.trace.until is not None:
         here |= taker == NONE  # it goes on: who receives the message is not known yet
     # Received in the order sent: before a message can be taken, the one before it of that sender must be gone.
@@ -165,17 +195,18 @@ def _one_site(match: Match, order: Order, place: _Place, to_me: I64) -> bool:
     return True
 
 
-def _came_here(match: Match, place: _Place, rows: I64, taker: I64) -> NDArray[np.bool_]:
-    """Which messages the site received, or saw."""
+def _came_here(match: Match, place: _Place, rows: I64, taker: I64, taken_at: int | None) -> NDArray[np.bool_]:
+    """Which messages the site received, or saw, or were received at the one at which those that it saw were."""
     recvs, probes = match.recvs, match.probes
     events = match.trace.ranks[place.rank].events["site"]
+    here, taken = np.zeros(len(rows), np.bool_), taker != NONE
     if place.probe:
         part = probes.of_rank(place.rank)
         at_site = events[probes.event[part]] == place.site
-        return np.isin(rows, probes.partner[part][at_site])
-    here = np.zeros(len(rows), np.bool_)
-    taken = taker != NONE
-    here[taken] = events[recvs.event[taker[taken]]] == place.site
+        here = np.isin(rows, probes.partner[part][at_site])
+    site = taken_at if place.probe else place.site
+    if site is not None:
+        here[taken] |= events[recvs.event[taker[taken]]] == site
     return here
 
 
