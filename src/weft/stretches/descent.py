@@ -27,8 +27,8 @@ MOST_OF_A_RANK: Final = 50
 _HEAVY: Final = (
     Post.PERSISTENT | Post.MATCHED_PROBE | Post.HALF | Post.UNDECIDED | Post.PARTITIONED | Post.INIT | Post.FREED
     | Post.RECALLED
-)
-"""What is not carried over a cut: not made by one call of its own, of a message that is not known as yet, or given up."""
+)  # fmt: skip
+"""What is not carried over a cut: not of one call of its own, of a message that is not known as yet, or given up."""
 
 
 @dataclass(frozen=True)
