@@ -14,12 +14,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from weft.attach import guard
-
-if TYPE_CHECKING:
-    from weft.attach.processes import Process
 
 DETACH: Final = 17
 SEIZE: Final = 0x4206
@@ -78,6 +75,13 @@ class Standing:
                 signal = _stopped(thread)
             _ptrace(DETACH, thread, signal or 0)
 
+    def keep(self, pids: Sequence[int]) -> bool:
+        """Let the others go on; whether all of these were asked to stand."""
+        for pid in [pid for pid in self._threads if pid not in pids]:
+            self.release(pid)
+        self.pids = [pid for pid in self.pids if pid in pids]
+        return {*pids} <= {*self.pids, *self.refused}
+
     def release_all(self) -> None:
         """Let all go on."""
         for pid in list(self._threads):
@@ -85,10 +89,10 @@ class Standing:
 
 
 @contextmanager
-def standing(processes: Sequence[Process]) -> Iterator[Standing]:
-    """The processes that may be looked into stand still, and go on after this, whatever ends it."""
-    refused = {process.pid: why for process in processes if (why := guard.refusal(process.pid))}
-    held = Standing(refused, [process.pid for process in processes if process.pid not in refused])
+def standing(pids: Sequence[int]) -> Iterator[Standing]:
+    """Those of the processes that may be looked into stand still, and go on after this, whatever ends it."""
+    refused = {pid: why for pid in pids if (why := guard.refusal(pid))}
+    held = Standing(refused, [pid for pid in pids if pid not in refused])
     with guard.guarded(held.pids):
         try:
             held.hold(held.pids)

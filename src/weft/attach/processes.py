@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from weft.debug.running import PYTHON, maps_of
@@ -19,7 +20,7 @@ MPI = re.compile(r"/lib(p?mpi|mpich|mpi_abi|mpi_cray|mpi_gnu|mpi_ibm|open-rte|op
 """A line of the map of a process that has an MPI library."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Process:
     """A rank's process. `rank` is None where nothing says which it is."""
 
@@ -28,7 +29,11 @@ class Process:
     size: int
     job: str
     program: str
-    python: bool = False
+
+    @cached_property
+    def python(self) -> bool:
+        """Whether it is a Python. Asked once it stands: of a process that polls its map is long in coming."""
+        return bool(PYTHON.search(quietly_mapped(self.pid)))
 
 
 def began(pid: int) -> float:
@@ -152,6 +157,12 @@ def descendants(pid: int, tree: dict[int, int]) -> list[int]:
     return found
 
 
+def below(pids: Sequence[int]) -> list[int]:
+    """All processes beneath some, or they where none is."""
+    tree = parents()
+    return [child for pid in pids for child in descendants(pid, tree)] or list(pids)
+
+
 def rank_of(pid: int, tree: dict[int, int]) -> Process | None:
     """What a launcher has said to a process; None where it said nothing."""
     found = step.of(step.environment_of(pid), tree.get(pid, 0))
@@ -160,7 +171,7 @@ def rank_of(pid: int, tree: dict[int, int]) -> Process | None:
 
 def process_of(pid: int) -> Process:
     """A process of which no launcher has said anything."""
-    return Process(pid, None, 0, "", program_of(pid), bool(PYTHON.search(quietly_mapped(pid))))
+    return Process(pid, None, 0, "", program_of(pid))
 
 
 def quietly_mapped(pid: int) -> str:
@@ -189,12 +200,15 @@ def is_replaced(pid: int) -> bool:
 
 def chosen(processes: Iterable[Process]) -> list[Process]:
     """One process for each rank of each job: the one with an MPI library, not the shell or `weft run` that began it."""
-    best: dict[tuple[str, int | None], tuple[bool, int, Process]] = {}
+    groups: dict[tuple[str, int | None], list[Process]] = {}
     for process in processes:
-        key, found = (process.job, process.rank), (bool(MPI.search(quietly_mapped(process.pid))), process.pid, process)
-        if key not in best or found[:2] > best[key][:2]:
-            best[key] = found
-    return sorted((process for _, _, process in best.values()), key=lambda process: (process.job, process.rank or 0))
+        groups.setdefault((process.job, process.rank), []).append(process)
+    best = [
+        group[0] if len(group) == 1
+        else max(group, key=lambda process: (bool(MPI.search(quietly_mapped(process.pid))), process.pid))
+        for group in groups.values()
+    ]  # fmt: skip
+    return sorted(best, key=lambda process: (process.job, process.rank or 0))
 
 
 def numbered(processes: list[Process]) -> list[Process]:

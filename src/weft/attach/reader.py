@@ -80,9 +80,12 @@ class Reader:
             raise GoneError(str(told["error"]))
         return told["done"]
 
-    def close(self) -> None:
+    def let_end(self) -> None:
         """It lets all go and ends when nobody speaks to it any more."""
         os.close(self._asking)
+
+    def close(self) -> None:
+        """Wait until it has ended."""
         self._gdb.wait()
         os.close(self._answers)
 
@@ -101,6 +104,7 @@ def readers(pids: Sequence[int]) -> Iterator[list[Reader]]:
             made[number % len(made)].pids.append(pid)
         yield made
     finally:
-        for reader in made:
-            with suppress(OSError):
-                reader.close()
+        for end in (Reader.let_end, Reader.close):
+            for reader in made:
+                with suppress(OSError):
+                    end(reader)

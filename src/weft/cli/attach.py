@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
+    from weft.attach.hold import Standing
     from weft.attach.model import Job
     from weft.attach.processes import Process
 
@@ -58,16 +59,24 @@ def seen(args: argparse.Namespace, held: ExitStack) -> Job:
     from weft.attach.reader import readers
 
     ranks: list[Process]
+    still: Standing | None = None
     if args.here:
         name, _, step = args.what[0].partition(".")
         ranks = processes.of_slurm(name, step, os.environ.get("SLURMD_NODENAME", ""))
     elif len(args.what) == 1 and not is_process(args.what[0]) and (job := of_slurm(args.what[0], args.interval)):
         return job
     elif args.what:
-        ranks = (processes.with_others if args.job else processes.named)([number(word) for word in args.what])
+        pids = [number(word) for word in args.what]
+        # Which of them are ranks is asked once they stand: beside ranks that poll it would take long.
+        still = held.enter_context(standing(processes.below(pids)))
+        ranks = (processes.with_others if args.job else processes.named)(pids)
     else:
         ranks = processes.the_only_job()
-    still = held.enter_context(standing(ranks))
+    meant = [process.pid for process in ranks]
+    if still is None or not still.keep(meant):
+        if still is not None:
+            still.release_all()
+        still = held.enter_context(standing(meant))
     gdbs = held.enter_context(readers([one.pid for one in ranks if not one.python and one.pid in still.pids]))
     from weft.native.threads import calm_numpy
 
