@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests_support import execute
 from weft.attach import calls, look, sentences, tree
 from weft.attach.model import Argument, Call, Frame, Job, Seen, Thread
 from weft.attach.python import frames_of
@@ -198,3 +201,19 @@ def test_a_rank_of_another_communicator_is_not_taken_for_the_job_s() -> None:
 def test_what_is_seen_comes_back_from_its_json() -> None:
     one = seen(17, "main", "step", call=RECEIVE, later=True)
     assert Seen.of(one.as_dict()) == one
+
+
+def test_who_comes_first_does_so_for_a_moment_and_alone() -> None:
+    lines = (
+        "import os, subprocess, sys", "from weft.attach.hold import first",
+        "told = [sys.executable, '-c', 'import os; print(os.sched_getscheduler(0))']",
+        "with first():",
+        "    print(os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK, flush=True)",
+        "    subprocess.run(told)",
+        "print(os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK)",
+    )  # fmt: skip
+    done = execute([sys.executable, "-c", "\n".join(lines)])
+    assert not done.stderr, done.stderr
+    during, started, after = map(int, done.stdout.split())
+    assert (started, after) == (os.SCHED_OTHER, os.SCHED_OTHER)
+    assert during in (os.SCHED_RR, os.SCHED_OTHER)  # who is not root may not

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from weft.attach import calls, python
 from weft.attach.hold import Standing
+from weft.attach.hold import first as precedence
 from weft.attach.model import Argument, Call, Frame, Seen, Thread
 from weft.attach.native import Native, Place
 from weft.attach.processes import Process, began, is_replaced
@@ -40,10 +41,12 @@ def look(
     calls.prepare()
     first, later = _once(pythons, native, held, problems), {}
     if interval > 0:
-        native.let_go()
-        held.release_all()
-        pause(interval)
-        held.hold(held.pids)
+        until = time.monotonic() + interval
+        with precedence():
+            native.let_go()
+            held.release_all()
+            pause(max(0.0, until - time.monotonic()))
+            held.hold(held.pids)
         later = _once(pythons, native, held, problems)
     problems |= native.problems
     for pid, one in seen.items():

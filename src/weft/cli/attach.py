@@ -53,18 +53,37 @@ def run(args: argparse.Namespace) -> int:
 
 def seen(args: argparse.Namespace, held: ExitStack) -> Job:
     """The looks that the arguments ask for."""
+    elsewhere = not args.here and len(args.what) == 1 and not is_process(args.what[0])
+    if elsewhere and (job := of_slurm(args.what[0], args.interval)):
+        return job
     # What needs numpy comes once the ranks stand still.
-    from weft.attach import processes
-    from weft.attach.hold import standing
+    from weft.attach.hold import first
+
+    with first():
+        ranks, still = stopped(args, held)
     from weft.attach.reader import readers
 
-    ranks: list[Process]
+    gdbs = held.enter_context(readers([one.pid for one in ranks if not one.python and one.pid in still.pids]))
+    from weft.native.threads import calm_numpy
+
+    calm_numpy()
+    from weft.attach.look import look
+    from weft.attach.model import Job
+
+    size = max([len(ranks), *(process.size for process in ranks)])
+    notes = [] if all(process.job for process in ranks) else ["the numbers of these ranks are Weft's, not a launcher's"]
+    return Job(size, args.interval, look(ranks, args.interval, still, gdbs), notes)
+
+
+def stopped(args: argparse.Namespace, held: ExitStack) -> tuple[list[Process], Standing]:
+    """The ranks that are meant, and what lets them stand still."""
+    from weft.attach import processes
+    from weft.attach.hold import standing
+
     still: Standing | None = None
     if args.here:
         name, _, step = args.what[0].partition(".")
         ranks = processes.of_slurm(name, step, os.environ.get("SLURMD_NODENAME", ""))
-    elif len(args.what) == 1 and not is_process(args.what[0]) and (job := of_slurm(args.what[0], args.interval)):
-        return job
     elif args.what:
         pids = [number(word) for word in args.what]
         # Which of them are ranks is asked once they stand: beside ranks that poll it would take long.
@@ -77,16 +96,7 @@ def seen(args: argparse.Namespace, held: ExitStack) -> Job:
         if still is not None:
             still.release_all()
         still = held.enter_context(standing(meant))
-    gdbs = held.enter_context(readers([one.pid for one in ranks if not one.python and one.pid in still.pids]))
-    from weft.native.threads import calm_numpy
-
-    calm_numpy()
-    from weft.attach.look import look
-    from weft.attach.model import Job
-
-    size = max([len(ranks), *(process.size for process in ranks)])
-    notes = [] if all(process.job for process in ranks) else ["the numbers of these ranks are Weft's, not a launcher's"]
-    return Job(size, args.interval, look(ranks, args.interval, still, gdbs), notes)
+    return ranks, still
 
 
 def of_slurm(word: str, interval: float) -> Job | None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import atexit
 import gc
-import importlib
+import importlib.util
 import os
-import pkgutil
 import sys
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -32,8 +31,19 @@ class Command(Protocol):
 
 def commands() -> list[str]:
     """Return the commands' names: every public module of weft.cli is one."""
+    import pkgutil  # which is of no use to a line that names its command
+
     names = (module.name for module in pkgutil.iter_modules(cli.__path__))
-    return sorted(name for name in names if name not in NOT_COMMANDS and not name.startswith("_"))
+    return sorted(name for name in names if _may_be_one(name))
+
+
+def _may_be_one(word: str) -> bool:
+    return word.isidentifier() and word not in NOT_COMMANDS and not word.startswith("_")
+
+
+def is_command(word: str) -> bool:
+    """Whether a word is a command's name: to list them all takes a tenth of a short command."""
+    return _may_be_one(word) and importlib.util.find_spec(f"weft.cli.{word}") is not None
 
 
 def load(name: str) -> Command:
@@ -59,11 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(50_000, 20, 20)
     atexit.register(gc.freeze)
     arguments = list(sys.argv[1:] if argv is None else argv)
-    known = commands()
     if _complete.asked():
-        _complete.answer(parser(_complete.named(known)))
+        _complete.answer(parser(_complete.named(commands())))
     # Only the named command is imported: `weft run` must not pay for the analyses' start.
-    named = arguments[:1] if arguments and arguments[0] in known else known
+    named = arguments[:1] if arguments and is_command(arguments[0]) else commands()
     try:
         rest: list[str] = []
         if len(named) == 1 and "--" in arguments and getattr(load(named[0]), "TAKES_PROGRAM", False):
