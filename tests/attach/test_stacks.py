@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests_support import execute
-from weft.attach import calls, look, sentences, tree
+from weft.attach import calls, look, reader, sentences, tree
 from weft.attach.model import Argument, Call, Frame, Job, Seen, Thread
 from weft.attach.python import frames_of
 from weft.trace.sites import CallSite
@@ -217,3 +217,16 @@ def test_who_comes_first_does_so_for_a_moment_and_alone() -> None:
     during, started, after = map(int, done.stdout.split())
     assert (started, after) == (os.SCHED_OTHER, os.SCHED_OTHER)
     assert during in (os.SCHED_RR, os.SCHED_OTHER)  # who is not root may not
+
+
+def test_a_reader_whose_answer_nobody_reads_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "gdb"
+    fake.write_text(
+        f"#!{sys.executable}\nimport os, re, sys\n"
+        "asked, answering = map(int, re.search(r'weft_serve\\((\\d+), (\\d+)\\)', sys.argv[-1]).groups())\n"
+        "try:\n    os.write(answering, b'x' * 2**20)\nexcept OSError:\n    pass\n"
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(KeyboardInterrupt), reader.readers([1]):
+        raise KeyboardInterrupt

@@ -81,13 +81,13 @@ class Reader:
         return told["done"]
 
     def let_end(self) -> None:
-        """It lets all go and ends when nobody speaks to it any more."""
+        """It lets all go and ends when nobody speaks to it any more, and nobody reads what it still answers."""
         os.close(self._asking)
+        os.close(self._answers)
 
     def close(self) -> None:
         """Wait until it has ended."""
         self._gdb.wait()
-        os.close(self._answers)
 
 
 @contextmanager
