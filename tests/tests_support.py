@@ -65,4 +65,4 @@ def execute(
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
-WEFT = (sys.executable, "-P", "-m", "weft.cli.main")
+WEFT = (sys.executable, "-P", "-m", "weft")

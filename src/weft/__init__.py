@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 from weft.values.probes import block, loop, part, probe, region
 
+TYPE_CHECKING = False  # its own module is a third of what this one would take
 if TYPE_CHECKING:
+    import os
+    from typing import Any
+
     from weft.compare.values import ValueComparison
     from weft.trace import Trace
 
@@ -35,6 +35,8 @@ def differences(
     run's configuration hold. TraceError where a run has no values.
     """
     # `import weft` is all that the command line needs to print its help.
+    from pathlib import Path
+
     from weft.compare.values import compare_values
     from weft.values.configuration import tolerances
     from weft.values.trace import ValueTrace

@@ -1,7 +1,21 @@
-"""`python -m weft` is the command `weft`."""
+"""The command `weft`, which is `python -m weft` too."""
+
+from __future__ import annotations
 
 import sys
 
-from weft.cli.main import main
 
-sys.exit(main())
+def main() -> int:
+    """Run a command, and return its exit status."""
+    if sys.argv[1:2] == ["attach"]:  # beside ranks that poll already the imports that follow take long
+        from weft.attach.precedence import take
+
+        take()
+    # Only then: see above.
+    from weft.cli.main import main as named
+
+    return named()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -12,7 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests_support import WEFT, Installed, execute
+from weft.attach.python import REMEDY, program
+from weft.errors import UsageError
 
 PROGRAMS = Path(__file__).parent / "programs"
 PATIENCE = 60.0
@@ -26,6 +30,14 @@ def compiled(of: Installed, name: str, folder: Path, *options: str, source: Path
     done = execute([compiler, "-g", *options, "-o", folder / source.stem, source])
     assert done.returncode == 0, done.stderr
     return folder / source.stem
+
+
+def needs_py_spy() -> None:
+    """Skip a test where Pythons cannot be read."""
+    try:
+        program()
+    except UsageError:
+        pytest.skip(REMEDY)
 
 
 @contextmanager
@@ -58,6 +70,12 @@ def attached(what: object, *options: str, env: Mapping[str, str] | None = None) 
 
 def once(hold: Callable[[Told], bool], what: object, *options: str, env: Mapping[str, str] | None = None) -> Told:
     """What is seen once all ranks have come to where they hang."""
+    until(hold, what, *options, env=env)
+    return attached(what, *options, env=env)
+
+
+def until(hold: Callable[[Told], bool], what: object, *options: str, env: Mapping[str, str] | None = None) -> None:
+    """Wait until all ranks have come to where they hang."""
     limit = time.monotonic() + PATIENCE
     while True:
         try:
@@ -67,7 +85,7 @@ def once(hold: Callable[[Told], bool], what: object, *options: str, env: Mapping
                 raise
             told = {"told": str(error)}
         if "groups" in told and hold(told):
-            return attached(what, *options, env=env)
+            return
         assert time.monotonic() < limit, told.get("told", told)
         time.sleep(0.2)
 

@@ -15,8 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from attach.jobs import PROGRAMS, compiled, running, where
-from attach.jobs import attached as look
+from attach.jobs import PROGRAMS, compiled, running, until, where
 from tests_support import ROOT, WEFT, Installed
 
 CONSENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -38,8 +37,7 @@ def once(of: Installed, ranks: int, folder: Path, *, python: bool) -> str:
     (folder / "go").unlink(missing_ok=True)
     with running(of, ranks, program, folder) as job:
         hung = ranks - (1 if python or ranks == 2 else 2)
-        while len(where(look(job.pid, "--interval", "0")).get("Barrier" if python else "MPI_Barrier", ())) < hung:
-            time.sleep(0.5)
+        until(lambda told: len(where(told).get("Barrier" if python else "MPI_Barrier", ())) == hung, job.pid)
         before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
         subprocess.run([*WEFT, "attach", str(job.pid)], stdout=subprocess.DEVNULL, timeout=300, check=True)
         elapsed, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)

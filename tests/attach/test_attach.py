@@ -14,22 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from attach.jobs import PROGRAMS, attached, compiled, once, running, where
+from attach.jobs import PROGRAMS, attached, compiled, needs_py_spy, once, running, where
 from launch.slurm import Slurm, started
 from tests_support import WEFT, Installed, execute
 from weft.attach.guard import status_of
-from weft.attach.python import REMEDY, program
-from weft.errors import UsageError
 
 pytestmark = pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb here")
 ODD = "rank 1 is in {call} from 2 (tag 7) at {place}, not with the others"
-
-
-def needs_py_spy() -> None:
-    try:
-        program()
-    except UsageError:
-        pytest.skip(REMEDY)
 
 
 def test_the_rank_that_is_not_with_the_others_is_named_with_its_peer(mpich: Installed, tmp_path: Path) -> None:

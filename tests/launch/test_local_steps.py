@@ -127,7 +127,7 @@ def test_a_host_that_dies_loses_only_its_own_ranks(hosts: Hosts, line: Line) -> 
             if "no misuse of MPI found" in text:
                 break
         limit = time.monotonic() + 30
-        while any("weft.cli.main" in one and "mpiexec" not in one for name in "ac" for one in hosts.processes(name)):
+        while any(" -m weft " in one and "mpiexec" not in one for name in "ac" for one in hosts.processes(name)):
             assert time.monotonic() < limit, "tasks of the hosts that are left have ended"
             time.sleep(0.2)
         os.killpg(process.pid, signal.SIGKILL)  # MPICH's own waits for the lost host

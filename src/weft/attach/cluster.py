@@ -51,7 +51,7 @@ def ask(text: str, interval: float) -> Job:
     found = NAME.fullmatch(text)
     assert found is not None
     count = nodes(found[1])
-    here = [sys.executable, "-P", "-m", "weft.cli.main", "attach", "--here", "--format", "json"]
+    here = [sys.executable, "-P", "-m", "weft", "attach", "--here", "--format", "json"]
     command = [
         "srun", f"--jobid={found[1]}", "--overlap", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1",
         "--mpi=none", "--kill-on-bad-exit=0", "--quiet", *here, f"--interval={interval}",

@@ -89,25 +89,6 @@ class Standing:
 
 
 @contextmanager
-def first() -> Iterator[None]:
-    """Come before ranks that poll while this waits for them, where the system allows it (root): they leave it little.
-
-    What is started meanwhile does not.
-    """
-    try:
-        before = os.sched_getscheduler(0) | os.SCHED_RESET_ON_FORK
-        least = os.sched_param(os.sched_get_priority_min(os.SCHED_RR))
-        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, least)
-    except (OSError, AttributeError):
-        yield
-        return
-    try:
-        yield
-    finally:
-        os.sched_setscheduler(0, before, os.sched_param(0))
-
-
-@contextmanager
 def standing(pids: Sequence[int]) -> Iterator[Standing]:
     """Those of the processes that may be looked into stand still, and go on after this, whatever ends it."""
     refused = {pid: why for pid in pids if (why := guard.refusal(pid))}

@@ -6,12 +6,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from weft.attach import calls, python
+from weft.attach import calls, precedence
 from weft.attach.hold import Standing
-from weft.attach.hold import first as precedence
 from weft.attach.model import Argument, Call, Frame, Seen, Thread
 from weft.attach.native import Native, Place
 from weft.attach.processes import Process, began, is_replaced
+from weft.attach.python import Pythons
 from weft.attach.reader import GoneError, Reader
 from weft.trace.sites import CallSite
 
@@ -35,14 +35,14 @@ def look(
         )
         for one in processes
     }  # fmt: skip
-    pythons = [one.pid for one in processes if one.python and not seen[one.pid].problem]
     problems: dict[int, str] = {}
+    pythons = Pythons([one.pid for one in processes if one.python and not seen[one.pid].problem], held, problems)
     native = Native(gdbs)
     calls.prepare()
     first, later = _once(pythons, native, held, problems), {}
     if interval > 0:
         until = time.monotonic() + interval
-        with precedence():
+        with precedence.first([one.process for one in gdbs]):
             native.let_go()
             held.release_all()
             pause(max(0.0, until - time.monotonic()))
@@ -55,9 +55,9 @@ def look(
     return list(seen.values())
 
 
-def _once(pythons: Sequence[int], native: Native, held: Standing, problems: dict[int, str]) -> dict[int, list[Thread]]:
+def _once(pythons: Pythons, native: Native, held: Standing, problems: dict[int, str]) -> dict[int, list[Thread]]:
     """The threads of all ranks."""
-    found = {pid: threads_of(pid, stacks, {}) for pid, stacks in python.stacks(pythons, held, problems).items()}
+    found = {pid: threads_of(pid, stacks, {}) for pid, stacks in pythons.stacks().items()}
     try:
         native.hold(held.release)
         stacks = native.stacks()

@@ -8,12 +8,16 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from weft.attach.hold import Standing
+from weft.attach import precedence
+from weft.attach.calls import mpi_of
+from weft.attach.frozen import Stacks, stacks_of, stays
+from weft.attach.hold import PAUSE, Standing
 from weft.attach.model import Frame
 from weft.debug.running import forbidden
 from weft.errors import UsageError
@@ -35,48 +39,139 @@ def program() -> str:
     return found
 
 
-def stacks(pids: Sequence[int], held: Standing, problems: dict[int, str]) -> dict[int, dict[int, list[Frame]]]:
-    """The frames of all threads, innermost first, by process and thread. Each process runs only while it is read."""
-    if not pids:
-        return {}
-    spy, told = program(), {}
+Frames = dict[int, list[Frame]]
+"""Of each thread of a process, innermost first."""
+
+
+class Pythons:
+    """Processes of Python that stand, and can be looked at again: one runs only while its stacks are unwound."""
+
+    def __init__(self, pids: Sequence[int], held: Standing, problems: dict[int, str]) -> None:
+        self.pids, self._held, self._problems = list(pids), held, problems
+        self._spy = program() if pids else ""
+        self._seen: dict[int, Frames] = {}
+        self._kept: dict[int, Stacks] = {}
+        """Of those that stayed where they were while they were unwound."""
+
+    def stacks(self) -> dict[int, Frames]:
+        """The frames of all threads by process. Who stands where it stood the last time is not unwound again."""
+        with precedence.first():
+            found = self._unmoved()
+            found |= self._unwound([pid for pid in self.pids if pid not in found])
+        self._seen = found
+        return found
+
+    def _unwound(self, pids: Sequence[int]) -> dict[int, Frames]:
+        before: dict[int, Stacks] = {}
+
+        def begin(pid: int) -> Dump:
+            before[pid] = stacks_of(pid)
+            self._held.release(pid)
+            return Dump(self._spy, pid, "--native")
+
+        found = {}
+        for pid, told in in_turn(begin, pids):
+            self._held.hold([pid])
+            if isinstance(told, str):
+                self._problems[pid] = told
+                continue
+            found[pid] = told
+            if stayed(told, before[pid], now := stacks_of(pid)):
+                self._kept[pid] = now
+        return found
+
+    def _unmoved(self) -> dict[int, Frames]:
+        """What was seen of those whose native functions have not returned, and whose lines and numbers are the same."""
+        frozen = [pid for pid, kept in self._kept.items() if stayed(self._seen[pid], kept, stacks_of(pid))]
+        told = in_turn(lambda pid: Dump(self._spy, pid, "--nonblocking"), frozen)  # it stands
+        return {pid: self._seen[pid] for pid, lines in told if lines == without_native(self._seen[pid])}
+
+
+def stayed(seen: Frames, before: Stacks, now: Stacks) -> bool:
+    """Whether all threads are still in the native functions that they were in when they were seen."""
+    return all(stays(thread, callers_of(frames), before, now) for thread, frames in seen.items())
+
+
+def callers_of(frames: Sequence[Frame]) -> set[str]:
+    """The modules by which Python came to an MPI function, or to wherever else the thread is in native code."""
+    outermost = next((i for i, frame in enumerate(frames) if frame.python), 0)
+    begin = next((i + 1 for i, frame in enumerate(frames[:outermost]) if mpi_of(frame)), 0)
+    return {frame.site.module or "" for frame in frames[begin:outermost]}
+
+
+def without_native(seen: Frames) -> Frames:
+    """The frames of Python."""
+    return {thread: [frame for frame in frames if frame.python] for thread, frames in seen.items()}
+
+
+def in_turn(begin: Callable[[int], Dump], pids: Sequence[int]) -> Iterator[tuple[int, Frames | str]]:
+    """What py-spy tells of processes, or in words why it does not; as many at a time as there are cores."""
+    running: list[Dump] = []
+    left = list(reversed(pids))
     cores = len(os.sched_getaffinity(0))
-    with ThreadPoolExecutor(cores) as pool:
-        running: dict[Future[list[dict[str, Any]] | str], int] = {}
-        left = list(pids)
+    try:
         while left or running:
             while left and len(running) < cores:
-                pid = left.pop(0)
-                held.release(pid)
-                running[pool.submit(dump, spy, pid)] = pid
-            for done in wait(running, return_when=FIRST_COMPLETED).done:
-                pid = running.pop(done)
-                held.hold([pid])
-                told[pid] = done.result()
-    found = {}
-    for pid, answer in told.items():
-        if isinstance(answer, str):
-            problems[pid] = answer
-        else:
-            found[pid] = {int(one["os_thread_id"] or 0): frames_of(one["frames"]) for one in answer}
-    return found
+                running.append(begin(left.pop()))
+            ended = [(dump, answer) for dump in running if (answer := dump.answer()) is not None]
+            for dump, answer in ended:
+                running.remove(dump)
+                yield dump.pid, answer
+            time.sleep(0 if ended else PAUSE)
+    finally:
+        for dump in running:
+            dump.end()
 
 
-def dump(spy: str, pid: int) -> list[dict[str, Any]] | str:
-    """The threads of a process as py-spy tells them, or what went wrong."""
-    said = ""
-    for native in (["--native"], []):  # not on every kind of processor
-        command = [spy, "dump", "--pid", str(pid), "--json", "--locals", *native]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return f"py-spy does not come to its end: {error}"
-        if done.returncode == 0:
-            return list(json.loads(done.stdout))
-        said = said or done.stderr.strip()
-        if "ermission denied" in done.stderr:
-            return forbidden(pid)
-    return said.splitlines()[-1].strip() if said else f"py-spy ended with status {done.returncode}"
+class Dump:
+    """A py-spy that reads a process, before which that one does not come: it may poll."""
+
+    def __init__(self, spy: str, pid: int, *how: str) -> None:
+        self.pid = pid
+        self._command = [spy, "dump", "--pid", str(pid), "--json", "--locals"]
+        self._said = ""
+        self._begin(*how)
+
+    def _begin(self, *how: str) -> None:
+        self._again = bool(how)  # `--native` is not to be had on every kind of processor
+        self._limit = time.monotonic() + SECONDS
+        self._into = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115 - read when it has ended
+        self._process = subprocess.Popen(
+            [*self._command, *how], stdin=subprocess.DEVNULL, stdout=self._into[0], stderr=self._into[1]
+        )
+        precedence.take(self._process.pid)
+
+    def answer(self) -> Frames | str | None:
+        """The frames of the process's threads, or what went wrong; None while it is being read."""
+        status = self._process.poll()
+        if status is None:
+            if time.monotonic() < self._limit:
+                return None
+            self.end()
+            return f"py-spy does not come to its end within {SECONDS:.0f} seconds"
+        said, complaint = map(whole, self._into)
+        if status == 0:
+            return {int(one["os_thread_id"] or 0): frames_of(one["frames"]) for one in json.loads(said)}
+        error = complaint.decode(errors="replace").strip()
+        if "ermission denied" in error:
+            return forbidden(self.pid)
+        self._said = self._said or error
+        if self._again:
+            self._begin()
+            return None
+        return self._said.splitlines()[-1].strip() if self._said else f"py-spy ended with status {status}"
+
+    def end(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+
+
+def whole(file: IO[bytes]) -> bytes:
+    """What was written to a file, which is closed by this."""
+    with file:
+        file.seek(0)
+        return file.read()
 
 
 def frames_of(told: Sequence[dict[str, Any]]) -> list[Frame]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from weft.attach.precedence import first
 from weft.debug.running import while_it_works
 from weft.errors import UsageError, WeftError
 
@@ -55,6 +56,11 @@ class Reader:
         os.close(answering)
         self._said = b""
         self.pids: list[int] = []
+
+    @property
+    def process(self) -> int:
+        """The number of gdb's process."""
+        return self._gdb.pid
 
     def ask(self, do: str, *given: Any) -> None:
         """Say what is to be done."""
@@ -104,7 +110,8 @@ def readers(pids: Sequence[int]) -> Iterator[list[Reader]]:
             made[number % len(made)].pids.append(pid)
         yield made
     finally:
-        for end in (Reader.let_end, Reader.close):
-            for reader in made:
-                with suppress(OSError):
-                    end(reader)
+        with first([reader.process for reader in made]):
+            for end in (Reader.let_end, Reader.close):
+                for reader in made:
+                    with suppress(OSError):
+                        end(reader)

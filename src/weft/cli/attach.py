@@ -15,6 +15,7 @@ import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from weft.attach import precedence
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as held:  # until the text is made: ranks that poll leave little of the processors
         job = seen(args, held)
         text = json.dumps(as_dict(job)) if args.format == "json" else as_text(job, every=args.all)
+        precedence.take()  # what is left are moments
     print(text, flush=True)
     return 0 if any(one.threads for one in job.ranks) or args.here else 4
 
@@ -54,13 +56,13 @@ def run(args: argparse.Namespace) -> int:
 def seen(args: argparse.Namespace, held: ExitStack) -> Job:
     """The looks that the arguments ask for."""
     elsewhere = not args.here and len(args.what) == 1 and not is_process(args.what[0])
-    if elsewhere and (job := of_slurm(args.what[0], args.interval)):
-        return job
+    if elsewhere:
+        precedence.leave()
+        if job := of_slurm(args.what[0], args.interval):
+            return job
     # What needs numpy comes once the ranks stand still.
-    from weft.attach.hold import first
-
-    with first():
-        ranks, still = stopped(args, held)
+    ranks, still = stopped(args, held)
+    precedence.leave()
     from weft.attach.reader import readers
 
     gdbs = held.enter_context(readers([one.pid for one in ranks if not one.python and one.pid in still.pids]))

@@ -22,7 +22,7 @@ def moment() -> str:
 
 def command(pid: int) -> list[str]:
     """Look at all ranks of this host of the job that a process is of."""
-    return [sys.executable, "-P", "-m", "weft.cli.main", "attach", "--job", str(pid)]
+    return [sys.executable, "-P", "-m", "weft", "attach", "--job", str(pid)]
 
 
 def quiet_environment() -> dict[str, str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
 
+TYPE_CHECKING = False  # a program imports this: no module that it may not need
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Any, Final, Self
+
     from weft.values.capture import Capture
 
 LIBRARY: Final = "WEFT_VALUES_LIBRARY"
@@ -94,6 +95,8 @@ def _watched(values: Any, halo: Any, said: dict[str, Any]) -> Any:
     if _capture() is None or not os.environ.get("WEFT_VALUES"):
         return values
     # It needs numpy, which a program without `weft run` does not wait for.
+    from pathlib import Path
+
     from weft.halo.declaring import declared
 
     frame = sys._getframe(2)
