@@ -80,7 +80,7 @@ ALLOWED: dict[str, set[str]] = {
     "launch": {"pvm", "sources", "native", "mpi", "trace", "terms", "deadlock", "report", "endings"},
     "standstill": {"launch"},
     "suite": {"check", "launch", "standstill", "terms"},
-    "attach": {"sources", "mpi", "trace", "terms", "launch", "debug"},
+    "attach": {"sources", "mpi", "trace", "terms", "launch", "debug", "picture"},
 }
 
 

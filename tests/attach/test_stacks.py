@@ -173,7 +173,7 @@ def test_code_that_nobody_knows_is_not_python_s() -> None:
     ]
     own, name, inside = calls.parted(frames_of([{**one, "locals": []} for one in told]))
     assert ([one.site.function for one in own], name) == (["run"], calls.UNNAMED)
-    assert look.named(0, name or "", own, inside) == Call(calls.UNNAMED)
+    assert look.named(name or "", own, inside, 0.0) == Call(calls.UNNAMED)
 
 
 def test_the_odd_rank_is_named_with_whom_it_names() -> None:

@@ -15,8 +15,10 @@ Told = dict[str, Any]
 ET_DYN: Final = 3
 
 
-def correct(stacks: Mapping[int, Sequence[Told]]) -> None:
+def correct(stacks: Mapping[int, Sequence[Told]], ended: Mapping[int, str]) -> None:
     """Put the right lines into the frames of processes, innermost first, whose lines are not of their function's file.
+
+    `ended`: what processes had mapped that are no more.
 
     What cannot be looked up loses its line: none is better than one of another file.
     """
@@ -26,7 +28,7 @@ def correct(stacks: Mapping[int, Sequence[Told]]) -> None:
             if frame["address"]:
                 strange.setdefault(frame["module"], []).append((pid, frame))
     for module, of in strange.items():
-        offsets = [frame["address"] - begin(pid, module) for pid, frame in of]
+        offsets = [frame["address"] - begin(ended.get(pid) or maps_of(pid), module) for pid, frame in of]
         try:
             found = lines_of(module, build_id_of(Path(module)), sorted(set(offsets)), [])
         except (OSError, ValueError):
@@ -35,13 +37,13 @@ def correct(stacks: Mapping[int, Sequence[Told]]) -> None:
             frame["file"], frame["line"], _ = found.get(str(offset), [(None, 0, None)])[0]
 
 
-def begin(pid: int, module: str) -> int:
-    """Where a module begins in a process; 0 where its addresses are those of its file."""
+def begin(maps: str, module: str) -> int:
+    """Where a module begins in a process that has this mapped; 0 where its addresses are those of its file."""
     try:
         with Path(module).open("rb") as file:
             if int.from_bytes(file.read(18)[16:], "little") != ET_DYN:
                 return 0
     except OSError:
         return 0
-    rows = (line.split(maxsplit=5) for line in maps_of(pid).splitlines())
+    rows = (line.split(maxsplit=5) for line in maps.splitlines())
     return next((int(row[0].partition("-")[0], 16) for row in rows if len(row) == 6 and row[5] == module), 0)

@@ -68,24 +68,31 @@ def _once(pythons: Pythons, native: Native, held: Standing, problems: dict[int, 
     return found | {pid: threads_of(pid, of, told) for pid, of in stacks.items()}
 
 
-def threads_of(pid: int, stacks: dict[int, list[Frame]], told: dict[tuple[int, int], Call]) -> list[Thread]:
-    """The threads of a rank, but for those that are a library's own; the first is the one that began it."""
+def threads_of(
+    pid: int, stacks: dict[int, list[Frame]], told: dict[tuple[int, int], Call], when: float | None = None
+) -> list[Thread]:
+    """The threads of a rank, but for those that are a library's own; the first is the one that began it.
+
+    `when`: since when its sources must not have changed, in seconds since 1970; its begin where nothing is said.
+    """
     found = []
     for number, frames in sorted(stacks.items(), key=lambda item: (item[0] != pid, item[0])):
         own, name, inside = calls.parted(frames)
         if number != pid and (calls.is_idle(own, name) or calls.is_watching(own)):
             continue
-        call = told.get((pid, number)) or (named(pid, name, own, inside) if name else None)
+        call = told.get((pid, number))
+        if name and call is None:
+            call = named(name, own, inside, began(pid) if when is None else when)
         found.append(Thread(number, own, call, inside))
     return found
 
 
-def named(pid: int, name: str, own: tuple[Frame, ...], inside: tuple[Frame, ...]) -> Call:
+def named(name: str, own: tuple[Frame, ...], inside: tuple[Frame, ...], when: float) -> Call:
     """The call of an MPI function, with mpi4py's method and its arguments where it is one's."""
     method = next((frame.site.function for frame in inside if calls.is_mpi4py(frame)), None)
     if method is None or not own or not own[-1].python:
         return Call(name)
-    if calls.is_edited(own[-1], began(pid)):
+    if calls.is_edited(own[-1], when):
         return Call(name, method)
     return calls.python_call(name, own[-1], method)
 

@@ -143,6 +143,8 @@ class Job:
     interval: float
     ranks: list[Seen]
     notes: list[str] = field(default_factory=list)
+    ended: bool = False
+    """Whether these are core files, of ranks that have ended."""
 
     @property
     def missing(self) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.attach import lines
@@ -15,9 +15,11 @@ Place = tuple[int, int, int]
 
 
 class Native:
-    """gdb in some processes, which stand still between `hold` and `let_go`. It never sends them a signal."""
+    """gdb in some processes, which stand still between `hold` and `let_go`, or core files. It sends no signal."""
 
-    def __init__(self, readers: Sequence[Reader]) -> None:
+    def __init__(self, readers: Sequence[Reader], maps: Mapping[int, str] | None = None) -> None:
+        """`maps`: what processes had mapped that have ended."""
+        self._maps = maps or {}
         self.problems: dict[int, str] = {}
         self.pids = [pid for reader in readers for pid in reader.pids]
         self._readers = list(readers)
@@ -47,7 +49,8 @@ class Native:
         """The frames of all threads, innermost first, by process and thread."""
         answers = self._all("stacks", dict.fromkeys(self._readers, ())).values()
         told = {int(pid): threads for answer in answers for pid, threads in answer.items()}
-        lines.correct({pid: [frame for one in threads for frame in one["frames"]] for pid, threads in told.items()})
+        frames = {pid: [frame for one in threads for frame in one["frames"]] for pid, threads in told.items()}
+        lines.correct(frames, self._maps)
         return {pid: {one["id"]: [frame_of(frame) for frame in one["frames"]] for one in threads}
                 for pid, threads in told.items()}  # fmt: skip
 

@@ -174,19 +174,22 @@ def whole(file: IO[bytes]) -> bytes:
         return file.read()
 
 
-def frames_of(told: Sequence[dict[str, Any]]) -> list[Frame]:
-    """The frames of a thread as py-spy tells them; a native one has a module."""
+def is_start(frame: Frame) -> bool:
+    """Whether a frame of Python is of what only starts a program."""
+    return frame.python and STARTS.search(frame.site.file or "") is not None
+
+
+def frames_of(told: Sequence[dict[str, Any]], *, starts: bool = False) -> list[Frame]:
+    """The frames of a thread as py-spy tells them, also of what starts programs if asked. A native one has a module."""
     found = []
     for frame in told:
         name = str(frame["name"])
         python = frame["module"] is None and not name.startswith("0x")  # an address is of code that nobody knows
         file = frame["filename"] if python or frame["line"] else None
-        if python and STARTS.search(file or ""):
-            continue
         site = CallSite(file, int(frame["line"]), None if name.startswith("0x") else name, frame["module"])
         values = [(str(one["name"]), str(one["repr"])) for one in frame["locals"] or () if is_number(one["repr"])]
         found.append(Frame(site, python, tuple(values)))
-    return found
+    return found if starts else [frame for frame in found if not is_start(frame)]
 
 
 def is_number(text: str | None) -> bool:

@@ -179,7 +179,9 @@ def change(one: Seen) -> str:
 
 def faults(job: Job) -> Iterator[str]:
     """Which ranks were not found, or could not be looked into."""
-    if job.missing:
+    if job.missing and job.ended:
+        yield f"of {rank_words(job.missing)} of {job.size} there is no core file here"
+    elif job.missing:
         yield f"{rank_words(job.missing)} of {job.size} {'was' if len(job.missing) == 1 else 'were'} not found here"
     by_problem: dict[str, list[int]] = {}
     for one in job.ranks:
@@ -198,8 +200,10 @@ def rebuilt(job: Job) -> Iterator[str]:
 def headline(job: Job) -> str:
     """What this is, and what it is not."""
     seen = sum(bool(one.threads) for one in job.ranks)
+    of = f" of {job.size}" if job.size > seen else ""
+    if job.ended:
+        return f"stacks of {seen}{of} ranks, from core files; they show where ranks ended, and prove nothing"
     hosts = {one.host for one in job.ranks}
     on = f" on {plural(len(hosts), 'host')}" if len(hosts) > 1 else ""
     twice = f", twice, {job.interval:g} s apart" if job.interval else ""
-    of = f" of {job.size}" if job.size > seen else ""
     return f"stacks of {seen}{of} ranks{on}{twice}; they show where ranks are, and prove nothing"

@@ -61,6 +61,16 @@ def attach(pid: int) -> str:
     return ""
 
 
+def core(program: str, file: str) -> str:
+    """Take a core file in place of what was looked at before; why it cannot be, if so."""
+    try:
+        gdb.execute("file " + re.sub(r"([\\\s'\"])", r"\\\1", program), to_string=True)
+        gdb.execute(f"core-file {file}", to_string=True)
+    except gdb.error as error:
+        return str(error)
+    return ""
+
+
 def detach() -> None:
     """Let all go."""
     for inferior in gdb.inferiors():
@@ -183,4 +193,6 @@ def value_of(text: str) -> str | None:
     return None
 
 
-DEEDS: dict[str, Callable[..., Any]] = {"attach": attach, "detach": detach, "stacks": stacks, "values": values}
+DEEDS: dict[str, Callable[..., Any]] = {
+    "attach": attach, "core": core, "detach": detach, "stacks": stacks, "values": values,
+}  # fmt: skip

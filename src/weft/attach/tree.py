@@ -23,6 +23,16 @@ class Node:
     calls: set[str] = field(default_factory=set)
     """The call with its arguments, as each of the ranks has it."""
 
+    @property
+    def told(self) -> str:
+        """Its text; of a call the arguments, too, where all ranks have the same."""
+        return next(iter(self.calls)) if len(self.calls) == 1 else self.text + ("(...)" if self.call else "")
+
+    @property
+    def function(self) -> str:
+        """The MPI function of a call."""
+        return self.text.rpartition(" in ")[2]
+
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
         return {"text": self.text, "call": self.call, "ranks": sorted(self.ranks),
@@ -81,8 +91,7 @@ def _lines(node: Node, depth: int, above: set[int] | None) -> Iterator[str]:
         yield f"{'  ' * depth}[{rank_set(node.ranks)}]"
         depth += 1
     if node.text:
-        told = next(iter(node.calls)) if len(node.calls) == 1 else node.text + ("(...)" if node.call else "")
-        yield "  " * depth + told
+        yield "  " * depth + node.told
     forks = len(node.beneath) > 1
     for below in sorted(node.beneath.values(), key=lambda node: (-len(node.ranks), min(node.ranks))):
         # A fork of one rank's own threads has the ranks of what is above it, and is one all the same.

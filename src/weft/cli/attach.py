@@ -3,6 +3,7 @@
 weft attach                  the MPI job of this host, if it is the only one
 weft attach PID...           the ranks beneath a launcher (mpiexec, mpirun), or the ranks themselves
 weft attach JOB[.STEP]       a job of Slurm, on all its nodes
+weft attach --core FILE...   ranks that have ended, by the core files that they left
 
 All ranks stand still for the moment of a look, and go on. What is told are stacks: where a rank is, and no proof.
 """
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.attach import precedence
@@ -33,10 +35,15 @@ def register(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("what", nargs="*", metavar="PID | JOB[.STEP]", help="processes, or a job of Slurm")
+    parser.add_argument("--core", nargs="+", metavar="FILE", type=Path, help="core files of a job that has ended")
+    parser.add_argument("--program", metavar="FILE", default="",
+                        help="with --core: the program, where it does not lie where it ran")  # fmt: skip
     parser.add_argument("--interval", type=float, default=INTERVAL, metavar="SECONDS",
                         help="between the two looks, which tell what stands from what moves; 0: one look")  # fmt: skip
     parser.add_argument("--all", action="store_true", help="with the frames inside of MPI")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="json: weft-stacks/1")
+    parser.add_argument("--format", choices=("text", "json", "svg"), default="text",
+                        help="json: weft-stacks/1; svg: a picture of the tree")  # fmt: skip
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE, not to standard output")
     parser.add_argument("--job", action="store_true", help="a process stands for all ranks of its job on this host")
     parser.add_argument("--here", action="store_true", help="of a job of Slurm, this node only")
 
@@ -45,16 +52,26 @@ def run(args: argparse.Namespace) -> int:
     """Look, and print."""
     if args.interval < 0:
         raise UsageError(f"--interval {args.interval:g}: a time is not negative")
+    if args.core and args.what:
+        raise UsageError("--core is of ranks that have ended: no process, and no job that runs")
+    if args.program and not args.core:
+        raise UsageError("--program is of --core: of processes that run it is known")
     with ExitStack() as held:  # until the text is made: ranks that poll leave little of the processors
         job = seen(args, held)
-        text = json.dumps(as_dict(job)) if args.format == "json" else as_text(job, every=args.all)
+        text = FORMS[args.format](job, args.all)
         precedence.take()  # what is left are moments
-    print(text, flush=True)
+    if args.output is None:
+        print(text, flush=True)
+    else:
+        write(args.output, text)
     return 0 if any(one.threads for one in job.ranks) or args.here else 4
 
 
 def seen(args: argparse.Namespace, held: ExitStack) -> Job:
     """The looks that the arguments ask for."""
+    if args.core:
+        precedence.leave()
+        return of_cores(args.core, args.program)
     elsewhere = not args.here and len(args.what) == 1 and not is_process(args.what[0])
     if elsewhere:
         precedence.leave()
@@ -101,6 +118,13 @@ def stopped(args: argparse.Namespace, held: ExitStack) -> tuple[list[Process], S
     return ranks, still
 
 
+def of_cores(files: list[Path], program: str) -> Job:
+    """The one look at ranks that have ended."""
+    from weft.attach import ended
+
+    return ended.look(files, program)
+
+
 def of_slurm(word: str, interval: float) -> Job | None:
     """The looks at a job of Slurm, on all of its nodes; None where the word names none."""
     from weft.attach import cluster
@@ -120,6 +144,17 @@ def number(word: str) -> int:
     return int(word)
 
 
+def write(path: Path, text: str) -> None:
+    """Write a new file. UsageError where there is one."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text + "\n")
+    except FileExistsError:
+        raise UsageError(f"{path} exists: remove it, or name another place") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+
+
 def as_dict(job: Job) -> dict[str, Any]:
     """For machines."""
     from weft.attach import sentences, tree
@@ -130,6 +165,7 @@ def as_dict(job: Job) -> dict[str, Any]:
         "size": job.size,
         "interval": job.interval,
         "missing": job.missing,
+        "ended": job.ended,
         "proof": False,
         "told": sentences.told(job),
         "groups": [group.as_dict() for group in sentences.groups(job.ranks)],
@@ -139,10 +175,26 @@ def as_dict(job: Job) -> dict[str, Any]:
     }
 
 
-def as_text(job: Job, *, every: bool) -> str:
+def as_json(job: Job, every: bool) -> str:
+    """For machines, in one line; with all frames in any case."""
+    del every
+    return json.dumps(as_dict(job))
+
+
+def as_picture(job: Job, every: bool) -> str:
+    """The tree as SVG."""
+    from weft.attach.picture import draw
+
+    return draw(job, every=every)
+
+
+def as_text(job: Job, every: bool) -> str:
     """The sentences, then the tree."""
     from weft.attach import sentences, tree
     from weft.terms.words import printable
 
     said = [f"weft: {line}" for line in (sentences.headline(job), *sentences.told(job))]
     return "\n".join(map(printable, [*said, "", *tree.lines(tree.merged(job.ranks, every=every))]))
+
+
+FORMS = {"text": as_text, "json": as_json, "svg": as_picture}

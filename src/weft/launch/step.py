@@ -43,6 +43,12 @@ def of(environment: Mapping[str, str], parent: int) -> Step | None:
     return hydra(environment, parent) or next((step for known in KNOWN if (step := known(environment))), None)
 
 
+def from_variables(environment: Mapping[str, str]) -> Step | None:
+    """The step that a process was a task of which has ended, so that nobody stands above it any more."""
+    found = next((step for known in KNOWN if (step := known(environment))), None)
+    return found or numbered("mpiexec", "", environment, "PMI_RANK", "PMI_SIZE")
+
+
 def beneath_mpi(step: Step) -> bool:
     """Whether a process above this one, of the same task, has MPI itself: that one is the task, this its command."""
     pid = os.getppid()

@@ -5,27 +5,24 @@ Calls narrower than a pixel are shown by their exact share of the pixel's time. 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from html import escape
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.deadlock.blocked import Standstill
-from weft.errors import UsageError
 from weft.match import NONE, Match
 from weft.match import match as match_of
 from weft.picture.classes import CLASSES, class_of
 from weft.picture.columns import Ints, ThreadColumns, edges, rows, totals
+from weft.picture.paper import Picture, head, inert
 from weft.picture.text import seconds
 from weft.picture.window import Window, ranks_of, window_of
 from weft.terms import calls
 from weft.terms.describe import call, where
 from weft.terms.extent import Extent, extent
-from weft.terms.words import plural, printable
+from weft.terms.words import plural
 from weft.trace import Event, Level, Rank, Trace
 
 MAX_ROWS: Final = 96
@@ -39,41 +36,8 @@ _TOP: Final = 34
 _BOTTOM: Final = 56
 _TORN: Final = 7
 
-_STYLE: Final = (
-    ".weft-svg{--ground:#fff;--ink:#1d2126;--faint:#8a8f98;--line:#e3e5e8;--band:#f6f7f8;--trouble:#c0202a}"
-    + "".join(f".weft-svg .c{n}{{fill:{c.light}}}" for n, c in enumerate(CLASSES))
-    + "@media (prefers-color-scheme:dark){.weft-svg{--ground:#16181c;--ink:#e6e8eb;--faint:#8b9098;--line:#2c3036;"
-    "--band:#1c1f24;--trouble:#ff6b6b}"
-    + "".join(f".weft-svg .c{n}{{fill:{c.dark}}}" for n, c in enumerate(CLASSES))
-    + "}.weft-svg{background:var(--ground)}"
-    ".weft-svg text{font:11px system-ui,sans-serif;fill:var(--ink)}.weft-svg .faint{fill:var(--faint)}"
-    ".weft-svg .title{font-size:13px;font-weight:600}.weft-svg .line{stroke:var(--line);fill:none}"
-    ".weft-svg .band{fill:var(--band)}.weft-svg .torn{stroke:var(--trouble);stroke-width:1.5}"
-    ".weft-svg .message{stroke:var(--ink);stroke-opacity:.75;stroke-width:1;fill:none}"
-    ".weft-svg .head{fill:var(--ink)}.weft-svg .trouble{stroke:var(--trouble);fill:none;stroke-width:1.5}"
-    ".weft-svg .alarm{fill:var(--trouble)}.weft-svg .in{font-size:10px;fill:#fff}.weft-svg .in.pale{fill:#111}"
-    "@media (prefers-color-scheme:dark){.weft-svg .in{fill:#111}}"
-)
-
 _PALE: Final = frozenset(number for number, c in enumerate(CLASSES) if c.word in ("wait", "probe", "one-sided"))
 """Classes whose colour needs dark letters on a light ground too."""
-
-
-class Picture(str):
-    """SVG text that a notebook shows as a picture."""
-
-    __slots__ = ()
-
-    def _repr_svg_(self) -> str:
-        return str(self)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the picture to a new file. UsageError where there is one."""
-        try:
-            with Path(path).open("x", encoding="utf-8") as file:
-                file.write(self)
-        except FileExistsError:
-            raise UsageError(f"{path} exists: remove it, or name another place") from None
 
 
 def draw(
@@ -92,15 +56,8 @@ def draw(
 
 
 def _empty(trace: Trace, width: int) -> Picture:
-    text = escape(printable(f"{trace.path.name}: no calls were recorded"))
-    return Picture(f'{_head(width, 48)}<text x="12" y="28">{text}</text></svg>')
-
-
-def _head(width: int, height: int) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="weft-svg" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" role="img"><style>{_STYLE}</style>'
-    )
+    text = inert(f"{trace.path.name}: no calls were recorded")
+    return Picture(f'{head(width, 48)}<text x="12" y="28">{text}</text></svg>')
 
 
 class _Drawing:
@@ -122,7 +79,7 @@ class _Drawing:
 
     def picture(self, messages: bool) -> Picture:
         """The whole SVG."""
-        parts = [_head(self.width, self.height), self._title()]
+        parts = [head(self.width, self.height), self._title()]
         parts += [self._ground(number, band) for number, band in enumerate(self.bands)]
         parts.append(self._axis())
         parts += [self._band(number, band) for number, band in enumerate(self.bands)]
@@ -148,7 +105,7 @@ class _Drawing:
         open_ = sum(int(r.boxes.open.sum()) for r in self.rows)
         said = f"{trace.path.resolve().name}: {plural(len(trace.ranks), 'rank')}, {plural(trace.event_count, 'call')}"
         alarm = f'<tspan class="alarm">  {plural(open_, "call")} never returned</tspan>' if open_ else ""
-        return f'<title>{_text(said)}</title><text x="12" y="20" class="title">{_text(said)}{alarm}</text>'
+        return f'<title>{inert(said)}</title><text x="12" y="20" class="title">{inert(said)}{alarm}</text>'
 
     # Rows
 
@@ -202,7 +159,7 @@ class _Drawing:
             shape = self._torn(left, right, top) if torn else self._box(left, right, top)
             kind = f"c{boxes.call_class[k]}" + (" torn" if torn else "")
             event = self._event(found, int(boxes.position[k])) if titled or right - left > 40 or torn else None
-            tip = f"<title>{_text(self._tip(event))}</title>" if event and titled else ""
+            tip = f"<title>{inert(self._tip(event))}</title>" if event and titled else ""
             parts.append(f'<path class="{kind}" d="{shape}">{tip}</path>')
             if event and right - left > 40 and self.step >= 14:
                 parts.append(self._name(event, left, right, top))
@@ -236,7 +193,7 @@ class _Drawing:
         name = calls.spoken(event.function.name)
         text = call(event) if len(call(event)) <= room else name if len(name) <= room else name[: room - 1] + "…"
         kind = "in pale" if class_of(event.function.name) in _PALE else "in"
-        return f'<text class="{kind}" x="{left + 4:.2f}" y="{top + self.step / 2 + 3.5:g}">{_text(text)}</text>'
+        return f'<text class="{kind}" x="{left + 4:.2f}" y="{top + self.step / 2 + 3.5:g}">{inert(text)}</text>'
 
     # Messages
 
@@ -286,7 +243,7 @@ class _Drawing:
 
     def _lost(self, send: Event) -> str:
         x, y = self.x(send.enter_ns), self._middle(send)
-        tip = _text(f"nobody received {call(send)}{where(send)}")
+        tip = inert(f"nobody received {call(send)}{where(send)}")
         return f'<path class="trouble" d="M{x:.1f} {y:g}l10 -9m-3 -3l6 6m0 -6l-6 6"><title>{tip}</title></path>'
 
     def _wait_for(self) -> Iterable[str]:
@@ -339,10 +296,6 @@ class _Drawing:
         if hidden:
             parts.append(f'<text class="faint" x="{x:g}" y="{y}">{plural(hidden, "message")} not drawn</text>')
         return "".join(parts)
-
-
-def _text(text: str) -> str:
-    return escape(printable(text))
 
 
 def _ticks(start: int, end: int, most: int) -> Sequence[int]:

@@ -27,13 +27,14 @@ def build_id_of(path: Path) -> str:
             kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", segments, at)
             if kind == PT_NOTE and length <= MAX_NOTES:
                 file.seek(min(offset, 2**62))
-                found = _build_id(file.read(length))
+                found = build_id(file.read(length))
                 if found:
                     return found
     return ""
 
 
-def _build_id(notes: bytes) -> str:
+def build_id(notes: bytes) -> str:
+    """The build id among the notes of a program, "" for none."""
     at = 0
     while at + 12 <= len(notes):
         name, length, kind = struct.unpack_from("<III", notes, at)

@@ -1,0 +1,191 @@
+"""Core files: which rank of which program left one, and by which signal it ended.
+
+The layout is that of ELF (System V gABI, chapters 4 and 5) with the notes of Linux (fs/binfmt_elf.c). Only notes and
+the strings at the end of the first stack are read, bounded: a core may come from anybody.
+"""
+
+from __future__ import annotations
+
+import signal
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+from weft.debug.running import PYTHON
+from weft.errors import UsageError
+from weft.launch import step
+from weft.plain import dataclass
+from weft.trace.elf import MAX_NOTES, build_id
+
+ET_CORE: Final = 4
+PT_LOAD, PT_NOTE = 1, 4
+NT_PRSTATUS, NT_PRPSINFO, NT_AUXV, NT_FILE = 1, 3, 6, 0x46494C45
+PT_PHDR = 6
+AT_PHDR, AT_PHENT, AT_PHNUM, AT_EXECFN = 3, 4, 5, 31
+SIGNAL_OF_STATUS, PID_OF_PROCESS = 12, 24
+MOST_NOTES: Final = 1 << 26
+"""Bytes of notes: those of a process of some thousand threads."""
+MOST_SEGMENTS: Final = 1 << 16
+MOST_STRINGS: Final = 1 << 21
+"""Bytes of arguments and environment: no more than the system gives a program."""
+PACKED: Final = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip", b"\xfd7zX": "xz", b"\x04\x22\x4d\x18": "lz4"}
+
+
+@dataclass(frozen=True)
+class Core:
+    """A process that has ended. `program`: its executable, "" where the file does not say."""
+
+    path: Path
+    pid: int
+    program: str
+    signal: str
+    python: bool
+    rank: int | None
+    size: int
+    job: str
+    maps: str
+    """Where its files were mapped, as /proc has it."""
+    build: str
+    """The build id of its program, "" where it is not in the file."""
+    cut: bool
+    """Whether the file ends before what it says that it holds."""
+
+
+@dataclass(frozen=True)
+class _Segment:
+    kind: int
+    at: int
+    address: int
+    length: int
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """What the process's memory held, as far as it was written."""
+
+    file: IO[bytes]
+    segments: list[_Segment]
+
+    def read(self, address: int, length: int) -> bytes:
+        """From an address on; less, or nothing, where it is not in the file."""
+        for one in self.segments:
+            if one.address <= address < one.address + one.length:
+                self.file.seek(one.at + address - one.address)
+                return self.file.read(min(length, one.address + one.length - address))
+        return b""
+
+    def begin(self, address: int) -> int:
+        """Where the segment that an address is in begins; the address itself where it is in none."""
+        found = (one.address for one in self.segments if one.address <= address < one.address + one.length)
+        return next(found, address)
+
+
+def read(path: Path) -> Core:
+    """What a core file says of its process. UsageError where it is none."""
+    try:
+        with path.open("rb") as file:
+            return _read(path, file)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except (struct.error, ValueError, KeyError) as error:
+        raise UsageError(f"{path}: a damaged core file, or not one of Linux") from error
+
+
+def _read(path: Path, file: IO[bytes]) -> Core:
+    head = file.read(64)
+    for magic, name in PACKED.items():
+        if head.startswith(magic):
+            raise UsageError(f"{path} is packed by {name}: unpack it first (of systemd: coredumpctl dump PID -o FILE)")
+    if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", head, 16)[0] != ET_CORE:
+        raise UsageError(f"{path} is not a core file of a 64-bit program")
+    segments = list(_segments(file, head))
+    notes: dict[int, bytes] = {}
+    for one in segments:
+        for kind, held in _notes(file, one) if one.kind == PT_NOTE else ():
+            notes.setdefault(kind, held)  # of the thread that the signal came to
+    memory = _Memory(file, [one for one in segments if one.kind == PT_LOAD])
+    vector = _vector(notes.get(NT_AUXV, b""))
+    files = list(_files(notes.get(NT_FILE, b"")))
+    (pid,) = struct.unpack_from("<i", notes[NT_PRPSINFO], PID_OF_PROCESS)
+    (number,) = struct.unpack_from("<H", notes[NT_PRSTATUS], SIGNAL_OF_STATUS)
+    said = step.from_variables(_environment(memory, vector.get(AT_EXECFN, 0)))
+    return Core(
+        path, pid, next((name for begin, last, name in files if begin <= vector.get(AT_PHDR, 0) < last), ""),
+        _signal(number), any(PYTHON.search(name) for _, _, name in files),
+        said.rank if said else None, said.size if said else 0, said.name if said else "",
+        "\n".join(f"{begin:x}-{last:x} ---p 0 0 0 {name}" for begin, last, name in files),
+        _build(memory, vector), any(one.at + one.length > file.seek(0, 2) for one in memory.segments),
+    )  # fmt: skip
+
+
+def _segments(file: IO[bytes], head: bytes) -> Iterator[_Segment]:
+    (table,) = struct.unpack_from("<Q", head, 32)
+    size, count = struct.unpack_from("<HH", head, 54)
+    if size < 56:
+        raise ValueError("its segments are not to be found")
+    if count == 0xFFFF:  # PN_XNUM: the count is in the first section's header
+        file.seek(struct.unpack_from("<Q", head, 40)[0])
+        (count,) = struct.unpack_from("<I", file.read(64), 44)
+    file.seek(table)
+    held = file.read(size * min(count, MOST_SEGMENTS))
+    for at in range(0, len(held) - 55, size):
+        kind, _, offset, address, _, length = struct.unpack_from("<IIQQQQ", held, at)
+        yield _Segment(kind, offset, address, length)
+
+
+def _notes(file: IO[bytes], segment: _Segment) -> Iterator[tuple[int, bytes]]:
+    """Kind and content of each note."""
+    file.seek(segment.at)
+    held, at = file.read(min(segment.length, MOST_NOTES)), 0
+    while at + 12 <= len(held):
+        name, length, kind = struct.unpack_from("<III", held, at)
+        start = at + 12 + (name + 3 & ~3)
+        yield kind, held[start : start + length]
+        at = start + (length + 3 & ~3)
+
+
+def _files(note: bytes) -> Iterator[tuple[int, int, str]]:
+    """Where each file was mapped: the first address, the one behind the last, and its path."""
+    if len(note) < 16:
+        return
+    count = min(struct.unpack_from("<Q", note)[0], len(note) // 24)
+    names = note[16 + 24 * count :].split(b"\0")
+    for (begin, last, _), name in zip(struct.iter_unpack("<QQQ", note[16 : 16 + 24 * count]), names, strict=False):
+        yield begin, last, name.decode(errors="surrogateescape")
+
+
+def _vector(note: bytes) -> dict[int, int]:
+    """What the system tells a program of itself."""
+    return dict(struct.iter_unpack("<QQ", note[: len(note) // 16 * 16]))
+
+
+def _environment(memory: _Memory, behind: int) -> dict[str, str]:
+    """The variables that the process was begun with: they lie before the name of its program, `behind` them."""
+    found: dict[str, str] = {}
+    begin = max(memory.begin(behind), behind - MOST_STRINGS)
+    for text in reversed(memory.read(begin, behind - begin).split(b"\0")[:-1]):
+        name, equal, value = text.partition(b"=")
+        if not equal or not name.isascii():
+            break
+        found[name.decode()] = value.decode(errors="surrogateescape")
+    return found
+
+
+def _build(memory: _Memory, vector: dict[int, int]) -> str:
+    """The build id of the program, by its headers in memory."""
+    table, size, count = (vector.get(key, 0) for key in (AT_PHDR, AT_PHENT, AT_PHNUM))
+    if size < 56:
+        return ""
+    held = memory.read(table, size * min(count, MOST_SEGMENTS))
+    rows = [struct.unpack_from("<IIQQQQ", held, at) for at in range(0, len(held) - 55, size)]
+    moved = next((table - row[3] for row in rows if row[0] == PT_PHDR), 0)
+    found = (build_id(memory.read(row[3] + moved, min(row[5], MAX_NOTES))) for row in rows if row[0] == PT_NOTE)
+    return next(filter(None, found), "")
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}" if number else ""

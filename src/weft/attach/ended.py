@@ -1,0 +1,172 @@
+"""A look at core files: where the ranks of a job were when they ended."""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from weft.attach import calls, cores, python
+from weft.attach.cores import Core
+from weft.attach.look import arguments_of, threads_of
+from weft.attach.model import Frame, Job, Seen
+from weft.attach.native import Native
+from weft.attach.reader import GoneError, Reader, readers
+from weft.debug.running import PYTHON
+from weft.errors import UsageError
+from weft.terms.words import rank_words
+from weft.trace.elf import build_id_of
+from weft.trace.sites import CallSite
+
+SECONDS: Final = 60.0
+EVALUATES: Final = re.compile(r"_?PyEval_EvalFrame(Default|Ex)")
+"""The interpreter's function for lines of Python, of which it may do several on one frame."""
+CYTHON: Final = re.compile(r"__pyx_(?:p[wf]|f)_(.+)")
+"""A function of Cython's: names, each with its length, then its own, of a method with a number before it."""
+NAME: Final = re.compile(r"(\d+)(.+)")
+Lines = list[tuple[Frame, bool]]
+"""Python's frames, innermost first, and of each whether the interpreter began a frame of its own with it."""
+
+
+def look(paths: Sequence[Path], program: str = "") -> Job:
+    """What each core file shows. `program`: the executable, where it does not lie where it ran."""
+    read = [cores.read(path) for path in paths]
+    found = numbered(read)
+    calls.prepare()
+    with readers(range(len(found))) as gdbs, ThreadPoolExecutor(len(gdbs)) as pool:
+        free: queue.SimpleQueue[Reader] = queue.SimpleQueue()
+        for gdb in gdbs:
+            free.put(gdb)
+
+        def seen(core: Core) -> tuple[Seen, str]:
+            gdb = free.get()
+            try:
+                return _seen(core, program or core.program, gdb)
+            finally:
+                free.put(gdb)
+
+        told = sorted(pool.map(seen, found), key=lambda each: each[0].rank)
+    size = max(len(found), *(core.size for core in found))
+    more = [f"rank {one.rank}: {why}" for one, why in told if why]
+    if any(core.rank is None for core in read):
+        more.append("the numbers of these ranks are Weft's: not every file says its own")
+    return Job(size, 0.0, [one for one, _ in told], [*notes(found), *more], ended=True)
+
+
+def numbered(found: Sequence[Core]) -> list[Core]:
+    """One core for each rank, numbered as they come where one does not say which it is.
+
+    UsageError where files are of several jobs, or several of one rank.
+    """
+    if any(core.rank is None for core in found):
+        return [replace(core, rank=number, size=len(found)) for number, core in enumerate(found)]
+    by_rank: dict[int | None, Core] = {}
+    for core in found:
+        if (other := by_rank.get(core.rank)) is not None:
+            raise UsageError(f"{other.path} and {core.path} are both of rank {core.rank}: name the files of one job")
+        by_rank[core.rank] = core
+        if (core.job, core.size) != (found[0].job, found[0].size):
+            raise UsageError(f"{found[0].path} and {core.path} are not of one job: name the files of one")
+    return list(found)
+
+
+def _seen(core: Core, program: str, gdb: Reader) -> tuple[Seen, str]:
+    """A rank, and why it has no lines of Python."""
+    one = Seen(core.rank or 0, core.pid, "", program)
+    one.problem = unfit(core, program)
+    if one.problem:
+        return one, ""
+    native = Native([gdb], {core.pid: core.maps})
+    native.pids = gdb.pids = [core.pid]
+    try:
+        gdb.ask("core", program, str(core.path.resolve()))
+        one.problem = gdb.answer()
+        stacks = native.stacks()
+        told = {} if core.python else arguments_of(native, stacks)
+    except GoneError as error:
+        one.problem = one.problem or str(error)
+        return one, ""
+    threads, why = stacks.get(core.pid, {}), ""
+    if core.python:
+        lines, why = lines_of(core)
+        threads = {thread: merged(frames, lines.get(thread, [])) for thread, frames in threads.items()}
+    one.threads = threads_of(core.pid, threads, told, core.path.stat().st_mtime)
+    return one, why
+
+
+def unfit(core: Core, program: str) -> str:
+    """Why a core cannot be read with a program; empty where it can."""
+    if not program:
+        return f"{core.path} does not say which program left it: name it by --program"
+    try:
+        build = build_id_of(Path(program))
+    except OSError:
+        return f"its program {program} is not here: name it by --program"
+    except ValueError:
+        return f"{program} is not a 64-bit program"
+    if core.build and build != core.build:
+        return f"{program} is another program, or was built again since (build ids differ): name its own by --program"
+    return ""
+
+
+def lines_of(core: Core) -> tuple[dict[int, Lines], str]:
+    """Python's frames by thread, and why there are none."""
+    command = [python.program(), "dump", "--core", str(core.path), "--json", "--locals"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        if done.returncode == 0:
+            return {int(one["os_thread_id"] or 0): _lines(one["frames"]) for one in json.loads(done.stdout)}, ""
+        why = next(iter(done.stderr.strip().splitlines()), f"it ended with status {done.returncode}")
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        why = str(error)
+    return {}, f"py-spy does not find Python's lines in {core.path}: {why.removeprefix('Error: ')}"
+
+
+def _lines(told: Sequence[dict[str, Any]]) -> Lines:
+    return [(frame, bool(one.get("is_shim_entry"))) for one in told for frame in python.frames_of([one], starts=True)]
+
+
+def merged(native: Sequence[Frame], lines: Lines) -> list[Frame]:
+    """One stack of both kinds: Python's lines stand where the interpreter evaluates them, its own functions nowhere."""
+    found: list[Frame] = []
+    left = list(lines)
+    for frame in native:
+        if EVALUATES.fullmatch(frame.site.function or ""):
+            while left:
+                line, entry = left.pop(0)
+                found.append(line)
+                if entry:
+                    break
+        elif not PYTHON.search(frame.site.module or ""):
+            found.append(plain(frame))
+    return [frame for frame in (*found, *(line for line, _ in left)) if not python.is_start(frame)]
+
+
+def plain(frame: Frame) -> Frame:
+    """A frame of Cython's by the function's own name."""
+    mangled = CYTHON.fullmatch(frame.site.function or "")
+    if mangled is None:
+        return frame
+    left = mangled[1]
+    while (name := NAME.fullmatch(left)) and name[2][int(name[1][:9]) :][:1] == "_":
+        left = name[2][int(name[1]) + 1 :]
+    own = left.lstrip("0123456789")
+    return Frame(CallSite(frame.site.file, frame.site.line, own, frame.site.module), values=frame.values)
+
+
+def notes(found: Sequence[Core]) -> Iterator[str]:
+    """By which signals ranks ended, and whose files are not whole."""
+    by_signal: dict[str, list[int]] = {}
+    for core in found:
+        by_signal.setdefault(core.signal, []).append(core.rank or 0)
+    for name, ranks in by_signal.items():
+        if name:
+            yield f"{rank_words(ranks)} ended by {name}"
+    if cut := [core.rank or 0 for core in found if core.cut]:
+        yield f"{rank_words(cut)}: the core file is cut short (ulimit -c, a full disk), so that frames may be missing"

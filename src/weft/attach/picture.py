@@ -1,0 +1,153 @@
+"""The tree of all stacks as an SVG picture: a box for what the same ranks went through, left to where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from weft.attach import sentences, tree
+from weft.attach.model import Job
+from weft.attach.tree import Node
+from weft.picture.classes import class_of
+from weft.picture.paper import Picture, head, inert
+from weft.terms.words import plural, rank_set
+
+SMALL, LARGE = 6.2, 8.4
+"""Pixels of a letter, more than the usual ones need on the average."""
+LINE: Final = 16
+GAP: Final = 40
+BETWEEN: Final = 14
+MARGIN: Final = 14
+WIDEST: Final = 64
+"""Letters of a line."""
+RANKS: Final = 30
+"""Letters of a set of ranks."""
+TOLD: Final = 14
+"""Sentences above the tree."""
+
+
+@dataclass(slots=True)
+class Box:
+    """What the same ranks went through, one beneath the other, and where it is drawn."""
+
+    nodes: list[Node]
+    beneath: list[Box] = field(default_factory=list)
+    x: float = 0.0
+    y: float = 0.0
+
+    @property
+    def ranks(self) -> set[int]:
+        """Who is here."""
+        return self.nodes[0].ranks
+
+    @property
+    def lines(self) -> list[str]:
+        """Its text."""
+        return [short(node.told) for node in self.nodes]
+
+    @property
+    def width(self) -> float:
+        """In pixels."""
+        return max(breadth(line) for line in (*self.lines, self.label)) + 16
+
+    @property
+    def height(self) -> int:
+        """In pixels, with the ranks above it."""
+        return LINE * (len(self.nodes) + 1) + 8
+
+    @property
+    def label(self) -> str:
+        """Who is here, in words that are not long."""
+        said = rank_set(self.ranks)
+        return said if len(said) <= RANKS else f"{plural(len(self.ranks), 'rank')}: {said[: RANKS - 1]}…"
+
+
+def draw(job: Job, *, every: bool = False) -> Picture:
+    """The picture of a look, with the sentences above it. `every`: with the frames inside of MPI."""
+    said = [sentences.headline(job), *sentences.told(job)]
+    if len(said) > TOLD:
+        said = [*said[: TOLD - 1], f"and {len(said) - TOLD + 1} more sentences: weft attach tells all of them as text"]
+    top = 2 * MARGIN + LINE * len(said)
+    boxes = [boxed(node) for node in ordered(tree.merged(job.ranks, every=every).beneath.values())]
+    place(boxes, MARGIN, top)
+    drawn = list(all_of(boxes))
+    odd = {rank for group in sentences.groups(job.ranks) if group.odd for rank in group.ranks}
+    width = max([one.x + one.width for one in drawn] + [1.2 * breadth(line) for line in said]) + MARGIN
+    height = max([one.y + one.height for one in drawn], default=top) + MARGIN
+    parts = [head(int(width) + 1, int(height) + 1), f"<title>{inert(said[0])}</title>"]
+    for number, line in enumerate(said):
+        kind = ' class="title"' if number == 0 else ""
+        parts.append(f'<text x="{MARGIN}" y="{MARGIN + LINE * (number + 1) - 4}"{kind}>{inert(line)}</text>')
+    for one in drawn:
+        parts += [_lines_to(one), _box(one, trouble=one.ranks <= odd)]
+    return Picture("".join([*parts, "</svg>"]))
+
+
+def boxed(node: Node) -> Box:
+    """A node, and what goes on from it without a fork."""
+    box = Box([node])
+    while len(beneath := ordered(box.nodes[-1].beneath.values())) == 1 and beneath[0].ranks == node.ranks:
+        box.nodes.append(beneath[0])
+    box.beneath = [boxed(one) for one in beneath]
+    return box
+
+
+def ordered(nodes: Iterable[Node]) -> list[Node]:
+    """The largest first."""
+    return sorted(nodes, key=lambda node: (-len(node.ranks), min(node.ranks)))
+
+
+def place(boxes: Sequence[Box], x: float, y: float) -> float:
+    """Give boxes that stand in one column, and all beneath them, their places; where the next may begin."""
+    for box in boxes:
+        box.x, box.y = x, y
+        end = place(box.beneath, x + box.width + GAP, y)
+        y = max(end, y + box.height + BETWEEN)
+    return y
+
+
+def all_of(boxes: Sequence[Box]) -> Iterator[Box]:
+    """These, and all beneath them."""
+    for box in boxes:
+        yield box
+        yield from all_of(box.beneath)
+
+
+def _lines_to(box: Box) -> str:
+    """The lines from a box to those beneath it."""
+    x, y = box.x + box.width, box.y + LINE + 12
+    middle, ends = x + GAP / 2, [(one.x, one.y + LINE + 12) for one in box.beneath]
+    return "".join(
+        f'<path class="message" d="M{x:.1f} {y:.1f}C{middle:.1f} {y:.1f} {middle:.1f} {low:.1f} {end:.1f} {low:.1f}"/>'
+        for end, low in ends
+    )
+
+
+def _box(box: Box, *, trouble: bool) -> str:
+    kind = "trouble" if trouble else "line"
+    colour = ' class="alarm"' if trouble else ' class="faint"'
+    tip = "\n".join([f"{plural(len(box.ranks), 'rank')}: {rank_set(box.ranks)}", *(node.told for node in box.nodes)])
+    parts = [
+        f"<g><title>{inert(tip)}</title>"
+        f'<text{colour} x="{box.x + 2:.1f}" y="{box.y + LINE - 5:.1f}">{inert(box.label)}</text>'
+        f'<rect class="{kind}" x="{box.x:.1f}" y="{box.y + LINE:.1f}" width="{box.width:.1f}" '
+        f'height="{box.height - LINE}" rx="4" style="fill:var(--band)"/>'
+    ]
+    for number, (node, line) in enumerate(zip(box.nodes, box.lines, strict=True)):
+        y = box.y + LINE * (number + 2)
+        if node.call:
+            kind = f"c{class_of(node.function)}"
+            parts.append(f'<rect class="{kind}" x="{box.x:.1f}" y="{y - 11:.1f}" width="4" height="14"/>')
+        parts.append(f'<text x="{box.x + 8:.1f}" y="{y:.1f}">{inert(line)}</text>')
+    return "".join([*parts, "</g>"])
+
+
+def short(text: str) -> str:
+    """A line that is not too long; the picture's tip has it whole."""
+    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+
+
+def breadth(text: str) -> float:
+    """Pixels that a text needs."""
+    return sum(LARGE if letter.isupper() else SMALL for letter in text)
