@@ -10,6 +10,7 @@ import shutil
 import signal
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import pytest
 from attach.jobs import PROGRAMS, Told, compiled, needs_py_spy, once, running, where
 from tests_support import WEFT, Installed, execute
 from weft.attach import cores
-from weft.attach.ended import merged, numbered, plain
+from weft.attach.ended import merged, numbered, plain, unfit
 from weft.attach.model import Frame
 from weft.errors import UsageError
 from weft.trace.sites import CallSite
@@ -91,6 +92,31 @@ def test_another_build_of_the_program_tells_no_lines(
     assert any("build ids differ" in line for line in told["told"])
 
 
+@pytest.mark.parametrize("program", ["/bin/true\nshell touch {folder}/harmed", "-x {folder}/evil.py", "bin/true", ""])
+def test_a_file_that_names_a_strange_program_does_nothing(
+    job: tuple[Told, list[Path], Path], program: str, tmp_path: Path
+) -> None:
+    """The path of the program is the file's word, and gdb's commands are lines."""
+    strange = replace(cores.read(job[1][1]), program=program.format(folder=tmp_path))
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'harmed')!r}, 'w')\n")
+    assert unfit(strange, strange.program)
+    assert not (tmp_path / "harmed").exists()
+
+
+def test_a_name_that_gdb_would_take_for_a_command_is_refused(
+    job: tuple[Told, list[Path], Path], tmp_path: Path
+) -> None:
+    core = tmp_path / f"core\nshell touch {'harmed'}"
+    shutil.copy(job[1][1], core)
+    (line,) = [line for line in seen([core])["told"] if "could not be looked into" in line]
+    assert "not printable" in line
+    spaced = tmp_path / 'a core\'s "own" \\ place'
+    spaced.mkdir()
+    files = [Path(shutil.copy(file, spaced)) for file in job[1]]
+    program = Path(shutil.copy(job[2], spaced))
+    assert seen(files, "--program", str(program))["groups"] == job[0]["groups"]
+
+
 def test_two_files_of_one_rank_are_refused(job: tuple[Told, list[Path], Path]) -> None:
     core = cores.read(job[1][1])
     with pytest.raises(UsageError, match="both of rank 1"):
@@ -105,6 +131,9 @@ def test_what_is_no_core_file_is_told_with_the_remedy(tmp_path: Path, job: tuple
     for file in (job[2], PROGRAMS / "hang.c"):
         with pytest.raises(UsageError, match="not a core file"):
             cores.read(file)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="is not a file"):
+        cores.read(tmp_path / "pipe")
     with pytest.raises(UsageError, match="No such file"):
         cores.read(tmp_path / "none")
 
@@ -113,7 +142,7 @@ def test_a_damaged_file_is_told_or_read_and_never_more(job: tuple[Told, list[Pat
     whole = bytearray(job[1][0].read_bytes())
     chance = random.Random(1)
     table, count = int.from_bytes(whole[32:40], "little"), int.from_bytes(whole[56:58], "little")
-    for number in range(300):
+    for number in range(120):
         damaged = bytearray(whole[: 1 << 16] if number % 3 else whole)
         for _ in range(chance.randint(1, 8)):
             at = chance.randrange(64) if number % 2 else table + chance.randrange(56 * count)

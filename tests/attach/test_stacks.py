@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from tests_support import execute
-from weft.attach import calls, look, reader, sentences, tree
+from weft.attach import calls, look, picture, reader, sentences, tree
 from weft.attach.model import Argument, Call, Frame, Job, Seen, Thread
 from weft.attach.python import frames_of
 from weft.trace.sites import CallSite
@@ -230,3 +232,27 @@ def test_a_reader_whose_answer_nobody_reads_is_not_waited_for(tmp_path: Path, mo
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(KeyboardInterrupt), reader.readers([1]):
         raise KeyboardInterrupt
+
+
+def test_the_picture_has_each_branch_once_and_shows_who_is_not_with_the_others() -> None:
+    ranks = [*(seen(rank, "main", "step", call=BARRIER) for rank in range(5)), seen(5, "main", "<step>", call=RECEIVE)]
+    drawn = picture.draw(Job(6, 0.0, ranks))
+    assert drawn.count("main at a.c:10") == 2  # the box, and its tip
+    assert "MPI_Recv(source=next: 18, tag=7)" in drawn
+    assert "&lt;step&gt; at a.c:11" in drawn
+    assert "<step>" not in drawn
+    boxes = re.findall(r'<rect class="(line|trouble)"', drawn)
+    assert boxes == ["line", "line", "trouble"]
+    assert ElementTree.fromstring(drawn).tag.endswith("svg")
+
+
+def test_a_picture_of_many_ranks_stays_small() -> None:
+    ranks = [seen(rank, "main", f"work{rank % 3}", call=BARRIER) for rank in range(0, 9000, 2)]
+    drawn = picture.draw(Job(9000, 0.0, ranks))
+    assert len(re.findall(r'<rect class="(?:line|trouble)"', drawn)) == 4
+    assert ">0, 2, 4, 6, 8, 10 and 4494 more<" in drawn
+
+
+def test_a_picture_of_nothing_says_why() -> None:
+    nothing = Job(1, 0.0, [Seen(0, 7, "host", "prog", problem="it ended before it was looked at")])
+    assert "it ended before it was looked at" in picture.draw(nothing)

@@ -83,6 +83,8 @@ class _Memory:
 
 def read(path: Path) -> Core:
     """What a core file says of its process. UsageError where it is none."""
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is not a file")
     try:
         with path.open("rb") as file:
             return _read(path, file)

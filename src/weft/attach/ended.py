@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import re
 import subprocess
@@ -47,7 +48,7 @@ def look(paths: Sequence[Path], program: str = "") -> Job:
         def seen(core: Core) -> tuple[Seen, str]:
             gdb = free.get()
             try:
-                return _seen(core, program or core.program, gdb)
+                return _seen(core, os.path.realpath(program) if program else core.program, gdb)
             finally:
                 free.put(gdb)
 
@@ -102,8 +103,10 @@ def _seen(core: Core, program: str, gdb: Reader) -> tuple[Seen, str]:
 
 def unfit(core: Core, program: str) -> str:
     """Why a core cannot be read with a program; empty where it can."""
-    if not program:
+    if not program.startswith("/"):
         return f"{core.path} does not say which program left it: name it by --program"
+    if not (program + str(core.path.resolve())).isprintable():  # gdb takes what follows a line feed for a command
+        return "its path, or its program's, has characters that are not printable: give the file another name"
     try:
         build = build_id_of(Path(program))
     except OSError:

@@ -21,8 +21,6 @@ BETWEEN: Final = 14
 MARGIN: Final = 14
 WIDEST: Final = 64
 """Letters of a line."""
-RANKS: Final = 30
-"""Letters of a set of ranks."""
 TOLD: Final = 14
 """Sentences above the tree."""
 
@@ -59,8 +57,7 @@ class Box:
     @property
     def label(self) -> str:
         """Who is here, in words that are not long."""
-        said = rank_set(self.ranks)
-        return said if len(said) <= RANKS else f"{plural(len(self.ranks), 'rank')}: {said[: RANKS - 1]}…"
+        return rank_set(self.ranks)
 
 
 def draw(job: Job, *, every: bool = False) -> Picture:
