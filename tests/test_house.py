@@ -78,7 +78,7 @@ ALLOWED: dict[str, set[str]] = {
         "values",
     },
     "launch": {"pvm", "sources", "native", "mpi", "trace", "terms", "deadlock", "report", "endings"},
-    "standstill": {"launch"},
+    "standstill": {"launch", "terms"},
     "suite": {"check", "launch", "standstill", "terms"},
     "attach": {"sources", "mpi", "trace", "terms", "launch", "debug", "picture"},
 }

@@ -108,3 +108,13 @@ def test_nothing_is_watched_unless_that_is_asked_for() -> None:
     assert wish(environment={"WEFT_WATCH": "0"}) is None
     assert wish(5, environment={"WEFT_WATCH": "9"}) == Wish(5.0)
     assert os.environ.get("WEFT_WATCH") is None
+
+
+def test_the_line_that_is_told_is_the_program_s_own_where_a_library_waits_for_it(tmp_path: Path) -> None:
+    program = tmp_path / "waits.py"
+    program.write_text(
+        "import queue\ntry:\n    queue.Queue().get(timeout=6)\nexcept queue.Empty:\n    print('through')\n"
+    )
+    done = execute([sys.executable, "-m", "weft.standstill", program], cwd=tmp_path, env={"WEFT_WATCH": "1"})
+    assert (done.returncode, done.stdout) == (0, "through\n")
+    assert re.search(r" was at \S+waits.py:3 <module> at each look", done.stderr), done.stderr

@@ -15,6 +15,7 @@ from typing import Final
 from weft.launch import step
 from weft.standstill import telling
 from weft.standstill.wish import Wish
+from weft.terms.libraries import of_library
 
 PAUSE: Final = 1.0
 DEEPEST: Final = 64
@@ -112,7 +113,12 @@ def _variables(frame: FrameType) -> list[object]:
 
 
 def _line(frame: FrameType | None) -> str:
-    return "?" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}"
+    """The innermost line that is not of a library; where there is none, the innermost."""
+    own = frame
+    while own is not None and of_library(own.f_code.co_filename):
+        own = own.f_back
+    at = own or frame
+    return "?" if at is None else f"{at.f_code.co_filename}:{at.f_lineno} {at.f_code.co_name}"
 
 
 _begun: list[Watcher] = []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from weft.trace.sites import CallSite
+if TYPE_CHECKING:  # a watched program asks here, too, and waits for no numpy
+    from weft.trace.sites import CallSite
 
 PARTS: Final = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
 """Parts of the paths of Python's own library and of what pip or the system installed."""
