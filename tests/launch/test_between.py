@@ -135,6 +135,7 @@ def test_a_host_without_weft_is_told_where_it_has_to_lie(hosts: Hosts, mpich: In
     assert checks["host b"]["remedy"].startswith(f"Weft ({sys.executable}) and MPI (")
 
 
+@pytest.mark.matrix
 def test_an_agent_that_hangs_ends_within_the_limit(hosts: Hosts, mpich: Installed, tmp_path: Path) -> None:
     agent = tmp_path / "agent"
     agent.write_text("#!/bin/sh\nexec sleep 300\n")

@@ -18,7 +18,7 @@ Weft = Callable[..., CompletedProcess[str]]
 Early = Callable[..., CompletedProcess[str]]
 
 
-@pytest.fixture(params=["mpich", "openmpi"])
+@pytest.fixture(params=["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 def early(request: pytest.FixtureRequest, weft_command: Weft, tmp_path: Path) -> Early:
     """Run early.c, whose rank 0 receives from whoever comes in the middle, with a ring that turns before and after."""
     mpi: Installed = request.getfixturevalue(request.param)

@@ -180,6 +180,7 @@ def test_open_mpi_over_hosts(hosts: Hosts, of_openmpi: Line, mode: str, status: 
     nothing_stays(hosts, "abc")
 
 
+@pytest.mark.matrix
 def test_open_mpi_over_hosts_of_which_one_dies(hosts: Hosts, of_openmpi: Line) -> None:
     kill_in_the_middle(hosts, "b")
     done = hosts.run("a", of_openmpi("a,b,c", "ring", "20"), timeout=150)

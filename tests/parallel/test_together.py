@@ -98,7 +98,9 @@ def random_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize(
+    "workers", [pytest.param(2, marks=pytest.mark.matrix), 3, pytest.param(4, marks=pytest.mark.matrix)]
+)
 def test_several_processes_find_what_one_finds_in_200_random_programs(random_runs: Path, workers: int) -> None:
     done = together(workers, sys.executable, COMPARED, random_runs, timeout=240)
     assert done.stdout.splitlines()[-1:] == ["200 the same, 0 not"], done.stdout + done.stderr
