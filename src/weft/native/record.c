@@ -75,35 +75,46 @@ static bool beyond_limit(uint64_t size) {
     return !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur;
 }
 
-/* Takes `bytes` at the file's end, on the disk as well; 0 or an errno. */
-static int file_reserve(int fd, uint64_t size, uint64_t bytes) {
-    if (beyond_limit(size + bytes)) return EFBIG;
-    int error;
-    do {
-        error = posix_fallocate(fd, (off_t)size, (off_t)bytes);
-    } while (error == EINTR);
-    return error;
-}
-
-/* Brings reserved pages into memory by writing zeros. The kernel takes each piece as one large folio and maps it whole
- * at its first fault, where the stores alone would take a fault a page: 1 against 5 us a page on ext4, Linux 6.18.
- * Larger folios would lie across page tables, as a stream's addresses and places in the file are not aligned alike,
- * and such ones are mapped page by page. Where it fails, the stores do it. */
-static void file_warm(int fd, uint64_t offset, uint64_t bytes) {
+/* Writes zeros in pieces of one large folio; 0 or an errno. */
+static int file_zero(int fd, uint64_t offset, uint64_t bytes) {
     enum { FOLIO = 1 << 16 };
     static const char zeros[FOLIO];
-    for (uint64_t end = offset + bytes, size; offset < end; offset += size) {
+    for (uint64_t end = offset + bytes, size; offset < end;) {
         size = FOLIO - offset % FOLIO;
         if (size > end - offset) size = end - offset;
-        if (pwrite(fd, zeros, size, (off_t)offset) != (ssize_t)size) return;
+        ssize_t written = pwrite(fd, zeros, size, (off_t)offset);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return written ? errno : EIO;
+        offset += (uint64_t)written;
     }
+    return 0;
+}
+
+/* Takes `bytes` at the file's end, on the disk as well; 0 or an errno. File systems that reserve nothing (NFS before 4.2,
+ * many of FUSE) are given zeros: glibc's posix_fallocate would ask them for each page. `written`: whether they were. */
+static int file_reserve(int fd, uint64_t size, uint64_t bytes, bool *written) {
+    if (beyond_limit(size + bytes)) return EFBIG;
+    *written = false;
+    while (fallocate(fd, 0, (off_t)size, (off_t)bytes)) {
+        if (errno == EINTR) continue;
+        if (errno != EOPNOTSUPP && errno != ENOSYS) return errno;
+        *written = true;
+        return file_zero(fd, size, bytes);
+    }
+    return 0;
 }
 
 /* Reserves `pages` at the file's end, on the disk as well: a sparse file on a full disk would kill the program
- * with SIGBUS at some later store. */
+ * with SIGBUS at some later store.
+ *
+ * Then writes zeros, which brings the pages into memory. The kernel takes each piece as one large folio and maps it whole
+ * at its first fault, where the stores alone would take a fault a page: 1 against 5 us a page on ext4, Linux 6.18.
+ * Larger folios would lie across page tables, as a stream's addresses and places in the file are not aligned alike,
+ * and such ones are mapped page by page. Where that fails, the stores do it. */
 static bool file_extend(struct weft_record *record, uint32_t pages, uint64_t *offset) {
     uint64_t bytes = (uint64_t)pages * WEFT_PAGE;
-    int error = file_reserve(record->fd, record->file_size, bytes);
+    bool written;
+    int error = file_reserve(record->fd, record->file_size, bytes, &written);
     if (error) {
         weft_record_stop(record, error == ENOSPC || error == EDQUOT || error == EFBIG ? WEFT_STOP_DISK_FULL
                                                                                       : WEFT_STOP_IO_ERROR);
@@ -111,7 +122,7 @@ static bool file_extend(struct weft_record *record, uint32_t pages, uint64_t *of
     }
     *offset = record->file_size;
     record->file_size += bytes;
-    file_warm(record->fd, *offset, bytes);
+    if (!written) file_zero(record->fd, *offset, bytes);
     return true;
 }
 
@@ -476,7 +487,8 @@ struct weft_record *weft_record_create(const char *path, int level, int rank, in
     record->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (record->fd < 0) goto fail;
     pthread_mutex_init(&record->lock, NULL);
-    int error = file_reserve(record->fd, 0, WEFT_PAGE);
+    bool written;
+    int error = file_reserve(record->fd, 0, WEFT_PAGE, &written);
     if (error) {
         errno = error;
         goto fail_file;
