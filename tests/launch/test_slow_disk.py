@@ -23,7 +23,7 @@ import pytest
 
 import weft
 from launch.conftest import PROGRAMS
-from tests_support import WEFT, execute
+from tests_support import WEFT, Installed, execute
 from weft.cli import _slow
 from weft.launch import rundir, stage
 from weft.launch.library import Library
@@ -147,6 +147,23 @@ def test_in_place_it_waits_once_for_each_64_kib_of_calls(
     assert done.returncode == 0, done.stderr
     assert "slow" not in done.stderr
     assert 2 * PIECES < disk.waits(run) < 2 * 10 * PIECES, "and not for each page"
+
+
+def test_where_the_run_must_stay_the_record_ends_before_the_program_has_waited_for_long(
+    weft_command: Weft, program: Program, mount: Mount, mpich: Installed
+) -> None:
+    disk = mount(100, "reads")
+    run = disk.place / "run"
+    line = (*mpich.mpiexec, "-hosts", "localhost", "-n", "2", program("rounds"), str(4 * ROUNDS))
+    began = time.monotonic()
+    done = weft_command("run", "--out", run, "--", *line)
+    assert f"{4 * ROUNDS} rounds in " in done.stdout, done.stderr
+    assert done.returncode == 4, done.stderr
+    assert "`--local /tmp` records on each host's own disk" in done.stderr
+    assert "recording stopped early on ranks 0, 1: the file system was slow" in done.stderr
+    whole = 2 * 4 * ROUNDS
+    assert all(100 < len(rank.events) < whole for rank in weft.open(run).ranks)
+    assert disk.waits(run) < 2 * 10 * (5 + 0.05 * (time.monotonic() - began) + 1), "ten in a second"
 
 
 @pytest.mark.parametrize("words", [(), ("reserve",)])

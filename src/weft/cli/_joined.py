@@ -83,6 +83,7 @@ def record(
         whole_buffers=args.whole_buffers,
         hash_messages=args.hash_messages,
         keep=args.keep,
+        patient=args.in_place,
     )
     if args.local is None:
         started, variables = plan, variables | recording.begin(joined.run.path, None)

@@ -274,7 +274,7 @@ def recorded(plan: Plan, shim: Shim, directory: RunDirectory, args: argparse.Nam
             directory.facts["keep"] = args.keep
         variables = recorder.variables(
             shim, directory, args.level, whole_buffers=args.whole_buffers, hash_messages=args.hash_messages,
-            keep=args.keep,
+            keep=args.keep, patient=args.in_place,
         )  # fmt: skip
         if args.tasks:
             from weft.tasks import calling

@@ -2,7 +2,8 @@
  *
  * Each request that opens, makes, reads, writes, reserves or syncs first says which thread asked (`write 4711`; the kernel
  * itself, which writes mapped files back, is 0), then waits MS milliseconds. ROOM is how many bytes files can grow by before
- * the disk is full; 0 for no such bound. WORDS: `reserve` for one that knows fallocate, as few network file systems do. */
+ * the disk is full; 0 for no such bound. WORDS: `reserve` for one that knows fallocate, as few network file systems do; `reads` for one that
+ * is slow to write only. */
 #define _GNU_SOURCE
 #define FUSE_USE_VERSION 31
 #include <dirent.h>
@@ -20,6 +21,7 @@
 
 static const char *folder;
 static long wait_ms, room;
+static bool reads;
 static int result(long code) { return code < 0 ? -errno : (int)code; }
 
 static const char *real(const char *path, char *buffer) {
@@ -31,7 +33,7 @@ static const char *real(const char *path, char *buffer) {
 static void take_time(const char *request) {
     struct timespec time = {wait_ms / 1000, wait_ms % 1000 * 1000000};
     dprintf(STDOUT_FILENO, "%s %d\n", request, (int)fuse_get_context()->pid);
-    nanosleep(&time, NULL);
+    if (!reads || *request == 'w' || *request == 'f') nanosleep(&time, NULL);
 }
 
 /* Takes from the room what a file grows by up to `end`; false where there is none left. */
@@ -144,6 +146,7 @@ int main(int argc, char **argv) {
     folder = argv[1];
     wait_ms = atol(argv[2]);
     room = atol(argv[3]);
+    reads = strstr(argv[4], "reads");
     struct fuse_operations operations = {
         .init = slow_init,
         .getattr = slow_getattr,
