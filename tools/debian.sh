@@ -3,8 +3,9 @@
 set -euo pipefail
 packages=(gcc g++ gfortran mpich libmpich-dev openmpi-bin libopenmpi-dev valgrind gdb binutils otf2-tools chromium
     chromium-driver clang-14 libomp-14-dev zsh fish groff slurm-wlm munge
-    autoconf automake libtool pvm pvm-dev)
+    autoconf automake libtool pvm pvm-dev fuse3 libfuse3-dev pkg-config)
 # clang: untied tasks that migrate, and a runtime with OMPT; autoconf, automake, libtool: tools/cilk5.sh; pvm: tests/pvm
+# fuse3, libfuse3-dev, pkg-config: a slow disk, tests/launch/test_slow_disk.py
 
 command -v dpkg-query >/dev/null || exit 0
 missing=()

@@ -302,16 +302,17 @@ def test_an_unknown_function_has_a_number_for_a_name() -> None:
     assert event.args == {}
 
 
-def test_a_record_that_was_given_up_says_why(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("reason", "words"), [("DISK_FULL", "disk was full"), ("DISK_SLOW", "file system was slow")])
+def test_a_record_that_was_given_up_says_why(tmp_path: Path, reason: str, words: str) -> None:
     b = Builder(ranks=1, path=tmp_path)
     b.ranks[0].send(0)
     b.ranks[0].state = layout.State.STOPPED
     file = b.write() / "ranks" / "0-000000.weft"
     data = bytearray(file.read_bytes())
-    np.frombuffer(data, layout.HEADER, count=1)["stop_reason"] = layout.StopReason.DISK_FULL
+    np.frombuffer(data, layout.HEADER, count=1)["stop_reason"] = layout.StopReason[reason]
     file.write_bytes(data)
     (problem,) = weft.open(tmp_path).problems
-    assert "disk was full" in problem
+    assert words in problem
     assert "0-000000.weft" in problem
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.cli import _hosts
+from weft.cli import _hosts, _slow
 from weft.cli._said import say
 from weft.errors import UsageError
 from weft.launch import joint, recorder, rundir
@@ -71,6 +71,8 @@ def record(
         if args.local is None:
             recording.begin(run.path, None)
         recorder.describe(plan, shim, run)
+        if args.local is None and not args.in_place:
+            _slow.note(run.path)
 
     path = args.out or joint.place(step, rundir.program_name(plan.line.programs[0]))
     joined = enter(step, path, rundir.first_facts(command, args.level), describe, args.local)
@@ -81,6 +83,7 @@ def record(
         whole_buffers=args.whole_buffers,
         hash_messages=args.hash_messages,
         keep=args.keep,
+        patient=args.in_place,
     )
     if args.local is None:
         started, variables = plan, variables | recording.begin(joined.run.path, None)

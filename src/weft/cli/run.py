@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from weft.launch.rundir import RunDirectory
     from weft.launch.watch import Watch
     from weft.launch.witness import Witness
+    from weft.mpi.ready import Shim
     from weft.report import Ground, Report
     from weft.report.document import Subject
     from weft.standstill.silence import Silence
@@ -55,8 +56,8 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "run", help="record a run of an MPI program", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft run [-n N] [--out RUN] [--local DIR] [--level outcomes|trace] [--tasks] [--watch-findings] "
-              "[--report FILE] [--probes CONFIG] [--against REFERENCE [--debug]] "
+        usage="weft run [-n N] [--out RUN] [--local DIR | --in-place] [--level outcomes|trace] [--tasks] "
+              "[--watch-findings] [--report FILE] [--probes CONFIG] [--against REFERENCE [--debug]] "
               "[--hash-messages] [--whole-buffers] [--hang-after S] "
               "[--call-limit S [--end-at-limit]] [--keep last:DURATION [--keep-around-findings]] "
               "-- PROGRAM",
@@ -66,6 +67,10 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--local", type=Path, metavar="DIR",
         help="each host writes below DIR on its own disk or in memory, and the run is gathered at the end",
+    )  # fmt: skip
+    parser.add_argument(
+        "--in-place", action="store_true",
+        help="record in RUN itself, even where its file system is slow: the program waits for it",
     )  # fmt: skip
     parser.add_argument(
         "--level", choices=LEVELS, type=level_named, default="trace",
@@ -180,6 +185,8 @@ def refuse_with_keep(args: argparse.Namespace) -> None:
 
 def refuse_with_local(args: argparse.Namespace) -> None:
     """UsageError for what needs all records in one place while the program runs."""
+    if args.in_place and args.local is not None:
+        raise UsageError("--in-place records in RUN itself, and --local elsewhere: leave one of them out")
     beside = {
         "--tasks": args.tasks, "--watch-findings": args.watch_findings, "--call-limit": args.call_limit is not None,
         "--probes": args.probes, "--watch": args.watch, "--against": args.against,
@@ -218,15 +225,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def record(command: list[str], args: argparse.Namespace) -> int:
-    """Plan, start, watch, finish, tell."""
+    """Plan, and record where that is best."""
     from weft.native.threads import calm_numpy
 
     calm_numpy()
-    from weft.cli import _joined
+    from weft.cli import _joined, _slow
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
-    from weft.launch.job import run_job
-    from weft.values import recording
 
     plan = plans.decide(command, args.n)
     if plan.pvm is not None:
@@ -239,7 +244,28 @@ def record(command: list[str], args: argparse.Namespace) -> int:
         return _joined.record(step, plan, command, args, conclude=conclude, alarm=alarm)
     rundir.refuse(args.out)
     shim = recorder.build(plan)
-    directory = rundir.create(args.out, plan.line.programs[0] or [command[0]], command, args.level)
+    there = _slow.place(plan, args)
+    try:
+        directory = rundir.create(
+            args.out, plan.line.programs[0] or [command[0]], command, args.level, there.make if there else Path.mkdir
+        )
+    except WeftError:
+        if there is not None:
+            there.drop()
+        raise
+    try:
+        status = recorded(plan, shim, directory, args, alarm)
+    finally:
+        whole = _slow.moved(there, directory)
+    return status or (0 if whole else FAILED_STATUS)
+
+
+def recorded(plan: Plan, shim: Shim, directory: RunDirectory, args: argparse.Namespace, alarm: Silence | None) -> int:
+    """Start, watch, finish, tell."""
+    from weft.launch import recorder
+    from weft.launch.job import run_job
+    from weft.values import recording
+
     try:
         directory.facts["n"] = args.n
         directory.facts["sources"] = not args.no_sources
@@ -248,7 +274,7 @@ def record(command: list[str], args: argparse.Namespace) -> int:
             directory.facts["keep"] = args.keep
         variables = recorder.variables(
             shim, directory, args.level, whole_buffers=args.whole_buffers, hash_messages=args.hash_messages,
-            keep=args.keep,
+            keep=args.keep, patient=args.in_place,
         )  # fmt: skip
         if args.tasks:
             from weft.tasks import calling

@@ -48,12 +48,13 @@ def announce(library: Path) -> None:
 
 def variables(
     shim: Shim, run: RunDirectory, level: str, *, whole_buffers: bool = False, hash_messages: bool = False,
-    keep: float | None = None,
+    keep: float | None = None, patient: bool = False,
 ) -> dict[str, str]:  # fmt: skip
     """Return what the ranks need in their environment. The shim takes it out again, for their children."""
     preload = PVM_PRELOAD if shim.library == "PVM" else PRELOAD  # there the machine preloads it
     more = ({"WEFT_WATCH": "all"} if whole_buffers else {}) | ({"WEFT_HASH": "1"} if hash_messages else {})
     more |= {"WEFT_KEEP": str(max(1, round(keep * 1e9)))} if keep is not None else {}
+    more |= {"WEFT_PATIENT": "1"} if patient else {}
     return {preload: str(shim.path), "WEFT_RUN": str(run.path), "WEFT_LEVEL": level} | more
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,8 @@ from weft.plain import dataclass
 SCHEMA = "weft-run/1"
 BASE = Path("weft-runs")
 RUN_JSON = "run.json"
+Make = Callable[[Path], object]
+"""Makes a run's folder; FileExistsError where there is something of that name."""
 
 
 @dataclass
@@ -65,9 +67,11 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def create(out: Path | None, program: Sequence[str], command: Sequence[str], level: str) -> RunDirectory:
+def create(
+    out: Path | None, program: Sequence[str], command: Sequence[str], level: str, make: Make = Path.mkdir
+) -> RunDirectory:
     """Make the directory of a new run and its first run.json. Never touches a folder that holds anything."""
-    path, made = (claim(program_name(program)), True) if out is None else take(out)
+    path, made = (claim(program_name(program), make), True) if out is None else take(out, make)
     path = path.absolute()
     run = RunDirectory(path, first_facts(command, level), made)
     try:
@@ -108,10 +112,11 @@ def refuse(out: Path | None) -> None:
         take(out)
 
 
-def take(out: Path) -> tuple[Path, bool]:
+def take(out: Path, make: Make = Path.mkdir) -> tuple[Path, bool]:
     """Use the folder that the user named; it must be new or empty."""
     try:
-        out.mkdir(parents=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        make(out)
         return out, True
     except FileExistsError:
         if not out.is_dir():
@@ -123,7 +128,7 @@ def take(out: Path) -> tuple[Path, bool]:
         raise unwritable(out, error) from error
 
 
-def claim(name: str) -> Path:
+def claim(name: str, make: Make = Path.mkdir) -> Path:
     """Make weft-runs/<name>-<n> with the first free n."""
     try:
         BASE.mkdir(exist_ok=True)
@@ -134,7 +139,7 @@ def claim(name: str) -> Path:
         while True:
             number += 1
             try:
-                (BASE / f"{name}-{number}").mkdir()
+                make(BASE / f"{name}-{number}")
             except FileExistsError:  # another `weft run` was faster
                 continue
             return BASE / f"{name}-{number}"

@@ -32,7 +32,7 @@
 
 #define WEFT_MAGIC "WEFTRANK"
 #define WEFT_FORMAT_MAJOR 1
-#define WEFT_FORMAT_MINOR 8
+#define WEFT_FORMAT_MINOR 9
 #define WEFT_FORMAT_MAJOR_KEPT 2 /* of `weft run --keep`: a reader of 1 would take a ring for a whole stream */
 #define WEFT_PAGE 4096u
 
@@ -139,6 +139,7 @@ enum weft_stop_reason {
     WEFT_STOP_NO_ADDRESS_SPACE = 2,
     WEFT_STOP_IO_ERROR = 3,
     WEFT_STOP_OVERFLOW = 4,
+    WEFT_STOP_DISK_SLOW = 5, /* the program had waited for the file system for longer than recording may cost */
 };
 
 /* What an event's ticks count. */

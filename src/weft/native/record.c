@@ -75,43 +75,78 @@ static bool beyond_limit(uint64_t size) {
     return !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur;
 }
 
-/* Takes `bytes` at the file's end, on the disk as well; 0 or an errno. */
-static int file_reserve(int fd, uint64_t size, uint64_t bytes) {
-    if (beyond_limit(size + bytes)) return EFBIG;
-    int error;
-    do {
-        error = posix_fallocate(fd, (off_t)size, (off_t)bytes);
-    } while (error == EINTR);
-    return error;
+/* What recording may cost (docs/performance.md), and once the time of a disk that others write to. */
+enum { WAIT_ONCE_S = 5, WAIT_SHARE = 50, WAIT_EVENT_NS = 200, WAIT_MOST_S = 1 };
+#define SECOND 1000000000ull
+
+void weft_record_hurry(struct weft_record *record) { record->impatient = true; }
+
+/* Counts the time since `began` as waited for the file system; whether that is more by now than recording may cost.
+ * A debugger may have stopped the process meanwhile, so no more than a second counts of one request. */
+static bool waited(struct weft_record *record, uint64_t began) {
+    uint64_t now = weft_now_monotonic(), time = now - began;
+    record->waited += time < WAIT_MOST_S * SECOND ? time : WAIT_MOST_S * SECOND;
+    if (!record->impatient) return false;
+    uint64_t share = (now - record->header->start.monotonic_ns) / WAIT_SHARE;
+    return record->waited >
+           WAIT_ONCE_S * SECOND + share + record->file_size / sizeof(struct weft_event) * WAIT_EVENT_NS;
 }
 
-/* Brings reserved pages into memory by writing zeros. The kernel takes each piece as one large folio and maps it whole
- * at its first fault, where the stores alone would take a fault a page: 1 against 5 us a page on ext4, Linux 6.18.
- * Larger folios would lie across page tables, as a stream's addresses and places in the file are not aligned alike,
- * and such ones are mapped page by page. Where it fails, the stores do it. */
-static void file_warm(int fd, uint64_t offset, uint64_t bytes) {
+/* Writes zeros at the file's end in pieces of one large folio; 0 or an errno, ETIMEDOUT where it takes too long. */
+static int file_zero(struct weft_record *record, uint64_t bytes) {
     enum { FOLIO = 1 << 16 };
     static const char zeros[FOLIO];
-    for (uint64_t end = offset + bytes, size; offset < end; offset += size) {
+    for (uint64_t offset = record->file_size, end = offset + bytes, size; offset < end;) {
         size = FOLIO - offset % FOLIO;
         if (size > end - offset) size = end - offset;
-        if (pwrite(fd, zeros, size, (off_t)offset) != (ssize_t)size) return;
+        uint64_t began = weft_now_monotonic();
+        ssize_t written = pwrite(record->fd, zeros, size, (off_t)offset);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return written ? errno : EIO;
+        if (waited(record, began)) return ETIMEDOUT;
+        offset += (uint64_t)written;
     }
+    return 0;
+}
+
+/* Takes `bytes` at the file's end, on the disk as well; 0 or an errno. File systems that reserve nothing (NFS before 4.2,
+ * many of FUSE) are given zeros: glibc's posix_fallocate would ask them for each page. `written`: whether they were. */
+static int file_reserve(struct weft_record *record, uint64_t bytes, bool *written) {
+    if (beyond_limit(record->file_size + bytes)) return EFBIG;
+    *written = false;
+    uint64_t began = weft_now_monotonic();
+    while (fallocate(record->fd, 0, (off_t)record->file_size, (off_t)bytes)) {
+        if (errno == EINTR) continue;
+        if (errno != EOPNOTSUPP && errno != ENOSYS) return errno;
+        *written = true;
+        return file_zero(record, bytes);
+    }
+    return waited(record, began) ? ETIMEDOUT : 0;
+}
+
+static int stop_reason(int error) {
+    if (error == ENOSPC || error == EDQUOT || error == EFBIG) return WEFT_STOP_DISK_FULL;
+    return error == ETIMEDOUT ? WEFT_STOP_DISK_SLOW : WEFT_STOP_IO_ERROR;
 }
 
 /* Reserves `pages` at the file's end, on the disk as well: a sparse file on a full disk would kill the program
- * with SIGBUS at some later store. */
+ * with SIGBUS at some later store.
+ *
+ * Then writes zeros, which brings the pages into memory. The kernel takes each piece as one large folio and maps it whole
+ * at its first fault, where the stores alone would take a fault a page: 1 against 5 us a page on ext4, Linux 6.18.
+ * Larger folios would lie across page tables, as a stream's addresses and places in the file are not aligned alike,
+ * and such ones are mapped page by page. Where writing gives an error, the stores do it. */
 static bool file_extend(struct weft_record *record, uint32_t pages, uint64_t *offset) {
     uint64_t bytes = (uint64_t)pages * WEFT_PAGE;
-    int error = file_reserve(record->fd, record->file_size, bytes);
+    bool written;
+    int error = file_reserve(record, bytes, &written);
+    if (!error && !written && file_zero(record, bytes) == ETIMEDOUT) error = ETIMEDOUT;
     if (error) {
-        weft_record_stop(record, error == ENOSPC || error == EDQUOT || error == EFBIG ? WEFT_STOP_DISK_FULL
-                                                                                      : WEFT_STOP_IO_ERROR);
+        weft_record_stop(record, stop_reason(error));
         return false;
     }
     *offset = record->file_size;
     record->file_size += bytes;
-    file_warm(record->fd, *offset, bytes);
     return true;
 }
 
@@ -476,7 +511,8 @@ struct weft_record *weft_record_create(const char *path, int level, int rank, in
     record->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (record->fd < 0) goto fail;
     pthread_mutex_init(&record->lock, NULL);
-    int error = file_reserve(record->fd, 0, WEFT_PAGE);
+    bool written;
+    int error = file_reserve(record, WEFT_PAGE, &written);
     if (error) {
         errno = error;
         goto fail_file;

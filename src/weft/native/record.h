@@ -36,6 +36,8 @@ struct weft_record {
     uint64_t file_size;
     pthread_mutex_t lock; /* chunk allocation and DEFINITIONS */
     volatile bool stopped;
+    uint64_t waited; /* ns that the program has waited for the file system */
+    bool impatient; /* stop where that is more than recording may cost: see weft_record_hurry */
     uint64_t keep; /* ns of calls to keep, 0: all */
     struct weft_before_of *befores; /* ring.c: what each thread's rings have dropped */
     struct weft_synthetic *synthetic; /* streams that weft_record_append opened */
@@ -66,6 +68,8 @@ WEFT_INLINE uint64_t weft_ticks(int clock) {
 
 /* Keeps only the calls of about the last `ns` of each thread from here on; before any stream is opened. */
 void weft_record_keep(struct weft_record *record, uint64_t ns);
+/* From here on recording stops once the program has waited for the file system for longer than recording may cost. */
+void weft_record_hurry(struct weft_record *record);
 /* Opens a new record; NULL with errno set when the file cannot be made. */
 struct weft_record *weft_record_create(const char *path, int level, int rank, int world_size);
 void weft_record_anchor(struct weft_record *record, struct weft_anchor *anchor);

@@ -34,6 +34,7 @@ _STOPS: Final = {
     StopReason.DISK_FULL: "because the disk was full (give the run another place with --out)",
     StopReason.NO_ADDRESS_SPACE: "because no address space was left (raise ulimit -v)",
     StopReason.IO_ERROR: "after an error of the file system",
+    StopReason.DISK_SLOW: "because the file system was slow (weft run --in-place waits for it)",
     StopReason.OVERFLOW: "because a part of the record had grown beyond what the format can count",
 }
 

@@ -82,6 +82,7 @@ extern WEFT_HIDDEN volatile int weft_recording;
 extern WEFT_HIDDEN volatile int weft_threaded; /* a second thread has called MPI */
 extern WEFT_HIDDEN int weft_clock_kind;
 extern WEFT_HIDDEN uint64_t weft_keep; /* ns of calls to keep, 0: all */
+extern WEFT_HIDDEN bool weft_patient; /* record on, however long the file system takes (`--in-place`) */
 extern WEFT_HIDDEN uint64_t weft_ticket;
 extern WEFT_HIDDEN uintptr_t weft_library_start, weft_library_end; /* code of libmpi itself */
 extern WEFT_HIDDEN struct weft_record *weft_the_record;

@@ -18,6 +18,7 @@ __thread void *weft_fortran_site;
 volatile int weft_recording, weft_threaded;
 int weft_clock_kind, weft_level;
 uint64_t weft_keep;
+bool weft_patient;
 uint64_t weft_ticket;
 uintptr_t weft_library_start, weft_library_end;
 struct weft_record *weft_the_record;
@@ -38,6 +39,7 @@ void weft_process_look(void) {
     strcpy(weft_run_path, run);
     weft_level = wanted && !strcmp(wanted, "outcomes") ? WEFT_LEVEL_OUTCOMES : WEFT_LEVEL_TRACE;
     const char *replay = getenv("WEFT_REPLAY"), *keep = getenv("WEFT_KEEP");
+    weft_patient = getenv("WEFT_PATIENT") != NULL;
     if (keep && weft_level == WEFT_LEVEL_TRACE) weft_keep = strtoull(keep, NULL, 10);
     if (replay && strlen(replay) < sizeof weft_replay_path - 64 && weft_level == WEFT_LEVEL_TRACE)
         strcpy(weft_replay_path, replay);
@@ -49,6 +51,7 @@ bool weft_process_begin(void) {
     struct weft_record *record = weft_the_record;
     weft_pid = getpid();
     if (record) weft_record_keep(record, weft_keep);
+    if (record && !weft_patient && !weft_replay_path[0]) weft_record_hurry(record);
     if (!record || !weft_stream_open(record, &definitions_stream, WEFT_STREAM_DEFINITIONS, 0)) return false;
     weft_clock_kind = record->header->clock;
     pthread_key_create(&thread_end, thread_ended);
@@ -275,7 +278,7 @@ void weft_clean_python_environment(void) {
     }
     snprintf(code, sizeof code,
              "[__import__('os').environ.pop(n, None) for n in ('LD_PRELOAD', 'WEFT_RUN', 'WEFT_LEVEL', 'WEFT_WATCH', "
-             "'WEFT_HASH', 'WEFT_SPAWN', 'WEFT_KEEP', "
+             "'WEFT_HASH', 'WEFT_SPAWN', 'WEFT_KEEP', 'WEFT_PATIENT', "
              "'WEFT_REPLAY', 'WEFT_AGENT')] and "
              "'%s' and __import__('os').environ.__setitem__('LD_PRELOAD', '%s')\n",
              quoted, quoted);
@@ -349,6 +352,7 @@ void weft_clean_environment(void) {
     unsetenv("WEFT_HASH");
     unsetenv("WEFT_SPAWN");
     unsetenv("WEFT_KEEP");
+    unsetenv("WEFT_PATIENT");
     unsetenv("WEFT_REPLAY");
     unsetenv("WEFT_AGENT");
 }

@@ -361,7 +361,7 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
         if (given == (char *const *)MPI_ARGV_NULL) given = NULL;
         size_t count = 0;
         while (given && given[count]) count++;
-        char **vector = spawn.vectors[i] = calloc(count + 10, sizeof *vector);
+        char **vector = spawn.vectors[i] = calloc(count + 11, sizeof *vector);
         size_t at = 0;
         spawn.n = i + 1;
         if (!vector || asprintf(&vector[at++], "WEFT_SPAWN=%s", name) < 0) break;
@@ -374,6 +374,7 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
             if (weft_agent_path[0] && asprintf(&vector[at++], "WEFT_AGENT=%s", weft_agent_path) < 0) break;
             if (weft_hashing && asprintf(&vector[at++], "WEFT_HASH=1") < 0) break;
             if (weft_keep && asprintf(&vector[at++], "WEFT_KEEP=%llu", (unsigned long long)weft_keep) < 0) break;
+            if (weft_patient && asprintf(&vector[at++], "WEFT_PATIENT=1") < 0) break;
         }
         if (!(vector[at] = spawned_command(commands[i], infos[i]))) break;
         spawn.own = (int)++at;

@@ -375,8 +375,8 @@ static struct carried carry_recorder(void) {
         if (dladdr((void *)weft_pvm_begin, &self) && self.dli_fname)
             snprintf(own_path, sizeof own_path, "%s", self.dli_fname);
     }
-    if (asprintf(&text, "%s%sLD_PRELOAD:WEFT_RUN:WEFT_LEVEL:WEFT_REPLAY:WEFT_AGENT", exported ? exported : "",
-                 exported && *exported ? ":" : "") > 0)
+    if (asprintf(&text, "%s%sLD_PRELOAD:WEFT_RUN:WEFT_LEVEL:WEFT_REPLAY:WEFT_AGENT:WEFT_PATIENT",
+                 exported ? exported : "", exported && *exported ? ":" : "") > 0)
         setenv("PVM_EXPORT", text, 1);
     free(text);
     if (preload && *preload && asprintf(&text, "%s:%s", own_path, preload) > 0) {
@@ -387,6 +387,7 @@ static struct carried carry_recorder(void) {
     carry("WEFT_LEVEL", weft_level == WEFT_LEVEL_OUTCOMES ? "outcomes" : "trace");
     carry("WEFT_REPLAY", weft_replay_path);
     carry("WEFT_AGENT", weft_agent_path);
+    carry("WEFT_PATIENT", weft_patient ? "1" : "");
     return before;
 }
 
@@ -399,7 +400,8 @@ static void put_back(const char *name, char *value) {
 static void carried_back(struct carried before) {
     put_back("PVM_EXPORT", before.exported);
     put_back("LD_PRELOAD", before.preload);
-    for (const char *const *name = (const char *const[]){"WEFT_RUN", "WEFT_LEVEL", "WEFT_REPLAY", "WEFT_AGENT", NULL};
+    for (const char *const *name =
+             (const char *const[]){"WEFT_RUN", "WEFT_LEVEL", "WEFT_REPLAY", "WEFT_AGENT", "WEFT_PATIENT", NULL};
          *name; name++)
         unsetenv(*name);
 }
