@@ -21,9 +21,9 @@ from weft.plain import dataclass
 
 PIECE: Final = 1 << 16
 """Bytes that the recorder writes at once where it takes room (native/record.c, `file_zero`): 1,170 calls."""
-SLOW: Final = 0.5e-3
-"""Seconds for a piece from which on a place is slow: 0.4 us a call, where docs/performance.md allows 0.2 in all. A disk
-takes a tenth of it."""
+SLOW: Final = 2e-3
+"""Seconds for a piece from which on a place is slow: 1.7 us a call. A disk takes a twentieth of it, and one that others
+write to less than half; what is between costs no more than the recorder waits for in any case (`waited`)."""
 LOOKS: Final = 5
 """Times that a place is measured, at most: another program may have had the processor."""
 PATIENCE: Final = 0.25
