@@ -20,10 +20,14 @@ from weft.trace.elf import MAX_NOTES, build_id
 
 ET_CORE: Final = 4
 PT_LOAD, PT_NOTE = 1, 4
-NT_PRSTATUS, NT_PRPSINFO, NT_AUXV, NT_FILE = 1, 3, 6, 0x46494C45
+NT_PRSTATUS, NT_PRPSINFO, NT_AUXV, NT_FILE, NT_SIGINFO = 1, 3, 6, 0x46494C45, 0x53494749
 PT_PHDR = 6
 AT_PHDR, AT_PHENT, AT_PHNUM, AT_EXECFN = 3, 4, 5, 31
-SIGNAL_OF_STATUS, PID_OF_PROCESS = 12, 24
+KINDS: Final = frozenset((NT_PRSTATUS, NT_PRPSINFO, NT_AUXV, NT_FILE, NT_SIGINFO))
+SIGNAL_OF_STATUS, THREAD_OF_STATUS, PID_OF_PROCESS, CODE_OF_SIGNAL = 12, 32, 24, 8
+SI_USER: Final = 0
+SEGMENT: Final = 56
+"""Bytes of a program header."""
 MOST_NOTES: Final = 1 << 26
 """Bytes of notes: those of a process of some thousand threads."""
 MOST_SEGMENTS: Final = 1 << 16
@@ -38,8 +42,12 @@ class Core:
 
     path: Path
     pid: int
+    thread: int
+    """The one that the signal came to."""
     program: str
     signal: str
+    sent: bool
+    """Whether another process sent it, so that it came to any thread."""
     python: bool
     rank: int | None
     size: int
@@ -90,7 +98,7 @@ def read(path: Path) -> Core:
             return _read(path, file)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    except (struct.error, ValueError, KeyError) as error:
+    except (struct.error, ValueError, KeyError, OverflowError, StopIteration) as error:
         raise UsageError(f"{path}: a damaged core file, or not one of Linux") from error
 
 
@@ -103,18 +111,21 @@ def _read(path: Path, file: IO[bytes]) -> Core:
         raise UsageError(f"{path} is not a core file of a 64-bit program")
     segments = list(_segments(file, head))
     notes: dict[int, bytes] = {}
-    for one in segments:
-        for kind, held in _notes(file, one) if one.kind == PT_NOTE else ():
+    for kind, held in _notes(file, next(one for one in segments if one.kind == PT_NOTE)):
+        if kind in KINDS:
             notes.setdefault(kind, held)  # of the thread that the signal came to
     memory = _Memory(file, [one for one in segments if one.kind == PT_LOAD])
     vector = _vector(notes.get(NT_AUXV, b""))
     files = list(_files(notes.get(NT_FILE, b"")))
     (pid,) = struct.unpack_from("<i", notes[NT_PRPSINFO], PID_OF_PROCESS)
     (number,) = struct.unpack_from("<H", notes[NT_PRSTATUS], SIGNAL_OF_STATUS)
+    (thread,) = struct.unpack_from("<i", notes[NT_PRSTATUS], THREAD_OF_STATUS)
+    signal_note = notes.get(NT_SIGINFO, b"").ljust(16, b"\xff")
+    (code,) = struct.unpack_from("<i", signal_note, CODE_OF_SIGNAL)
     said = step.from_variables(_environment(memory, vector.get(AT_EXECFN, 0)))
     return Core(
-        path, pid, next((name for begin, last, name in files if begin <= vector.get(AT_PHDR, 0) < last), ""),
-        _signal(number), any(PYTHON.search(name) for _, _, name in files),
+        path, pid, thread, next((name for begin, last, name in files if begin <= vector.get(AT_PHDR, 0) < last), ""),
+        _signal(number), code == SI_USER, any(PYTHON.search(name) for _, _, name in files),
         said.rank if said else None, said.size if said else 0, said.name if said else "",
         "\n".join(f"{begin:x}-{last:x} ---p 0 0 0 {name}" for begin, last, name in files),
         _build(memory, vector), any(one.at + one.length > file.seek(0, 2) for one in memory.segments),
@@ -124,14 +135,14 @@ def _read(path: Path, file: IO[bytes]) -> Core:
 def _segments(file: IO[bytes], head: bytes) -> Iterator[_Segment]:
     (table,) = struct.unpack_from("<Q", head, 32)
     size, count = struct.unpack_from("<HH", head, 54)
-    if size < 56:
+    if size != SEGMENT:
         raise ValueError("its segments are not to be found")
     if count == 0xFFFF:  # PN_XNUM: the count is in the first section's header
         file.seek(struct.unpack_from("<Q", head, 40)[0])
         (count,) = struct.unpack_from("<I", file.read(64), 44)
     file.seek(table)
     held = file.read(size * min(count, MOST_SEGMENTS))
-    for at in range(0, len(held) - 55, size):
+    for at in range(0, len(held) - SEGMENT + 1, SEGMENT):
         kind, _, offset, address, _, length = struct.unpack_from("<IIQQQQ", held, at)
         yield _Segment(kind, offset, address, length)
 
@@ -177,10 +188,10 @@ def _environment(memory: _Memory, behind: int) -> dict[str, str]:
 def _build(memory: _Memory, vector: dict[int, int]) -> str:
     """The build id of the program, by its headers in memory."""
     table, size, count = (vector.get(key, 0) for key in (AT_PHDR, AT_PHENT, AT_PHNUM))
-    if size < 56:
+    if size != SEGMENT:
         return ""
-    held = memory.read(table, size * min(count, MOST_SEGMENTS))
-    rows = [struct.unpack_from("<IIQQQQ", held, at) for at in range(0, len(held) - 55, size)]
+    held = memory.read(table, SEGMENT * min(count, MOST_SEGMENTS))
+    rows = [struct.unpack_from("<IIQQQQ", held, at) for at in range(0, len(held) - SEGMENT + 1, SEGMENT)]
     moved = next((table - row[3] for row in rows if row[0] == PT_PHDR), 0)
     found = (build_id(memory.read(row[3] + moved, min(row[5], MAX_NOTES))) for row in rows if row[0] == PT_NOTE)
     return next(filter(None, found), "")

@@ -7,7 +7,7 @@ import os
 import queue
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from weft.attach.look import arguments_of, threads_of
 from weft.attach.model import Frame, Job, Seen
 from weft.attach.native import Native
 from weft.attach.reader import GoneError, Reader, readers
+from weft.attach.sentences import MOST, place_of
 from weft.debug.running import PYTHON
 from weft.errors import UsageError
 from weft.terms.words import rank_words
@@ -57,7 +58,8 @@ def look(paths: Sequence[Path], program: str = "") -> Job:
     more = [f"rank {one.rank}: {why}" for one, why in told if why]
     if any(core.rank is None for core in read):
         more.append("the numbers of these ranks are Weft's: not every file says its own")
-    return Job(size, 0.0, [one for one, _ in told], [*notes(found), *more], ended=True)
+    ranks = [one for one, _ in told]
+    return Job(size, 0.0, ranks, [*notes(found, {one.rank: one for one in ranks}), *more], ended=True)
 
 
 def numbered(found: Sequence[Core]) -> list[Core]:
@@ -88,10 +90,12 @@ def _seen(core: Core, program: str, gdb: Reader) -> tuple[Seen, str]:
     try:
         gdb.ask("core", program, str(core.path.resolve()))
         one.problem = gdb.answer()
+        if one.problem:
+            return one, ""
         stacks = native.stacks()
         told = {} if core.python else arguments_of(native, stacks)
     except GoneError as error:
-        one.problem = one.problem or str(error)
+        one.problem = str(error)
         return one, ""
     threads, why = stacks.get(core.pid, {}), ""
     if core.python:
@@ -163,13 +167,23 @@ def plain(frame: Frame) -> Frame:
     return Frame(CallSite(frame.site.file, frame.site.line, own, frame.site.module), values=frame.values)
 
 
-def notes(found: Sequence[Core]) -> Iterator[str]:
-    """By which signals ranks ended, and whose files are not whole."""
-    by_signal: dict[str, list[int]] = {}
+def notes(found: Sequence[Core], seen: Mapping[int, Seen]) -> Iterator[str]:
+    """By which signals ranks ended and where, and whose files are not whole."""
+    ends: dict[str, list[int]] = {}
     for core in found:
-        by_signal.setdefault(core.signal, []).append(core.rank or 0)
-    for name, ranks in by_signal.items():
-        if name:
-            yield f"{rank_words(ranks)} ended by {name}"
-    if cut := [core.rank or 0 for core in found if core.cut]:
+        if core.signal:
+            ends.setdefault(f"{core.signal}{place(core, seen[core.rank or 0])}", []).append(core.rank or 0)
+    for end, ranks in list(ends.items())[:MOST]:
+        yield f"{rank_words(sorted(ranks))} ended by {end}"
+    if len(ends) > MOST:
+        yield f"others ended at {len(ends) - MOST} more places: see the tree"
+    if cut := sorted(core.rank or 0 for core in found if core.cut):
         yield f"{rank_words(cut)}: the core file is cut short (ulimit -c, a full disk), so that frames may be missing"
+
+
+def place(core: Core, one: Seen) -> str:
+    """Where the thread was that has caused the signal."""
+    if core.sent:
+        return " from another process"
+    thread = next((thread for thread in one.threads if thread.id == core.thread and thread.stack), None)
+    return f" at {place_of(thread).text}" if thread is not None else ""

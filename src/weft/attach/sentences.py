@@ -200,10 +200,10 @@ def rebuilt(job: Job) -> Iterator[str]:
 def headline(job: Job) -> str:
     """What this is, and what it is not."""
     seen = sum(bool(one.threads) for one in job.ranks)
-    of = f" of {job.size}" if job.size > seen else ""
+    who = f"{seen} of {job.size} ranks" if job.size > seen else plural(seen, "rank")
     if job.ended:
-        return f"stacks of {seen}{of} ranks, from core files; they show where ranks ended, and prove nothing"
+        return f"stacks of {who}, from core files; they show where ranks ended, and prove nothing"
     hosts = {one.host for one in job.ranks}
     on = f" on {plural(len(hosts), 'host')}" if len(hosts) > 1 else ""
     twice = f", twice, {job.interval:g} s apart" if job.interval else ""
-    return f"stacks of {seen}{of} ranks{on}{twice}; they show where ranks are, and prove nothing"
+    return f"stacks of {who}{on}{twice}; they show where ranks are, and prove nothing"
