@@ -128,12 +128,13 @@ FULL = """
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-int posix_fallocate(int fd, off_t offset, off_t length) {
+int fallocate(int fd, int mode, off_t offset, off_t length) {
     char link[64], path[4096];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t n = readlink(link, path, sizeof path - 1);
-    if (n > 6 && !strncmp(path + n - 6, ".tasks", 6) && offset + length > 80000) return ENOSPC;
-    return ((int (*)(int, off_t, off_t))dlsym(RTLD_NEXT, "posix_fallocate"))(fd, offset, length);
+    if (n > 6 && !strncmp(path + n - 6, ".tasks", 6) && offset + length > 80000)
+        return errno = ENOSPC, -1;
+    return ((int (*)(int, int, off_t, off_t))dlsym(RTLD_NEXT, "fallocate"))(fd, mode, offset, length);
 }
 """
 
