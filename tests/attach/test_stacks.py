@@ -256,3 +256,9 @@ def test_a_picture_of_many_ranks_stays_small() -> None:
 def test_a_picture_of_nothing_says_why() -> None:
     nothing = Job(1, 0.0, [Seen(0, 7, "host", "prog", problem="it ended before it was looked at")])
     assert "it ended before it was looked at" in picture.draw(nothing)
+
+
+def test_a_rank_that_is_named_twice_is_told_once() -> None:
+    arguments = (Argument("dest", "next", "1"), Argument("source", "next", "1"))
+    ranks = [seen(0, "main", call=Call("MPI_Sendrecv", "", arguments, world=True)), seen(1, "main", call=BARRIER)]
+    assert len(list(sentences.waits(Job(2, 0.0, ranks)))) == 1

@@ -129,8 +129,9 @@ def waits(job: Job) -> Iterator[str]:
         for one in group.members:
             call = call_of(one)
             named = [argument for name in SOURCES if call and call.world and (argument := call.argument(name))]
-            for argument in named:
-                other = by_rank.get(argument.number if argument.number is not None else -1)
+            numbers = dict.fromkeys(argument.number for argument in named)  # a Sendrecv may name one rank twice
+            for number in numbers:
+                other = by_rank.get(-1 if number is None else number)
                 if other is not None and other is not one:
                     yield f"rank {one.rank} names rank {other.rank}, which is {_where(other)}"
 
