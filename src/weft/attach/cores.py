@@ -16,7 +16,7 @@ from weft.debug.running import PYTHON
 from weft.errors import UsageError
 from weft.launch import step
 from weft.plain import dataclass
-from weft.trace.elf import MAX_NOTES, build_id
+from weft.trace.elf import MAX_NOTES, build_id, notes
 
 ET_CORE: Final = 4
 PT_LOAD, PT_NOTE = 1, 4
@@ -110,17 +110,17 @@ def _read(path: Path, file: IO[bytes]) -> Core:
     if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", head, 16)[0] != ET_CORE:
         raise UsageError(f"{path} is not a core file of a 64-bit program")
     segments = list(_segments(file, head))
-    notes: dict[int, bytes] = {}
+    told: dict[int, bytes] = {}
     for kind, held in _notes(file, next(one for one in segments if one.kind == PT_NOTE)):
         if kind in KINDS:
-            notes.setdefault(kind, held)  # of the thread that the signal came to
+            told.setdefault(kind, held)  # of the thread that the signal came to
     memory = _Memory(file, [one for one in segments if one.kind == PT_LOAD])
-    vector = _vector(notes.get(NT_AUXV, b""))
-    files = list(_files(notes.get(NT_FILE, b"")))
-    (pid,) = struct.unpack_from("<i", notes[NT_PRPSINFO], PID_OF_PROCESS)
-    (number,) = struct.unpack_from("<H", notes[NT_PRSTATUS], SIGNAL_OF_STATUS)
-    (thread,) = struct.unpack_from("<i", notes[NT_PRSTATUS], THREAD_OF_STATUS)
-    signal_note = notes.get(NT_SIGINFO, b"").ljust(16, b"\xff")
+    vector = _vector(told.get(NT_AUXV, b""))
+    files = list(_files(told.get(NT_FILE, b"")))
+    (pid,) = struct.unpack_from("<i", told[NT_PRPSINFO], PID_OF_PROCESS)
+    (number,) = struct.unpack_from("<H", told[NT_PRSTATUS], SIGNAL_OF_STATUS)
+    (thread,) = struct.unpack_from("<i", told[NT_PRSTATUS], THREAD_OF_STATUS)
+    signal_note = told.get(NT_SIGINFO, b"").ljust(16, b"\xff")
     (code,) = struct.unpack_from("<i", signal_note, CODE_OF_SIGNAL)
     said = step.from_variables(_environment(memory, vector.get(AT_EXECFN, 0)))
     return Core(
@@ -150,12 +150,7 @@ def _segments(file: IO[bytes], head: bytes) -> Iterator[_Segment]:
 def _notes(file: IO[bytes], segment: _Segment) -> Iterator[tuple[int, bytes]]:
     """Kind and content of each note."""
     file.seek(segment.at)
-    held, at = file.read(min(segment.length, MOST_NOTES)), 0
-    while at + 12 <= len(held):
-        name, length, kind = struct.unpack_from("<III", held, at)
-        start = at + 12 + (name + 3 & ~3)
-        yield kind, held[start : start + length]
-        at = start + (length + 3 & ~3)
+    return notes(file.read(min(segment.length, MOST_NOTES)))
 
 
 def _files(note: bytes) -> Iterator[tuple[int, int, str]]:

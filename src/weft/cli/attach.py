@@ -56,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--core is of ranks that have ended: no process, and no job that runs")
     if args.program and not args.core:
         raise UsageError("--program is of --core: of processes that run it is known")
+    if args.output is not None and args.output.exists():  # before the look: it would be lost
+        raise UsageError(f"{args.output} exists: remove it, or name another place")
     with ExitStack() as held:  # until the text is made: ranks that poll leave little of the processors
         job = seen(args, held)
         text = FORMS[args.format](job, args.all)
@@ -63,7 +65,10 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         print(text, flush=True)
     else:
-        write(args.output, text)
+        # Who wants no file waits for no picture.
+        from weft.picture.paper import write
+
+        write(args.output, text + "\n")
     return 0 if any(one.threads for one in job.ranks) or args.here else 4
 
 
@@ -134,7 +139,7 @@ def of_slurm(word: str, interval: float) -> Job | None:
 
 def is_process(word: str) -> bool:
     """Whether a word is the number of a process of this host."""
-    return word.isdigit() and os.path.exists(f"/proc/{word}")  # noqa: PTH110 - no other need of pathlib here
+    return word.isdigit() and Path(f"/proc/{word}").exists()
 
 
 def number(word: str) -> int:
@@ -142,17 +147,6 @@ def number(word: str) -> int:
     if not word.isdigit() or int(word) < 1:
         raise UsageError(f"{word} is neither a process of this host nor a job of Slurm that runs")
     return int(word)
-
-
-def write(path: Path, text: str) -> None:
-    """Write a new file. UsageError where there is one."""
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text + "\n")
-    except FileExistsError:
-        raise UsageError(f"{path} exists: remove it, or name another place") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def as_dict(job: Job) -> dict[str, Any]:

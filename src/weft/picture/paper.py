@@ -38,11 +38,7 @@ class Picture(str):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to a new file. UsageError where there is one."""
-        try:
-            with Path(path).open("x", encoding="utf-8") as file:
-                file.write(self)
-        except FileExistsError:
-            raise UsageError(f"{path} exists: remove it, or name another place") from None
+        write(Path(path), self)
 
 
 def head(width: int, height: int) -> str:
@@ -56,3 +52,14 @@ def head(width: int, height: int) -> str:
 def inert(told: str) -> str:
     """What a record or a program says, as it may stand in a picture."""
     return escape(printable(told))
+
+
+def write(path: Path, text: str) -> None:
+    """Write a new file. UsageError where there is one, or where it cannot be written."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{path} exists: remove it, or name another place") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

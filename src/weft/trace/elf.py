@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -33,13 +34,17 @@ def build_id_of(path: Path) -> str:
     return ""
 
 
-def build_id(notes: bytes) -> str:
+def build_id(held: bytes) -> str:
     """The build id among the notes of a program, "" for none."""
+    return next((content.hex() for kind, content in notes(held) if kind == NT_GNU_BUILD_ID), "")
+
+
+def notes(held: bytes) -> Iterator[tuple[int, bytes]]:
+    """Kind and content of each note that is whole."""
     at = 0
-    while at + 12 <= len(notes):
-        name, length, kind = struct.unpack_from("<III", notes, at)
+    while at + 12 <= len(held):
+        name, length, kind = struct.unpack_from("<III", held, at)
         start = at + 12 + (name + 3 & ~3)
-        if kind == NT_GNU_BUILD_ID and start + length <= len(notes):
-            return notes[start : start + length].hex()
+        if start + length <= len(held):
+            yield kind, held[start : start + length]
         at = start + (length + 3 & ~3)
-    return ""
