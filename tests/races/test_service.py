@@ -186,3 +186,18 @@ def test_a_race_whose_other_message_does_not_fit_says_so() -> None:
 def test_a_site_that_only_receives_the_rest_by_name_is_not_said_to_answer() -> None:
     [note] = races(probes(named=True))
     assert "then receives the rest from each by its rank" in note.message
+
+
+def test_probes_of_any_source_race_where_nothing_is_received_at_all() -> None:
+    b = Builder(ranks=3)
+    for r in b.ranks[1:]:
+        r.send(0, 1, site=at(31))
+    for source in (1, 2):
+        b.ranks[0].probe(ANY, 1, got=source, site=at(14))
+    assert {f.sites[0].line for f in races(b)} == {14}
+    b = Builder(ranks=3)
+    for r in b.ranks[1:]:
+        r.send(0, 1, site=at(31))
+    for source in (1, 2):
+        b.ranks[0].probe(source, 1, site=at(14))
+    assert not races(b)

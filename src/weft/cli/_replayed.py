@@ -6,7 +6,7 @@ import argparse
 from typing import Any, Final
 
 import weft
-from weft.cli._said import say, shown_path
+from weft.cli._said import findings_of, say, shown_path
 from weft.cli._values import keep_values, tell_values
 from weft.cli.run import DEADLOCK_STATUS, LEFT_STATUS, ranks_text
 from weft.launch import finish
@@ -98,10 +98,10 @@ def _compared(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
     # Most replays have nothing to compare, and a stop is waited for.
     from weft.compare.told import worth_telling
     from weft.replay.outcome import told
-    from weft.report import Ground, examine
+    from weft.report import Ground
 
     one, two = Ground(trace), Ground(weft.open(job.run.path))
-    known, new = (worth_telling(examine(ground.trace, ground=ground).findings) for ground in (one, two))
+    known, new = (worth_telling(findings_of(ground.trace, ground)) for ground in (one, two))
     return told(one.match, two.match, two.order, parse_force(args.force, trace).event, (known, new))
 
 

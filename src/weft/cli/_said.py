@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
+    from weft.findings import Finding
+    from weft.report import Ground, Report
     from weft.report.terminal import Block
+    from weft.trace import Trace
 
 
 def say(text: str) -> None:
@@ -24,6 +27,25 @@ def tell(blocks: Iterable[Block], to: TextIO) -> None:
 
     with contextlib.suppress(OSError):  # the terminal may be closed
         print_blocks(blocks, to, prefix="weft: ")
+
+
+def say_failures(trace: Trace, report: Report) -> None:
+    """Say which analyses of a run failed: whatever is told next lacks what they look for."""
+    # Nearly every report is whole.
+    from weft.report.failure import failure_lines
+
+    for text in failure_lines(trace.path, report.failures):
+        say(text)
+
+
+def findings_of(trace: Trace, ground: Ground | None = None) -> list[Finding]:
+    """The findings of a run, for a command that goes on with them; analyses that fail are said first."""
+    # Commands are read without numpy.
+    from weft.report import examine
+
+    report = examine(trace, ground=ground)
+    say_failures(trace, report)
+    return list(report.findings)
 
 
 def shown_path(path: Path) -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli._bisect import bisected
+from weft.cli._said import findings_of
 from weft.cli._values import add_tolerances, debug_at, debug_values, given_tolerances
 from weft.errors import UsageError
 
@@ -94,7 +95,6 @@ def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int
     from weft.compare.values.tolerance import Tolerance
     from weft.match import match
     from weft.order import order
-    from weft.report import examine
 
     before, after = opened(args.reference), opened(args.run)
     one, two = match(before), match(after)
@@ -102,7 +102,7 @@ def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int
     comparison = compare(one, two, ordered)
     messages = held(comparison, ordered, Tolerance.of(given_tolerances(args)))
     places = slower(comparison)
-    findings = worth_telling(examine(before).findings), worth_telling(examine(after).findings)
+    findings = worth_telling(findings_of(before)), worth_telling(findings_of(after))
     ended = [(trace.run.get("ended"), trace.run.get("exit_code")) for trace in (before, after)]
     calls = messages.results is None
     said = [*messages.lines, *lines(comparison, places, findings, calls=calls), *_unkept(args, values)]

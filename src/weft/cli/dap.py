@@ -16,6 +16,7 @@ import socket
 import sys
 from typing import Any
 
+from weft.cli._said import findings_of
 from weft.errors import WeftError
 
 
@@ -58,7 +59,6 @@ def over_stdio() -> int:
 
 def serve(wire: Any) -> None:
     """One session."""
-    from weft.cli.debug import findings_of
     from weft.dap.adapter import Adapter
 
     Adapter(wire, findings_of).serve()

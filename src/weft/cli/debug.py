@@ -18,12 +18,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.cli._said import findings_of
 from weft.cli.run import positive
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
     from weft.debug.debugger import Debugger
-    from weft.trace import Trace
 
 FAILED_STATUS = 1
 SCRIPTED = 600.0
@@ -119,13 +119,6 @@ def debug(
     finally:
         debugger.close()
     return FAILED_STATUS if prompt.failed and (lines is not None or not sys.stdin.isatty()) else 0
-
-
-def findings_of(trace: Trace) -> Any:
-    """What `finding:N` means."""
-    from weft.report import examine
-
-    return examine(trace).findings
 
 
 def greet(debugger: Debugger, prompt: Any, *, quiet: bool) -> None:

@@ -25,6 +25,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
+from weft.cli._said import findings_of
 from weft.errors import UsageError, WeftError
 from weft.terms.words import escaped
 
@@ -154,9 +155,7 @@ def chosen(rows: Iterable[Row], args: argparse.Namespace, to: IO[Any]) -> Iterat
 
 def findings(trace: Trace, query: str) -> list[Finding]:
     """The run's findings, where the filter asks for them."""
-    from weft.report import analyse
-
-    return analyse(trace) if "finding:" in query else []
+    return findings_of(trace) if "finding:" in query else []
 
 
 def terms(args: argparse.Namespace) -> list[Any]:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli._said import say, shown_path
+from weft.cli._said import findings_of, say, shown_path
 from weft.cli.replay import seconds
 from weft.cli.run import positive
 from weft.errors import UsageError, WeftError
@@ -112,10 +112,9 @@ def wanted_line(trace: Trace, finding: int | None) -> str | None:
     if finding is None:
         return None
     from weft.explore.outcomes import line_of
-    from weft.report import examine
     from weft.terms.words import plural
 
-    found = examine(trace).findings
+    found = findings_of(trace)
     if finding > len(found):
         raise UsageError(f"--finding {finding}: the report of {trace.path} has {plural(len(found), 'finding')}")
     one = found[finding - 1]

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli._said import say
+from weft.cli._said import findings_of, say
 from weft.cli.run import positive, ranks_text
 from weft.errors import UsageError, WeftError
 
@@ -301,9 +301,7 @@ def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cu
         return Forcing(trace, matched, ordered, parse_force(args.force, trace)).apply(steps), Cut()
 
     def findings() -> Any:
-        from weft.report import examine
-
-        return examine(trace).findings
+        return findings_of(trace)
 
     def events(texts: list[str]) -> list[EventId]:
         return [event for text in texts for event in resolve(trace, text, findings)]

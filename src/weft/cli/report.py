@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from weft.cli._said import say_failures
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
@@ -82,9 +83,9 @@ def told(ground: Ground, report: Report, args: argparse.Namespace) -> int:
                 write(ground, report, args, file)
         except OSError as error:
             raise WeftError(f"{args.output} cannot be written: {error.strerror}") from error
-    for failure in report.failures:
-        print(f"weft: the analysis of {failure.analysis} failed: {failure.error}", file=sys.stderr)
     if report.failures:
+        if args.output is not None or args.format != "text":
+            say_failures(ground.trace, report)
         return FAILED_STATUS
     from weft.report.text import without_record
 

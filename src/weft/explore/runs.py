@@ -24,7 +24,7 @@ from weft.match import match
 from weft.plain import dataclass
 from weft.replay import Result as Replayed
 from weft.replay.force import Forcing
-from weft.report import examine
+from weft.report import analyse
 from weft.trace import Trace
 
 STANDS: Final = "stands"
@@ -254,6 +254,6 @@ def _ended(trace: Trace) -> str:
 
 def _found(trace: Trace) -> Counter[tuple[str, str]]:
     return Counter(
-        (one.kind, one.message) for one in examine(trace).findings
+        (one.kind, one.message) for one in analyse(trace)
         if one.severity != "note" and one.kind != "message-race"
     )  # fmt: skip

@@ -180,7 +180,8 @@ def _one_site(match: Match, order: Order, place: _Place, to_me: I64, taken_at: i
     # Received in the order sent: before a message can be taken, the one before it of that sender must be gone.
     source = np.searchsorted(sends.first, rows.astype(np.uint64), side="right")
     first = np.concatenate([[True], source[1:] != source[:-1]]) if len(rows) else np.zeros(0, np.bool_)
-    gone = np.where(taker == NONE, np.iinfo(np.int64).max, recvs.event[np.where(taker == NONE, 0, taker)])
+    gone = np.full(len(rows), np.iinfo(np.int64).max)
+    gone[taker != NONE] = recvs.event[taker[taker != NONE]]
     before = np.where(first, -1, np.concatenate([[-1], gone[:-1]]) if len(rows) else gone)
     posts = _posts(match, place.probe)
     posted = posts.event[place.rows].astype(np.int64)

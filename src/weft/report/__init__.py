@@ -6,14 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from weft.report.analysis import Failure, Report, analyse, examine
+    from weft.report.analysis import Report, analyse, examine
     from weft.report.document import to_json
+    from weft.report.failure import AnalysisWarning, Failure
     from weft.report.ground import Ground
     from weft.report.text import summary
 
-__all__ = ["Failure", "Ground", "Report", "analyse", "examine", "summary", "to_json"]
+__all__ = ["AnalysisWarning", "Failure", "Ground", "Report", "analyse", "examine", "summary", "to_json"]
 
-_PLACES = {"to_json": "document", "summary": "text", "Ground": "ground"}
+_PLACES = {
+    "to_json": "document", "summary": "text", "Ground": "ground", "AnalysisWarning": "failure", "Failure": "failure",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

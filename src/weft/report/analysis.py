@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import traceback
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +15,7 @@ from weft.native.threads import workers
 from weft.plain import dataclass
 from weft.report.around import with_around
 from weft.report.explored import with_explored
+from weft.report.failure import AnalysisWarning, Failure, failure_lines
 from weft.report.ground import Ground
 from weft.report.registry import ANALYSES, Analysis
 from weft.report.suffix import suffix
@@ -23,15 +24,6 @@ from weft.trace.stretch import STRETCH
 
 MAX_MERGED: Final = 1000
 """Sites and events that a merged finding keeps."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An analysis that could not finish."""
-
-    analysis: str
-    error: str
-    details: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,9 +76,7 @@ def examine(
     try:
         findings = with_explored(trace, told_once(ground, findings))
     except Exception as error:
-        failures.append(
-            Failure("what follows from the ends of ranks", f"{type(error).__name__}: {error}", traceback.format_exc())
-        )
+        failures.append(Failure.of("what follows from the ends of ranks", error))
     told = merged(findings)
     if whole and end is not None:
         told = with_around(trace, told, lambda part, of: examine(part, of).findings)
@@ -154,12 +144,15 @@ def attempt(analysis: Analysis, call: Callable[[], _Made]) -> _Made | Failure:
     try:
         return call()
     except Exception as error:
-        return Failure(analysis.name, f"{type(error).__name__}: {error}", traceback.format_exc())
+        return Failure.of(analysis.name, error)
 
 
 def analyse(trace: Trace) -> list[Finding]:
-    """All findings of a run, worst first, those of one cause merged."""
-    return list(examine(trace).findings)
+    """All findings of a run, worst first, those of one cause merged. Warns of analyses that fail: AnalysisWarning."""
+    report = examine(trace)
+    for text in failure_lines(trace.path, report.failures):
+        warnings.warn(text, AnalysisWarning, stacklevel=2)
+    return list(report.findings)
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:

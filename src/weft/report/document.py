@@ -9,7 +9,7 @@ from weft.endings import How
 from weft.endings import to_json as to_json_of_ends
 from weft.findings import Finding
 from weft.kinds import CERTAINTIES, SEVERITIES
-from weft.report.analysis import Failure
+from weft.report.failure import Failure
 from weft.report.quotes import Quotes, site_json
 from weft.report.suffix import only_the_end
 from weft.report.tables import Tables
@@ -61,7 +61,7 @@ JSON_SCHEMA: Final[dict[str, object]] = {
             "items": {
                 "type": "object",
                 "required": ["analysis", "error"],
-                "properties": {"analysis": _TEXT, "error": _TEXT},
+                "properties": {"analysis": _TEXT, "error": _TEXT, "where": _TEXT, "traceback": _TEXT},
             },
         },
         "problems": {"type": "array", "items": _TEXT},
@@ -205,7 +205,9 @@ def to_json(
         "findings": [
             {**finding.to_json(), "sites": [site_json(site, quotes) for site in finding.sites]} for finding in findings
         ],
-        "failures": [{"analysis": f.analysis, "error": f.error} for f in failures],
+        "failures": [
+            {"analysis": f.analysis, "error": f.error, "where": f.where, "traceback": f.details} for f in failures
+        ],
         "problems": list(trace.problems),
         **({"notes": notes} if notes else {}),
         **(tables_json(tables) if tables else {}),

@@ -10,11 +10,12 @@ from weft.endings import lines
 from weft.findings import Finding, Site
 from weft.report import proof
 from weft.report.analysis import Report
+from weft.report.failure import failure_lines
 from weft.report.quotes import Quotes, places
 from weft.report.suffix import only_the_end
 from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
-from weft.report.text import advice, consequences, failure_line, file_line, heading, printable, replays, short
+from weft.report.text import advice, consequences, file_line, heading, printable, replays, short
 from weft.sources import Excerpt, Statement, colour
 from weft.terms.words import visible
 from weft.trace import Trace
@@ -26,7 +27,7 @@ OPEN_EXCERPTS: Final = 4
 STYLE: Final = """
 :root { color-scheme: light dark; --line: #8884; --error: #c0362c; --warning: #a86a00; --note: #2a6f97; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.3rem; } .run { color: gray; }
+h1 { font-size: 1.3rem; } .run { color: gray; } .failure { color: var(--error); font-weight: bold; }
 article { border-left: 4px solid var(--line); padding: .2rem 0 .2rem 1rem; margin: 1.5rem 0; }
 article.error { border-color: var(--error); } article.warning { border-color: var(--warning); }
 article.note { border-color: var(--note); }
@@ -59,15 +60,16 @@ HEAD: Final = (
 
 def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
     """The page."""
-    title = escape(printable(heading(trace, report.findings)))
+    title = escape(printable(heading(trace, report)))
     command = trace.run.get("command")
     words = " ".join(str(word) for word in command) if isinstance(command, list) else ""
-    parts = [f"{HEAD}<title>{title}</title><style>{STYLE}</style></head><body>", f"<h1>{title}</h1>"]
+    parts = [f"{HEAD}<title>{title}</title><style>{STYLE}</style></head><body>"]
+    parts += [f'<p class="failure">{escape(text)}</p>' for text in failure_lines(trace.path, report.failures)]
+    parts.append(f"<h1>{title}</h1>")
     parts.append(f'<p class="run"><code>{escape(printable(words))}</code></p>')
     parts += [f'<p class="end">{escape(printable(text))}</p>' for text in (*only_the_end(trace), *lines(trace))]
     quotes = Quotes(trace)
     parts += [_article(trace, finding, quotes) for finding in report.findings]
-    parts += [f'<p class="failure">{escape(failure_line(failure))}</p>' for failure in report.failures]
     if tables:
         parts.append(tables_html(tables))
     if note := quotes.note(report.findings):

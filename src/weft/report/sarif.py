@@ -11,8 +11,8 @@ from urllib.parse import quote
 import weft
 from weft.findings import Finding, Site
 from weft.kinds import HOME, KINDS
-from weft.report.analysis import Failure
 from weft.report.document import Subject
+from weft.report.failure import Failure, failure_line
 from weft.report.quotes import Quotes
 from weft.report.suffix import only_the_end
 from weft.report.text import file_line
@@ -58,7 +58,7 @@ def to_sarif(
             {
                 "executionSuccessful": successful and not failures,
                 "toolExecutionNotifications": [
-                    *(_notification("error", f"analysis of {f.analysis} failed: {f.error}") for f in failures),
+                    *(_notification("error", failure_line([f.analysis], f.error, f.where)) for f in failures),
                     *(_notification("warning", problem) for problem in trace.problems),
                     *(_notification("note", text) for text in told),
                 ],

@@ -25,7 +25,8 @@ from weft.match import NONE, Match
 from weft.parallel import Alone, Team, shares
 from weft.plain import dataclass
 from weft.races import joined, moved
-from weft.report.analysis import Failure, Found, Progress, attempt, may_find
+from weft.report.analysis import Found, Progress, attempt, may_find
+from weft.report.failure import Failure
 from weft.report.ground import Ground, Parts, forget, lasting, stretch_of
 from weft.report.registry import ANALYSES, Analysis
 from weft.stretches import (

@@ -11,7 +11,8 @@ from weft.endings import lines as ends
 from weft.findings import Finding, Site
 from weft.kinds import SEVERITIES
 from weft.report import proof
-from weft.report.analysis import Failure, Report, examine
+from weft.report.analysis import Report, examine
+from weft.report.failure import failure_lines
 from weft.report.ground import Ground
 from weft.report.pictures import pictures
 from weft.report.quotes import Quotes
@@ -54,12 +55,12 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     notes = len(report.findings) - len(loud) - len(calm)
     ended = ends(trace)
     first = interrupted(trace) or not loud
-    lines = [(f"note: {text}", "") for text in only_the_end(trace)]
+    lines = failed(trace, report)
+    lines += [(f"note: {text}", "") for text in only_the_end(trace)]
     lines += [(text, "") for text in ended] if first else []
     lines += [(line(finding), style(finding)) for finding in loud[:SUMMARY_LINES]]
     if len(loud) > SUMMARY_LINES:
         lines.append((f"and {plural(len(loud) - SUMMARY_LINES, 'more finding')}", ""))
-    lines += [(failure_line(failure), "failure") for failure in report.failures]
     if not loud and not report.failures:
         lines.append((f"no misuse of {trace.system.name} found" if ended else "nothing found", ""))
     lines += [(text, "") for text in unseen(trace)]
@@ -90,16 +91,16 @@ def interrupted(trace: Trace) -> bool:
     return trace.run.get("ended") in ("interrupted", "killed")
 
 
-def failure_line(failure: Failure) -> str:
-    """The line of an analysis that failed."""
-    text = f"Weft's analysis of {failure.analysis} failed: {failure.error}. What it looks for is not in here"
-    return printable(text)
+def failed(trace: Trace, report: Report) -> list[Block]:
+    """The first lines where analyses failed, with their style."""
+    return [(text, "failure") for text in failure_lines(trace.path, report.failures)]
 
 
-def heading(trace: Trace, findings: Sequence[Finding]) -> str:
+def heading(trace: Trace, report: Report) -> str:
     """`2 errors, 1 note in weft-runs/step-2: 2 ranks, MPICH 5.0, ended by a deadlock`."""
-    counts = [(s, sum(f.severity == s for f in findings)) for s in SEVERITIES]
+    counts = [(s, sum(f.severity == s for f in report.findings)) for s in SEVERITIES]
     nothing = f"No misuse of {trace.system.name} found" if ends(trace) else "Nothing found"
+    nothing += " by the other analyses" if report.failures else ""
     said = ", ".join(plural(n, s) for s, n in counts if n) or nothing
     words = {**ENDED, "interrupted": "interrupted", "running": CUT_OFF}
     ended = words.get(str(trace.run.get("ended")), "")
@@ -203,7 +204,8 @@ def consequences(finding: Finding) -> list[str]:
 def _blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[str]]) -> Iterable[Block]:
     """Lines of the report with their styles; `drawn`: the pictures of findings by their places."""
     quotes = Quotes(trace)
-    yield heading(trace, report.findings), "bold"
+    yield from failed(trace, report)
+    yield heading(trace, report), "bold"
     yield from ((text, "") for text in only_the_end(trace))
     first = ends(trace) if interrupted(trace) else []
     yield from ((text, "") for text in first)
@@ -229,10 +231,9 @@ def _blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[str]]) ->
 
 
 def _notes(trace: Trace, report: Report, quotes: Quotes) -> Iterable[Block]:
-    """What the reader must know of the report itself: analyses that failed, what was not read, sources that changed."""
+    """What the reader must know of the report itself: what was not read, sources that changed."""
     note = quotes.note(report.findings)
-    lines = [(failure_line(failure), "failure") for failure in report.failures]
-    lines += [(f"record: {printable(problem)}", "dim") for problem in trace.problems]
+    lines = [(f"record: {printable(problem)}", "dim") for problem in trace.problems]
     lines += [(f"source: {printable(note)}", "dim")] if note else []
     if lines:
         yield "", ""

@@ -15,7 +15,8 @@ from typing import Final
 import weft
 from weft.findings import Finding
 from weft.parallel import Team, gathered, shared_match, shares
-from weft.report.analysis import Failure, Found, Progress, Report, attempt, examine, may_find
+from weft.report.analysis import Found, Progress, Report, attempt, examine, may_find
+from weft.report.failure import Failure
 from weft.report.ground import Ground
 from weft.report.registry import ANALYSES, Analysis
 from weft.report.stretches import found_in_stretches

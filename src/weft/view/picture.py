@@ -16,8 +16,9 @@ from weft.errors import UsageError, WeftError
 from weft.findings import Finding
 from weft.picture.classes import CLASSES, class_table
 from weft.report import Ground, Report, examine
+from weft.report.failure import failure_lines
 from weft.report.suffix import only_the_end
-from weft.report.text import failure_line, heading, replays
+from weft.report.text import heading, replays
 from weft.terms.words import plural
 from weft.trace import Level, Trace
 from weft.trace.filter import Filter
@@ -179,9 +180,9 @@ class Picture:
         scale = self.scale(axis)
         return {
             "ready": True,
-            "heading": heading(self.trace, self.report.findings),
+            "heading": heading(self.trace, self.report),
             "findings": [self._finding(scale, f) for f in self.report.findings],
-            "failures": [failure_line(failure) for failure in self.report.failures],
+            "failures": failure_lines(self.trace.path, self.report.failures),
             "problems": [*only_the_end(self.trace), *self.trace.problems],
             "ends": ends(self.trace),
         }

@@ -39,6 +39,7 @@ export class Findings {
     const items = this.all.map((finding, i) => el("li", {}, this.button(finding, i), this.outcomes(finding)));
     replace(
       this.panel,
+      answer.failures.map((text) => el("p", { class: "failed" }, text)),
       el("h2", {}, this.all.length ? this.heading() : "Findings"),
       this.all.length
         ? el("ol", {}, items)
@@ -57,7 +58,6 @@ export class Findings {
             ),
           ]
         : null,
-      answer.failures.map((text) => el("p", { class: "failed" }, text)),
       this.actions.run.sources_note
         ? [el("h2", {}, "The sources"), el("p", { class: "problems" }, this.actions.run.sources_note)]
         : null,
