@@ -50,9 +50,7 @@ def failure_lines(run: Path, failures: Iterable[Failure]) -> list[str]:
         causes.setdefault((one.error, one.where), []).append(one.analysis)
     lines = [failure_line(names, *cause) for cause, names in causes.items()]
     if lines:
-        lines[-1] += (
-            f". To have it mended, send what `weft doctor --report` and `weft report --format json {run}` say"
-        )
+        lines[-1] += f". To have it mended, send what `weft doctor --report` and `weft report --format json {run}` say"
     return [printable(text) for text in lines]
 
 
