@@ -21,8 +21,12 @@ from weft.report import Ground
 from weft.report.registry import ANALYSES, Analysis
 
 
-def pytest_configure() -> None:
-    """Take SIGINT as from a terminal: a shell lets what it starts behind `&`, and all that this starts, ignore it."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Take SIGINT as from a terminal: a shell lets what it starts behind `&`, and all that this starts, ignore it.
+
+    An analysis that fails is an error: what it looks for is not in there, and a test may ask just for that.
+    """
+    config.addinivalue_line("filterwarnings", "error::weft.report.failure.AnalysisWarning")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

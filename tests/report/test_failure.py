@@ -151,6 +151,14 @@ def test_a_report_for_others_says_it_to_the_person_too(
     assert capsys.readouterr().err.startswith(f"weft: {FIRST}waits failed")
 
 
+def test_tables_that_cannot_be_made_are_told_like_an_analysis(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("weft.report.tables.tables_of", lambda ground: 1 / 0)
+    assert cli.main(["report", str(run), "--times"]) == 4
+    assert capsys.readouterr().out.startswith(f"{FIRST}times and messages failed at weft/cli/report.py:")
+
+
 def test_who_asks_in_python_is_warned(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reported(run, monkeypatch)
     with pytest.warns(AnalysisWarning, match="the analysis of waits failed"):

@@ -21,6 +21,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -75,12 +76,13 @@ def told(ground: Ground, report: Report, args: argparse.Namespace) -> int:
         from weft.report.proof import proved
 
         report = proved(ground, report)
+    made, report = _tables(ground, report, args)
     if args.output is None:
-        write(ground, report, args, sys.stdout)
+        write(ground, report, made, args, sys.stdout)
     else:
         try:
             with args.output.open("w", encoding="utf-8") as file:
-                write(ground, report, args, file)
+                write(ground, report, made, args, file)
         except OSError as error:
             raise WeftError(f"{args.output} cannot be written: {error.strerror}") from error
     if report.failures:
@@ -92,7 +94,7 @@ def told(ground: Ground, report: Report, args: argparse.Namespace) -> int:
     return FOUND_STATUS if any(f.severity == "error" for f in report.findings) or without_record(ground.trace) else 0
 
 
-def write(ground: Ground, report: Report, args: argparse.Namespace, to: TextIO) -> None:
+def write(ground: Ground, report: Report, made: Tables | None, args: argparse.Namespace, to: TextIO) -> None:
     """Write the report in one of its forms."""
     trace = ground.trace
     if args.format == "sarif":
@@ -102,39 +104,38 @@ def write(ground: Ground, report: Report, args: argparse.Namespace, to: TextIO) 
     elif args.format == "json":
         from weft.report import to_json
 
-        made = _tables(ground, report)
         print(json.dumps(to_json(trace, report.findings, report.failures, made), indent=1), file=to)
     elif args.format == "html":
         from weft.report.page import to_html
 
-        to.write(to_html(trace, report, _tables(ground, report)))
+        to.write(to_html(trace, report, made))
     else:
         from weft.report import text
 
-        text.write(trace, report, to, list(_lines(ground, report, args)), ground)
+        text.write(trace, report, to, list(_lines(made, args)), ground)
 
 
-def _tables(ground: Ground, report: Report) -> Tables | None:
-    """The tables; None of a run that could not be matched, which the report's failures tell."""
+def _tables(ground: Ground, report: Report, args: argparse.Namespace) -> tuple[Tables | None, Report]:
+    """The tables, where they are asked for; and the report, which says so where they cannot be made."""
+    if args.format == "sarif" or (args.format == "text" and not args.times and not args.matrix):
+        return None, report
+    from weft.report.failure import Failure
     from weft.report.tables import tables_of
 
     try:
-        return tables_of(ground)
-    except Exception:
-        if not report.failures:
-            raise
-        return None
+        return tables_of(ground), report
+    except Exception as error:
+        failure = Failure.of("times and messages", error)
+        return None, report if report.failures else replace(report, failures=(failure,))
 
 
-def _lines(ground: Ground, report: Report, args: argparse.Namespace) -> Iterator[str]:
+def _lines(made: Tables | None, args: argparse.Namespace) -> Iterator[str]:
     """The tables that were asked for."""
-    if not args.times and not args.matrix:
-        return
-    from weft.report import tables
-
-    made = _tables(ground, report)
     if made is None:
         return
+    # Most reports have none.
+    from weft.report import tables
+
     if args.times:
         yield from tables.times_lines(made)
     if args.matrix:
