@@ -206,7 +206,9 @@ class _Rematch:
         mine = mine[(taker == NONE) | (taker >= self.choice.recv)]
         queues: dict[int, list[int]] = {}
         for row, rank in zip(
-            mine.tolist(), (np.searchsorted(sends.first, mine, side="right") - 1).tolist(), strict=True
+            mine.tolist(),
+            (np.searchsorted(sends.first, mine.astype(np.uint64), side="right") - 1).tolist(),
+            strict=True,
         ):
             queues.setdefault(rank, []).append(row)
         return queues
