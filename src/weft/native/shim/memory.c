@@ -5,8 +5,7 @@
  *
  * Blocks are those of glibc's malloc. Its heap is chunks one behind the other, each headed by its size, so a walk from
  * the heap's first byte to the buffer meets the block that holds it, or something that is no chunk, and then nothing is
- * told. The walk reads nothing behind the buffer but the head that follows its block. A thread that found the heap busy
- * has an arena of its own, in heaps that begin at multiples of ARENA:
+ * told. A thread that found the heap busy has an arena of its own, in heaps that begin at multiples of ARENA:
  *
  *      arena, heap before, bytes ... | the arena, in its first heap | chunks
  *
@@ -36,6 +35,7 @@ enum {
     ARENA_HEAD = 48, /* sizeof(heap_info); 32 before glibc 2.35 */
     ARENA_STATE = 2200, /* sizeof(struct malloc_state) */
     STEPS = 1 << 22, /* chunks that a process may walk over in its life: some 50 ms */
+    LOOK = 64, /* that a look through the kernel counts for */
     WINDOWS = 64, /* windows in blocks of the heap that are watched at once */
     MET = WEFT_BUFFERS_MET,
 };
@@ -53,7 +53,29 @@ static int64_t steps = STEPS;
 
 static const char *(*libc_version)(void);
 
-static size_t word_at(uintptr_t at) { return *(const size_t *)at; }
+/* ---- words of memory that may not be there ----
+ *
+ * A page that maps call writable may be a guard (MADV_GUARD_INSTALL, as glibc 2.42 has them at the head of threads'
+ * stacks), and another thread may give memory back meanwhile: the kernel reads, all that is left of a page at once. */
+static struct view {
+    uintptr_t start, end;
+    uint8_t bytes[PAGE];
+} view;
+
+/* Two words at a multiple of HEAD bytes: the head of a chunk. Under the lock. */
+static bool head_at(uintptr_t at, size_t head[2]) {
+    if (at % HEAD) return false;
+    if (at < view.start || at >= view.end) {
+        uintptr_t end = (at | (PAGE - 1)) + 1;
+        view.start = view.end = 0;
+        steps -= LOOK;
+        if (!weft_peek(view.bytes, at, end - at)) return false;
+        view.start = at;
+        view.end = end;
+    }
+    memcpy(head, view.bytes + (at - view.start), HEAD);
+    return true;
+}
 
 /* One line of /proc/self/maps. */
 static bool region_of_line(const char *line, struct region *r) {
@@ -110,7 +132,9 @@ static bool malloc_is_known(void) {
  * (`arena`: OTHER_ARENA) of another one, where free chunks may lack that mark. */
 static bool block_among(uintptr_t p, uintptr_t chunk, uintptr_t top, size_t arena, struct weft_block *block) {
     while (chunk + HEAD <= p && steps-- > 0) {
-        size_t head = word_at(chunk + 8), size = head & ~(size_t)SIZE_BITS;
+        size_t of[2];
+        if (!head_at(chunk, of)) return false;
+        size_t head = of[1], size = head & ~(size_t)SIZE_BITS;
         uintptr_t next = chunk + size;
         if (head & MAPPED || (head & OTHER_ARENA) > arena || size < LEAST || size % HEAD || next <= chunk || next > top)
             return false;
@@ -118,7 +142,7 @@ static bool block_among(uintptr_t p, uintptr_t chunk, uintptr_t top, size_t aren
             chunk = next;
             continue;
         }
-        bool used = next + HEAD <= top && word_at(next + 8) & IN_USE;
+        bool used = next + HEAD <= top && head_at(next, of) && of[1] & IN_USE;
         if (used && (head & OTHER_ARENA) != arena) return false;
         *block = (struct weft_block){.low = chunk + HEAD, .high = used ? next + 8 : chunk + HEAD};
         return true;
@@ -128,9 +152,10 @@ static bool block_among(uintptr_t p, uintptr_t chunk, uintptr_t top, size_t aren
 
 /* The block at a page of a mapping, where it is one of malloc's that is mapped for itself: its head begins the page. */
 static bool mapped_block(const struct region *region, uintptr_t chunk, struct weft_block *block) {
-    size_t head = word_at(chunk + 8), size = head & ~(size_t)SIZE_BITS;
-    if (word_at(chunk) || (head & SIZE_BITS) != MAPPED || !size || size % PAGE || size > region->end - chunk)
-        return false;
+    size_t of[2];
+    if (!head_at(chunk, of)) return false;
+    size_t head = of[1], size = head & ~(size_t)SIZE_BITS;
+    if (of[0] || (head & SIZE_BITS) != MAPPED || !size || size % PAGE || size > region->end - chunk) return false;
     *block = (struct weft_block){.low = chunk + HEAD, .high = chunk + size};
     return true;
 }
@@ -139,7 +164,9 @@ static bool mapped_block(const struct region *region, uintptr_t chunk, struct we
 static bool block_of_arena(uintptr_t p, const struct region *region, struct weft_block *block) {
     uintptr_t heap = p & ~(uintptr_t)(ARENA - 1);
     if (region->start > heap || p < heap + ARENA_HEAD) return false;
-    uintptr_t arena = word_at(heap), before = word_at(heap + 8), top = heap + word_at(heap + 16);
+    size_t info[2], written[2];
+    if (!head_at(heap, info) || !head_at(heap + HEAD, written)) return false;
+    uintptr_t arena = info[0], before = info[1], top = heap + written[0];
     if (top > region->end || top < p || top % PAGE || before % ARENA) return false;
     uintptr_t head = strverscmp(libc_version(), "2.35") < 0 ? 32 : ARENA_HEAD;
     uintptr_t first = arena == heap + head ? (arena + ARENA_STATE + HEAD - 1) & ~(uintptr_t)(HEAD - 1) : heap + head;
@@ -159,6 +186,7 @@ static bool block_of_its_own(uintptr_t p, const struct region *region, struct we
 /* The block of malloc's that holds an address; false where none is known to. Under the lock. */
 static bool block_of(uintptr_t p, struct weft_block *block) {
     if (p < PAGE || !malloc_is_known()) return false;
+    view.start = view.end = 0; /* what was seen for another buffer is old */
     if (!heap_start) {
         struct region heap;
         if (region_find(0, &heap)) heap_start = heap.start;
