@@ -15,10 +15,13 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "endings.h"
@@ -34,8 +37,13 @@ enum {
     ARENA = 64 << 20, /* glibc's HEAP_MAX_SIZE */
     ARENA_HEAD = 48, /* sizeof(heap_info); 32 before glibc 2.35 */
     ARENA_STATE = 2200, /* sizeof(struct malloc_state) */
-    STEPS = 1 << 22, /* chunks that a process may walk over in its life: some 50 ms */
-    LOOK = 64, /* that a look through the kernel counts for */
+    /* What looking may cost, in steps of some 10 ns, such as one chunk of a walk: 10 ms, and a hundredth of the time since. */
+    STEPS = 1 << 20,
+    LOOK = 170, /* a look through the kernel, and each page of it */
+    LOOK_PAGE = 50,
+    LINE = 60, /* a line of /proc/self/maps */
+    NS_OF_A_STEP = 1000, /* of run time that give one */
+    REGIONS = 1 << 12, /* mappings that are known at once */
     WINDOWS = 64, /* windows in blocks of the heap that are watched at once */
     MET = WEFT_BUFFERS_MET,
 };
@@ -43,6 +51,7 @@ enum {
 struct region {
     uintptr_t start, end;
     bool anonymous, heap, writable;
+    bool bare; /* no block of malloc's begins it */
 };
 
 volatile int weft_attention;
@@ -50,6 +59,8 @@ volatile int weft_attention;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uintptr_t heap_start;
 static int64_t steps = STEPS;
+static struct region regions[REGIONS];
+static int region_count;
 
 static const char *(*libc_version)(void);
 
@@ -57,23 +68,32 @@ static const char *(*libc_version)(void);
  *
  * A page that maps call writable may be a guard (MADV_GUARD_INSTALL, as glibc 2.42 has them at the head of threads'
  * stacks), and another thread may give memory back meanwhile: the kernel reads, all that is left of a page at once. */
+enum { VIEW = 16 * PAGE };
 static struct view {
     uintptr_t start, end;
-    uint8_t bytes[PAGE];
+    size_t bytes; /* that are read next: more where heads lie close to each other */
+    uint8_t copy[VIEW];
 } view;
+
+static bool view_move(uintptr_t at) {
+    view.bytes = at == view.end && view.start ? view.bytes * 2 : PAGE;
+    if (view.bytes > VIEW) view.bytes = VIEW;
+    for (; view.bytes; view.bytes = view.bytes > PAGE ? PAGE : 0) {
+        uintptr_t end = (at & ~(uintptr_t)(PAGE - 1)) + view.bytes;
+        view.start = view.end = 0;
+        steps -= LOOK + LOOK_PAGE * (int64_t)(view.bytes / PAGE);
+        if (!weft_peek(view.copy, at, end - at)) continue;
+        view.start = at;
+        view.end = end;
+        return true;
+    }
+    return false;
+}
 
 /* Two words at a multiple of HEAD bytes: the head of a chunk. Under the lock. */
 static bool head_at(uintptr_t at, size_t head[2]) {
-    if (at % HEAD) return false;
-    if (at < view.start || at >= view.end) {
-        uintptr_t end = (at | (PAGE - 1)) + 1;
-        view.start = view.end = 0;
-        steps -= LOOK;
-        if (!weft_peek(view.bytes, at, end - at)) return false;
-        view.start = at;
-        view.end = end;
-    }
-    memcpy(head, view.bytes + (at - view.start), HEAD);
+    if (at % HEAD || ((at < view.start || at >= view.end) && !view_move(at))) return false;
+    memcpy(head, view.copy + (at - view.start), HEAD);
     return true;
 }
 
@@ -91,28 +111,58 @@ static bool region_of_line(const char *line, struct region *r) {
     return true;
 }
 
-/* The mapping that holds `address`; for 0 the heap's first. */
-static bool region_find(uintptr_t address, struct region *found) {
+/* Reads the mappings anew. */
+static void regions_read(void) {
     static char text[1 << 14];
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     size_t have = 0;
-    bool hit = false;
-    if (fd < 0) return false;
-    for (ssize_t got; !hit && (got = read(fd, text + have, sizeof text - 1 - have)) > 0;) {
+    region_count = 0;
+    if (fd < 0) return;
+    for (ssize_t got; (got = read(fd, text + have, sizeof text - 1 - have)) > 0;) {
         have += (size_t)got;
         text[have] = 0;
         char *line = text, *end;
-        for (; !hit && (end = strchr(line, '\n')); line = end + 1) {
+        for (; (end = strchr(line, '\n')); line = end + 1, steps -= LINE) {
             *end = 0;
-            hit = region_of_line(line, found) &&
-                  (address ? address >= found->start && address < found->end : found->heap);
+            struct region *r = &regions[region_count];
+            if (region_count == REGIONS || !region_of_line(line, r)) continue;
+            if (r->heap && !heap_start) heap_start = r->start;
+            region_count++;
         }
         have = (size_t)(text + have - line);
-        if (hit || have >= sizeof text - 1) break;
+        if (have >= sizeof text - 1) break;
         memmove(text, line, have);
     }
     close(fd);
-    return hit;
+}
+
+static struct region *region_known(uintptr_t address) {
+    int low = 0, high = region_count;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (regions[middle].end <= address) low = middle + 1;
+        else high = middle;
+    }
+    return low < region_count && regions[low].start <= address ? &regions[low] : NULL;
+}
+
+/* The mapping that holds an address, as it was when they were read last: what lies there is looked at before it is believed. They
+ * are read again for an address that lay in none. */
+static struct region *region_find(uintptr_t address) {
+    struct region *found = region_known(address);
+    if (found || region_count * LINE > steps) return found;
+    regions_read();
+    return region_known(address);
+}
+
+/* Time that has passed allows for more steps. */
+static void steps_earn(void) {
+    static int64_t before;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    int64_t ns = now.tv_sec * 1000000000 + now.tv_nsec;
+    if (before) steps += (ns - before) / NS_OF_A_STEP;
+    if (ns - before >= NS_OF_A_STEP) before = ns;
 }
 
 /* Whether malloc is glibc's own: another one keeps its blocks otherwise. */
@@ -160,14 +210,15 @@ static bool mapped_block(const struct region *region, uintptr_t chunk, struct we
     return true;
 }
 
-/* A block of an arena other than the main one: the mapping holds the written part of one of its heaps. */
-static bool block_of_arena(uintptr_t p, const struct region *region, struct weft_block *block) {
+/* A block of an arena other than the main one: one of its heaps holds the address. */
+static bool block_of_arena(uintptr_t p, struct weft_block *block) {
     uintptr_t heap = p & ~(uintptr_t)(ARENA - 1);
-    if (region->start > heap || p < heap + ARENA_HEAD) return false;
+    const struct region *begins = region_known(heap); /* what is written of it may have grown since they were read */
+    if (!begins || !begins->anonymous || p < heap + ARENA_HEAD) return false;
     size_t info[2], written[2];
     if (!head_at(heap, info) || !head_at(heap + HEAD, written)) return false;
     uintptr_t arena = info[0], before = info[1], top = heap + written[0];
-    if (top > region->end || top < p || top % PAGE || before % ARENA) return false;
+    if (top - heap > ARENA || top < p || top % PAGE || before % ARENA) return false;
     uintptr_t head = strverscmp(libc_version(), "2.35") < 0 ? 32 : ARENA_HEAD;
     uintptr_t first = arena == heap + head ? (arena + ARENA_STATE + HEAD - 1) & ~(uintptr_t)(HEAD - 1) : heap + head;
     if (first == heap + head && !before) return false;
@@ -175,9 +226,11 @@ static bool block_of_arena(uintptr_t p, const struct region *region, struct weft
 }
 
 /* A block so large that malloc mapped it for itself: `p` is its first byte, or blocks lie one behind the other up to it. */
-static bool block_of_its_own(uintptr_t p, const struct region *region, struct weft_block *block) {
+static bool block_of_its_own(uintptr_t p, struct region *region, struct weft_block *block) {
     uintptr_t chunk = p - HEAD;
     if (chunk % PAGE == 0 && chunk >= region->start && mapped_block(region, chunk, block)) return true;
+    if (region->bare) return false;
+    region->bare = !mapped_block(region, region->start, block);
     for (chunk = region->start; chunk + HEAD <= p && mapped_block(region, chunk, block); chunk = block->high)
         if (p < block->high) return true;
     return false;
@@ -185,17 +238,15 @@ static bool block_of_its_own(uintptr_t p, const struct region *region, struct we
 
 /* The block of malloc's that holds an address; false where none is known to. Under the lock. */
 static bool block_of(uintptr_t p, struct weft_block *block) {
-    if (p < PAGE || !malloc_is_known()) return false;
+    steps_earn();
+    if (p < PAGE || steps <= 0 || weft_on_own_stack((const void *)p, 1) || !malloc_is_known()) return false;
     view.start = view.end = 0; /* what was seen for another buffer is old */
-    if (!heap_start) {
-        struct region heap;
-        if (region_find(0, &heap)) heap_start = heap.start;
-    }
+    if (!region_count) regions_read();
     uintptr_t top = (uintptr_t)sbrk(0);
     if (heap_start && p >= heap_start && p < top) return block_among(p, heap_start, top, 0, block);
-    struct region region;
-    if (!region_find(p, &region) || !region.anonymous || !region.writable) return false;
-    return block_of_its_own(p, &region, block) || block_of_arena(p, &region, block);
+    struct region *region = region_find(p);
+    if (!region || !region->anonymous) return false;
+    return (region->writable && block_of_its_own(p, region, block)) || block_of_arena(p, block);
 }
 
 /* ---- buffers of a call that came a new way ---- */
@@ -285,9 +336,10 @@ void weft_memory_leaving(struct weft_thread *thread, MPI_Win window, uint32_t id
     for (int i = 0; i < watching; i++) {
         if (watched[i].window != window) continue;
         struct weft_block then = watched[i].block;
-        struct region region;
+        unsigned char page;
         uintptr_t base = watched[i].base, end = watched[i].end;
-        bool known = block_of(base, &now), gone = !known && !region_find(base, &region);
+        bool known = block_of(base, &now);
+        bool gone = !known && mincore((void *)(base & ~(uintptr_t)(PAGE - 1)), 1, &page) && errno == ENOMEM;
         watched[i] = watched[--watching];
         bool freed = known && now.high == now.low, another = known && now.low != then.low;
         bool shorter = known && then.high >= end && now.high < end;
