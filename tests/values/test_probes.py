@@ -150,6 +150,9 @@ int main(void) {
     weft_probe("wild", end + 5, double);
     weft_probe("there", end - 1, double);
     weft_end("never begun");
+    char *hole = (char *)mmap(0, 12288, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(hole + 4096, 4096, PROT_NONE);
+    weft_probe_n("across", (double *)hole, double, 1536);
     return 7;
 }
 """
@@ -168,6 +171,7 @@ def test_memory_that_is_not_there_is_told_once_and_never_read(compiler: str, mpi
     assert "'nowhere' at f.c:10 kept nothing: it is a null pointer" in done.stderr
     assert "'negative' at f.c:11 kept nothing: its size is negative" in done.stderr
     assert "'wild' at f.c:12 kept nothing: its memory ends before its elements do" in done.stderr
+    assert "'across' at f.c:17 kept nothing: its memory ends before its elements do" in done.stderr
     assert len(kept(tmp_path, "inside")) == len(kept(tmp_path, "there")) == 1
 
 

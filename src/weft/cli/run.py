@@ -583,6 +583,13 @@ def other_mpi(run: Path) -> tuple[str, str] | None:
     return None
 
 
+def unseen_mpi(run: Path) -> str | None:
+    """The library of MPI that a process initialised without the recorder seeing it, as that noted at its end."""
+    for note in sorted((run / "ranks").glob("unseen-mpi-*.txt"))[:1]:
+        return note.read_text(errors="replace")[:4096].partition("\n")[0]
+    return None
+
+
 def nothing_recorded(plan: Plan, job: Job) -> str:
     """Say why there is no record, as far as it can be known."""
     import shutil
@@ -601,6 +608,13 @@ def nothing_recorded(plan: Plan, job: Job) -> str:
             f"nothing was recorded: the program loads {other[0]}, and the recorder was built for {other[1]} "
             f"({plan.library.path}); put the mpicc of the program's MPI first on the PATH "
             "(`weft doctor` shows what fits)"
+        )
+    unseen = unseen_mpi(job.run.path)
+    if unseen:
+        return (
+            f"nothing was recorded: the program initialised {unseen} by functions that the recorder does not see: it "
+            "looks them up itself (dlsym), or opens a part that uses MPI with RTLD_DEEPBIND; link that part with MPI "
+            "and open it without RTLD_DEEPBIND"
         )
     if job.hosts is None and elsewhere.may_be(plan.line):
         return (

@@ -25,7 +25,7 @@ from weft.errors import WeftError
 from weft.mpi import accessed, generate, ready, seldom, table
 from weft.mpi.ready import Shim, alone, cache_folder
 
-_SOURCES = ("process.c", "shim.c", "objects.c", "received.c", "sites.c", "python.c", "outcomes.c", "replay.c",
+_SOURCES = ("process.c", "shim.c", "objects.c", "received.c", "peek.c", "sites.c", "python.c", "outcomes.c", "replay.c",
             "threads.c", "windows.c", "turns.c", "ends.c", "buffers.c", "access.c", "memory.c", "endings.c", "crash.c",
             "leaving.c", "cores.c", "shared.c", "seldom.c", "strangers.c", "hashes.c", "halo.c", "halo_log.c",
             "halo_infer.c")  # fmt: skip
@@ -43,12 +43,13 @@ _HEADERS = (
     "seldom.h",
     "access.h",
     "halo.h",
+    "peek.h",
     "client.h",
     "xxhash.h",
 )
 _INSIDE = "leaving.py"  # runs in Python programs
 _TOGETHER = {
-    "hot": ("objects.c", "sites.c", "buffers.c", "access.c", "python.c"),
+    "hot": ("objects.c", "peek.c", "sites.c", "buffers.c", "access.c", "python.c"),
     "warm": ("received.c", "seldom.c", "shim.c", "threads.c", "windows.c", "outcomes.c"),
     "follow": ("replay.c", "turns.c"),
     "cold": (

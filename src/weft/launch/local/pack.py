@@ -34,7 +34,7 @@ FOLDER: Final = "packs"
 LOOKED_UP: Final = ("sites.json", "variables.json", "sources.json", "sources.bin")
 """What a host looked up of its own ranks' places, beside their records."""
 NAME: Final = re.compile(
-    r"(ranks/(?:[0-9a-f]{1,16}-\d{1,9}|tmp-[\w.-]{1,80}-\d{1,9})\.weft|ranks/other-mpi-[\w.-]{1,80}\.txt"
+    r"(ranks/(?:[0-9a-f]{1,16}-\d{1,9}|tmp-[\w.-]{1,80}-\d{1,9})\.weft|ranks/(?:other|unseen)-mpi-[\w.-]{1,80}\.txt"
     r"|halo/[\w.-]{1,100}\.halo|sites\.json|variables\.json|sources\.json|sources\.bin)",
     re.ASCII,
 )

@@ -1,12 +1,10 @@
 /* Buffers of pending operations, looked at to tell whether the program wrote into one. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
+#include "peek.h"
 #include "shim.h"
 
 extern WEFT_HIDDEN int weft_watching;
@@ -49,25 +47,14 @@ static uint64_t sum_bytes(uint64_t sum, const uint8_t *bytes, size_t n) {
     return sum;
 }
 
-/* At the start of a send its buffer is the MPI's to read, so it can be read here too. */
-static uint64_t checksum(const void *buffer, uint64_t n) {
-    struct iovec pieces[WATCHED_PIECES];
-    int count = watched(buffer, n, pieces);
-    uint64_t sum = n;
-    for (int i = 0; i < count; i++) sum = sum_bytes(sum, pieces[i].iov_base, pieces[i].iov_len);
-    return sum;
-}
-
-/* At its completion the program may have given the buffer back, against the rules: the kernel reads it for us, and
- * says when it is gone, where a read of our own would kill a program that gets away with it. Returns bytes read, fewer
- * than asked for where some are gone; -1: the kernel does not let us look. */
+/* A buffer may be memory of a device at its start, and at its completion the program may have given it back, against the
+ * rules: the kernel reads it for us, and says when it is gone, where a read of our own would kill a program that gets away
+ * with it. Returns bytes read, fewer than asked for where some are gone; -1: the kernel does not let us look. */
 static ssize_t look(const struct weft_pending *p, uint8_t *copy, struct iovec *pieces, int *count, size_t *size) {
     *count = watched(p->buffer, p->bytes, pieces);
     *size = 0;
     for (int i = 0; i < *count; i++) *size += pieces[i].iov_len;
-    struct iovec local = {.iov_base = copy, .iov_len = *size};
-    ssize_t got = process_vm_readv(getpid(), &local, 1, pieces, (unsigned long)*count, 0);
-    return got < 0 && errno == EFAULT ? 0 : got;
+    return weft_peek_pieces(copy, pieces, *count);
 }
 
 /* The sum of all of a buffer, chunk by chunk; false where it cannot be looked at, `gone` where it is gone. */
@@ -77,32 +64,41 @@ static bool sum_of_whole(const struct weft_pending *p, uint64_t *sum, bool *gone
     *gone = false;
     for (uint64_t at = 0; at < p->bytes; at += WHOLE_CHUNK) {
         size_t n = p->bytes - at < WHOLE_CHUNK ? (size_t)(p->bytes - at) : (size_t)WHOLE_CHUNK;
-        struct iovec there = {.iov_base = (char *)(uintptr_t)p->buffer + at, .iov_len = n},
-                     here = {.iov_base = copy, .iov_len = n};
-        ssize_t got = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
-        *gone = got < 0 ? errno == EFAULT : got != (ssize_t)n;
+        struct iovec there = {.iov_base = (char *)(uintptr_t)p->buffer + at, .iov_len = n};
+        ssize_t got = weft_peek_pieces(copy, &there, 1);
+        *gone = got >= 0 && got != (ssize_t)n;
         if (got != (ssize_t)n) return *gone;
         *sum = sum_bytes(*sum, copy, n);
     }
     return true;
 }
 
-static bool other_sum(const struct weft_pending *p) {
-    if (p->bytes > WATCHED_WHOLE && whole(p->bytes)) {
-        uint64_t found;
-        bool gone;
-        return sum_of_whole(p, &found, &gone) && (gone || found != p->checksum);
-    }
+/* The sum of what is watched; false where it cannot be looked at, `gone` where it is gone. */
+static bool sum_now(const struct weft_pending *p, uint64_t *sum, bool *gone) {
+    if (p->bytes > WATCHED_WHOLE && whole(p->bytes)) return sum_of_whole(p, sum, gone);
     struct iovec pieces[WATCHED_PIECES];
     uint8_t copy[WATCHED_BYTES];
     int count;
     size_t size, at = 0;
     ssize_t got = look(p, copy, pieces, &count, &size);
-    if (got < 0) return false; /* nothing is said */
-    if (got != (ssize_t)size) return true;
-    uint64_t sum = p->bytes;
-    for (int i = 0; i < count; at += pieces[i++].iov_len) sum = sum_bytes(sum, copy + at, pieces[i].iov_len);
-    return sum != p->checksum;
+    *gone = got >= 0 && got != (ssize_t)size;
+    *sum = p->bytes;
+    if (got != (ssize_t)size) return *gone;
+    for (int i = 0; i < count; at += pieces[i++].iov_len) *sum = sum_bytes(*sum, copy + at, pieces[i].iov_len);
+    return true;
+}
+
+/* At the start of an operation that reads the buffer. */
+static void sum_begin(struct weft_pending *p) {
+    bool gone;
+    p->summed = sum_now(p, &p->checksum, &gone) && !gone;
+    if (UNLIKELY(!p->summed)) weft_unseen();
+}
+
+static bool other_sum(const struct weft_pending *p) {
+    uint64_t found;
+    bool gone;
+    return p->summed && sum_now(p, &found, &gone) && (gone || found != p->checksum);
 }
 
 /* The watched bytes of a receive's buffer when it was posted, and when the program first asked whether it is complete. A
@@ -124,6 +120,7 @@ static void seen_begin(const struct weft_pending *p, MPI_Request request) {
                        REAL(MPI_Request_get_status)(request, &arrived, MPI_STATUS_IGNORE) == MPI_SUCCESS && arrived;
     p->seen->begun = look(p, p->seen->posted, pieces, &count, &size) == (ssize_t)size;
     p->seen->looked = false;
+    if (UNLIKELY(!p->seen->begun)) weft_unseen();
 }
 
 void weft_buffer_asked(const struct weft_pending *p) {
@@ -178,7 +175,7 @@ static uint64_t to_watch(uint32_t site, const void *buffer, int64_t count, MPI_D
 void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type) {
     pending->buffer = buffer;
     pending->bytes = to_watch(site, buffer, count, type);
-    if (pending->bytes && !pending->persistent) pending->checksum = checksum(buffer, pending->bytes);
+    if (pending->bytes && !pending->persistent) sum_begin(pending);
 }
 
 void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,
@@ -202,7 +199,7 @@ void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void 
 void weft_buffer_started(struct weft_pending *p, MPI_Request request) {
     p->active = true;
     if (p->seen) seen_begin(p, request);
-    else p->checksum = checksum(p->buffer, p->bytes);
+    else sum_begin(p);
 }
 
 bool weft_buffer_changed(const struct weft_pending *p) { return p->seen ? written(p) : other_sum(p); }
@@ -294,12 +291,6 @@ struct exposed {
 
 static struct exposed *exposed;
 
-static bool look_at(const uint8_t *from, uint8_t *copy, size_t bytes) {
-    struct iovec there = {.iov_base = (void *)(uintptr_t)from, .iov_len = bytes},
-                 here = {.iov_base = copy, .iov_len = bytes};
-    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)bytes;
-}
-
 void weft_exposed_made(MPI_Win window, uint32_t id, const void *base, int64_t size) {
     if (!weft_watching || !base || size <= 0) return;
     pthread_mutex_lock(&buffers_lock);
@@ -337,7 +328,7 @@ void weft_exposed_closing(MPI_Win window) {
     if (!exposed) return;
     pthread_mutex_lock(&buffers_lock);
     struct exposed *e = exposed_of(window);
-    if (e) e->looked = e->begun && e->bytes && look_at(e->base, e->closing, e->bytes);
+    if (e) e->looked = e->begun && e->bytes && weft_see(e->closing, e->base, e->bytes);
     pthread_mutex_unlock(&buffers_lock);
 }
 
@@ -376,7 +367,7 @@ void weft_exposed_fenced(MPI_Win window, uint32_t site) {
     struct exposed *e = exposed_of(window);
     bool turn = its_turn(site);
     if (e && e->bytes && (e->looked || turn)) {
-        bool seen = look_at(e->base, now, e->bytes);
+        bool seen = weft_see(now, e->base, e->bytes);
         if (e->looked && seen) tell_changes(e, now);
         e->begun = turn && seen;
         if (e->begun) memcpy(e->opened, now, e->bytes);

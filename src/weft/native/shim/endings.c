@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -32,11 +31,6 @@ bool weft_lock_taken(pthread_mutex_t *lock) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return false;
-}
-
-bool weft_peek(void *to, uintptr_t from, size_t bytes) {
-    struct iovec here = {to, bytes}, there = {(void *)from, bytes};
-    return from && process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)bytes;
 }
 
 /* ---- stacks ---- */

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "calls.h"
+#include "peek.h"
 
 struct weft_python_place {
     uintptr_t code;
@@ -47,8 +48,6 @@ WEFT_HIDDEN void weft_tell(const struct weft_told *told);
 WEFT_HIDDEN void weft_stack_take(struct weft_stack *stack, const void *context);
 /* Locks within 50 ms where we are careful, or however long else. */
 WEFT_HIDDEN bool weft_lock_taken(pthread_mutex_t *lock);
-/* Reads memory that may not be there. */
-WEFT_HIDDEN bool weft_peek(void *to, uintptr_t from, size_t bytes);
 
 WEFT_COLD void weft_endings_begin(void); /* at the end of MPI's initialisation */
 WEFT_COLD void weft_endings_child(void); /* in a child after fork() */

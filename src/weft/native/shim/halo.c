@@ -15,6 +15,7 @@
 
 #include "client.h"
 #include "halo.h"
+#include "peek.h"
 #include "process.h"
 
 #define VISIBLE __attribute__((visibility("default")))
@@ -401,7 +402,10 @@ static bool sizes_taken(struct part *p, const int64_t *shape, const int64_t *hal
         p->count *= (uint64_t)shape[d];
     }
     p->high = p->low + p->count * p->size;
-    return p->low && there(p);
+    if (!p->low || !there(p)) return false;
+    if (weft_is_readable((const void *)p->low, p->high - p->low)) return true;
+    weft_unseen();
+    return false;
 }
 
 static void part_add(struct part *p, const struct said *said) {

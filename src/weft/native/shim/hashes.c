@@ -4,22 +4,20 @@
  * says that it is there, up to the bytes that came. A datatype of the program's own is packed before, so that a message has
  * one hash whatever types the two ends have for it. XXH3, 64 bits.
  *
- * Of each page the kernel reads the first message that lies there: a buffer that is not memory of the host, or not there,
- * has no hash, and harms nobody. Later ones are read where they are, as MPI reads them itself. */
+ * The kernel reads them (peek.h), but for what lies on the thread's own stack: a buffer that is not memory of the host, or
+ * not there, has no hash, and harms nobody. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include "access.h"
+#include "peek.h"
 #include "xxhash.h"
 
 volatile int weft_hashing;
 
-enum { CHUNK = 64 << 10, SHAPES = 64, DEEPEST = 16, PAGES = 4096, PAGE_SHIFT = 12 };
+enum { CHUNK = 64 << 10, SHAPES = 64, DEEPEST = 16, WIDEST = 64 << 20 };
 
 /* How the bytes of a datatype are taken. */
 enum manner {
@@ -31,15 +29,14 @@ enum manner {
 struct shape {
     uint32_t id;
     enum manner manner;
-    int64_t size, extent;
+    int64_t size, extent, true_lb, true_extent;
 };
 
 struct weft_hashing {
     XXH3_state_t state;
     struct shape shapes[SHAPES];
-    uintptr_t pages[PAGES]; /* numbers of pages that the kernel could read */
-    uint8_t *space;
-    size_t room;
+    uint8_t *space, *spread; /* spread: elements of a type with gaps */
+    size_t room, spread_room;
     uint8_t kept[WEFT_CONTENT_MOST]; /* what the last hash is of, where that was asked for */
 };
 
@@ -101,13 +98,16 @@ static struct made_of look_into(MPI_Datatype type, int depth) {
 }
 
 static WEFT_COLD void shape_learn(struct shape *shape, uint32_t id, MPI_Datatype type) {
-    MPI_Count size = 0, lb = 0, extent = 0;
+    MPI_Count size = 0, lb = 0, extent = 0, true_lb = 0, true_extent = 0;
     *shape = (struct shape){.id = id, .manner = NOT_AT_ALL};
     if (REAL(MPI_Type_size_x)(type, &size) != MPI_SUCCESS || size <= 0 || size == MPI_UNDEFINED ||
-        REAL(MPI_Type_get_extent_x)(type, &lb, &extent) != MPI_SUCCESS || extent == MPI_UNDEFINED)
+        REAL(MPI_Type_get_extent_x)(type, &lb, &extent) != MPI_SUCCESS || extent == MPI_UNDEFINED ||
+        REAL(MPI_Type_get_true_extent_x)(type, &true_lb, &true_extent) != MPI_SUCCESS || true_extent <= 0)
         return;
     shape->size = (int64_t)size;
     shape->extent = (int64_t)extent;
+    shape->true_lb = (int64_t)true_lb;
+    shape->true_extent = (int64_t)true_extent;
     if (of_long_doubles(type)) {
         shape->manner = LONG_DOUBLES;
         return;
@@ -126,21 +126,6 @@ static const struct shape *shape_of(struct weft_hashing *h, MPI_Datatype type) {
 }
 
 /* ---- bytes ---- */
-static bool copied(void *to, const void *from, size_t n) {
-    struct iovec there = {.iov_base = (void *)(uintptr_t)from, .iov_len = n}, here = {.iov_base = to, .iov_len = n};
-    ssize_t got = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
-    if (UNLIKELY(got < 0 && errno != EFAULT && errno != EINTR)) {
-        static const char why[] = "messages were not hashed: the kernel does not let a process read its own memory "
-                                  "(process_vm_readv), as some containers forbid it";
-        uint8_t payload[sizeof why + 16];
-        struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-        weft_hashing = 0;
-        weft_text_s(&text, why, sizeof why - 1);
-        weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
-    }
-    return got == (ssize_t)n;
-}
-
 /* Of each number of 16 bytes the 10 that count. */
 static size_t without_padding(uint8_t *bytes, size_t n) {
     enum { LIES = 16, COUNTS = 10 };
@@ -149,32 +134,34 @@ static size_t without_padding(uint8_t *bytes, size_t n) {
     return k;
 }
 
-/* Whether every page has been read before. */
-static bool met(const struct weft_hashing *h, const char *from, size_t n) {
-    uintptr_t page = (uintptr_t)from >> PAGE_SHIFT, last = ((uintptr_t)from + n - 1) >> PAGE_SHIFT;
-    for (; page <= last; page++)
-        if (h->pages[page % PAGES] != page) return false;
-    return true;
-}
-
-static void meet(struct weft_hashing *h, const char *from, size_t n) {
-    uintptr_t page = (uintptr_t)from >> PAGE_SHIFT, last = ((uintptr_t)from + n - 1) >> PAGE_SHIFT;
-    for (; page <= last; page++) h->pages[page % PAGES] = page;
-}
-
 static bool hash_memory(struct weft_hashing *h, const struct weft_part *part, bool padded, uint64_t bytes) {
     for (uint64_t at = 0; at < bytes; at += CHUNK) {
         size_t n = bytes - at < CHUNK ? (size_t)(bytes - at) : (size_t)CHUNK;
         const char *from = (const char *)part->buffer + at;
-        if (!padded && met(h, from, n)) {
+        if (!padded && weft_on_own_stack(from, n)) {
             XXH3_64bits_update(&h->state, from, n);
             continue;
         }
-        if (!copied(h->space, from, n)) return false;
-        meet(h, from, n);
+        if (!weft_see(h->space, from, n)) return false;
         XXH3_64bits_update(&h->state, h->space, padded ? without_padding(h->space, n) : n);
     }
     return true;
+}
+
+/* As many elements as lie from `from` on, copied; where they would lie if they began there. NULL: they cannot be read. Those
+ * that spread wider than WIDEST are left where they lie. */
+static const char *elements_copied(struct weft_hashing *h, const struct shape *shape, const char *from, int64_t many) {
+    int64_t between = (many - 1) * shape->extent, first = shape->true_lb + (between < 0 ? between : 0);
+    size_t n = (size_t)((between < 0 ? -between : between) + shape->true_extent);
+    if (n > WIDEST) return from;
+    if (n > h->spread_room) {
+        uint8_t *larger = realloc(h->spread, n);
+        if (!larger) return NULL;
+        h->spread = larger;
+        h->spread_room = n;
+    }
+    if (!weft_see(h->spread, (const void *)((uintptr_t)from + (uintptr_t)first), n)) return NULL;
+    return (const char *)((uintptr_t)h->spread - (uintptr_t)first);
 }
 
 static bool hash_packed(struct weft_hashing *h, const struct weft_part *part, const struct shape *shape,
@@ -187,9 +174,12 @@ static bool hash_packed(struct weft_hashing *h, const struct weft_part *part, co
     }
     int64_t step = (int64_t)h->room / shape->size;
     if (step > INT32_MAX / shape->size) step = INT32_MAX / shape->size;
+    int64_t spread = shape->extent < 0 ? -shape->extent : shape->extent, near = spread ? CHUNK / spread : step;
+    if (step > near) step = near ? near : 1;
     for (int64_t k = 0; k < part->count && bytes; k += step) {
         int many = (int)(part->count - k < step ? part->count - k : step), filled = 0;
         const char *from = (const char *)part->buffer + k * shape->extent;
+        if (!(from = elements_copied(h, shape, from, many))) return false;
         if (REAL(MPI_Pack)(from, many, part->type, h->space, (int)(many * shape->size), &filled, MPI_COMM_SELF) !=
                 MPI_SUCCESS ||
             filled != many * shape->size)
@@ -204,7 +194,7 @@ static bool hash_packed(struct weft_hashing *h, const struct weft_part *part, co
 /* The first bytes of a part that lies without gaps. */
 static uint32_t keep_content(struct weft_hashing *h, const struct weft_part *part, uint64_t bytes) {
     size_t n = bytes < WEFT_CONTENT_MOST ? (size_t)bytes : WEFT_CONTENT_MOST;
-    return n && copied(h->kept, part->buffer, n) ? (uint32_t)n : 0;
+    return n && weft_see(h->kept, part->buffer, n) ? (uint32_t)n : 0;
 }
 
 struct weft_hash weft_hash_parts(const struct weft_part *parts, int64_t n, bool sent, uint64_t most, bool keep) {

@@ -5,8 +5,7 @@
  *
  * Blocks are those of glibc's malloc. Its heap is chunks one behind the other, each headed by its size, so a walk from
  * the heap's first byte to the buffer meets the block that holds it, or something that is no chunk, and then nothing is
- * told. The walk reads nothing behind the buffer but the head that follows its block. A thread that found the heap busy
- * has an arena of its own, in heaps that begin at multiples of ARENA:
+ * told. A thread that found the heap busy has an arena of its own, in heaps that begin at multiples of ARENA:
  *
  *      arena, heap before, bytes ... | the arena, in its first heap | chunks
  *
@@ -16,10 +15,13 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "endings.h"
@@ -35,7 +37,13 @@ enum {
     ARENA = 64 << 20, /* glibc's HEAP_MAX_SIZE */
     ARENA_HEAD = 48, /* sizeof(heap_info); 32 before glibc 2.35 */
     ARENA_STATE = 2200, /* sizeof(struct malloc_state) */
-    STEPS = 1 << 22, /* chunks that a process may walk over in its life: some 50 ms */
+    /* What looking may cost, in steps of some 10 ns, such as one chunk of a walk: 10 ms, and a hundredth of the time since. */
+    STEPS = 1 << 20,
+    LOOK = 170, /* a look through the kernel, and each page of it */
+    LOOK_PAGE = 50,
+    LINE = 60, /* a line of /proc/self/maps */
+    NS_OF_A_STEP = 1000, /* of run time that give one */
+    REGIONS = 1 << 12, /* mappings that are known at once */
     WINDOWS = 64, /* windows in blocks of the heap that are watched at once */
     MET = WEFT_BUFFERS_MET,
 };
@@ -43,6 +51,7 @@ enum {
 struct region {
     uintptr_t start, end;
     bool anonymous, heap, writable;
+    bool bare; /* no block of malloc's begins it */
 };
 
 volatile int weft_attention;
@@ -50,10 +59,43 @@ volatile int weft_attention;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uintptr_t heap_start;
 static int64_t steps = STEPS;
+static struct region regions[REGIONS];
+static int region_count;
 
 static const char *(*libc_version)(void);
 
-static size_t word_at(uintptr_t at) { return *(const size_t *)at; }
+/* ---- words of memory that may not be there ----
+ *
+ * A page that maps call writable may be a guard (MADV_GUARD_INSTALL, as glibc 2.42 has them at the head of threads'
+ * stacks), and another thread may give memory back meanwhile: the kernel reads, all that is left of a page at once. */
+enum { VIEW = 16 * PAGE };
+static struct view {
+    uintptr_t start, end;
+    size_t bytes; /* that are read next: more where heads lie close to each other */
+    uint8_t copy[VIEW];
+} view;
+
+static bool view_move(uintptr_t at) {
+    view.bytes = at == view.end && view.start ? view.bytes * 2 : PAGE;
+    if (view.bytes > VIEW) view.bytes = VIEW;
+    for (; view.bytes; view.bytes = view.bytes > PAGE ? PAGE : 0) {
+        uintptr_t end = (at & ~(uintptr_t)(PAGE - 1)) + view.bytes;
+        view.start = view.end = 0;
+        steps -= LOOK + LOOK_PAGE * (int64_t)(view.bytes / PAGE);
+        if (!weft_peek(view.copy, at, end - at)) continue;
+        view.start = at;
+        view.end = end;
+        return true;
+    }
+    return false;
+}
+
+/* Two words at a multiple of HEAD bytes: the head of a chunk. Under the lock. */
+static bool head_at(uintptr_t at, size_t head[2]) {
+    if (at % HEAD || ((at < view.start || at >= view.end) && !view_move(at))) return false;
+    memcpy(head, view.copy + (at - view.start), HEAD);
+    return true;
+}
 
 /* One line of /proc/self/maps. */
 static bool region_of_line(const char *line, struct region *r) {
@@ -69,28 +111,58 @@ static bool region_of_line(const char *line, struct region *r) {
     return true;
 }
 
-/* The mapping that holds `address`; for 0 the heap's first. */
-static bool region_find(uintptr_t address, struct region *found) {
+/* Reads the mappings anew. */
+static void regions_read(void) {
     static char text[1 << 14];
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     size_t have = 0;
-    bool hit = false;
-    if (fd < 0) return false;
-    for (ssize_t got; !hit && (got = read(fd, text + have, sizeof text - 1 - have)) > 0;) {
+    region_count = 0;
+    if (fd < 0) return;
+    for (ssize_t got; (got = read(fd, text + have, sizeof text - 1 - have)) > 0;) {
         have += (size_t)got;
         text[have] = 0;
         char *line = text, *end;
-        for (; !hit && (end = strchr(line, '\n')); line = end + 1) {
+        for (; (end = strchr(line, '\n')); line = end + 1, steps -= LINE) {
             *end = 0;
-            hit = region_of_line(line, found) &&
-                  (address ? address >= found->start && address < found->end : found->heap);
+            struct region *r = &regions[region_count];
+            if (region_count == REGIONS || !region_of_line(line, r)) continue;
+            if (r->heap && !heap_start) heap_start = r->start;
+            region_count++;
         }
         have = (size_t)(text + have - line);
-        if (hit || have >= sizeof text - 1) break;
+        if (have >= sizeof text - 1) break;
         memmove(text, line, have);
     }
     close(fd);
-    return hit;
+}
+
+static struct region *region_known(uintptr_t address) {
+    int low = 0, high = region_count;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (regions[middle].end <= address) low = middle + 1;
+        else high = middle;
+    }
+    return low < region_count && regions[low].start <= address ? &regions[low] : NULL;
+}
+
+/* The mapping that holds an address, as it was when they were read last: what lies there is looked at before it is believed. They
+ * are read again for an address that lay in none. */
+static struct region *region_find(uintptr_t address) {
+    struct region *found = region_known(address);
+    if (found || region_count * LINE > steps) return found;
+    regions_read();
+    return region_known(address);
+}
+
+/* Time that has passed allows for more steps. */
+static void steps_earn(void) {
+    static int64_t before;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    int64_t ns = now.tv_sec * 1000000000 + now.tv_nsec;
+    if (before) steps += (ns - before) / NS_OF_A_STEP;
+    if (ns - before >= NS_OF_A_STEP) before = ns;
 }
 
 /* Whether malloc is glibc's own: another one keeps its blocks otherwise. */
@@ -110,7 +182,9 @@ static bool malloc_is_known(void) {
  * (`arena`: OTHER_ARENA) of another one, where free chunks may lack that mark. */
 static bool block_among(uintptr_t p, uintptr_t chunk, uintptr_t top, size_t arena, struct weft_block *block) {
     while (chunk + HEAD <= p && steps-- > 0) {
-        size_t head = word_at(chunk + 8), size = head & ~(size_t)SIZE_BITS;
+        size_t of[2];
+        if (!head_at(chunk, of)) return false;
+        size_t head = of[1], size = head & ~(size_t)SIZE_BITS;
         uintptr_t next = chunk + size;
         if (head & MAPPED || (head & OTHER_ARENA) > arena || size < LEAST || size % HEAD || next <= chunk || next > top)
             return false;
@@ -118,7 +192,7 @@ static bool block_among(uintptr_t p, uintptr_t chunk, uintptr_t top, size_t aren
             chunk = next;
             continue;
         }
-        bool used = next + HEAD <= top && word_at(next + 8) & IN_USE;
+        bool used = next + HEAD <= top && head_at(next, of) && of[1] & IN_USE;
         if (used && (head & OTHER_ARENA) != arena) return false;
         *block = (struct weft_block){.low = chunk + HEAD, .high = used ? next + 8 : chunk + HEAD};
         return true;
@@ -128,19 +202,23 @@ static bool block_among(uintptr_t p, uintptr_t chunk, uintptr_t top, size_t aren
 
 /* The block at a page of a mapping, where it is one of malloc's that is mapped for itself: its head begins the page. */
 static bool mapped_block(const struct region *region, uintptr_t chunk, struct weft_block *block) {
-    size_t head = word_at(chunk + 8), size = head & ~(size_t)SIZE_BITS;
-    if (word_at(chunk) || (head & SIZE_BITS) != MAPPED || !size || size % PAGE || size > region->end - chunk)
-        return false;
+    size_t of[2];
+    if (!head_at(chunk, of)) return false;
+    size_t head = of[1], size = head & ~(size_t)SIZE_BITS;
+    if (of[0] || (head & SIZE_BITS) != MAPPED || !size || size % PAGE || size > region->end - chunk) return false;
     *block = (struct weft_block){.low = chunk + HEAD, .high = chunk + size};
     return true;
 }
 
-/* A block of an arena other than the main one: the mapping holds the written part of one of its heaps. */
-static bool block_of_arena(uintptr_t p, const struct region *region, struct weft_block *block) {
+/* A block of an arena other than the main one: one of its heaps holds the address. */
+static bool block_of_arena(uintptr_t p, struct weft_block *block) {
     uintptr_t heap = p & ~(uintptr_t)(ARENA - 1);
-    if (region->start > heap || p < heap + ARENA_HEAD) return false;
-    uintptr_t arena = word_at(heap), before = word_at(heap + 8), top = heap + word_at(heap + 16);
-    if (top > region->end || top < p || top % PAGE || before % ARENA) return false;
+    const struct region *begins = region_known(heap); /* what is written of it may have grown since they were read */
+    if (!begins || !begins->anonymous || p < heap + ARENA_HEAD) return false;
+    size_t info[2], written[2];
+    if (!head_at(heap, info) || !head_at(heap + HEAD, written)) return false;
+    uintptr_t arena = info[0], before = info[1], top = heap + written[0];
+    if (top - heap > ARENA || top < p || top % PAGE || before % ARENA) return false;
     uintptr_t head = strverscmp(libc_version(), "2.35") < 0 ? 32 : ARENA_HEAD;
     uintptr_t first = arena == heap + head ? (arena + ARENA_STATE + HEAD - 1) & ~(uintptr_t)(HEAD - 1) : heap + head;
     if (first == heap + head && !before) return false;
@@ -148,9 +226,11 @@ static bool block_of_arena(uintptr_t p, const struct region *region, struct weft
 }
 
 /* A block so large that malloc mapped it for itself: `p` is its first byte, or blocks lie one behind the other up to it. */
-static bool block_of_its_own(uintptr_t p, const struct region *region, struct weft_block *block) {
+static bool block_of_its_own(uintptr_t p, struct region *region, struct weft_block *block) {
     uintptr_t chunk = p - HEAD;
     if (chunk % PAGE == 0 && chunk >= region->start && mapped_block(region, chunk, block)) return true;
+    if (region->bare) return false;
+    region->bare = !mapped_block(region, region->start, block);
     for (chunk = region->start; chunk + HEAD <= p && mapped_block(region, chunk, block); chunk = block->high)
         if (p < block->high) return true;
     return false;
@@ -158,16 +238,15 @@ static bool block_of_its_own(uintptr_t p, const struct region *region, struct we
 
 /* The block of malloc's that holds an address; false where none is known to. Under the lock. */
 static bool block_of(uintptr_t p, struct weft_block *block) {
-    if (p < PAGE || !malloc_is_known()) return false;
-    if (!heap_start) {
-        struct region heap;
-        if (region_find(0, &heap)) heap_start = heap.start;
-    }
+    steps_earn();
+    if (p < PAGE || steps <= 0 || weft_on_own_stack((const void *)p, 1) || !malloc_is_known()) return false;
+    view.start = view.end = 0; /* what was seen for another buffer is old */
+    if (!region_count) regions_read();
     uintptr_t top = (uintptr_t)sbrk(0);
     if (heap_start && p >= heap_start && p < top) return block_among(p, heap_start, top, 0, block);
-    struct region region;
-    if (!region_find(p, &region) || !region.anonymous || !region.writable) return false;
-    return block_of_its_own(p, &region, block) || block_of_arena(p, &region, block);
+    struct region *region = region_find(p);
+    if (!region || !region->anonymous) return false;
+    return (region->writable && block_of_its_own(p, region, block)) || block_of_arena(p, block);
 }
 
 /* ---- buffers of a call that came a new way ---- */
@@ -257,9 +336,10 @@ void weft_memory_leaving(struct weft_thread *thread, MPI_Win window, uint32_t id
     for (int i = 0; i < watching; i++) {
         if (watched[i].window != window) continue;
         struct weft_block then = watched[i].block;
-        struct region region;
+        unsigned char page;
         uintptr_t base = watched[i].base, end = watched[i].end;
-        bool known = block_of(base, &now), gone = !known && !region_find(base, &region);
+        bool known = block_of(base, &now);
+        bool gone = !known && mincore((void *)(base & ~(uintptr_t)(PAGE - 1)), 1, &page) && errno == ENOMEM;
         watched[i] = watched[--watching];
         bool freed = known && now.high == now.low, another = known && now.low != then.low;
         bool shorter = known && then.high >= end && now.high < end;

@@ -21,9 +21,10 @@ int weft_watching;
 static char record_path[PATH_MAX];
 static bool names_bound, gave_up, sessions_used;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+enum { FORTRAN_MODULES = 8 };
 static struct {
     uintptr_t start, end;
-} fortran_modules[8];
+} fortran_modules[FORTRAN_MODULES];
 static int fortran_module_count;
 
 /* ---- finding the MPI library that this process uses ---- */
@@ -55,18 +56,49 @@ static bool is_wanted_behind(const char *link) {
     return realpath(link, path) && is_wanted(weft_soname_of(path));
 }
 
+/* Fortran's entries: libmpifort, libmpichfort, libmpi_mpifh, libmpi_usempi*, libmpi_usempif08 */
+static bool is_fortran(const char *name) {
+    return (strstr(name, "fort") || strstr(name, "mpifh") || strstr(name, "usempi")) && strstr(name, "mpi");
+}
+
+/* Calls from there are a binding's. */
+static void fortran_module_add(uintptr_t start, uintptr_t end) {
+    int n = fortran_module_count;
+    for (int i = 0; i < n; i++)
+        if (fortran_modules[i].start == start) return;
+    if (n == FORTRAN_MODULES) return;
+    fortran_modules[n].start = start;
+    fortran_modules[n].end = end;
+    __atomic_store_n(&fortran_module_count, n + 1, __ATOMIC_RELEASE);
+}
+
+struct module_at {
+    uintptr_t at, start, end;
+};
+
+static int module_at_visit(struct dl_phdr_info *info, size_t size, void *data) {
+    (void)size;
+    struct module_at *m = data;
+    module_code(info, &m->start, &m->end);
+    return m->at >= m->start && m->at < m->end;
+}
+
+/* The code of the module that a function is of. */
+static bool module_code_at(const void *function, uintptr_t *start, uintptr_t *end) {
+    struct module_at m = {.at = (uintptr_t)function};
+    if (!dl_iterate_phdr(module_at_visit, &m)) return false;
+    *start = m.start;
+    *end = m.end;
+    return true;
+}
+
 static int library_visit(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
     struct library *found = data;
     const char *name = weft_soname_of(info->dlpi_name ? info->dlpi_name : "");
     uintptr_t start, end;
     module_code(info, &start, &end);
-    /* Fortran's entries: libmpifort, libmpichfort, libmpi_mpifh, libmpi_usempi*, libmpi_usempif08 */
-    if ((strstr(name, "fort") || strstr(name, "mpifh") || strstr(name, "usempi")) && strstr(name, "mpi") &&
-        fortran_module_count < 8) {
-        fortran_modules[fortran_module_count].start = start;
-        fortran_modules[fortran_module_count++].end = end;
-    }
+    if (is_fortran(name)) fortran_module_add(start, end);
     if (!found->path[0] && (is_wanted(name) || (!strncmp(name, "libmp", 5) && is_wanted_behind(info->dlpi_name)))) {
         snprintf(found->path, sizeof found->path, "%s", info->dlpi_name);
         found->start = start;
@@ -91,11 +123,11 @@ static uintptr_t module_base(const void *address) {
 }
 
 /* Leaves word for `weft run`, which tells the user. */
-static void note_other_library(const char *path) {
+static void note_library(const char *what, const char *path) {
     char name[PATH_MAX + 64], host[64] = "";
     gethostname(host, sizeof host - 1);
     if (!weft_run_path[0]) return;
-    snprintf(name, sizeof name, "%s/ranks/other-mpi-%s-%d.txt", weft_run_path, host, (int)getpid());
+    snprintf(name, sizeof name, "%s/ranks/%s-mpi-%s-%d.txt", weft_run_path, what, host, (int)getpid());
     FILE *file = fopen(name, "wxe");
     if (!file) return;
     fprintf(file, "%s\n%s\n", path, weft_soname);
@@ -138,7 +170,7 @@ void weft_bind(void) {
     void *handle = library.path[0] ? dlopen(library.path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
     bool mine = handle != NULL;
     if (!handle) { /* another MPI than the recorder was built for: every call goes straight on */
-        note_other_library(library.other);
+        note_library("other", library.other);
         if (weft_level) start_again();
         handle = library.other[0] ? dlopen(library.other, RTLD_LAZY | RTLD_NOLOAD) : NULL;
         if (!handle) handle = RTLD_NEXT;
@@ -173,11 +205,67 @@ void weft_bind(void) {
         if (!tool) weft_slots[weft_count + k] = wrapper;
     }
 bound_now:
-    for (int k = 0; k < weft_fortran_count; k++)
-        if (!weft_fortran_slots[k]) weft_fortran_slots[k] = dlsym(RTLD_NEXT, weft_fortran_names[k]);
     __atomic_store_n(&names_bound, true, __ATOMIC_RELEASE);
 done:
     pthread_mutex_unlock(&lock);
+}
+
+/* ---- entries of Fortran ---- */
+struct entry {
+    const char *name;
+    void *found;
+};
+
+/* A library of Fortran's entries that was loaded with RTLD_LOCAL has them for those only who name it. It stays loaded, as its
+ * entries are known from now on. */
+static int entry_visit(struct dl_phdr_info *info, size_t size, void *data) {
+    (void)size;
+    struct entry *entry = data;
+    if (!info->dlpi_name || !is_fortran(weft_soname_of(info->dlpi_name))) return 0;
+    void *handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    entry->found = handle ? dlsym(handle, entry->name) : NULL;
+    if (handle) dlclose(handle);
+    return entry->found != NULL;
+}
+
+/* First call of an entry: Fortran's libraries may come at any time, by dlopen(). */
+WEFT_HIDDEN void weft_bind_fortran(int entry);
+void weft_bind_fortran(int entry) {
+    struct entry wanted = {.name = weft_fortran_names[entry]};
+    uintptr_t start, end;
+    weft_bind();
+    wanted.found = dlsym(RTLD_NEXT, wanted.name);
+    if (!wanted.found) dl_iterate_phdr(entry_visit, &wanted);
+    if (!wanted.found) { /* what the loader says where there is no such function */
+        fprintf(stderr, "%s: symbol lookup error: undefined symbol: %s\n", program_invocation_name, wanted.name);
+        _exit(127);
+    }
+    pthread_mutex_lock(&lock);
+    if (module_code_at(wanted.found, &start, &end)) fortran_module_add(start, end);
+    pthread_mutex_unlock(&lock);
+    __atomic_store_n(&weft_fortran_slots[entry], wanted.found, __ATOMIC_RELEASE);
+}
+
+/* ---- an MPI that the recorder did not see ---- */
+static int unseen_visit(struct dl_phdr_info *info, size_t size, void *data) {
+    (void)size;
+    const char *name = weft_soname_of(info->dlpi_name ? info->dlpi_name : "");
+    if (strncmp(name, "libmp", 5)) return 0;
+    void *handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+    int (*initialized)(int *) = handle ? (int (*)(int *))dlsym(handle, "PMPI_Initialized") : NULL;
+    int flag = 0;
+    if (initialized && initialized(&flag)) flag = 0;
+    if (handle) dlclose(handle);
+    if (flag) snprintf(data, PATH_MAX, "%s", info->dlpi_name);
+    return flag;
+}
+
+/* At the end of a process without a record: its MPI was initialised all the same, by functions that it found with dlsym() or
+ * that a part opened with RTLD_DEEPBIND is bound to. */
+static void tell_unseen(void) {
+    char path[PATH_MAX];
+    if (weft_the_record || gave_up || !weft_run_path[0]) return;
+    if (dl_iterate_phdr(unseen_visit, path)) note_library("unseen", path);
 }
 
 /* ---- initialisation ---- */
@@ -425,6 +513,7 @@ __attribute__((constructor)) static void loaded(void) {
     done = true;
     const char *watch = getenv("WEFT_WATCH");
     weft_process_look(); /* without a run every call only goes through */
+    if (weft_run_path[0]) atexit(tell_unseen);
     weft_watching = !watch ? 1 : strcmp(watch, "all") ? strcmp(watch, "0") != 0 : 2;
 }
 

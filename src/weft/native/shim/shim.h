@@ -96,7 +96,7 @@ extern WEFT_HIDDEN __thread char weft_spawn_name[64]; /* of the spawn that this 
 struct weft_pending { /* what a completion needs to know of its start */
     const void *buffer;
     uint64_t bytes; /* of a contiguous buffer under watch, else 0 */
-    uint64_t checksum; /* of a send's */
+    uint64_t checksum; /* of a send's, where `summed` */
     struct weft_seen *seen; /* of a receive's */
     struct weft_parts *parts; /* its buffers, where the program's accesses are seen (access.h) */
     MPI_Comm *made; /* nonblocking creation: where the new communicator's handle appears */
@@ -110,7 +110,7 @@ struct weft_pending { /* what a completion needs to know of its start */
     };
     uint16_t function;
     bool awaited;
-    bool persistent,
+    bool summed, persistent,
         active; /* active: a persistent one that was started and is not complete, as far as it is watched */
     bool silent; /* its status tells nothing: sends, collectives, one-sided */
     uint32_t id;

@@ -197,6 +197,12 @@ static bool on_stack(struct weft_thread *thread, uintptr_t frame) {
     return frame >= thread->stack_start && frame < thread->stack_end;
 }
 
+bool weft_on_own_stack(const void *from, size_t bytes) {
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0), low = (uintptr_t)from;
+    return weft_self && on_stack(weft_self, here) && low >= here && low < weft_self->stack_end &&
+           bytes <= weft_self->stack_end - low;
+}
+
 static inline size_t hash_way(uintptr_t address, uintptr_t frame, uint32_t code, uint32_t offset) {
     return hash_site(address ^ frame << 13, code, offset);
 }

@@ -81,7 +81,8 @@ weft_first:
 
 weft_first_fortran:
     SAVE
-    call weft_bind
+    movl %r11d, %edi
+    call weft_bind_fortran
     RESTORE
     leaq weft_fortran_slots(%rip), %r10
     jmp *(%r10,%r11,8)
@@ -161,7 +162,8 @@ weft_first:
 
 weft_first_fortran:
     SAVE
-    bl weft_bind
+    mov w0, w17
+    bl weft_bind_fortran
     RESTORE
     adrp x16, weft_fortran_slots
     add x16, x16, #:lo12:weft_fortran_slots

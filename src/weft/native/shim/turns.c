@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "peek.h"
 #include "replay.h"
 
 static struct weft_plan_channel *channels;
@@ -91,7 +92,7 @@ static void each(uint32_t ordinal, void (*what)(const struct weft_plan_turn *)) 
 void weft_replay_fetched(uint32_t made, uint32_t ordinal, void *result, uint8_t bytes) {
     const struct weft_replay *r = weft_self && weft_self->made == made ? weft_replay_mine() : NULL;
     const struct weft_plan_turn *t = r ? row_of(r, ordinal) : NULL;
-    if (t && t->bytes == bytes) memcpy(result, &t->result, bytes);
+    if (t && t->bytes == bytes) weft_poke(result, &t->result, bytes);
 }
 
 /* ---- locks ---- */

@@ -4,6 +4,7 @@
  * it had the lock, or the place was looked at and changed, and what was found. The host's clock and the values found
  * tell the order (weft.replay.turns). Nothing is sent, no call waits, and no buffer is written to but by a replay.
  */
+#include "peek.h"
 #include "wrap.h"
 
 struct held { uint64_t begin, held; uint32_t ordinal, made; uint8_t kind; bool flushed; };
@@ -175,8 +176,7 @@ static uint16_t change_of(const struct weft_did *did) {
 
 static uint64_t value_at(const void *from, uint8_t bytes) {
     uint64_t value = 0;
-    if (from && from != MPI_BOTTOM) memcpy(&value, from, bytes);
-    return value;
+    return from && from != MPI_BOTTOM && bytes && weft_see(&value, from, bytes) ? value : 0;
 }
 
 static struct pending *pending_new(void) {

@@ -14,18 +14,50 @@
 #include "walk.h"
 #include "writer.h"
 
-/* Whether the first and the last element can be read: a count that is too large ends in memory that is not there. */
-static bool readable(const struct weft_array *array) {
-    const char *ends[2] = {array->data, array->data};
-    for (int d = 0; d < array->dims; d++) ends[array->stride[d] > 0] += (array->shape[d] - 1) * array->stride[d];
-    for (int i = 0; i < 2; i++) {
-        char got[32];
-        struct iovec to = {got, array->size}, from = {(void *)ends[i], array->size};
-        ssize_t n = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
-        if (n >= 0 && (size_t)n < array->size) return false;
-        if (n < 0 && errno == EFAULT) return false;
+/* Pages that are to be asked for together. */
+enum { PAGES_AT_ONCE = 64 };
+struct asked {
+    struct iovec pieces[PAGES_AT_ONCE];
+    int n;
+    uintptr_t from, to; /* what was asked for last, in whole pages */
+    bool gone;
+};
+
+static void ask_kernel(struct asked *asked) {
+    char got[PAGES_AT_ONCE];
+    struct iovec to = {got, (size_t)asked->n};
+    ssize_t n = asked->n ? process_vm_readv(getpid(), &to, 1, asked->pieces, (unsigned long)asked->n, 0) : 0;
+    if (n < 0 ? errno == EFAULT : n < asked->n) asked->gone = true;
+    asked->n = 0;
+}
+
+static void ask(struct asked *asked, uintptr_t low, uintptr_t high) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (high + page - 1) & ~(page - 1);
+    low &= ~(page - 1);
+    bool goes_on = low >= asked->from && low <= asked->to;
+    for (uintptr_t at = goes_on ? asked->to : low; at < end && !asked->gone; at += page) {
+        if (asked->n == PAGES_AT_ONCE) ask_kernel(asked);
+        asked->pieces[asked->n++] = (struct iovec){(void *)at, 1};
     }
-    return true;
+    if (!goes_on) asked->from = low;
+    if (!goes_on || end > asked->to) asked->to = end;
+}
+
+/* Whether all elements can be read: a count that is too large ends in memory that is not there, and a page between may be a
+ * guard. */
+static bool readable(const struct weft_array *array) {
+    struct weft_walk walk = weft_walk(array);
+    struct asked asked = {.n = 0};
+    for (struct weft_run run; !asked.gone && weft_walk_next(&walk, &run);) {
+        uintptr_t at = (uintptr_t)run.at;
+        int64_t last = (run.n - 1) * run.stride;
+        if (last / run.n < 1024 && last / run.n > -1024)
+            ask(&asked, last < 0 ? at + (uintptr_t)last : at, (last < 0 ? at : at + (uintptr_t)last) + array->size);
+        else
+            for (int64_t k = 0; k < run.n; k++, at += (uintptr_t)run.stride) ask(&asked, at, at + array->size);
+    }
+    if (!asked.gone) ask_kernel(&asked);
+    return !asked.gone;
 }
 
 const char *weft_refusal(const struct weft_array *array) {

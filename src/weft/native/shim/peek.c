@@ -1,0 +1,70 @@
+/* Looking at memory that may not be there: memory of a GPU, guards, pages that another thread has given back, files cut
+ * short. The kernel copies, and says what it could not. */
+#define _GNU_SOURCE
+#include "peek.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PAGES_AT_ONCE = 64 };
+static const char unreadable[] = "buffers that the recorder cannot read (memory of a GPU, or given back) were not "
+                                 "looked at: what the program writes into "
+                                 "them while MPI uses them is not found, nor are they hashed";
+static const char forbidden[] =
+    "buffers were not looked at, and messages were not hashed: the kernel does not let a process read its own memory "
+    "(process_vm_readv), as some containers forbid it";
+
+ssize_t weft_peek_pieces(void *to, const struct iovec *pieces, int n) {
+    struct iovec here = {.iov_base = to};
+    for (int i = 0; i < n; i++) here.iov_len += pieces[i].iov_len;
+    ssize_t got;
+    do got = process_vm_readv(getpid(), &here, 1, pieces, (unsigned long)n, 0);
+    while (got < 0 && errno == EINTR);
+    return got < 0 && errno == EFAULT ? 0 : got;
+}
+
+bool weft_peek(void *to, uintptr_t from, size_t bytes) {
+    struct iovec there = {.iov_base = (void *)from, .iov_len = bytes};
+    return from && weft_peek_pieces(to, &there, 1) == (ssize_t)bytes;
+}
+
+bool weft_see(void *to, const void *from, size_t bytes) {
+    if (weft_on_own_stack(from, bytes)) {
+        memcpy(to, from, bytes);
+        return true;
+    }
+    if (weft_peek(to, (uintptr_t)from, bytes)) return true;
+    weft_unseen();
+    return false;
+}
+
+bool weft_is_readable(const void *from, size_t bytes) {
+    char byte[PAGES_AT_ONCE];
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (uintptr_t)from + bytes;
+    for (uintptr_t at = (uintptr_t)from; at < end;) {
+        struct iovec pieces[PAGES_AT_ONCE];
+        int n = 0;
+        for (; n < PAGES_AT_ONCE && at < end; at = (at | (page - 1)) + 1)
+            pieces[n++] = (struct iovec){.iov_base = (void *)at, .iov_len = 1};
+        if (weft_peek_pieces(byte, pieces, n) != n) return false;
+    }
+    return true;
+}
+
+void weft_poke(void *to, const void *from, size_t bytes) {
+    struct iovec here = {.iov_base = (void *)(uintptr_t)from, .iov_len = bytes},
+                 there = {.iov_base = to, .iov_len = bytes};
+    if (process_vm_writev(getpid(), &here, 1, &there, 1, 0) != (ssize_t)bytes) weft_unseen();
+}
+
+void weft_unseen(void) {
+    static bool told;
+    char byte;
+    if (__atomic_exchange_n(&told, true, __ATOMIC_RELAXED)) return;
+    const char *words = weft_peek(&byte, (uintptr_t)unreadable, 1) ? unreadable : forbidden;
+    uint8_t payload[sizeof unreadable + sizeof forbidden];
+    struct weft_text text = {.p = payload, .end = payload + sizeof payload};
+    weft_text_s(&text, words, strlen(words));
+    weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
+}
