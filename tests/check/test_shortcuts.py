@@ -48,12 +48,10 @@ def test_every_shortcut_is_found_in_what_a_compiler_writes(name: str, tmp_path: 
 
 @needs_gcc
 @pytest.mark.parametrize("what", OTHERWISE)
-def test_a_compiler_that_writes_otherwise_is_told(
-    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiler_that_writes_otherwise_is_told(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     later = tmp_path / "later-gcc"
     later.write_text(
-        f"#!/bin/bash\n{shutil.which('gcc')} \"$@\" || exit\n"
+        f'#!/bin/bash\n{shutil.which("gcc")} "$@" || exit\n'
         f"[[ \" $* \" == *' -S '* ]] && sed -i '{OTHERWISE[what]}' \"${{@: -1}}\"; true\n"
     )
     later.chmod(0o755)

@@ -38,7 +38,10 @@ def here() -> list[str]:
 
 def has_fortran(compiler: str) -> bool:
     """Whether it belongs to a gfortran, which alone compiles what takes Fortran's descriptors."""
-    return Path(execute([compiler, "-print-file-name=include/ISO_Fortran_binding.h"]).stdout.strip()).is_file()
+    return (
+        compiler.startswith("gcc")
+        and Path(execute([compiler, "-print-file-name=include/ISO_Fortran_binding.h"]).stdout.strip()).is_file()
+    )
 
 
 def written(folder: Path, sources: Mapping[str, bytes]) -> list[Path]:

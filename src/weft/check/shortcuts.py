@@ -28,9 +28,11 @@ void loop(int n) {{
 void straight(int k) {{ {_ELEMENTS} }}
 """
 UNKNOWN: Final = (
-    "{compiler} writes {what} in a way that Weft does not know: what is found is the same, but checked programs run up to "
-    "several times longer; send this line to Weft's authors, and another compiler (CC, CXX, FC) may do meanwhile"
+    "{compiler} writes {what} in a way that Weft does not know: what is found is the same, but checked programs run "
+    "slower; send this line to Weft's authors, and name another compiler meanwhile (CC, CXX, FC)"
 )
+_COPY: Final = re.compile(r"^\.Lweftr(\d+):\n\t\.long\t3, 0\n\t\.quad\t0\n\t\.long\t(-?\d+)", re.M)
+"""The head of a copy's data, with its rank."""
 HOOKED, LOOPS, STRAIGHT = "the calls of its access hooks", "loops", "long code without loops"
 
 
@@ -43,8 +45,8 @@ def unknown(text: str, *, gcc: bool) -> list[str]:
         return [HOOKED]
     if not gcc:
         return []
-    ranks = {int(rank) for rank in re.findall(r"^\.Lweftr\d+:\n\t\.long\t3, 0\n\t\.quad\t0\n\t\.long\t(-?\d+)", made, re.M)}
-    return [what for rank, what in ((2, LOOPS), (-1, STRAIGHT)) if rank not in ranks]
+    ranks = {rank for _, rank in _COPY.findall(made)}
+    return [what for rank, what in (("2", LOOPS), ("-1", STRAIGHT)) if rank not in ranks]
 
 
 def ask(command: list[str], folder: Path, *, gcc: bool) -> list[str]:

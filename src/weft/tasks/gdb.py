@@ -26,7 +26,8 @@ from weft.tasks.runtime import PLACE
 
 REGION, BODY = r"\.omp_outlined\.{0,2}\d*\]?$", r"\.omp_outlined\.?_debug__(\.\d+)?\]?$"
 """How clang calls what it makes of a region, and with debug information its body in that: `.omp_outlined..3` and
-`.omp_outlined._debug__.4`; from version 16 on by the function around it, `work.omp_outlined.3`, `work.omp_outlined_debug__.4`."""
+`.omp_outlined._debug__.4`; later ones name the function around: `work.omp_outlined.3`, `work.omp_outlined_debug__.4`.
+"""
 ENTRY = re.compile(rf"\._omp_fn\.\d+|^\.?omp_task_entry\.|^main$|^MAIN__$|{REGION}")
 """The frame at which a task begins: gcc's and clang's bodies of tasks and regions, and the program's own begin."""
 OF_PROGRAM = re.compile(r"^(main|MAIN__)$")
