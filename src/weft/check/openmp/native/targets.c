@@ -239,12 +239,6 @@ static void touched(const void *p, size_t n, bool write, int d, uint32_t place) 
     me->on_device = was;
 }
 
-static void copied(void *to, const void *from, size_t n, int to_device, int from_device, uint32_t place) {
-    touched(from, n, false, from_device, place), touched(to, n, true, to_device, place);
-    memcpy(to, from, n);
-    devices_remember();
-}
-
 /* A call that copies or fills. */
 struct transfer {
     void *to;
@@ -254,7 +248,19 @@ struct transfer {
     const size_t *volume, *to_at, *from_at, *to_size, *from_size;
     int to_device, from_device;
     uint32_t place;
+    bool beside; /* what others do meanwhile is compared with it */
 };
+
+static void used(const struct transfer *t, const void *p, size_t n, bool write) {
+    touched(p, n, write, write ? t->to_device : t->from_device, t->place);
+    if (t->beside && n) shadow_range((uintptr_t)p, n, write, t->place);
+}
+
+static void copied(const struct transfer *t, void *to, const void *from, size_t n) {
+    used(t, from, n, false), used(t, to, n, true);
+    memcpy(to, from, n);
+    devices_remember();
+}
 
 /* The part of a box below one of its dimensions. */
 static void copy_box(char *to, const char *from, const struct transfer *t, int dimension) {
@@ -262,7 +268,7 @@ static void copy_box(char *to, const char *from, const struct transfer *t, int d
     for (int d = dimension + 1; d < t->dimensions; d++) to_row *= t->to_size[d], from_row *= t->from_size[d];
     to += t->to_at[dimension] * to_row, from += t->from_at[dimension] * from_row;
     if (dimension + 1 == t->dimensions) {
-        copied(to, from, t->volume[dimension] * t->element, t->to_device, t->from_device, t->place);
+        copied(t, to, from, t->volume[dimension] * t->element);
         return;
     }
     for (size_t i = 0; i < t->volume[dimension]; i++) copy_box(to + i * to_row, from + i * from_row, t, dimension + 1);
@@ -273,9 +279,9 @@ static void transfer(void *data) {
     if (t->dimensions) {
         copy_box(t->to, t->from, t, 0);
     } else if (t->from) {
-        copied(t->to, t->from, t->element, t->to_device, t->from_device, t->place);
+        copied(t, t->to, t->from, t->element);
     } else {
-        touched(t->to, t->element, true, t->to_device, t->place);
+        used(t, t->to, t->element, true);
         memset(t->to, t->value, t->element);
         devices_remember();
     }
@@ -283,6 +289,7 @@ static void transfer(void *data) {
 
 /* The same as a task that comes after what its objects of depend name. */
 static void transfer_beside(struct transfer *t, int count, void *objects) {
+    t->beside = true;
     void *depend[count > 0 ? count + 5 : 1];
     bool any = count > 0 && objects;
     if (any) memcpy(depend, (void *[]){NULL, (void *)(intptr_t)count, NULL, NULL, NULL}, 5 * sizeof *depend);
@@ -316,8 +323,18 @@ int omp_target_memcpy_async(void *to, const void *from, size_t n, size_t to_at, 
         const size_t *from_at, const size_t *to_size, const size_t *from_size, int to_device, int from_device
 
 static int box_of(struct transfer *t, BOX, uint32_t place) {
-    *t = (struct transfer){to,      from,    element,   0,         dimensions,  volume, to_at,
-                           from_at, to_size, from_size, to_device, from_device, place};
+    *t = (struct transfer){.to = to,
+                           .from = from,
+                           .element = element,
+                           .dimensions = dimensions,
+                           .volume = volume,
+                           .to_at = to_at,
+                           .from_at = from_at,
+                           .to_size = to_size,
+                           .from_size = from_size,
+                           .to_device = to_device,
+                           .from_device = from_device,
+                           .place = place};
     if (!to && !from) return INT_MAX;
     return dimensions < 1 ? EINVAL : 0;
 }
