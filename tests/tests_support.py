@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,25 @@ def execute(
 
 
 WEFT = (sys.executable, "-P", "-m", "weft")
+
+
+def compilers(kind: str) -> list[str]:
+    """The compilers of a kind (gcc, clang, ...) on the path: the one without a number, then the newest first."""
+    numbered: dict[str, int] = {}
+    for folder in os.get_exec_path():
+        for path in Path(folder).glob(f"{kind}-*"):
+            version = path.name.removeprefix(f"{kind}-")
+            if version.isdigit() and os.access(path, os.X_OK):
+                numbered[path.name] = int(version)
+    return [kind] * bool(shutil.which(kind)) + sorted(numbered, key=lambda name: -numbered[name])
+
+
+@cache
+def clang() -> str:
+    """clang by its name here: one with a runtime of OpenMP's if there is one; `clang` where there is none."""
+    here = compilers("clang")
+    for name in here:
+        asked = subprocess.run([name, "-print-file-name=libomp.so"], capture_output=True, text=True, check=False)
+        if Path(asked.stdout.strip()).is_absolute():
+            return name
+    return here[0] if here else "clang"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from tests_support import clang
 from weft.tasks import Session, session
 from weft.tasks.runtime import folder_of, runtime
 
@@ -210,11 +212,10 @@ def weft(s: Session, where: str, how: str, count: int, *, child: bool = False) -
 
 def native(folder: Path) -> list[list[str]]:
     """The rows of OpenMP: gdb, Weft."""
-    clang = next(name for name in ("clang", "clang-19", "clang-16", "clang-14") if shutil.which(name))
     made = {}
     for name in ("migrate", "three", "many"):
         made[name] = folder / name
-        subprocess.run([clang, "-g", "-O0", "-fopenmp", PROGRAMS / f"{name}.c", "-o", made[name]], check=True)
+        subprocess.run([clang(), "-g", "-O0", "-fopenmp", PROGRAMS / f"{name}.c", "-o", made[name]], check=True)
     plain, _ = gdb(made["migrate"], "migrate.c:18", "next", 14, folder)
     with session([str(made["migrate"])]) as s:
         ours = weft(s, "migrate.c:18", "next", 14)

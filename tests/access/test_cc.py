@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests_support import WEFT, execute
+from tests_support import WEFT, clang, execute
 from weft.access.compilation import compiling, linking, one_by_one, parsed
 from weft.errors import UsageError
 
@@ -104,7 +104,7 @@ def sources(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_the_program_runs_without_weft_as_ever(sources: Path, weft_command: Weft, compiler: str) -> None:
     if not shutil.which(compiler):
         pytest.skip(f"no {compiler}")

@@ -123,7 +123,7 @@ int main(void)
 }
 """
 OTHER = "int other(void) { return VALUE; }\n"
-ALONE = "int main(void) { return other() - 2; }\n"
+ALONE = "int other(void);\nint main(void) { return other() - 2; }\n"
 NUMBERS = """\
 program p
   integer i, other

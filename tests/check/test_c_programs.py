@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from check.c_programs import PROGRAMS, fault, faults, shown, variant
+from tests_support import clang
 from weft.check import Request, check
 
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*.cdv"))
@@ -87,7 +88,7 @@ def test_a_local_of_an_iteration_is_judged_where_nothing_else_is_known_of_the_st
     assert told == ([] if right else [("uninitialised-read", 17, [0], 1)])
 
 
-CLANG = next((name for name in ("clang", "clang-19", "clang-16", "clang-14") if shutil.which(name)), "")
+CLANG = clang() if shutil.which(clang()) else ""
 
 
 @pytest.mark.skipif(not CLANG, reason="clang is not installed")

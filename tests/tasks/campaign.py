@@ -10,7 +10,6 @@ came between, the join came next, and the program wrote what it should. Prints e
 from __future__ import annotations
 
 import argparse
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests_support import clang
 from weft.errors import WeftError
 from weft.tasks import Session, session
 from weft.tasks.runtime import runtimes
@@ -33,11 +35,6 @@ SOURCES = {"untied": "migrate.c", "gcc": "migrate.c", "gfortran": "tied.f90"}
 PLACES = {"untied": "migrate.c:18", "gcc": "migrate.c:18", "gfortran": "tied.f90:9"}
 Run = tuple[bool, int, Any]
 """Whether a run was right, on how many threads its task was seen, and what was seen."""
-
-
-def clang() -> str:
-    """clang by the name it has here."""
-    return next((name for name in ("clang", "clang-19", "clang-16", "clang-14") if shutil.which(name)), "clang")
 
 
 def run_to(s: Session, place: str) -> dict[str, Any]:

@@ -15,16 +15,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests_support import clang
 from weft.tasks import session
 
 PROGRAMS = Path(__file__).parent / "programs"
 OPENMP = ("many", "tree", "depending", "groups", "loose", "loops", "once", "locks", "nested", "made")
 ASYNCIO = ("sleeps", "locked", "queued", "threaded", "timed", "served", "first", "cancelled", "limited", "told")
-
-
-def clang() -> str:
-    """clang by the name it has here; gcc where there is none."""
-    return next((name for name in ("clang", "clang-19", "clang-16", "clang-14") if shutil.which(name)), "gcc")
 
 
 def ran(command: list[str], *, record: str = "", replay: str = "", runtime: str = "") -> str:
@@ -38,7 +36,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
     """The programs: half of OpenMP's by gcc, half by clang."""
     found = {}
     for number, kind in enumerate(OPENMP):
-        compiler = ("gcc", clang())[number % 2]
+        compiler = ("gcc", clang() if shutil.which(clang()) else "gcc")[number % 2]
         program = folder / f"ordered-{compiler}"
         build = [compiler, "-g", "-O0", "-fopenmp", str(PROGRAMS / "ordered.c"), "-o", str(program)]
         if not program.exists():

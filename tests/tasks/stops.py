@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,9 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests_support import clang
 from weft.tasks import Session, layout, session
 from weft.tasks.model import Task, Wait, deadlocks
 
@@ -188,9 +190,8 @@ class Judge:
 
 def build(folder: Path, *, untied: bool) -> Path:
     """The program: by gcc, or by clang with untied tasks."""
-    clang = next((name for name in ("clang", "clang-19", "clang-16", "clang-14") if shutil.which(name)), "clang")
     target = folder / ("untied" if untied else "tied")
-    command = [clang, "-DMOVING"] if untied else ["gcc"]
+    command = [clang(), "-DMOVING"] if untied else ["gcc"]
     command += ["-g", "-fopenmp", "-I", str(NATIVE), str(PROGRAMS / "logged.c"), "-o", str(target), "-ldl"]
     subprocess.run(command, check=True, timeout=60)
     return target

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import random
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests_support import clang
 from weft.errors import WeftError
 from weft.tasks import Session, session
 from weft.tasks.runtime import runtimes
@@ -188,12 +190,11 @@ def main() -> int:
     options = parser.parse_args()
     which = options.only or ["middle", "heap", "asyncio", "cilk"]
     rng, wrong = random.Random(options.seed), 0
-    clang = next((name for name in ("clang", "clang-19", "clang-16", "clang-14") if shutil.which(name)), "clang")
     with tempfile.TemporaryDirectory() as folder:
         native = [
             ("middle", middle, "buried", "gcc"),
-            ("middle", middle, "buried", clang),
-            ("heap", heap, "heaped", clang),
+            ("middle", middle, "buried", clang()),
+            ("heap", heap, "heaped", clang()),
         ]
         for kind, once, source, compiler in native:
             for runtime in options.runtime or [str(next(runtimes()))]:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import weft
-from tests_support import WEFT, Installed, execute, pythons
+from tests_support import WEFT, Installed, clang, execute, pythons
 from weft.launch.rundir import facts_of
 from weft.trace import Rank, TaskKind, Trace
 
@@ -155,7 +155,7 @@ def test_where_the_disk_is_full_later_calls_are_of_no_known_task_and_none_of_a_w
 
 @needs_llvm
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("compiler", ["gcc", "clang-14"])
+@pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_each_call_is_of_the_openmp_task_that_the_program_made_it_in(
     run: Run, tagged: Callable[..., Path], mpich: Installed, compiler: str
 ) -> None:
@@ -178,7 +178,7 @@ def test_the_same_with_open_mpi(run: Run, tagged: Callable[..., Path], openmpi: 
 def test_no_call_is_given_to_a_wrong_task_where_untied_tasks_change_threads(
     run: Run, tagged: Callable[..., Path], mpich: Installed
 ) -> None:
-    trace = run(tagged(mpich, "clang-14", "-DUNTIED"), "60")
+    trace = run(tagged(mpich, clang(), "-DUNTIED"), "60")
     known = sum(known_and_never_wrong(rank, 60) for rank in trace.ranks)
     assert known >= 0.9 * 2 * 60 * 3
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests_support import clang
 from weft.errors import UsageError
 from weft.tasks import Session, session
 from weft.tasks.answers import tell
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.skipif(
     not shutil.which("gdb") or not shutil.which("gcc") or next(runtimes(), None) is None,
     reason="gdb, gcc and an OpenMP runtime with OMPT (apt install libomp5)",
 )
-compilers = pytest.mark.parametrize("compiler", ["gcc", "clang"])
+compilers = pytest.mark.parametrize("compiler", ["gcc", clang()])
 
 
 @pytest.fixture
@@ -190,7 +191,7 @@ def test_a_task_beneath_others_is_held_when_they_have_gone(build: Build, compile
 def test_an_untied_task_on_the_heap_is_held_where_it_would_go_on(build: Build) -> None:
     seen = 0
     for attempt in range(40):
-        with session([build("heaped.c", "clang")]) as s:
+        with session([build("heaped.c", clang())]) as s:
             s.do("break seen")
             for _ in range(random.Random(attempt).randrange(1, 12)):
                 if s.do("continue")["why"] != "breakpoint":

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.tasks.test_asyncio import PYTHONS
 
+from tests_support import clang
 from weft.errors import UsageError, WeftError
 from weft.tasks import session
 from weft.tasks.runtime import runtimes
@@ -70,7 +71,7 @@ def ordered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     if not shutil.which("gdb") or not shutil.which("gcc") or next(runtimes(), None) is None:
         pytest.skip("gdb, gcc and an OpenMP runtime with OMPT (apt install libomp5) are not all here")
     folder, found = tmp_path_factory.mktemp("ordered"), {}
-    for compiler in ("gcc", "clang-14"):
+    for compiler in ("gcc", clang()):
         if shutil.which(compiler):
             found[compiler] = str(folder / compiler)
             command = [compiler, "-g", "-fopenmp", str(ORDERED), "-o", found[compiler]]
@@ -79,7 +80,7 @@ def ordered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("compiler", "kind"), [("gcc", "many"), ("gcc", "depending"), ("gcc", "nested"),
-                                                ("clang-14", "loose"), ("clang-14", "made")])  # fmt: skip
+                                                (clang(), "loose"), (clang(), "made")])  # fmt: skip
 def test_threads_run_openmps_tasks_in_the_order_of_the_record(
     tmp_path: Path, ordered: dict[str, str], compiler: str, kind: str
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests_support import pythons
+from tests_support import clang, pythons
 from weft.errors import WeftError
 from weft.tasks import Session, session
 from weft.tasks.runtime import runtimes
@@ -100,7 +100,7 @@ def compiled(folder: Path, name: str, compiler: str, *options: str) -> str:
 
 
 @native
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_a_variable_of_a_function_stops_in_the_tasks_that_change_it(tmp_path: Path, compiler: str) -> None:
     with session([compiled(tmp_path, "summed.c", compiler)]) as s:
         s.do("break summed.c:6")

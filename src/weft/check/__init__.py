@@ -86,13 +86,14 @@ def check(request: Request, folder: Path) -> Checked:
 
 
 def _problems(front_end: FrontEnd, request: Request, outcome: Outcome, seen: Looked) -> Iterator[str]:
-    """What keeps the result from being all that there is to know."""
+    """What keeps the result from being all that there is to know, and what else is to be said of the run."""
     if outcome.ended.cut_off:
         yield f"the program was ended after {request.timeout or 0:g} s: what it would have done is not checked"
     elif outcome.ended.status:
         yield "the program did not end well: what it would have done is not checked"
     if seen.full_stack:
         yield sentences.STACK_FULL.format(size=seen.full_stack)
+    yield from outcome.notes
     if seen.nothing:
         yield f"nothing was looked at: {front_end.remedy}"
 

@@ -20,8 +20,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from weft.check import shortcuts
 from weft.check.assembly import rewrite
-from weft.check.runtime import compiler, is_clang, sources
+from weft.check.runtime import cached, compiler, is_clang, sources
 from weft.check.texts import Marked
 from weft.errors import UsageError, WeftError
 from weft.mpi.ready import cache_folder
@@ -182,6 +183,31 @@ def _one(job: Job) -> bool:
 
 
 # --- the compiler ---
+
+
+def slower(marked: Sequence[Marked]) -> list[str]:
+    """A sentence for each compiler of these sources in whose assembly Weft's shortcuts find nothing."""
+    languages = dict.fromkeys(LANGUAGE[one.suffix] for one in marked)
+    return [
+        shortcuts.UNKNOWN.format(compiler=compiler(of), what=" and ".join(unknown))
+        for of in languages
+        if (unknown := _unknown(compiler(of), of == "fortran" or not is_clang(compiler(of))))
+    ]
+
+
+@cache
+def _unknown(command: str, gcc: bool) -> list[str]:
+    """What of a compiler's assembly is not recognised: asked once, and kept beside the runtime."""
+    words = [*command.split(), *C_FLAGS, *(HOOKS if gcc else CLANG_HOOKS), *(GCC_ONLY if gcc else ())]
+
+    def make(folder: Path, _: list[str]) -> None:
+        (folder / "made").write_text("\n".join(shortcuts.ask(words, folder, gcc=gcc)))
+
+    facts = (_identity(command), words, shortcuts.PROGRAM, hashlib.sha256(_tools()).hexdigest())
+    try:
+        return cached("shortcuts.txt", (), facts, make).read_text().splitlines()
+    except WeftError:  # a compiler that takes no C
+        return []
 
 
 def compile_one(command: list[str], original: Path, folder: Path) -> None:

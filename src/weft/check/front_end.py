@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
+from weft.check.compiled import slower
 from weft.check.process import Ended
 from weft.check.program import PLAIN, Options, build, execute
 from weft.check.texts import Marked, Texts
@@ -71,6 +72,8 @@ class Outcome:
     """What was found beside the runtime's lines."""
     left: tuple[str, ...] = ()
     """What is known not to have been looked at, a phrase each."""
+    notes: tuple[str, ...] = ()
+    """What else is to be said of the run, a sentence each."""
 
 
 class FrontEnd(Protocol):
@@ -130,4 +133,4 @@ class Marking(FrontEnd):
         program = build(marked, folder, request.options)
         preparing = time.perf_counter() - began
         ended = execute(program, request.arguments, found, request.grid, request.timeout)
-        return Outcome(dataclasses.replace(ended, preparing=preparing), texts)
+        return Outcome(dataclasses.replace(ended, preparing=preparing), texts, notes=tuple(slower(marked)))

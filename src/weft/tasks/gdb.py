@@ -24,14 +24,18 @@ from weft.tasks.model import SourceLine
 from weft.tasks.output import Output
 from weft.tasks.runtime import PLACE
 
-ENTRY = re.compile(
-    r"\._omp_fn\.\d+|^\.?omp_task_entry\.|^\.omp_task_entry\.|^\.omp_outlined\.(?!_debug)|^main$|^MAIN__$"
-)
+REGION, BODY = r"\.omp_outlined\.{0,2}\d*\]?$", r"\.omp_outlined\.?_debug__(\.\d+)?\]?$"
+"""How clang calls what it makes of a region, and with debug information its body in that: `.omp_outlined..3` and
+`.omp_outlined._debug__.4`; later ones name the function around: `work.omp_outlined.3`, `work.omp_outlined_debug__.4`.
+"""
+ENTRY = re.compile(rf"\._omp_fn\.\d+|^\.?omp_task_entry\.|^main$|^MAIN__$|{REGION}")
 """The frame at which a task begins: gcc's and clang's bodies of tasks and regions, and the program's own begin."""
 OF_PROGRAM = re.compile(r"^(main|MAIN__)$")
 """Of these, the program's own begin."""
-WRAPPERS, WRAPPED = re.compile(r"\.omp_(task_entry\.|outlined\.(?!_debug__))"), re.compile(r"\.omp_outlined\.")
+WRAPPERS, WRAPPED = re.compile(rf"^\.omp_task_entry\.|{REGION}"), re.compile(rf"{REGION}|{BODY}")
 """clang's frames around the bodies of tasks and regions, and those bodies."""
+MADE = re.compile(r"( ?\[?(clone )?\.(_omp_fn\.\d+|omp_outlined(_debug__)?(\.\d+)?)\]?)+$")
+"""What the compilers put behind the name of a function for a part of it."""
 RUNTIME = re.compile(r"lib(i?omp5?|gomp|cilk)\.so")
 NOT_OWN = re.compile(
     rf"^{PLACE}/|/weft-cilk\.[ch]$|/cilk(-(cilk2c|cilk2c-pre|lib|sysdep|conf))?\.h$|/cilk-lib\.cilkh$|/(csu|sysdeps|nptl|elf)/"
@@ -323,7 +327,7 @@ class Gdb(Mi):
 
 def plain(function: str) -> str:
     """A function as the person wrote it: without what the compiler made of its parts."""
-    return "task body" if function.startswith(".omp_") else re.sub(r"\._omp_fn\.\d+$", "", function)
+    return "task body" if function.startswith(".omp_") else MADE.sub("", function)
 
 
 def is_own(frame: Frame) -> bool:

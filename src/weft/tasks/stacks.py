@@ -36,7 +36,7 @@ def cropped(stack: list[Frame], skip: int, *, every: bool = False) -> list[Frame
 def wraps(stack: list[Frame], i: int) -> bool:
     """Whether a frame is clang's own, which has the line of a directive, around the one that is the body."""
     names = [str(frame.get("func", "")) for frame in stack[max(i - 1, 0) : i + 1]]
-    return bool(WRAPPERS.match(names[-1]) and WRAPPED.match(names[0])) and len(names) > 1
+    return bool(WRAPPERS.search(names[-1]) and WRAPPED.search(names[0])) and len(names) > 1
 
 
 class Lies(NamedTuple):

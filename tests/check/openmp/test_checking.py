@@ -431,6 +431,39 @@ def test_the_library_has_every_function_that_gccs_has() -> None:
     assert wanted - functions(str(runtime())) == set()
 
 
+ASYNCHRONOUS = """\
+int omp_target_memcpy_async(void *, const void *, unsigned long, unsigned long, unsigned long, int, int, int, void *);
+int omp_get_initial_device(void), omp_in_explicit_task(void);
+void *omp_get_mapped_ptr(const void *, int);
+double a[64], b[64], sum;
+int main(void) {
+    int host = omp_get_initial_device(), within = 0, there;
+    for (int i = 0; i < 64; i++) a[i] = i;
+#pragma omp parallel num_threads(2)
+#pragma omp single
+    {
+        omp_target_memcpy_async(b, a, sizeof a, 0, 0, host, host, 0, 0);
+#WAIT
+        sum = b[63];
+#pragma omp task shared(within)
+        within = omp_in_explicit_task();
+#pragma omp taskwait
+    }
+#pragma omp target data map(to : a)
+    there = omp_get_mapped_ptr(a, 0) != 0 && !omp_get_mapped_ptr(b, 0) && omp_get_mapped_ptr(b, host) == b;
+    return !(sum == 63 && within == 1 && there && !omp_in_explicit_task());
+}
+"""
+"""Calls that libgomp has from gcc 13 and 14 on, by any gcc."""
+
+
+@pytest.mark.parametrize(("wait", "kinds"), [("pragma omp taskwait", set()), ("", {"data-race"})])
+def test_an_asynchronous_copy_is_a_task(wait: str, kinds: set[str], tmp_path: Path) -> None:
+    checked = run(tmp_path, ASYNCHRONOUS.replace("#WAIT", wait and f"#{wait}"))
+    assert checked.status == 0
+    assert {one.kind for one in checked.findings} == kinds
+
+
 def test_directives_of_a_header_are_looked_at(tmp_path: Path) -> None:
     (tmp_path / "sums.h").write_text(
         "int sum;\nstatic void add(void) {\n#pragma omp parallel for\n"

@@ -58,8 +58,8 @@ def expanded(
 
 def complaint(path: Path, output: str) -> str:
     """`a.F90:3: the preprocessor says: unterminated #if`."""
-    found = re.search(r"^(?P<file>[^:\n]+):(?P<line>\d+)(?::\d+)?:?\s*(?:\n\n.*\n.*\n)?(?:Fatal )?Error: (?P<text>.*)$",
-                      output, re.M | re.I)  # fmt: skip
+    place = r"^(?P<file>[^:\n]+):(?P<line>\d+)(?::\d+)?:?\s*(?:\n\n(?:.*\n){0,2}?)?"
+    found = re.search(rf"{place}(?:Fatal )?Error: (?P<text>.*)$", output, re.M | re.I)
     if found:
         return f"{found['file']}:{found['line']}: the preprocessor says: {found['text']}"
     return f"{path}: the preprocessor says: {(output.strip().splitlines() or ['nothing'])[-1]}"

@@ -33,6 +33,8 @@ void weft_numba_watch(int on) { watching = on; }
 static int following; /* blocks of Numba's runtime are known from when they are made */
 static int followed;  /* only since a loop of this depth was entered; 0: since a function was called */
 
+void weft_numba_follow(int on);
+
 /* Machine code that the program calls past its function (`overloads[...].entry_point`) was not begun by a call. */
 void weft_numba_enter(const Loop *loop) {
     if (depth < MAX_DEPTH) entered[depth] = loop;

@@ -10,7 +10,7 @@ from typing import Final
 from weft.check.openmp.directives import Directive, closing
 
 DECLARED: Final = {
-    "c": "extern int weft_omp_private();",
+    "c": "extern int weft_omp_private(void *, unsigned long);",
     "c++": 'extern "C" int weft_omp_private(void *, unsigned long);',
 }
 _LOOPS: Final = frozenset(("for", "taskloop", "distribute", "simd", "loop"))

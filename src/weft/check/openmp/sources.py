@@ -35,6 +35,7 @@ _UNTAKEN: Final = re.compile(
 _ALL_MEMORY: Final = re.compile(r"\bomp_all_memory\b", re.I)
 _ALL: Final = "weft_omp_all_memory_"
 """The runtime's variable that stands for all memory in a clause `depend`, which gcc 12 does not know."""
+_ALL_FORTRAN: Final = "weft_allmemory"
 _ALL_DECLARED: Final = {"c": f"extern char {_ALL};", "c++": f'extern "C" char {_ALL};'}
 _TYPED: Final = re.compile(
     r"^\s*(?:integer|real|logical|complex|character|double\s+precision|type\s*\()[^!&]*::[^!&]*$", re.I
@@ -172,13 +173,19 @@ def _fortran(lines: Sequence[str], fixed: bool) -> Iterator[tuple[int, int, str,
 
 
 def _all_declared(lines: list[str]) -> None:
-    """Where a program unit names all memory, the runtime's variable, behind the unit's last declaration before it."""
+    """Where a program unit names all memory, the runtime's variable, behind the unit's last declaration before it.
+
+    By a name of its own, as long as the word: from gfortran 13 on that is one of the language, which nothing declares.
+    """
     for k, line in enumerate(lines):
         if not _SENTINEL.match(line) or not _ALL_MEMORY.search(line):
             continue
         at = next((at for at in range(k - 1, -1, -1) if _TYPED.match(lines[at])), None)
-        if at is not None and not _ALL_MEMORY.search(lines[at]):
-            lines[at] += "; integer(1) :: omp_all_memory; common /weft_omp_all_memory/ omp_all_memory"
+        if at is None:
+            continue
+        lines[k] = _ALL_MEMORY.sub(_ALL_FORTRAN, line)
+        if _ALL_FORTRAN not in lines[at]:
+            lines[at] += f"; integer(1) :: {_ALL_FORTRAN}; common /weft_omp_all_memory/ {_ALL_FORTRAN}"
 
 
 def _index_fortran(lines: Sequence[str], at: int) -> str:

@@ -29,6 +29,9 @@ NUMBER: Final = re.compile(r"^-?(0x[0-9a-fA-F]+|\d+)$")
 SYMBOL: Final = re.compile(r"^((?P<before>-?\d+)\+)?(?P<name>[A-Za-z_.][\w.$]*)(?P<after>[+-]\d+)?$")
 COMPARES: Final = re.compile(r"^(cmp|test|bt)[bwlq]$")
 BRANCH: Final = re.compile(r"^j[a-z]+$")
+ABOVE: Final = {"ja": 0, "jnbe": 0, "jae": 1, "jnb": 1, "jnc": 1}
+"""Jumps behind a comparison with a number that unsigned larger values take; how many of the smaller ones do not: up to
+gcc 13 a check of bounds is `cmpq $3; ja`, from 14 on `cmpq $4; jnb`."""
 FLAGS_READ: Final = re.compile(r"^(j(?!mp)|set|cmov|adc|sbb)")
 FLAGS_SET: Final = re.compile(r"^((cmp|test|add|sub|and|or|xor|neg)[bwlq]|u?comis[sd])$")
 """All of them. (Not `bt`: one flag alone.)"""

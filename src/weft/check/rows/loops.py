@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from weft.check.rows.bases import Base, shortened, usable
-from weft.check.rows.code import BRANCH, HOOK, NUMBER, Code, Graph, codes_of, functions
+from weft.check.rows.code import ABOVE, BRANCH, HOOK, NUMBER, Code, Graph, codes_of, functions
 from weft.check.rows.forms import ONE, Atom, Form, added, low, slot
 from weft.check.rows.guards import Guard, comparison, guard
 from weft.check.rows.straight import Straight, settled, straights
@@ -320,10 +320,10 @@ def _proven(
         if one.word != "cmpq" or not NUMBER.match(one.operands[0][1:]) or not one.operands[0].startswith("$"):
             continue
         jump = ways.codes[n + 1] if n + 1 in nodes else None
-        if jump is None or jump.word != "ja" or len(ways.next(n + 1)) != 2 or jump.labels:
+        if jump is None or jump.word not in ABOVE or len(ways.next(n + 1)) != 2 or jump.labels:
             continue
         stay, leave = ways.next(n + 1)
-        limit = int(one.operands[0][1:], 0)
+        limit = int(one.operands[0][1:], 0) - ABOVE[jump.word]
         if leave in nodes or stay not in nodes or limit < 0 or flags_read(ways.graph, stay):
             continue
         form = effects.value(one.operands[1], 8, states[n])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from weft.check.rows.code import BRANCH, HOOK, Graph
+from weft.check.rows.code import ABOVE, BRANCH, HOOK, Graph
 from weft.check.rows.forms import ONE, Form
 from weft.check.rows.values import Effects, State, Unfit
 from weft.check.rows.ways import Block, flags_read
@@ -22,6 +22,7 @@ FEWEST_HOOKS: Final = 48
 """With fewer the proof costs as much as they do."""
 
 MOST_HOOKS: Final = 1000
+ENDS: Final = ("call", "callq", "ret", "unknown", "jmp")
 
 
 class Straight:
@@ -75,7 +76,7 @@ def _followed(graph: Graph, first: int, without: set[int]) -> tuple[int, int, in
             if form is None or not settled(form) or not HOOK.match(one.target):
                 return behind, hooks, n + 1
             behind, hooks = n + 1, hooks + 1
-        elif one.word in ("call", "callq", "ret", "unknown", "jmp") or (BRANCH.match(one.word) and one.word != "ja"):
+        elif one.word in ENDS or (BRANCH.match(one.word) and one.word not in ABOVE):
             return behind, hooks, n + 1
         if n + 1 not in one.next:
             break

@@ -47,6 +47,7 @@ int omp_in_parallel(void) { return omp_get_active_level() > 0; }
 int omp_in_parallel_(void) { return omp_in_parallel(); }
 int omp_in_final(void) { return me->task && me->task->final; }
 int omp_in_final_(void) { return omp_in_final(); }
+NUMBER(in_explicit_task, me->task && me->task->is_explicit)
 int omp_get_team_size(int level) { return me->team && level == me->team->level ? me->team->size : 1; }
 int omp_get_team_size_(const int *level) { return omp_get_team_size(*level); }
 int omp_get_ancestor_thread_num(int level) { return me->team && level == me->team->level ? me->number : 0; }

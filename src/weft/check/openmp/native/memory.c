@@ -122,6 +122,9 @@ void *GOMP_alloc(size_t align, size_t n, uintptr_t allocator) {
     (void)allocator;
     return memalign(align < 16 ? 16 : align, n);
 }
+/* What an allocator of OpenMP's gave to an allocatable of Fortran is free's here, too: none is kept apart. */
+void GOMP_add_alloc(void *p) { (void)p; }
+int GOMP_is_alloc(void *p) { return (void)p, 0; }
 void GOMP_free(void *p, uintptr_t allocator) {
     (void)allocator;
     free(p);

@@ -118,7 +118,7 @@ struct task {
     size_t count, room;
     struct group *group;
     struct depend *depends[64];
-    bool final;
+    bool final, is_explicit; /* is_explicit: what runs is a task that the program made, in no region within it */
 };
 
 enum state { READY, WAITING, AT_BARRIER, OVER, IDLE };
@@ -246,6 +246,9 @@ strand_t segment(void); /* what follows of the current strand apart from what wa
     int omp_##name(void) { return value; }                                                                             \
     int omp_##name##_(void) { return value; }
 
+/* An answer of the library's that is a text, as Fortran takes it: `to` and `size`. */
+#define TEXT(text) (*to = (text), *size = *to ? strlen(*to) : 0)
+
 /* --- teams.c */
 int omp_get_team_num(void); /* the program's own, too: 0 outside of a league */
 
@@ -323,8 +326,10 @@ void locks_again(void); /* the current strand is the plain one, with the locks t
 
 /* --- tasks.c */
 void tasks_joined(strand_t **list, size_t *count);
+void GOMP_taskwait_depend(void **depend);
 void task_begin(struct task *t, struct group *group);
 void task_end(struct task *t);
+bool task_says(bool is_explicit); /* what the running task is from here on; what it was */
 /* A construct of the device that is a task: what it does is done at once, as a strand of its own. */
 void task_of_target(void (*fn)(void *), void *data, uint32_t place, enum maker maker, bool nowait, void **depend);
 bool tasks_beside(void); /* whether such a task, made where nothing else is checked, was not waited for yet */

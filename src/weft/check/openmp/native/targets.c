@@ -10,6 +10,9 @@ enum { FIRSTPRIVATE = 12 };
 
 static int device; /* the default one */
 
+/* In calls of the library -1 is the host, too, since OpenMP 5.2. */
+static bool names_host(int d) { return d == HOST || d == -1; }
+
 /* A program that requires one memory is linked with this name. */
 extern char weft_omp_one_memory __attribute__((weak));
 
@@ -95,6 +98,7 @@ struct target {
 static void run_target(void *data) {
     const struct target *t = data;
     uintptr_t was_frame = me->target_frame;
+    bool was_explicit = task_says(false);
     me->target_frame = t->frame;
     if (t->on_host) {
         t->fn(t->given);
@@ -105,6 +109,7 @@ static void run_target(void *data) {
         ends_now_or_later(t->all, t->flags, leaves_region);
     }
     me->target_frame = was_frame;
+    task_says(was_explicit);
 }
 
 void GOMP_target_ext(int d, void (*fn)(void *), size_t count, void **host, size_t *sizes, unsigned short *kinds,
@@ -180,6 +185,9 @@ void GOMP_offload_unregister_ver(unsigned version, const void *table, int type, 
     (void)version, (void)table, (void)type, (void)data;
 }
 
+/* A function of the host's whose address a target region calls: here it has the same one on the device. */
+void *GOMP_target_map_indirect_ptr(void *p) { return p; }
+
 /* --- variables that are declared for the device ------------------------------------------------------------------- */
 
 /* The linker's list of functions and variables, where the compiler has one: address and size of each; the top bit of the
@@ -206,9 +214,14 @@ void omp_set_default_device(int d) { device = d; }
 void omp_set_default_device_(const int *d) { device = *d; }
 void omp_set_default_device_8_(const int64_t *d) { device = (int)*d; }
 
-void *omp_target_alloc(size_t n, int d) { return d == HOST ? malloc(n) : memory_of_device(16, n); }
+void *omp_target_alloc(size_t n, int d) { return names_host(d) ? malloc(n) : memory_of_device(16, n); }
 void omp_target_free(void *p, int d) { (void)d, free(p); }
-int omp_target_is_present(const void *p, int d) { return d == HOST || devices_has((uintptr_t)p); }
+int omp_target_is_present(const void *p, int d) { return names_host(d) || devices_has((uintptr_t)p); }
+int omp_target_is_accessible(const void *p, size_t size, int d) {
+    return (void)p, (void)size, names_host(d) || &weft_omp_one_memory;
+}
+/* Both copies have one address here. */
+void *omp_get_mapped_ptr(const void *p, int d) { return omp_target_is_present(p, d) ? (void *)(uintptr_t)p : NULL; }
 
 /* No memory of the program's own can be another one's copy here. */
 int omp_target_associate_ptr(const void *host, const void *of, size_t size, size_t at, int d) {
@@ -220,50 +233,151 @@ int omp_target_disassociate_ptr(const void *p, int d) { return (void)p, (void)d,
 /* A copy between devices reads or writes one side's copy of what is mapped. */
 static void touched(const void *p, size_t n, bool write, int d, uint32_t place) {
     bool was = me->on_device;
-    if (!now.devices || (d != HOST && !devices_has((uintptr_t)p))) return;
-    me->on_device = d != HOST;
+    if (!now.devices || (!names_host(d) && !devices_has((uintptr_t)p))) return;
+    me->on_device = !names_host(d);
     devices_access((uintptr_t)p, n, write, place);
     me->on_device = was;
 }
 
-static void copied(void *to, const void *from, size_t n, int to_device, int from_device, uint32_t place) {
-    touched(from, n, false, from_device, place), touched(to, n, true, to_device, place);
+/* A call that copies or fills. */
+struct transfer {
+    void *to;
+    const void *from; /* NULL: it fills */
+    size_t element; /* bytes; where it has no dimensions: of all */
+    int value, dimensions;
+    const size_t *volume, *to_at, *from_at, *to_size, *from_size;
+    int to_device, from_device;
+    uint32_t place;
+    bool beside; /* what others do meanwhile is compared with it */
+};
+
+static void used(const struct transfer *t, const void *p, size_t n, bool write) {
+    touched(p, n, write, write ? t->to_device : t->from_device, t->place);
+    if (t->beside && n) shadow_range((uintptr_t)p, n, write, t->place);
+}
+
+static void copied(const struct transfer *t, void *to, const void *from, size_t n) {
+    used(t, from, n, false), used(t, to, n, true);
     memcpy(to, from, n);
     devices_remember();
 }
 
-int omp_target_memcpy(void *to, const void *from, size_t n, size_t to_at, size_t from_at, int to_device,
-                      int from_device) {
-    copied((char *)to + to_at, (const char *)from + from_at, n, to_device, from_device, place_of(PLACE));
-    return 0;
-}
-
-struct box {
-    size_t element;
-    const size_t *volume, *to_at, *from_at, *to_size, *from_size;
-    int to_device, from_device;
-    uint32_t place;
-};
-
 /* The part of a box below one of its dimensions. */
-static void copy_box(char *to, const char *from, const struct box *b, int dimension, int dimensions) {
-    size_t to_row = b->element, from_row = b->element;
-    for (int d = dimension + 1; d < dimensions; d++) to_row *= b->to_size[d], from_row *= b->from_size[d];
-    to += b->to_at[dimension] * to_row, from += b->from_at[dimension] * from_row;
-    if (dimension + 1 == dimensions) {
-        copied(to, from, b->volume[dimension] * b->element, b->to_device, b->from_device, b->place);
+static void copy_box(char *to, const char *from, const struct transfer *t, int dimension) {
+    size_t to_row = t->element, from_row = t->element;
+    for (int d = dimension + 1; d < t->dimensions; d++) to_row *= t->to_size[d], from_row *= t->from_size[d];
+    to += t->to_at[dimension] * to_row, from += t->from_at[dimension] * from_row;
+    if (dimension + 1 == t->dimensions) {
+        copied(t, to, from, t->volume[dimension] * t->element);
         return;
     }
-    for (size_t i = 0; i < b->volume[dimension]; i++)
-        copy_box(to + i * to_row, from + i * from_row, b, dimension + 1, dimensions);
+    for (size_t i = 0; i < t->volume[dimension]; i++) copy_box(to + i * to_row, from + i * from_row, t, dimension + 1);
 }
 
-int omp_target_memcpy_rect(void *to, const void *from, size_t element, int dimensions, const size_t *volume,
-                           const size_t *to_at, const size_t *from_at, const size_t *to_size, const size_t *from_size,
-                           int to_device, int from_device) {
-    if (!to && !from) return INT_MAX;
-    if (dimensions < 1) return EINVAL;
-    const struct box b = {element, volume, to_at, from_at, to_size, from_size, to_device, from_device, place_of(PLACE)};
-    copy_box(to, from, &b, 0, dimensions);
-    return 0;
+static void transfer(void *data) {
+    const struct transfer *t = data;
+    if (t->dimensions) {
+        copy_box(t->to, t->from, t, 0);
+    } else if (t->from) {
+        copied(t, t->to, t->from, t->element);
+    } else {
+        used(t, t->to, t->element, true);
+        memset(t->to, t->value, t->element);
+        devices_remember();
+    }
 }
+
+/* The same as a task that comes after what its objects of depend name. */
+static void transfer_beside(struct transfer *t, int count, void *objects) {
+    t->beside = true;
+    void *depend[count > 0 ? count + 5 : 1];
+    bool any = count > 0 && objects;
+    if (any) memcpy(depend, (void *[]){NULL, (void *)(intptr_t)count, NULL, NULL, NULL}, 5 * sizeof *depend);
+    for (int i = 0; any && i < count; i++) depend[5 + i] = (char *)objects + (size_t)i * 2 * sizeof(void *);
+    task_of_target(transfer, t, t->place, BY_COPY, true, any ? depend : NULL);
+}
+
+static struct transfer whole(void *to, const void *from, size_t n, size_t to_at, size_t from_at, int to_device,
+                             int from_device, uint32_t place) {
+    return (struct transfer){.to = (char *)to + to_at,
+                             .from = (const char *)from + from_at,
+                             .element = n,
+                             .to_device = to_device,
+                             .from_device = from_device,
+                             .place = place};
+}
+
+int omp_target_memcpy(void *to, const void *from, size_t n, size_t to_at, size_t from_at, int to_device,
+                      int from_device) {
+    struct transfer t = whole(to, from, n, to_at, from_at, to_device, from_device, place_of(PLACE));
+    return transfer(&t), 0;
+}
+int omp_target_memcpy_async(void *to, const void *from, size_t n, size_t to_at, size_t from_at, int to_device,
+                            int from_device, int count, void *objects) {
+    struct transfer t = whole(to, from, n, to_at, from_at, to_device, from_device, place_of(PLACE));
+    return transfer_beside(&t, count, objects), 0;
+}
+
+#define BOX                                                                                                            \
+    void *to, const void *from, size_t element, int dimensions, const size_t *volume, const size_t *to_at,             \
+        const size_t *from_at, const size_t *to_size, const size_t *from_size, int to_device, int from_device
+
+static int box_of(struct transfer *t, BOX, uint32_t place) {
+    *t = (struct transfer){.to = to,
+                           .from = from,
+                           .element = element,
+                           .dimensions = dimensions,
+                           .volume = volume,
+                           .to_at = to_at,
+                           .from_at = from_at,
+                           .to_size = to_size,
+                           .from_size = from_size,
+                           .to_device = to_device,
+                           .from_device = from_device,
+                           .place = place};
+    if (!to && !from) return INT_MAX;
+    return dimensions < 1 ? EINVAL : 0;
+}
+
+int omp_target_memcpy_rect(BOX) {
+    struct transfer t;
+    int answer = box_of(&t, to, from, element, dimensions, volume, to_at, from_at, to_size, from_size, to_device,
+                        from_device, place_of(PLACE));
+    if (!answer) transfer(&t);
+    return answer;
+}
+int omp_target_memcpy_rect_async(BOX, int count, void *objects) {
+    struct transfer t;
+    int answer = box_of(&t, to, from, element, dimensions, volume, to_at, from_at, to_size, from_size, to_device,
+                        from_device, place_of(PLACE));
+    if (!answer) transfer_beside(&t, count, objects);
+    return answer;
+}
+
+void *omp_target_memset(void *to, int value, size_t n, int d) {
+    struct transfer t = {.to = to, .value = value, .element = n, .to_device = d, .place = place_of(PLACE)};
+    return transfer(&t), to;
+}
+void *omp_target_memset_async(void *to, int value, size_t n, int d, int count, void *objects) {
+    struct transfer t = {.to = to, .value = value, .element = n, .to_device = d, .place = place_of(PLACE)};
+    return transfer_beside(&t, count, objects), to;
+}
+
+/* --- how devices are called --------------------------------------------------------------------------------------- */
+
+#define INVALID (-4)
+static const char *const uids[] = {"WEFT_DEVICE", "WEFT_HOST"};
+
+const char *omp_get_uid_from_device(int d) { return names_host(d) ? uids[HOST] : d == 0 ? uids[0] : NULL; }
+int omp_get_device_from_uid(const char *uid) {
+    for (int d = 0; d <= HOST; d++)
+        if (!strcmp(uid, uids[d])) return d;
+    return INVALID;
+}
+int omp_get_device_from_uid_(const char *uid, size_t size) {
+    for (int d = 0; d <= HOST; d++)
+        if (size == strlen(uids[d]) && !memcmp(uid, uids[d], size)) return d;
+    return INVALID;
+}
+void omp_get_uid_from_device_(const char **to, size_t *size, int d) { TEXT(omp_get_uid_from_device(d)); }
+void omp_get_uid_from_device_8_(const char **to, size_t *size, int64_t d) { TEXT(omp_get_uid_from_device((int)d)); }

@@ -36,6 +36,19 @@ void tasks_joined(strand_t **list, size_t *count) {
 
 void task_begin(struct task *t, struct group *group) { t->group = group; }
 
+bool task_says(bool is_explicit) {
+    bool was = me->task->is_explicit;
+    me->task->is_explicit = is_explicit;
+    return was;
+}
+
+/* A task where nothing is checked. */
+static void run_plain(void (*fn)(void *), void *data) {
+    bool was = task_says(true);
+    fn(data);
+    task_says(was);
+}
+
 void task_end(struct task *t) {
     free(t->children);
     for (size_t i = 0; i < sizeof t->depends / sizeof *t->depends; i++)
@@ -188,7 +201,7 @@ static void *arguments(void *data, void (*copy)(void *, void *), long size, long
 
 static void run(void (*fn)(void *), void *data, strand_t s, bool included, bool final, const struct making *m) {
     struct thread before = *me;
-    struct task task = {.outer = me->task, .final = final};
+    struct task task = {.outer = me->task, .final = final, .is_explicit = node(s)->loop == BY_TASK};
     task_begin(&task, me->task ? me->task->group : NULL);
     me->task = &task;
     me->lowest = UINTPTR_MAX;
@@ -239,7 +252,7 @@ void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), lon
     if (flags & DEPEND && !me->on_device) targets_done();
     told_construct(place, "task", 1);
     if (plain_run()) {
-        fn(at);
+        run_plain(fn, at);
         free(block);
         return;
     }
@@ -343,7 +356,7 @@ static void taskloop(void (*fn)(void *), void *data, void (*copy)(void *, void *
         uint64_t *at = arguments(data, copy, size, align, &block);
         at[0] = start + k * step, at[1] = start + (k + 1) * step;
         if (plain_run()) {
-            fn(at);
+            run_plain(fn, at);
         } else {
             bool included = !(flags & IF) || me->task->final || at_once();
             strand_t s = task_strand(included, place, BY_TASK);

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-struct weft_cilk_table weft_tasks = {.magic = "weftcil1"};
+struct weft_cilk_table weft_tasks = {.magic = {'w', 'e', 'f', 't', 'c', 'i', 'l', '1'}};
 struct weft_cilk_task weft_cilk_nobody = {.traced = WEFT_CILK_NOBODY};
 
 // The debugger's breakpoint: reached only by traced tasks.

@@ -1,0 +1,73 @@
+"""What makes checks fast is found in what each compiler here writes; where it is not, that is said."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests_support import compilers
+from weft.check import Request, check, compiled, front_end, shortcuts
+from weft.check.assembly import POSSIBLE
+from weft.check.runtime import is_clang
+from weft.check.texts import Marked
+
+HERE = [*compilers("gcc"), *compilers("clang")]
+needs_gcc = pytest.mark.skipif(not POSSIBLE or not shutil.which("gcc"), reason="gcc on x86-64")
+PROGRAM = """\
+#include <stdio.h>
+#pragma dvm array distribute[block]
+double a[9];
+int main(void) {
+#pragma dvm parallel([i] on a[i])
+    for (int i = 0; i < 9; i++) a[i] = 1;
+}
+"""
+OTHERWISE = {
+    shortcuts.HOOKED: r"s/call\t__tsan_/call\tlater_/",
+    shortcuts.LOOPS: r"s/call\tweft_check_iteration2/call\tlater/",
+    shortcuts.STRAIGHT: r"s/^\t\(ja\|jnb\)\t/\tjo\t/",
+}
+"""How a compiler of the future might write what is known today."""
+
+
+def words(name: str) -> tuple[list[str], bool]:
+    """A compiler with the options of a check, and whether it is one of GCC's."""
+    gcc = not is_clang(name)
+    hooks = (*compiled.HOOKS, *compiled.GCC_ONLY) if gcc else compiled.CLANG_HOOKS
+    return [name, *compiled.C_FLAGS, *hooks], gcc
+
+
+@pytest.mark.skipif(not POSSIBLE, reason="shortcuts are of x86-64")
+@pytest.mark.parametrize("name", HERE)
+def test_every_shortcut_is_found_in_what_a_compiler_writes(name: str, tmp_path: Path) -> None:
+    command, gcc = words(name)
+    assert shortcuts.ask(command, tmp_path, gcc=gcc) == []
+
+
+@needs_gcc
+@pytest.mark.parametrize("what", OTHERWISE)
+def test_a_compiler_that_writes_otherwise_is_told(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = tmp_path / "later-gcc"
+    later.write_text(
+        f'#!/bin/bash\n{shutil.which("gcc")} "$@" || exit\n'
+        f"[[ \" $* \" == *' -S '* ]] && sed -i '{OTHERWISE[what]}' \"${{@: -1}}\"; true\n"
+    )
+    later.chmod(0o755)
+    monkeypatch.setenv("CC", str(later))
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))
+    compiled._unknown.cache_clear()
+    marked = [Marked(tmp_path / "one.cdv", "", ".c"), Marked(tmp_path / "two.cdv", "", ".c")]
+    told = compiled.slower(marked)
+    assert told == [shortcuts.UNKNOWN.format(compiler=later, what=what)]
+
+
+@needs_gcc
+def test_it_is_said_with_what_a_check_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one.cdv").write_text(PROGRAM)
+    request = Request((tmp_path / "one.cdv",), timeout=30)
+    assert check(request, tmp_path).problems == ()
+    monkeypatch.setattr(front_end, "slower", lambda marked: ["it takes longer"])
+    checked = check(request, tmp_path)
+    assert (checked.problems, checked.findings, checked.whole) == (("it takes longer",), (), True)
