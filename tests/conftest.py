@@ -21,9 +21,10 @@ from weft.report.registry import ANALYSES, Analysis
 
 
 def pytest_configure() -> None:
-    """Take SIGINT as from a terminal: a shell lets what it starts behind `&`, and all that this starts, ignore it."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Take SIGINT and SIGHUP as from a terminal: what a shell starts behind `&`, or `nohup`, ignores them for ever."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
