@@ -44,5 +44,5 @@ def test_weft_does_not_run_in_a_python_without_a_lock(
     monkeypatch.setattr("sys.version", version)
     assert main.main(["explain", "deadlock"]) == status
     said = capsys.readouterr().err
-    assert said == ("" if status == 0 else "weft: this interpreter is the free-threaded build of Python 3.14.2, in which "
-                    "Weft does not run: use the ordinary build, python3.14\n")  # fmt: skip
+    refusal = "this interpreter is the free-threaded build of Python 3.14.2, in which Weft does not run"
+    assert said == ("" if status == 0 else f"weft: {refusal}: use the ordinary build, python3.14\n")

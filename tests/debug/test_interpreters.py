@@ -40,6 +40,6 @@ def test_the_debugger_refuses_a_build_without_a_lock_and_no_other(mpich: Install
         folder.mkdir()
         recorded(mpich, folder, version)
         done = execute([*WEFT, "debug", "run", "-c", "where"], cwd=folder)
-        said = "weft: the program's interpreter is the free-threaded build of Python 3.14.2, whose frames Weft does not read"
+        said = "the program's interpreter is the free-threaded build of Python 3.14.2, whose frames Weft does not read"
         assert (said in done.stderr) == refused, done.stderr
         assert done.returncode == (2 if refused else 0), done.stderr + done.stdout

@@ -336,7 +336,7 @@ class PythonBackend(Conversation):
         return stop
 
     def _refuse(self, stop: Stop) -> None:
-        """A program that never began: UsageError where its Python is another than Weft knows; else it says why itself."""
+        """A program that never began: UsageError where its Python is not one that Weft knows; else it says why."""
         asked = [self._command.interpreter, "-c", "import sys; print(sys.version)"]
         done = subprocess.run(asked, capture_output=True, text=True, timeout=ANSWER, check=False)
         version = tuple(int(word) for word in done.stdout.split(" ", 1)[0].split(".")[:2] if word.isdigit())

@@ -16,7 +16,7 @@ from typing import Any
 
 _MONITORING: Any = getattr(sys, "monitoring", None)
 TOOLS = (3, 4, 5, 2, 1, 0)
-"""Numbers of sys.monitoring's, first those that no debugger, coverage tool or profiler of the program has by its kind."""
+"""Numbers of sys.monitoring's, first those that no debugger, coverage tool or profiler of the program takes."""
 EVENTS = {"LINE": "line", "PY_START": "call", "PY_RESUME": "call", "PY_THROW": "call", "PY_RETURN": "return",
           "PY_YIELD": "return", "PY_UNWIND": "return"}  # fmt: skip
 """What a trace function calls them."""
