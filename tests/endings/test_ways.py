@@ -62,7 +62,7 @@ try:
 except SystemExit:
     pass
 if MPI.COMM_WORLD.rank == 1 and sys.argv[1:]:
-    sys.exit(4)
+    raise SystemExit(4)
 MPI.COMM_WORLD.Barrier()
 """
 
