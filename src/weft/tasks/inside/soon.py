@@ -67,7 +67,7 @@ class Soon:
         """Do it, and let the trace function that it put there have this event, too, if none had it already."""
         had = sys.gettrace() is not None and (event == "call" or frame.f_trace is not None)
         self._do(frame)
-        traced = sys.gettrace()
+        traced: Any = sys.gettrace()
         if had or traced is None:
             return
         if event == "call":
