@@ -43,7 +43,8 @@ static void tell_unknown(const char *version) {
     uint8_t payload[sizeof words + 16];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
     snprintf(words, sizeof words,
-             "lines of Python: they are read in the ordinary builds of CPython 3.11 to 3.14, and this is %.60s", version);
+             "lines of Python: they are read in the ordinary builds of CPython 3.11 to 3.14, and this is %.60s",
+             version);
     weft_text_s(&text, words, strlen(words));
     weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
 }
