@@ -22,13 +22,14 @@ from weft.report.registry import ANALYSES, Analysis
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take SIGINT as from a terminal: a shell lets what it starts behind `&`, and all that this starts, ignore it.
+    """Take SIGINT and SIGHUP as from a terminal: what a shell starts behind `&`, or `nohup`, ignores them for ever.
 
     An analysis that fails is an error: what it looks for is not in there, and a test may ask just for that.
     """
     config.addinivalue_line("filterwarnings", "error::weft.report.failure.AnalysisWarning")
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -35,3 +35,14 @@ def test_a_command_has_its_page_and_its_line(name: str) -> None:
 def test_every_page_of_a_command_has_its_command() -> None:
     pages = {path.stem for path in Path(ROOT / "docs" / "commands").glob("*.md")}
     assert pages == set(COMMANDS)
+
+
+@pytest.mark.parametrize(("version", "status"), [("3.14.2 free-threading build (main)", 2), ("3.14.2 (main)", 0)])
+def test_weft_does_not_run_in_a_python_without_a_lock(
+    version: str, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.version", version)
+    assert main.main(["explain", "deadlock"]) == status
+    said = capsys.readouterr().err
+    refusal = "this interpreter is the free-threaded build of Python 3.14.2, in which Weft does not run"
+    assert said == ("" if status == 0 else f"weft: {refusal}: use the ordinary build, python3.14\n")

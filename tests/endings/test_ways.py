@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from running import BANNERS, Outcome, run
 from ways import Way, ways
 
-from tests_support import Installed
+from tests_support import WEFT, Installed, execute
 
 OPEN_MPI = frozenset(
     ("exception_one", "exception_mpi", "sys_exit", "abort_python", "segv_c", "exit_c", "after_c", "interrupt_python")
@@ -53,3 +53,26 @@ def test_fortran(way: Way, debian_mpich: Installed, tmp_path: Path) -> None:
     if shutil.which(debian_mpich.mpicc.replace("mpicc", "mpif90")) is None:
         pytest.skip("there is no Fortran compiler for this MPI")
     holds(way, run(way, debian_mpich, tmp_path))
+
+
+LEFT = """import sys
+from mpi4py import MPI
+try:
+    sys.exit(3)
+except SystemExit:
+    pass
+if MPI.COMM_WORLD.rank == 1 and sys.argv[1:]:
+    raise SystemExit(4)
+MPI.COMM_WORLD.Barrier()
+"""
+
+
+def test_sys_exit_of_a_module_is_told_and_one_that_was_caught_is_not(mpich: Installed, tmp_path: Path) -> None:
+    (tmp_path / "left.py").write_text(LEFT)
+    python = [mpich.python or sys.executable, "-m", "left"]
+    bad, good = (
+        execute([*WEFT, "run", "--out", name, "-n", "2", "--", *python, *words], cwd=tmp_path)
+        for name, words in (("bad", ["early"]), ("good", []))
+    )
+    assert "rank 1 ended by sys.exit(4) at left.py:8; rank 0 waits for it in barrier at left.py:9" in bad.stderr
+    assert "sys.exit" not in good.stderr and good.returncode == 0

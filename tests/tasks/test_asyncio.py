@@ -59,6 +59,26 @@ def lines(stops: list[tuple[str, int | None, int, str]], function: str) -> list[
 
 
 @pytest.mark.parametrize("python", PYTHONS)
+def test_a_step_onto_a_breakpoint_stops_there_once_as_it(python: str, tmp_path: Path) -> None:
+    program = tmp_path / "steps.py"
+    program.write_text(
+        "import asyncio\n\nasync def main():\n    n = 0\n    n += 1\n    await asyncio.sleep(0)\n    n += 2\n"
+        "    while n < 6: n += 1\n    return n\n\nasyncio.run(main())\n"
+    )
+    with session([python, str(program)]) as s:
+        for place in ("steps.py:5", "steps.py:7", "steps.py:9 if n < 0"):
+            s.do(f"break {place}")
+        met = [s.do(how) for how in ("continue", "next", "next", "next", "next")]
+        assert [(stop["why"], stop["at"]["line"]) for stop in met[:4]] == [
+            ("breakpoint", 5), ("line", 6), ("breakpoint", 7), ("line", 8),
+        ]  # fmt: skip
+        while met[-1]["at"]["line"] == 8:
+            met.append(s.do("next"))
+        assert (met[-1]["why"], met[-1]["at"]["line"]) == ("line", 9)
+        assert s.do("continue")["why"] == "ended"
+
+
+@pytest.mark.parametrize("python", PYTHONS)
 def test_a_task_is_traced_from_its_first_line_to_its_join(python: str) -> None:
     with debug("twisted.py", python=python) as s:
         s.do("break traced")

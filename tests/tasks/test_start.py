@@ -102,6 +102,15 @@ def test_a_python_without_what_is_needed_is_refused_with_one_line(folder: Path) 
         session([str(OLD[0]), "prog.py"]).__enter__()
 
 
+def test_a_python_without_a_lock_is_refused_with_one_line(folder: Path) -> None:
+    standing_in = folder / "python3.14t"
+    version = "3.14.2 free-threading build (main, Dec  5 2025)"
+    standing_in.write_text(f'#!/bin/sh\n[ "$1" = -c ] && echo "{version}" || exit 1\n')
+    standing_in.chmod(0o755)
+    with pytest.raises(UsageError, match=r"free-threaded build of Python 3\.14\.2, .* ordinary build, python3\.14$"):
+        session([str(standing_in), "prog.py"]).__enter__()
+
+
 def test_a_command_line_is_read_as_python_reads_it(folder: Path) -> None:
     python = str(shutil.which("python3"))
     assert python_command(["python3", "-uXdev", "-W", "error", "prog.py", "-m"]) == PythonCommand(

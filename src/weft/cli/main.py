@@ -15,6 +15,7 @@ import weft
 from weft import cli
 from weft.cli import _complete
 from weft.errors import UsageError, WeftError
+from weft.interpreters import is_free_threaded, refusal
 
 NOT_COMMANDS = {"main"}
 
@@ -69,6 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(50_000, 20, 20)
     atexit.register(gc.freeze)
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if is_free_threaded(sys.version):
+        return complain(UsageError(refusal("this interpreter", sys.version, "in which Weft does not run")))
     if _complete.asked():
         _complete.answer(parser(_complete.named(commands())))
     # Only the named command is imported: `weft run` must not pay for the analyses' start.

@@ -1,8 +1,8 @@
 """The debugger's hand in a Python rank: executed there by the recorder when MPI has started, never imported by Weft.
 
 A thread answers questions about the frames of the thread that initialised MPI, or of another one that stands at a
-breakpoint; breakpoints and steps are a trace function in that thread (sys.settrace), put there as a pending call of the
-interpreter, so that it takes effect when the call of MPI that the rank is parked in returns, and put into the others by
+breakpoint; breakpoints and steps are a trace function in that thread (sys.settrace), put there by tasks/inside/soon.py,
+so that it takes effect when the call of MPI that the rank is parked in returns, and put into the others by
 trace_threads.py. Standard library and 3.11 only; no name is left in the program.
 """
 
@@ -118,7 +118,7 @@ class Agent:
         self.go = _thread.allocate_lock()
         self.writing = _thread.allocate_lock()
         self.client: socket.socket | None = None
-        self.pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self.arm)
+        self.soon: Any = None
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(f"{folder}/rank-{rank}.sock")
         self.listener.listen(1)
@@ -361,32 +361,30 @@ class Agent:
 
     def ask_to_arm(self) -> None:
         """Have the rank's thread put its trace function in order as soon as it runs a line."""
-        if self.stopped is None:
-            ctypes.pythonapi.Py_AddPendingCall(self.pending, None)
+        if self.stopped is not None:
+            return
+        if self.soon is None:
+            self.soon = self.executed("soon.py")["Soon"](self.thread, self.arm)
+        self.soon.ask()
 
     # The rank's own thread
 
-    def arm(self, _: object = None) -> int:
-        """Trace what breakpoints and steps need, and nothing else."""
+    def arm(self, frame: FrameType) -> None:
+        """Trace what breakpoints and steps need from a frame on, and nothing else."""
         if self.count is not None:
-            return int(self.count.arm())
+            self.count.arm(frame)
+            return
         mine = sys.gettrace() in (None, self.called)
         if not self.breakpoints and not self.stepping and not self.watched:
             if mine:
                 sys.settrace(None)
-            return 0
+            return
         if not mine or _thread.get_ident() != self.thread:
             self.send({"refused": "the program traces itself (sys.settrace, a coverage tool): it stops at no line"})
-            return 0
+            return
         if self.hook is not None and (self.breakpoints or self.watched):
             self.hook(self.called)
-        frame: Any = sys._getframe(1)
-        while frame is not None:
-            if self.wants(frame):
-                frame.f_trace = self.happened
-            frame = frame.f_back
-        sys.settrace(self.called)
-        return 0
+        self.go_on(frame)
 
     def wants(self, frame: FrameType) -> bool:
         """Whether lines of this frame matter."""
@@ -497,10 +495,10 @@ class Agent:
             self.go.release()
             if not self.stepping:
                 self.focus = self.thread
-        self.go_on(frame) if other else self.arm()
+        self.go_on(frame) if other else self.arm(frame)
 
     def go_on(self, frame: FrameType | None) -> None:
-        """In another thread than the main one: trace what is wanted now."""
+        """Trace what is wanted now in this thread."""
         while frame is not None:
             if self.wants(frame):
                 frame.f_trace = self.happened

@@ -79,18 +79,17 @@ class Count:
         changed = news.get("old") or news.get("new")  # neither: its frame has returned, which is no tick
         return seen + bool(changed and news.get("expression") in texts)
 
-    def arm(self) -> int:
-        """Trace every line of the thread from here on. Called in the rank's thread."""
-        frame: Any = sys._getframe(2)
-        depth = depth_of(frame)
+    def arm(self, inner: FrameType) -> None:
+        """Trace every line of the thread from a frame on. Called in the rank's thread."""
+        frame: FrameType | None = inner
+        depth = depth_of(inner)
         for one in self.watches:
-            one.look(frame, depth)
+            one.look(inner, depth)
         while frame is not None:
             if not hidden(frame.f_code.co_filename):
                 frame.f_trace = self.traced
             frame = frame.f_back
         sys.settrace(self.traced)
-        return 0
 
     def traced(self, frame: FrameType, event: str, argument: object) -> Any:
         """The trace function of the thread and of its frames."""

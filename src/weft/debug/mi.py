@@ -18,9 +18,13 @@ PATIENCE = 30.0
 and on a machine with other work more of it."""
 _OF_WATCHES = {"wpnum": "watchpoint-scope", "wpt": "watchpoint-trigger", "value": "watchpoint-trigger"}
 """Fields of a stop that gdb says of watchpoints, and the reason that they belong to."""
-SETTINGS = ("set mi-async on", "set pagination off", "set confirm off", "set width 0", "set debuginfod enabled off",
-            "set print elements 40", "set print repeats 12", "set breakpoint pending off", "set unwindonsignal on",
+SETTINGS = ("set mi-async on", "set pagination off", "set confirm off", "set width 0", "set style enabled off",
+            "set debuginfod enabled off", "set print elements 40", "set print repeats 12",
+            "set breakpoint pending off", "set unwindonsignal on",
             "handle SIGUSR1 SIGUSR2 SIGPIPE SIGALRM SIGVTALRM SIGPROF SIGTERM SIGHUP nostop noprint pass")  # fmt: skip
+
+
+_NO_CODE = "No compiled code for line"
 
 
 def _stop(told: dict[str, Any]) -> dict[str, Any]:
@@ -153,12 +157,22 @@ class Mi:
                 del self.points[number]
         for point in wanted.values():
             place = f"{point.file}:{point.line}" if point.line else point.function
-            made = self.insert(point, quoted(place))
+            try:
+                made = self.insert(point, quoted(place))
+            except HandError as error:
+                if _NO_CODE in str(error):  # gdb from 16 on, where the next line with code is another function's
+                    raise self._without_code(point) from error
+                raise
             at = int(made["bkpt"].get("line") or point.line)
             if point.line and at != point.line:
                 self.ask(f"-break-delete {made['bkpt']['number']}")
-                raise HandError(f"there is no code in line {point.line}; the next line with code is {at}")
+                raise _no_code(point, at)
             self.points[str(made["bkpt"]["number"])] = point
+
+    def _without_code(self, point: Point) -> HandError:
+        """What is said of a line without code, with the next one of the file that has some."""
+        listed = self.ask(f"-symbol-list-lines {quoted(point.file)}").get("lines", ())
+        return _no_code(point, min((at for one in listed if (at := int(one["line"])) > point.line), default=None))
 
     def insert(self, point: Point, place: str) -> dict[str, Any]:
         """Make a breakpoint at a place in gdb's words."""
@@ -174,6 +188,11 @@ class Mi:
         """End gdb."""
         with suppress(Exception):
             self._gdb.exit()
+
+
+def _no_code(point: Point, at: int | None) -> HandError:
+    onward = f"; the next line with code is {at}" if at else ", nor in one behind it"
+    return HandError(f"there is no code in line {point.line}{onward}")
 
 
 def referred(value: str) -> str:

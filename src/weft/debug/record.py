@@ -10,6 +10,7 @@ import numpy as np
 
 import weft
 from weft.errors import UsageError
+from weft.interpreters import is_free_threaded, refusal
 from weft.match import NONE, match
 from weft.mpi.meaning import Act, Form, named
 from weft.order import order
@@ -45,6 +46,10 @@ class Record:
             raise UsageError(
                 f"{path}: the record of rank {missing[0] if missing else 0} is missing: it cannot be replayed"
             )
+        pythons = {rank.definitions.python or "" for rank in self.trace.ranks}
+        if unlocked := sorted(filter(is_free_threaded, pythons)):
+            lacking = "whose frames Weft does not read (`weft replay` runs it)"
+            raise UsageError(refusal("the program's interpreter", unlocked[0], lacking))
         self.match = match(self.trace)
         self.order = order(self.trace, self.match)
         self.plans = plans_of(self.trace, self.match)

@@ -29,7 +29,11 @@ DYING = 5.0
 STUCK = 10.0
 """Seconds in which no rank gets on though none has reached its goal."""
 TICK = 0.01
-AGENT = [Path(__file__).parent / name for name in ("agent.py", "count_python.py", "trace_threads.py")]
+AGENT = [
+    *(Path(__file__).parent / name for name in ("agent.py", "count_python.py", "trace_threads.py")),
+    Path(__file__).parents[1] / "tasks/inside/soon.py",
+]
+"""What the recorder executes in a Python rank, and what that executes."""
 
 
 class Replica:

@@ -20,6 +20,7 @@ from typing import Any
 from weft.debug.answers import change
 from weft.debug.hands import HandError, Point
 from weft.errors import UsageError
+from weft.interpreters import OLDEST, is_free_threaded, refusal
 from weft.tasks import hung, schedule
 from weft.tasks.backend import How, NoFurther, Spawn, Stop
 from weft.tasks.commandline import PythonCommand
@@ -35,8 +36,6 @@ AGAIN = 0.15
 """Seconds between two looks whether nothing can happen any more."""
 TICK = 0.01
 """Seconds between looks at what else has to go on."""
-OLDEST = (3, 11)
-"""The first Python whose tasks can be followed."""
 
 
 class Conversation:
@@ -337,10 +336,12 @@ class PythonBackend(Conversation):
         return stop
 
     def _refuse(self, stop: Stop) -> None:
-        """A program that never began: UsageError where its Python is too old, else it ended by itself, as it says."""
-        asked = [self._command.interpreter, "-c", "import sys; print('%d %d' % sys.version_info[:2])"]
+        """A program that never began: UsageError where its Python is not one that Weft knows; else it says why."""
+        asked = [self._command.interpreter, "-c", "import sys; print(sys.version)"]
         done = subprocess.run(asked, capture_output=True, text=True, timeout=ANSWER, check=False)
-        version = tuple(int(word) for word in done.stdout.split() if word.isdigit())
+        version = tuple(int(word) for word in done.stdout.split(" ", 1)[0].split(".")[:2] if word.isdigit())
+        if is_free_threaded(done.stdout):
+            raise UsageError(refusal(self._command.interpreter, done.stdout, "whose tasks cannot be followed"))
         if version and version < OLDEST:
             told, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST))
             raise UsageError(f"{self._command.interpreter} is Python {told}: tasks can be followed from {oldest} on")

@@ -1,8 +1,8 @@
 /* How a Python program leaves: exceptions that nobody caught, where SystemExit was raised, MPI_Finalize on the way out.
  *
- * Nothing that the program can see is replaced: a function of atexit comes before the interpreter's own end, and three
- * C functions behind Python's names (sys.exit, the default hook of threads, SystemExit's initialisation) are called
- * through ours. The interpreter is used through its public functions, found when it is there. */
+ * Nothing that the program can see is replaced: a function of atexit comes before the interpreter's own end, and four
+ * C functions behind Python's names (sys.exit, the default hook of threads, SystemExit's initialisation and its end) are
+ * called through ours. The interpreter is used through its public functions, found when it is there. */
 #define _GNU_SOURCE
 #include "endings.h"
 
@@ -30,6 +30,7 @@ enum {
     FILE_INPUT = 257,
     FIRST_FIELD = 16,
     TYPE_NAME = 24,
+    TYPE_DEALLOC = 48,
     TYPE_INIT = 296
 };
 
@@ -49,6 +50,7 @@ static struct {
     Object *(*PyDict_GetItemString)(Object *, const char *);
     int (*PyDict_SetItemString)(Object *, const char *, Object *);
     Object *(*PyEval_GetBuiltins)(void);
+    Object *(*PyEval_GetFrame)(void);
     Object *(*PyRun_StringFlags)(const char *, int, Object *, Object *, void *);
     Object *(*PyTuple_GetItem)(Object *, ssize_t);
     ssize_t (*PyTuple_Size)(Object *);
@@ -87,6 +89,7 @@ static bool find_python(void) {
     FIND(PyDict_GetItemString);
     FIND(PyDict_SetItemString);
     FIND(PyEval_GetBuiltins);
+    FIND(PyEval_GetFrame);
     FIND(PyRun_StringFlags);
     FIND(PyTuple_GetItem);
     FIND(PyTuple_Size);
@@ -181,7 +184,7 @@ void weft_leaving_look(void) {
 
 /* ---- SystemExit ---- */
 static struct {
-    bool raised;
+    bool raised, uncaught;
     int status;
     char text[1024];
     uint8_t *frames;
@@ -238,6 +241,7 @@ bool weft_leaving_exit(int status, struct weft_told *told) {
 static Fast real_exit;
 static Function real_excepthook;
 static int (*real_init)(Object *, Object *, Object *);
+static void (*real_dealloc)(Object *);
 
 static Object *exit_told(Object *module, Object *const *arguments, ssize_t n) {
     remember(n == 1 ? arguments[0] : NULL);
@@ -248,6 +252,12 @@ static int init_told(Object *self, Object *arguments, Object *words) {
     ssize_t n = arguments ? py.PyTuple_Size(arguments) : 0;
     remember(n == 1 ? py.PyTuple_GetItem(arguments, 0) : n ? arguments : NULL);
     return real_init(self, arguments, words);
+}
+
+/* One that was caught goes while a frame of the program runs; where none does, it has come through all of them. */
+static void dealloc_told(Object *self) {
+    if (last.raised && gettid() == weft_pid && !py.PyEval_GetFrame()) last.uncaught = true;
+    real_dealloc(self);
 }
 
 static Object *excepthook_told(Object *module, Object *hooked) {
@@ -282,6 +292,9 @@ static void hook(void) {
         dladdr(*place, &init) && init.dli_fbase == interpreter.dli_fbase) {
         real_init = (__typeof__(real_init))*place;
         *place = (void *)init_told;
+        place = (void **)(type + TYPE_DEALLOC);
+        real_dealloc = (__typeof__(real_dealloc))*place;
+        *place = (void *)dealloc_told;
     }
 }
 
@@ -292,8 +305,9 @@ static Object *on_the_way_out(Object *self, Object *unused) {
     if (!weft_the_record || getpid() != weft_pid) return nothing();
     weft_leaving_look();
     weft_leaving = 1;
-    /* Only an exception that nobody caught leads through Py_Exit. With `python -m` it does not; then exit() tells. */
-    if (weft_telling() && !told_exception && last.raised && weft_called_by(dlsym(RTLD_DEFAULT, "Py_Exit")))
+    /* Py_Exit is on the stack for one that somebody still holds, too: up to 3.13, without `python -m`. */
+    if (weft_telling() && !told_exception && last.raised &&
+        (last.uncaught || weft_called_by(dlsym(RTLD_DEFAULT, "Py_Exit"))))
         weft_exit_soon(last.status);
     return nothing();
 }

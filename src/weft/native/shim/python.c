@@ -37,6 +37,18 @@ volatile int weft_python;
 /* From 3.14 on the lowest bits of a frame's reference to its code say who counts it (pycore_stackref.h). */
 #define CODE(reference) ((reference) & ~(uintptr_t)3)
 
+/* The record says why its calls have no lines of Python. */
+static void tell_unknown(const char *version) {
+    char words[192];
+    uint8_t payload[sizeof words + 16];
+    struct weft_text text = {.p = payload, .end = payload + sizeof payload};
+    snprintf(words, sizeof words,
+             "lines of Python: they are read in the ordinary builds of CPython 3.11 to 3.14, and this is %.60s",
+             version);
+    weft_text_s(&text, words, strlen(words));
+    weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
+}
+
 /* Looks for an interpreter in the process, once at MPI initialisation. */
 void weft_python_look(void) {
     const char *(*version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "Py_GetVersion");
@@ -50,11 +62,11 @@ void weft_python_look(void) {
     weft_text_s(&definition, text, strnlen(text, 128));
     weft_define(WEFT_DEF_PYTHON, payload, (size_t)(definition.p - payload));
     int major = 0, minor = 0;
-    if (sscanf(text, "%d.%d", &major, &minor) != 2 || major != 3) return;
-    if (strstr(text, "free-threading")) return; /* other layouts */
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
+    bool known = sscanf(text, "%d.%d", &major, &minor) == 2 && major == 3 && !strstr(text, "free-threading");
+    for (size_t i = 0; known && i < sizeof layouts / sizeof *layouts; i++)
         if (layouts[i].minor == minor) layout = &layouts[i];
     if (layout) weft_python = 1;
+    else tell_unknown(text);
 }
 
 /* Python's lock, where the calling thread holds it, for the time that it stands still in a replay: mpi4py keeps it in

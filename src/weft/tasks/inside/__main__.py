@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-if sys.version_info < (3, 11):  # noqa: UP036 - the program's Python, not the one that Weft is installed in
-    sys.exit(1)  # python.py says why: it looks at the version where a program does not begin
+if sys.version_info < (3, 11) or "free-threading" in sys.version:
+    sys.exit(1)  # the program's Python; python.py says why: it looks at the version where a program does not begin
 
 
 def load(part: str = "agent") -> types.ModuleType:

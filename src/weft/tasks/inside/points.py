@@ -7,7 +7,8 @@ import sys
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from .births import Task, ancestry, birth, current, pedigree
+from .births import Task, ancestry, birth, pedigree
+from .soon import free_tool
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -97,6 +98,10 @@ class Points:
             found = self._lines[code] = frozenset().union(*(point.lines(code) for point in self._all))
         return found
 
+    def told_next(self, code: CodeType) -> frozenset[int]:
+        """The lines of a code object of which `at_line` is told right after the trace function."""
+        return frozenset() if _MONITORING is None else self.within(code)
+
     def hit(self, frame: FrameType, line: int, task: Task | None) -> bool:
         """Whether one stops a task at a line."""
         code = frame.f_code
@@ -113,12 +118,14 @@ class Points:
     def _monitor(self, running: list[FrameType]) -> None:
         events = _MONITORING.events
         if self._tool is None:
-            self._tool = next(i for i in range(6) if _MONITORING.get_tool(i) is None)
+            self._tool = free_tool()
             _MONITORING.use_tool_id(self._tool, "weft")
             for event in (events.PY_START, events.PY_RESUME):
                 _MONITORING.register_callback(self._tool, event, self._entered)
+            _MONITORING.register_callback(self._tool, events.PY_THROW, self._thrown)
             _MONITORING.register_callback(self._tool, events.LINE, self._line)
-        _MONITORING.set_events(self._tool, events.PY_START | events.PY_RESUME if self._all else 0)
+        entries = events.PY_START | events.PY_RESUME | events.PY_THROW
+        _MONITORING.set_events(self._tool, entries if self._all else 0)
         for frame in running:
             self._entered(frame.f_code, 0)
         _MONITORING.restart_events()
@@ -128,10 +135,9 @@ class Points:
             _MONITORING.set_local_events(self._tool, code, _MONITORING.events.LINE)
         return _MONITORING.DISABLE
 
+    def _thrown(self, code: CodeType, *_: object) -> None:
+        self._entered(code, 0)  # an event that cannot be disabled
+
     def _line(self, code: CodeType, line: int) -> Any:
-        if line not in self.within(code):
-            return _MONITORING.DISABLE
-        task, frame = current(), sys._getframe(1)
-        if self.hit(frame, line, task):
-            self._tracer.at_point(frame, task)
-        return None
+        self._tracer.at_line(sys._getframe(1), line)
+        return None if line in self.within(code) else _MONITORING.DISABLE

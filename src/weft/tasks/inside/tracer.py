@@ -7,7 +7,6 @@ the task goes on (its own wake-up was added after ours). So other tasks run untr
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import dis
 import inspect
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 from .births import Task, birth, current, is_library, watch
 from .deaths import told as died
 from .points import Points
+from .soon import Soon
 from .waits import chain, innermost, joiner
 from .watches import Change, Watches
 
@@ -49,9 +49,11 @@ class Tracer:
         self._joining: FrameType | None = None
         self._thrown: FrameType | None = None
         self._resumed: tuple[FrameType, int] | None = None
+        self._due: dict[FrameType, bool] = {}
+        """Frames at a line with a breakpoint, of which sys.monitoring tells next; whether something stopped there."""
         self.change: Change | None = None
         """What a stop at something watched has seen."""
-        self._pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._interrupted)
+        self._soon = Soon(threading.main_thread().ident or 0, self._interrupted)
 
     # What the debugger wants
 
@@ -93,16 +95,16 @@ class Tracer:
 
     def interrupt(self) -> None:
         """Trace the main thread from where it is now, inside a call of native code too: when that returns."""
-        ctypes.pythonapi.Py_AddPendingCall(self._pending, None)
+        self._soon.ask()
 
-    def _interrupted(self, _: Any = None) -> int:
+    def _interrupted(self, frame: FrameType) -> None:
         """In the main thread, between two of its instructions."""
-        task, frame = self.traced, sys._getframe(1)
+        task = self.traced
         if self.always:
             self.trace(backs(frame))
             sys.settrace(self.dispatch)
         if task is None or self.how == "continue" or not in_main_thread(task):
-            return 0
+            return
         if current() is task:
             self.anchor = next((at for at in backs(frame) if not is_library(at.f_code.co_filename)), frame)
             self._trace_stack(frame)
@@ -110,7 +112,6 @@ class Tracer:
         else:
             self.anchor = innermost(chain(task))
             self.arm(task, True)
-        return 0
 
     def trace(self, frames: Iterable[FrameType]) -> None:
         """Trace the lines of those frames on stacks whose lines matter."""
@@ -192,8 +193,11 @@ class Tracer:
             self._thrown = frame
         elif event in ("line", "return"):
             told = self.watches.on and self._changed(frame, left=event == "return" and not self._suspended(frame))
-            if event == "line" and not told:
-                self._line(frame)
+            if event == "line":
+                if frame.f_lineno in self.points.told_next(frame.f_code):
+                    self._due[frame] = told
+                elif not told:
+                    self._line(frame)
             task = current()
             if event == "return" and task is not None and task is self.traced:
                 self._left(task, frame, arg)
@@ -215,9 +219,13 @@ class Tracer:
         task = current()
         if self._thrown is frame:
             self._thrown = None
-        if self.points.traces and self.points.hit(frame, frame.f_lineno, task):
+        if self.points.hit(frame, frame.f_lineno, task):
             self.stop(frame, "breakpoint", task)
-            return
+        else:
+            self._step(frame, task)
+
+    def _step(self, frame: FrameType, task: Task | None) -> None:
+        """A line begins that has no breakpoint for the task."""
         if task is None or task is not self.traced or is_library(frame.f_code.co_filename):
             return
         resumed, self._resumed = self._resumed, None
@@ -230,10 +238,16 @@ class Tracer:
         ):
             self.stop(frame, "line", task)
 
-    def at_point(self, frame: FrameType, task: Task | None) -> None:
-        """A breakpoint of sys.monitoring; the line is not told again by a step that would stop there too."""
-        self._resumed = (frame, frame.f_lineno or 0)
-        self.stop(frame, "breakpoint", task)
+    def at_line(self, frame: FrameType, line: int) -> None:
+        """A line that sys.monitoring tells: where the trace function had it too, it was left to this."""
+        told = self._due.pop(frame, None)
+        if told:
+            return
+        task = current()
+        if self.points.hit(frame, line, task):
+            self.stop(frame, "breakpoint", task)
+        elif told is not None:
+            self._step(frame, task)
 
     def _left(self, task: Task, frame: FrameType, arg: Any) -> None:
         """A frame of the traced task is suspended, or has ended."""
