@@ -83,14 +83,20 @@ def attend(path: str, library: str, hands: tuple[Any, ...]) -> None:
 
 
 def visit(path: str) -> None:
-    """Answer the debugger that listens at a path, in a program that was not started for one (attach.py)."""
-    if "asyncio" not in sys.modules:  # nothing is imported into a program that has no use for it
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-            line.connect(path)
-            line.sendall(b'{"stop": {"why": "ended", "code": null, "task": null, "at": null}}\n')
-        return
-    sys.modules.pop("_weft_inside.attach", None)
-    load("attach").come(path)
+    """Answer the debugger that listens at a path, in a program that was not started for one (attached.py)."""
+    try:
+        if "asyncio" not in sys.modules:  # nothing is imported into a program that has no use for it
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+                line.connect(path)
+                line.sendall(b'{"stop": {"why": "ended", "code": null, "task": null, "at": null}}\n')
+            return
+        sys.modules.pop("_weft_inside.attach", None)
+        load("attach").come(path)
+    finally:
+        with suppress(OSError):  # nothing is left for the debugger to do: it may be killed
+            for name in os.listdir(Path(path).parent):
+                Path(path).with_name(name).unlink()
+            Path(path).parent.rmdir()
 
 
 def record(library: str) -> None:
