@@ -7,12 +7,13 @@ from contextlib import contextmanager
 
 from weft.attach import guard
 from weft.debug.ptrace import Standing
+from weft.debug.running import refusal
 
 
 @contextmanager
 def standing(pids: Sequence[int]) -> Iterator[Standing]:
     """Those of the processes that may be looked into stand still, and go on after this, whatever ends it."""
-    refused = {pid: why for pid in pids if (why := guard.refusal(pid))}
+    refused = {pid: why for pid in pids if (why := refusal(pid))}
     held = Standing(refused, [pid for pid in pids if pid not in refused])
     with guard.guarded(held.pids):
         try:

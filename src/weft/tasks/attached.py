@@ -11,6 +11,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from weft.debug.running import refusal
 from weft.errors import UsageError
 from weft.gdbs import REMEDY, debuggers
 from weft.tasks.backend import Stop
@@ -23,6 +24,8 @@ SECONDS = 20.0
 """For the program to let the agent in: one that computes in native code does not, before it is through."""
 SOON = 0.5
 """Seconds for one that was asked."""
+PAUSE = 0.02
+"""Seconds between two looks whether the main thread stands where it can be given a call."""
 
 
 class AttachedBackend(Conversation):
@@ -34,11 +37,13 @@ class AttachedBackend(Conversation):
 
     def start(self) -> Stop:
         """Have the agent come; the program runs on meanwhile. UsageError where the system or the program forbids it."""
+        if why := refusal(self._pid):
+            raise UsageError(f"process {self._pid} is not looked into: {why}")
         with closing(Rendezvous(self._pid)) as place:
             self._line = self._come(place)
         stop = self._stop(SECONDS)
         if stop.why == "ended":
-            raise UsageError(f"process {self._pid} has not imported asyncio: it has no tasks")
+            raise UsageError(f"process {self._pid} {stop.text or 'ended'}")
         return stop
 
     def _come(self, place: Rendezvous) -> socket.socket:
@@ -70,7 +75,7 @@ class AttachedBackend(Conversation):
         return line
 
     def _called(self, place: Rendezvous) -> socket.socket | None:
-        """Who comes where the main thread makes the call; it is given it again once it waits in a system call."""
+        """Who comes where the main thread makes the call, once it stands at a place for that."""
         way = Called(self._pid)
         limit = time.monotonic() + SECONDS
         line = None
@@ -78,7 +83,7 @@ class AttachedBackend(Conversation):
             while line is None and time.monotonic() < limit:
                 if not way.direct:
                     way.enter(place.script)
-                line = place.accept(SOON)
+                line = place.accept(SOON if way.given else PAUSE)
         finally:
             way.withdraw(came=line is not None)
         return line

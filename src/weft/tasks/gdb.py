@@ -259,7 +259,7 @@ class Gdb(Mi):
                 if len(data) == length:
                     return data
         with tempfile.NamedTemporaryFile(prefix="weft-tasks-") as file:
-            self.console(f"dump binary memory {word(file.name)} {address:#x} {address + length:#x}")
+            self.console(f"dump binary memory {file.name} {address:#x} {address + length:#x}")
             data = Path(file.name).read_bytes()
         if len(data) != length:
             raise HandError(f"memory of the program at {address:#x} cannot be read")

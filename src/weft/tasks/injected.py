@@ -13,7 +13,6 @@ import os
 import platform
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Final, TypeVar
 from weft.debug.ptrace import Standing, registers_of, set_registers
 from weft.debug.running import forbidden, maps_of
 from weft.errors import UsageError
-from weft.tasks.symbols import Memory, Module, find, modules
+from weft.tasks.symbols import Memory, Module, extent, find, modules
 
 RUN = """try:
     exec(__import__("pathlib").Path({script!r}).read_bytes(), {{}})
@@ -78,7 +77,6 @@ CODE: Final = bytes.fromhex(
     "c3"  # ret: what is called where nothing is to be entered
 )  # fmt: skip
 """What the thread executes, for any place. rbx: the area and behind it the addresses of what is called."""
-TRIES: Final = 20
 
 T = TypeVar("T")
 
@@ -140,27 +138,23 @@ class Called:
     """The main thread of a process calls Python's own functions. NoWayError where it cannot be brought to it.
 
     In a system call that waits, where Python has let go of its lock, it takes the lock and runs the file there and
-    then. Else it leaves a pending call, which runs between two instructions of the program's Python; this takes a lock that
-    the thread itself could hold, for some ten nanoseconds of each other pending call, and would then wait for ever.
+    then. Else it leaves a pending call, which runs between two instructions of the program's Python. That takes another
+    lock, so it is only done where the thread cannot hold it (`is_clear`).
     """
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self.direct = False
-        """Whether it runs the file there and then."""
+        self.given = self.direct = False
+        """Whether it has the call before it, and whether it runs the file there and then."""
         self._text = (0, 0)
 
     def enter(self, script: Path) -> None:
-        """Have it run a file."""
+        """Have it run a file, where it stands at a place for that now; not a second time but there and then."""
         if platform.machine() != "x86_64":
             raise NoWayError(f"Weft brings code into processes of x86-64 only, not of {platform.machine()}")
         if not _has_xsave() or "shstk" in Path(f"/proc/{self._pid}/status").read_text():
             raise NoWayError("its processor has no xsave, or the thread a shadow stack")
-        for _ in range(TRIES):
-            if _apart(lambda: self._give(os.fsencode(RUN.format(script=str(script))) + b"\0")):
-                return
-            time.sleep(0.01)
-        raise NoWayError("its main thread is given one signal after the other")
+        _apart(lambda: self._give(os.fsencode(RUN.format(script=str(script))) + b"\0"))
 
     def withdraw(self, *, came: bool) -> None:
         """What it was given to run is not needed any more: the text goes, the code stays for the next visit."""
@@ -169,19 +163,21 @@ class Called:
             with suppress(OSError), closing(Memory(self._pid)) as memory:
                 memory.write(at, bytes(length))
 
-    def _give(self, text: bytes) -> bool:
-        """Put the call before the main thread; whether that could be done at this instant."""
+    def _give(self, text: bytes) -> None:
+        """Put the call before the main thread, if that can be done at this instant."""
         asleep = _sleeps(self._pid)
         with _standing(self._pid) as (held, memory, known):
-            if held.threads(self._pid).get(self._pid):  # its handler comes first
-                return False
+            if held.threads(self._pid).get(self._pid):  # a signal, whose handler comes first
+                return
             registers = registers_of(self._pid)
             if len(registers) <= RSP or registers[CS] != CODE_OF_64_BITS:
                 raise NoWayError("it is not a process of x86-64")
-            self.direct = asleep and is_idle(registers)
             names = ("PyGILState_Ensure", "PyRun_SimpleString", "PyGILState_Release", "Py_AddPendingCall",
                      "__errno_location")  # fmt: skip
             enter, run, leave, later, error = (_found(known, name) for name in names)
+            self.direct = asleep and is_idle(registers)
+            if not self.direct and (self.given or not _is_clear(registers, known, maps_of(self._pid), (run, error))):
+                return
             code, at = _placed(memory, known, text)
             self._text = (at, len(text))
             nothing = code + len(CODE) - 1
@@ -190,13 +186,40 @@ class Called:
             memory.write(begin, held_)
             # From here on the thread needs nobody: were Weft killed now, it would make the call and come back.
             set_registers(self._pid, entering(registers, code, begin))
-        return True
+            self.given = True
 
 
 def is_idle(registers: list[int]) -> bool:
     """Whether a thread stands in a system call in which Python has let go of its lock."""
     number = registers[ORIG_RAX]
     return number in CALLS or (number == FUTEX and registers[RSI] & 127 == FUTEX_WAIT_BITSET)
+
+
+def _is_clear(registers: list[int], known: list[Module], maps: str, within: tuple[int, ...]) -> bool:
+    """Whether a thread cannot hold the lock of the pending calls.
+
+    What holds it calls nothing but Python itself and the C library (`within`: an address in each), no system call but
+    futex, and stands beside the interpreter's loop. What stands elsewhere in Python itself would not come to a pending
+    call before it is back in that loop, either.
+    """
+    if signed(registers[ORIG_RAX]) >= 0:
+        return registers[ORIG_RAX] != FUTEX
+    begin, length = extent(known, "_PyEval_EvalFrameDefault")
+    at = file_at(maps, registers[RIP])
+    beside = {file_at(maps, address) for address in within}
+    return begin <= registers[RIP] < begin + length or (
+        at.startswith("/") and at not in beside and "/libpthread" not in at
+    )
+
+
+def file_at(maps: str, address: int) -> str:
+    """What a process has mapped at an address, "" for no file."""
+    for line in maps.splitlines():
+        row = line.split(maxsplit=5)
+        first, _, behind = row[0].partition("-")
+        if int(first, 16) <= address < int(behind, 16):
+            return row[5] if len(row) == 6 else ""
+    return ""
 
 
 def frame_of(registers: list[int], calls: tuple[int, ...]) -> tuple[int, bytes]:

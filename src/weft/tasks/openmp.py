@@ -124,7 +124,7 @@ class NativeBackend:
             if not self._core.is_file():
                 raise UsageError(f"--core {self._core}: there is no such file")
             self._gdb.console(f"file {word(self._program)}")
-            self._gdb.console(f"core-file {word(str(self._core.resolve()))}")
+            self._gdb.console(f"core-file {self._core.resolve()}")
         else:
             self._program = os.path.realpath(f"/proc/{self._pid}/exe")
             self._gdb.ask(f"-target-attach {self._pid}")

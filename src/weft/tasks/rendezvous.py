@@ -1,7 +1,7 @@
 """Where the agent in a program that runs already finds Weft: a folder of the program's user, with a socket in it.
 
-Weft may be root, and the program another user's, who can change all in that folder at any moment. So what is made there,
-and what is removed, is done by a process that has become that user before: it can do no more than they can.
+Weft may be root, and the program another user's, who can change all in that folder at any moment. So what is made
+there, and what is removed, is done by a process that has become that user before: it can do no more than they can.
 """
 
 from __future__ import annotations

@@ -98,8 +98,8 @@ class Module:
         at = self._dynamic[kind]
         return at if at >= self._moved else at + self._moved
 
-    def address(self, name: str) -> int:
-        """Where what has a name lies; 0 where this module has none of it."""
+    def extent(self, name: str) -> tuple[int, int]:
+        """Where what has a name lies, and its bytes; 0 and 0 where this module has none of it."""
         table, symbols, strings = map(self._table, (DT_GNU_HASH, DT_SYMTAB, DT_STRTAB))
         wanted = name.encode() + b"\0"
         key = hashed(name)
@@ -109,14 +109,14 @@ class Module:
         for number in range(at, at + MOST_CHAIN if at >= offset and at else at):
             entry = self._memory.number(first + 4 * buckets + 4 * (number - offset), "<I")
             if entry | 1 == key | 1:
-                text, _, _, part, value, _ = struct.unpack(
+                text, _, _, part, value, length = struct.unpack(
                     "<IBBHQQ", self._memory.read(symbols + SYMBOL * number, SYMBOL)
                 )
                 if part and self._memory.read(strings + text, len(wanted)) == wanted:
-                    return int(value) + self._moved
+                    return int(value) + self._moved, int(length)
             if entry & 1:
                 break
-        return 0
+        return 0, 0
 
 
 def hashed(name: str) -> int:
@@ -136,10 +136,15 @@ def modules(memory: Memory, maps: str) -> Iterator[Module]:
                 yield Module(memory, int(row[0].partition("-")[0], 16))
 
 
-def find(known: list[Module], name: str) -> int:
-    """Where what has a name lies in the first of some modules that has it; 0 where none does."""
+def extent(known: list[Module], name: str) -> tuple[int, int]:
+    """Where what has a name lies in the first of some modules that has it, and its bytes; 0 and 0 where none does."""
     for module in known:
         with suppress(OSError, KeyError, struct.error, OverflowError):
-            if at := module.address(name):
-                return at
-    return 0
+            if (found := module.extent(name))[0]:
+                return found
+    return 0, 0
+
+
+def find(known: list[Module], name: str) -> int:
+    """Where what has a name lies; 0 where no module has it."""
+    return extent(known, name)[0]

@@ -7,6 +7,7 @@ In a rank of MPI that is replayed for a debugger, weft/debug/agent.py calls `att
 """
 
 import importlib.util
+import json
 import os
 import socket
 import sys
@@ -86,17 +87,25 @@ def visit(path: str) -> None:
     """Answer the debugger that listens at a path, in a program that was not started for one (attached.py)."""
     try:
         if "asyncio" not in sys.modules:  # nothing is imported into a program that has no use for it
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-                line.connect(path)
-                line.sendall(b'{"stop": {"why": "ended", "code": null, "task": null, "at": null}}\n')
+            decline(path, "has not imported asyncio: it has no tasks")
             return
         sys.modules.pop("_weft_inside.attach", None)
         load("attach").come(path)
+    except (ImportError, AttributeError) as error:  # it is importing asyncio right now
+        decline(path, f"cannot be looked into now: {error}")
     finally:
         with suppress(OSError):  # nothing is left for the debugger to do: it may be killed
             for name in os.listdir(Path(path).parent):
                 Path(path).with_name(name).unlink()
             Path(path).parent.rmdir()
+
+
+def decline(path: str, reason: str) -> None:
+    """Tell the debugger why no agent comes."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        line.connect(path)
+        stop = {"why": "ended", "code": None, "task": None, "at": None, "text": reason}
+        line.sendall(json.dumps({"stop": stop}).encode() + b"\n")
 
 
 def record(library: str) -> None:
