@@ -7,7 +7,6 @@ In a rank of MPI that is replayed for a debugger, weft/debug/agent.py calls `att
 """
 
 import importlib.util
-import json
 import os
 import socket
 import sys
@@ -101,11 +100,13 @@ def visit(path: str) -> None:
 
 
 def decline(path: str, reason: str) -> None:
-    """Tell the debugger why no agent comes."""
+    """Tell the debugger why no agent comes. Without json, which a program without asyncio may not have imported."""
+    plain = "".join(letter if letter.isprintable() and letter not in '"\\' else "'" for letter in reason)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.connect(path)
-        stop = {"why": "ended", "code": None, "task": None, "at": None, "text": reason}
-        line.sendall(json.dumps({"stop": stop}).encode() + b"\n")
+        line.sendall(
+            f'{{"stop": {{"why": "ended", "code": null, "task": null, "at": null, "text": "{plain}"}}}}\n'.encode()
+        )
 
 
 def record(library: str) -> None:
