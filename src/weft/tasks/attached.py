@@ -92,7 +92,7 @@ class AttachedBackend(Conversation):
         """Who comes where gdb had the program make the call. UsageError with gdb's own words where it cannot."""
         known = debuggers()
         if not known:
-            raise UsageError(f"{why}; gdb brings Weft into a program that runs: {REMEDY}")
+            raise UsageError(f"{why}; gdb brings Weft into a program: {REMEDY}")
         for gdb in known:
             said = called_by(gdb.path, self._pid, str(place.script))
             if not said:
