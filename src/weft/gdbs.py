@@ -14,7 +14,7 @@ from weft.plain import dataclass
 
 WHEEL = "gdb-for-pwndbg"
 """The package that the extra `gdb` installs."""
-REMEDY = "apt install gdb, or pip install 'weft-debugger[gdb]'"
+REMEDY = "apt install gdb, or pip install gdb-for-pwndbg (the extra `gdb` of Weft)"
 WHOLE_STATE = 14
 """The first gdb that writes all of a processor's registers back, as the kernel wants it where there is AMX."""
 
