@@ -35,8 +35,8 @@ def payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[s
     yield [
         "a\nshell touch made", "a\r\n1-interpreter-exec console \"shell touch made\"\n",
         "\"\nshell touch made\n\"",
-        "a\\\nshell touch made", "'; shell touch made; '", "\\\"\nshell touch made", "$(touch made)`touch made`", "ä\t\\",
-        "a \\012shell touch made",
+        "a\\\nshell touch made", "'; shell touch made; '", "\\\"\nshell touch made", "$(touch made)`touch made`",
+        "ä\t\\", "a \\012shell touch made",
     ]  # fmt: skip
     assert not (tmp_path / "made").exists()
 

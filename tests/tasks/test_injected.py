@@ -248,3 +248,29 @@ def test_a_program_that_is_stopped_is_left_so_and_that_is_said(tmp_path: Path) -
         time.sleep(0.2)
         with pytest.raises(UsageError, match="it is stopped"):
             session([], pid=process.pid).__enter__()
+
+
+IMPORTS = """import sys, time
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "asyncio.runners":
+            print("begun", flush=True)
+            time.sleep(1)
+
+sys.meta_path.insert(0, Slow())
+import asyncio
+
+async def main():
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def test_a_program_that_is_just_importing_asyncio_is_asked_again(tmp_path: Path) -> None:
+    program = tmp_path / "imports.py"
+    program.write_text(IMPORTS)
+    with begin(sys.executable, program) as process, session([], pid=process.pid) as s:
+        (row,) = s.do("tasks")["tasks"]
+        assert row["wait"]["kind"] == "event"

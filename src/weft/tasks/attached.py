@@ -24,6 +24,8 @@ SECONDS = 20.0
 """For the program to let the agent in: one that computes in native code does not, before it is through."""
 SOON = 0.5
 """Seconds for one that was asked."""
+AGAIN = 75
+"""The agent's word for a program that is just importing asyncio."""
 PAUSE = 0.02
 """Seconds between two looks whether the main thread stands where it can be given a call."""
 
@@ -39,12 +41,19 @@ class AttachedBackend(Conversation):
         """Have the agent come; the program runs on meanwhile. UsageError where the system or the program forbids it."""
         if why := refusal(self._pid):
             raise UsageError(f"process {self._pid} is not looked into: {why}")
-        with closing(Rendezvous(self._pid)) as place:
-            self._line = self._come(place)
-        stop = self._stop(SECONDS)
+        limit = time.monotonic() + SECONDS
+        while (stop := self._visit()).code == AGAIN and time.monotonic() < limit:
+            self._line.close()
+            self._over = None
         if stop.why == "ended":
             raise UsageError(f"process {self._pid} {stop.text or 'ended'}")
         return stop
+
+    def _visit(self) -> Stop:
+        """What the agent says first, where it comes."""
+        with closing(Rendezvous(self._pid)) as place:
+            self._line = self._come(place)
+        return self._stop(SECONDS)
 
     def _come(self, place: Rendezvous) -> socket.socket:
         """The agent's line: the interpreter is asked, else its main thread calls it, else gdb has it do so."""

@@ -20,6 +20,10 @@ if sys.version_info < (3, 11):  # noqa: UP036 - the program's Python, not the on
     sys.exit(1)  # python.py says why: it looks at the version where a program does not begin
 
 
+AGAIN = "75"
+"""What is told of a program that is just importing asyncio (EX_TEMPFAIL)."""
+
+
 def load(part: str = "agent") -> types.ModuleType:
     """A module of this folder, imported as a package of its own, whatever else is called `weft` here."""
     folder = Path(__file__).parent
@@ -91,7 +95,7 @@ def visit(path: str) -> None:
         sys.modules.pop("_weft_inside.attach", None)
         load("attach").come(path)
     except (ImportError, AttributeError) as error:  # it is importing asyncio right now
-        decline(path, f"cannot be looked into now: {error}")
+        decline(path, f"cannot be looked into now: {error}", AGAIN)
     finally:
         with suppress(OSError):  # nothing is left for the debugger to do: it may be killed
             for name in os.listdir(Path(path).parent):
@@ -99,13 +103,13 @@ def visit(path: str) -> None:
             Path(path).parent.rmdir()
 
 
-def decline(path: str, reason: str) -> None:
+def decline(path: str, reason: str, code: str = "null") -> None:
     """Tell the debugger why no agent comes. Without json, which a program without asyncio may not have imported."""
     plain = "".join(letter if letter.isprintable() and letter not in '"\\' else "'" for letter in reason)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.connect(path)
         line.sendall(
-            f'{{"stop": {{"why": "ended", "code": null, "task": null, "at": null, "text": "{plain}"}}}}\n'.encode()
+            f'{{"stop": {{"why": "ended", "code": {code}, "task": null, "at": null, "text": "{plain}"}}}}\n'.encode()
         )
 
 
