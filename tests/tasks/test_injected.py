@@ -271,6 +271,6 @@ asyncio.run(main())
 def test_a_program_that_is_just_importing_asyncio_is_asked_again(tmp_path: Path) -> None:
     program = tmp_path / "imports.py"
     program.write_text(IMPORTS)
-    with begin(sys.executable, program) as process, session([], pid=process.pid) as s:
+    with begun(sys.executable, program) as process, session([], pid=process.pid) as s:
         (row,) = s.do("tasks")["tasks"]
         assert row["wait"]["kind"] == "event"
