@@ -7,33 +7,14 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Final
+
+from weft.debug.running import status_of
 
 DONE: Final = b"."
 PATIENCE: Final = 60.0
 """Seconds to wait for a debugger that is to let go by itself: it may still read symbols."""
 PAUSE: Final = 0.02
-
-
-def status_of(pid: int) -> tuple[str, int]:
-    """State and tracer of a process, as the kernel tells them; an empty state where it has gone."""
-    try:
-        text = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return "", 0
-    told = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
-    return told.get("State", "")[:1], int(told.get("TracerPid", "0"))
-
-
-def refusal(pid: int) -> str:
-    """Why a process had better not be looked into; empty where it may be."""
-    state, tracer = status_of(pid)
-    if not state or state in "ZX":
-        return "it has ended"
-    if tracer:
-        return f"process {tracer} is its debugger already"
-    return "it is stopped (kill -CONT lets it go on)" if state in "Tt" else ""
 
 
 @contextmanager

@@ -1,97 +1,19 @@
-"""All ranks stand still at once, within moments, so that what reads them has the processors that they poll on.
-
-A rank is traced here (ptrace's SEIZE and INTERRUPT, no signal) until a reader takes it over: gdb or py-spy, which trace
-it themselves. Where this process ends, in whatever way, the kernel lets all go.
-"""
+"""All ranks stand still at once, and go on as if nobody had looked, whatever ends the look."""
 
 from __future__ import annotations
 
-import ctypes
-import os
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-from typing import Any, Final
+from contextlib import contextmanager
 
 from weft.attach import guard
-
-DETACH: Final = 17
-SEIZE: Final = 0x4206
-INTERRUPT: Final = 0x4207
-STOPPED_BY_US: Final = 128
-"""PTRACE_EVENT_STOP: no signal has stopped it, and none is to be given on."""
-WALL: Final = 0x40000000
-PATIENCE: Final = 2.0
-"""Seconds for all to stand: a rank that waits in the kernel for a disk does not stop before that answers."""
-PAUSE: Final = 0.001
-
-
-@dataclass(slots=True)
-class Standing:
-    """Processes that can be stopped and given over. Only the thread that made it may use it, as ptrace wants it."""
-
-    refused: dict[int, str] = field(default_factory=dict)
-    """Why some are not looked into."""
-    pids: list[int] = field(default_factory=list)
-    _threads: dict[int, dict[int, int | None]] = field(default_factory=dict)
-    """Threads of each process that stands, with the signal that each was just being given; None: it did not stop."""
-
-    def hold(self, pids: Sequence[int]) -> None:
-        """Stop processes, all of their threads. One that may not be traced is left to its reader, which says why."""
-        limit = time.monotonic() + PATIENCE
-        for pid in pids:
-            self._threads.setdefault(pid, {})
-        coming: dict[int, int] = {}
-        while self._asked(pids, coming) or coming:  # again, until none has a thread that was made meanwhile
-            for thread, pid in list(coming.items()):
-                if (signal := _stopped(thread)) is not None:
-                    del coming[thread]
-                    self._threads[pid][thread] = signal
-            if time.monotonic() > limit:
-                break
-            time.sleep(PAUSE if coming else 0)
-        for thread, pid in coming.items():
-            self._threads[pid][thread] = None
-
-    def _asked(self, pids: Sequence[int], coming: dict[int, int]) -> bool:
-        """Ask each thread that is new to stop; `coming` has the process of each that was."""
-        found = [(thread, pid) for pid in pids for thread in _threads_of(pid)
-                 if thread not in coming and thread not in self._threads[pid]]  # fmt: skip
-        asked = [(thread, pid) for thread, pid in found if _ptrace(SEIZE, thread)]
-        for thread, pid in asked:
-            _ptrace(INTERRUPT, thread)
-            coming[thread] = pid
-        return bool(asked)
-
-    def release(self, pid: int) -> None:
-        """Let a process go on, or to its reader."""
-        for thread, given in self._threads.pop(pid, {}).items():
-            signal, limit = given, time.monotonic() + PATIENCE
-            while signal is None and time.monotonic() < limit:  # only what stands can be let go
-                time.sleep(PAUSE)
-                signal = _stopped(thread)
-            _ptrace(DETACH, thread, signal or 0)
-
-    def keep(self, pids: Sequence[int]) -> bool:
-        """Let the others go on; whether all of these were asked to stand."""
-        for pid in [pid for pid in self._threads if pid not in pids]:
-            self.release(pid)
-        self.pids = [pid for pid in self.pids if pid in pids]
-        return {*pids} <= {*self.pids, *self.refused}
-
-    def release_all(self) -> None:
-        """Let all go on."""
-        for pid in list(self._threads):
-            self.release(pid)
+from weft.debug.ptrace import Standing
+from weft.debug.running import refusal
 
 
 @contextmanager
 def standing(pids: Sequence[int]) -> Iterator[Standing]:
     """Those of the processes that may be looked into stand still, and go on after this, whatever ends it."""
-    refused = {pid: why for pid in pids if (why := guard.refusal(pid))}
+    refused = {pid: why for pid in pids if (why := refusal(pid))}
     held = Standing(refused, [pid for pid in pids if pid not in refused])
     with guard.guarded(held.pids):
         try:
@@ -99,36 +21,3 @@ def standing(pids: Sequence[int]) -> Iterator[Standing]:
             yield held
         finally:
             held.release_all()
-
-
-def _threads_of(pid: int) -> list[int]:
-    with suppress(OSError):
-        return [int(name) for name in os.listdir(Path("/proc", str(pid), "task"))]
-    return []
-
-
-def _stopped(thread: int) -> int | None:
-    """The signal that a thread was being given when it stopped, or 0; None while it runs."""
-    try:
-        changed, status = os.waitpid(thread, os.WNOHANG | WALL)
-    except ChildProcessError:  # it has gone
-        return 0
-    if not changed:
-        return None
-    if not os.WIFSTOPPED(status) or status >> 16 == STOPPED_BY_US:
-        return 0
-    return os.WSTOPSIG(status)
-
-
-@cache
-def _system() -> Any:
-    """The system's function, with its numbers as a machine wants them."""
-    call = ctypes.CDLL(None).ptrace
-    call.restype = ctypes.c_long
-    call.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-    return call
-
-
-def _ptrace(request: int, thread: int, signal: int = 0) -> bool:
-    """Ask the kernel; whether it does so."""
-    return bool(_system()(request, thread, None, signal or None) == 0)

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from weft.attach import calls, precedence
-from weft.attach.hold import Standing
 from weft.attach.model import Argument, Call, Frame, Seen, Thread
 from weft.attach.native import Native, Place
 from weft.attach.processes import Process, began, is_replaced
 from weft.attach.python import Pythons
 from weft.attach.reader import GoneError, Reader
+from weft.debug.ptrace import Standing
 from weft.trace.sites import CallSite
 
 Stacks = dict[int, dict[int, list[Frame]]]

@@ -17,8 +17,8 @@ from typing import IO, Any
 from weft.attach import precedence
 from weft.attach.calls import mpi_of
 from weft.attach.frozen import Stacks, stacks_of, stays
-from weft.attach.hold import PAUSE, Standing
 from weft.attach.model import Frame
+from weft.debug.ptrace import PAUSE, Standing
 from weft.debug.running import forbidden
 from weft.errors import UsageError
 from weft.trace.sites import CallSite

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 from weft.attach.precedence import first
 from weft.debug.running import while_it_works
 from weft.errors import UsageError, WeftError
+from weft.gdbs import REMEDY, find_gdb
 
 PARTS = Path(__file__).parents[1] / "debug" / "gdb_parts.py"
 SCRIPT = Path(__file__).parent / "stacks_gdb.py"
@@ -49,8 +49,8 @@ class Reader:
         words = [word for setting in SETTINGS for word in ("-iex", setting)]
         words += ["-x", str(PARTS), "-x", str(SCRIPT), "-ex", f"python weft_serve({asked}, {answering})"]
         self._gdb = subprocess.Popen(
-            ["gdb", "--nx", "--quiet", "--batch", *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, pass_fds=(asked, answering), start_new_session=True,
+            [find_gdb() or "gdb", "--nx", "--quiet", "--batch", *words], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=(asked, answering), start_new_session=True,
         )  # fmt: skip
         os.close(asked)
         os.close(answering)
@@ -99,8 +99,8 @@ class Reader:
 @contextmanager
 def readers(pids: Sequence[int]) -> Iterator[list[Reader]]:
     """The gdbs for native processes: one for each core, if there are many. They let all go at the end of this."""
-    if pids and shutil.which("gdb") is None:
-        raise UsageError("gdb reads the stacks of C, C++ and Fortran: apt install gdb")
+    if pids and find_gdb() is None:
+        raise UsageError(f"gdb reads the stacks of C, C++ and Fortran: {REMEDY}")
     # Who started this may have blocked signals, as `weft run` does: gdb waits for SIGCHLD.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     cores = len(os.sched_getaffinity(0))

@@ -64,6 +64,8 @@ def attach(pid: int) -> str:
 def core(program: str, file: str) -> str:
     """Take a core file in place of what was looked at before; why it cannot be, if so."""
     try:
+        if re.search(r"[\x00-\x1f\x7f]", program + file):  # gdb takes each line for a command
+            return f"a name with a control character is not handed to gdb: {program!r}, {file!r}"
         gdb.execute("file " + re.sub(r"([\\\s'\"])", r"\\\1", program), to_string=True)
         gdb.execute(f"core-file {file}", to_string=True)
     except gdb.error as error:

@@ -21,9 +21,9 @@ from weft.attach import precedence
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
-    from weft.attach.hold import Standing
     from weft.attach.model import Job
     from weft.attach.processes import Process
+    from weft.debug.ptrace import Standing
 
 INTERVAL = 1.0
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import linecache
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from weft.debug.hands import Frame, HandError, Marks, NoLines, Part, Place, Poin
 from weft.debug.instructions import NOT_THE_PROGRAM, Maps
 from weft.debug.mi import Mi, quoted, referred
 from weft.debug.skips import is_file
+from weft.gdbs import REMEDY, find_gdb
 
 COUNT = Path(__file__).parent / "count_gdb.py"
 _SHOW = "show language"
@@ -53,8 +53,8 @@ class NativeHand:
         self._returning = self._has_parts = False
         self.thread = MAIN
         self._last_drive = 0.0
-        if shutil.which("gdb") is None:
-            raise HandError("there is no gdb here, which looks into native ranks: install it (apt install gdb)")
+        if find_gdb() is None:
+            raise HandError(f"there is no gdb here, which looks into native ranks: {REMEDY}")
         self.gdb = made()
         try:
             self.gdb.ask(f"-target-attach {pid}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -12,6 +13,7 @@ from pygdbmi.gdbcontroller import GdbController
 from weft.debug.hands import HandError, Point
 from weft.debug.limit import kept
 from weft.debug.running import while_it_works
+from weft.gdbs import find_gdb
 
 PATIENCE = 30.0
 """Seconds for gdb to answer, counted from when it last did something: the symbols of a large program take their time,
@@ -35,9 +37,28 @@ def _stop(told: dict[str, Any]) -> dict[str, Any]:
     return {name: last.get(name, value) for name, value in told.items() if _OF_WATCHES.get(name, reason) == reason}
 
 
+PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
+
+
 def quoted(text: str) -> str:
-    """A string as MI writes it."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """A text as a parameter of MI writes it, and a string of C: it ends where it is meant to, in the same line.
+
+    gdb reads a command to the end of its line, so that a newline in a name would begin another one, and gdb has
+    `shell`. All rooms hand gdb their texts by this and by `word`.
+    """
+    return '"' + "".join(chr(one) if one in PLAIN else f"\\{one:03o}" for one in os.fsencode(text)) + '"'
+
+
+def word(text: str) -> str:
+    """A text as one word of a command of gdb's own language, which is `quoted` as a whole when it goes through MI."""
+    return re.sub(r"([\\\s'\"])", r"\\\1", text)
+
+
+def in_one_line(command: str) -> str:
+    """A command as it goes to gdb. HandError where a text came into it otherwise than by `quoted`."""
+    if re.search(r"[\n\r\0]", command):
+        raise HandError(f"gdb is given one line at a time, not {command!r}")
+    return command
 
 
 Called = Callable[[str, int, int], dict[str, Any]]
@@ -55,7 +76,7 @@ class Mi:
         self._console: list[str] = []
         # pygdbmi waits that long for more after each answer; with its own 0.2, or 0, every command takes 50 ms.
         # In a session of its own: the terminal's Ctrl-C is Weft's, which halts the program by it.
-        self._gdb: Any = GdbController(["setsid", "gdb", "--nx", "--quiet", "--interpreter=mi3"], 1e-4)
+        self._gdb: Any = GdbController(["setsid", find_gdb() or "gdb", "--nx", "--quiet", "--interpreter=mi3"], 1e-4)
         for setting in SETTINGS:
             with suppress(HandError):
                 self.ask(f"-interpreter-exec console {quoted(setting)}")
@@ -92,8 +113,9 @@ class Mi:
 
     def _answer(self, command: str, patience: float) -> dict[str, Any]:
         self._token += 1
+        line = in_one_line(f"{self._token}{command}")
         try:
-            self._gdb.write(f"{self._token}{command}", read_response=False)
+            self._gdb.write(line, read_response=False)
         except Exception as error:
             raise HandError(f"gdb has gone: {error}") from error
         still = while_it_works(self.process, patience)

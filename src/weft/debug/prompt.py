@@ -20,6 +20,7 @@ from weft.debug.answers import tell
 from weft.debug.debugger import Answer, Debugger
 from weft.debug.limit import heeded, kept, limited
 from weft.errors import UsageError, WeftError
+from weft.gdbs import find_gdb
 
 SCHEMA = "weft-debug/1"
 HISTORY = 1000
@@ -409,7 +410,7 @@ class Prompt(Console):
             pid = self.debugger.release(rank)
             if self.json or not sys.stdin.isatty():
                 return {"kind": "text", "text": f"rank {rank} is process {pid}: gdb -p {pid}", "pid": pid}
-            subprocess.run(["gdb", "--quiet", "-p", str(pid)], check=False)
+            subprocess.run([find_gdb() or "gdb", "--quiet", "-p", str(pid)], check=False)
             return {"kind": "text", "text": f"back from rank {rank}"}
         if self.json or not sys.stdin.isatty():
             raise UsageError("a console needs a terminal: use `print`")

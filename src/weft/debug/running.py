@@ -41,6 +41,26 @@ def forbidden(pid: int) -> str:
     )
 
 
+def status_of(pid: int) -> tuple[str, int]:
+    """State and tracer of a process, as the kernel tells them; an empty state where it has gone."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return "", 0
+    told = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+    return told.get("State", "")[:1], int(told.get("TracerPid", "0"))
+
+
+def refusal(pid: int) -> str:
+    """Why a process had better not be looked into; empty where it may be."""
+    state, tracer = status_of(pid)
+    if not state or state in "ZX":
+        return "it has ended"
+    if tracer:
+        return f"process {tracer} is its debugger already"
+    return "it is stopped (kill -CONT lets it go on)" if state in "Tt" else ""
+
+
 def while_it_works(process: int, patience: float) -> Iterator[bool]:
     """True until so many seconds have passed in which a gdb did nothing."""
     until, spent = time.monotonic() + patience, _spent(process)

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import weft
 from weft.errors import WeftError
+from weft.gdbs import REMEDY, debuggers
 from weft.launch import library as libraries
 from weft.launch.compiler import beside, candidates, compiler_for, linked_by
 from weft.launch.library import Library
@@ -92,7 +93,7 @@ def examine() -> Checkup:
     checks = [check_python(), *check_shadows(), check_kernel(), check_compiler(), check_mpi(found)]
     checks += [check for python in pythons() for check in check_mpi4py(python)]
     checks += [check_launcher(), check_tool("addr2line", "source lines of C, C++ and Fortran calls", "binutils")]
-    checks += [check_tool("gdb", "stepping through native ranks", "gdb"), check_clock()]
+    checks += [check_gdb(), check_clock()]
     checks += [*check_fortran(found), *check_pvm()]
     checks += [check for installation in found for check in check_recorder(installation)]
     return Checkup(found, checks)
@@ -254,6 +255,17 @@ def check_tool(tool: str, purpose: str, package: str) -> Check:
     if found:
         return Check(tool, "ok", found)
     return Check(tool, "warning", f"not found: no {purpose}", f"install {package}")
+
+
+def check_gdb() -> Check:
+    """The gdb that is used, and what it cannot do here."""
+    known = debuggers()
+    if not known:
+        return Check("gdb", "warning", "not found: no stepping through native ranks", REMEDY)
+    first, *others = known
+    if first.lack:
+        return Check("gdb", "warning", f"{first.path}: {first.lack}", REMEDY)
+    return Check("gdb", "ok", "; ".join([first.path, *(f"not {one.path}: {one.lack}" for one in others if one.lack)]))
 
 
 def check_pvm() -> list[Check]:

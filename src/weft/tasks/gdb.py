@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from weft.debug.hands import HandError
 from weft.debug.limit import interruptible
-from weft.debug.mi import Mi, quoted
+from weft.debug.mi import Mi, quoted, word
 from weft.tasks.backend import NoFurther
 from weft.tasks.model import SourceLine
 from weft.tasks.output import Output
@@ -132,12 +132,12 @@ class Gdb(Mi):
 
     def begin(self, program: str, arguments: list[str], settings: dict[str, str], terminal: str) -> None:
         """Start the program; it stands at its main."""
-        self.ask(f"-file-exec-and-symbols {quoted(program)}")
+        self.console(f"file {word(program)}")
         self.console(f"set inferior-tty {terminal}")
         for name, value in settings.items():
             self.console(f"set environment {name} {value}")
         if arguments:
-            self.ask("-exec-arguments " + shlex.join(arguments))  # gdb gives them to a shell
+            self.console("set args " + shlex.join(arguments))  # gdb gives them to a shell
         self.ask("-break-insert -t -f *main")
         self.ask("-exec-run")
         self.wait(60)

@@ -15,7 +15,7 @@ import numpy as np
 from weft.debug.answers import change
 from weft.debug.hands import HandError, Point
 from weft.debug.limit import kept
-from weft.debug.mi import quoted, referred
+from weft.debug.mi import quoted, referred, word
 from weft.errors import UsageError
 from weft.tasks import layout, schedule
 from weft.tasks.backend import How, Spawn, Stop
@@ -123,8 +123,8 @@ class NativeBackend:
         if self._core is not None:
             if not self._core.is_file():
                 raise UsageError(f"--core {self._core}: there is no such file")
-            self._gdb.ask(f"-file-exec-and-symbols {quoted(self._program)}")
-            self._gdb.ask(f"-target-select core {self._core.resolve()}")
+            self._gdb.console(f"file {word(self._program)}")
+            self._gdb.console(f"core-file {self._core.resolve()}")
         else:
             self._program = os.path.realpath(f"/proc/{self._pid}/exe")
             self._gdb.ask(f"-target-attach {self._pid}")

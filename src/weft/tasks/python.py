@@ -146,7 +146,7 @@ class Conversation:
                     stop.get("code"), stop.get("name", ""), (stop["breakpoint"],) if over else (),
                     stop.get("kind", "task"))  # fmt: skip
         if made.why == "ended":
-            self._over = Stop("ended", code=self._status(made.code))
+            self._over = Stop("ended", code=self._status(made.code), text=made.text)
             return self._over
         return made
 

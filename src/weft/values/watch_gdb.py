@@ -361,6 +361,8 @@ def entries(file: str) -> list[tuple[int, int]]:
     """All lines of a file with their addresses."""
     name = re.escape(Path(file).name)
     ending = "/" + "/".join(part for part in Path(file).parts if part not in ("..", "/"))
+    if re.search(r"[\x00-\x1f\x7f]", name):  # gdb takes each line of a text for a command, and has `shell`
+        return []
     gdb.execute(f"maint expand-symtabs {name}$", to_string=True)
     found, wanted = [], False
     for row in gdb.execute(f"maint info line-table {name}$", to_string=True).splitlines():
@@ -405,7 +407,7 @@ def main() -> None:
             continue  # an older gdb has no such setting
     gdb.execute("handle all nostop noprint pass", to_string=True)
     preload = os.environ.get("WEFT_PRELOAD")
-    if preload:
+    if preload and "\n" not in preload:
         gdb.execute(f"set environment LD_PRELOAD {preload}")
     for name in ("WEFT_PRELOAD", "WEFT_WATCHES", "WEFT_PYTHONPATH", "LINES", "COLUMNS"):
         gdb.execute(f"unset environment {name}", to_string=True)

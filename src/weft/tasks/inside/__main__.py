@@ -20,6 +20,10 @@ if sys.version_info < (3, 11) or "free-threading" in sys.version:
     sys.exit(1)  # the program's Python; python.py says why: it looks at the version where a program does not begin
 
 
+AGAIN = "75"
+"""What is told of a program that is just importing asyncio (EX_TEMPFAIL)."""
+
+
 def load(part: str = "agent") -> types.ModuleType:
     """A module of this folder, imported as a package of its own, whatever else is called `weft` here."""
     folder = Path(__file__).parent
@@ -83,14 +87,30 @@ def attend(path: str, library: str, hands: tuple[Any, ...]) -> None:
 
 
 def visit(path: str) -> None:
-    """Answer the debugger that listens at a path, in a program that was not started for one (attach.py)."""
-    if "asyncio" not in sys.modules:  # nothing is imported into a program that has no use for it
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-            line.connect(path)
-            line.sendall(b'{"stop": {"why": "ended", "code": null, "task": null, "at": null}}\n')
-        return
-    sys.modules.pop("_weft_inside.attach", None)
-    load("attach").come(path)
+    """Answer the debugger that listens at a path, in a program that was not started for one (attached.py)."""
+    try:
+        if "asyncio" not in sys.modules:  # nothing is imported into a program that has no use for it
+            decline(path, "has not imported asyncio: it has no tasks")
+            return
+        sys.modules.pop("_weft_inside.attach", None)
+        load("attach").come(path)
+    except (ImportError, AttributeError) as error:  # it is importing asyncio right now
+        decline(path, f"cannot be looked into now: {error}", AGAIN)
+    finally:
+        with suppress(OSError):  # nothing is left for the debugger to do: it may be killed
+            for name in os.listdir(Path(path).parent):
+                Path(path).with_name(name).unlink()
+            Path(path).parent.rmdir()
+
+
+def decline(path: str, reason: str, code: str = "null") -> None:
+    """Tell the debugger why no agent comes. Without json, which a program without asyncio may not have imported."""
+    plain = "".join(letter if letter.isprintable() and letter not in '"\\' else "'" for letter in reason)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        line.connect(path)
+        line.sendall(
+            f'{{"stop": {{"why": "ended", "code": {code}, "task": null, "at": null, "text": "{plain}"}}}}\n'.encode()
+        )
 
 
 def record(library: str) -> None:

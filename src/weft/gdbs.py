@@ -1,0 +1,67 @@
+"""Which gdb there is, and whether it can call functions in a program: the system's, or the one of PyPI's wheel."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+
+from weft.plain import dataclass
+
+WHEEL = "gdb-for-pwndbg"
+"""The package that the extra `gdb` installs."""
+REMEDY = "apt install gdb, or pip install gdb-for-pwndbg (the extra `gdb` of Weft)"
+WHOLE_STATE = 14
+"""The first gdb that writes all of a processor's registers back, as the kernel wants it where there is AMX."""
+
+
+@dataclass(frozen=True)
+class Debugger:
+    """A gdb: its path, and what it cannot do, "" for nothing."""
+
+    path: str
+    lack: str
+
+
+def find_gdb() -> str | None:
+    """The gdb to use: the system's, the wheel's where that is missing or cannot call; None where there is none."""
+    return next((one.path for one in debuggers()), None)
+
+
+def debuggers() -> list[Debugger]:
+    """The system's gdb and the wheel's, as far as they are there, the one to use first."""
+    found = [path for path in (shutil.which("gdb"), _of_wheel()) if path is not None]
+    return sorted((Debugger(path, _lack(path)) for path in dict.fromkeys(found)), key=lambda one: bool(one.lack))
+
+
+def _of_wheel() -> str | None:
+    """The command that the wheel brings, which finds the rest of it."""
+    with suppress(PackageNotFoundError):
+        for file in files(WHEEL) or ():
+            if file.name == "gdb" and file.parent.name == "bin" and "_vendor" not in file.parts:
+                return str(Path(str(file.locate())).resolve())
+    return None
+
+
+@cache
+def _lack(path: str) -> str:
+    """What a gdb cannot do on this machine."""
+    if not _has_amx():
+        return ""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False,
+                              stdin=subprocess.DEVNULL)  # fmt: skip
+        found = re.search(r"^GNU gdb .*?(\d+)\.\d+\S*$", done.stdout, re.M)
+        if found and int(found[1]) < WHOLE_STATE:
+            return f"gdb {found[1]} calls no function in a program on a processor with AMX (gdb 14 does)"
+    return ""
+
+
+def _has_amx() -> bool:
+    with suppress(OSError), Path("/proc/cpuinfo").open() as told:
+        return any(line.startswith("flags") and " amx_tile" in line for line in told)
+    return False

@@ -1,0 +1,72 @@
+"""gdb has a Python that runs already execute a file of Weft's, and lets go of it: the last way in."""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+import tempfile
+
+from weft.debug.mi import quoted
+from weft.debug.running import forbidden
+from weft.errors import UsageError
+from weft.tasks.injected import CALLS, RUN
+
+IDLE = re.compile(
+    r"\b(epoll_p?wait|p?select|p?poll|clock_nanosleep|read|recv\w*|accept4?|futex\w*|__futex\w*|sem_\w+)\b"
+)
+"""System calls in which Python has let go of its lock, so that code can be run at once."""
+FUTEX = "($orig_rax == 202 && ($rsi & 127) == 9)"
+"""A wait for a lock of Python's, by that operation of futex; in the others it may hold what Python's own lock needs."""
+SAFE = ("set auto-load no", "set debuginfod enabled off", "set confirm off")
+"""Nothing that stands in another's program or beside it is executed by gdb."""
+FAILED = re.compile(
+    r"Error in sourced command file:\n(?P<why>.+)|^(?P<word>ptrace: .+|Couldn't .+|No symbol .+)$", re.M
+)
+SECONDS = 60.0
+
+
+def called_by(gdb: str, pid: int, script: str) -> str:
+    """Have a program run a file; what gdb said where it could not, "" where it could. UsageError where it may not."""
+    code = RUN.format(script=script)
+    direct = (
+        "set $weft = ((int(*)(void))PyGILState_Ensure)()",
+        f"call ((int(*)(const char*))PyRun_SimpleString)({quoted(code)})",
+        "call ((void(*)(int))PyGILState_Release)($weft)",
+    )  # fmt: skip
+    # A pending call runs between two instructions of the program's own Python, in its main thread.
+    pending = (
+        "set $weft = ((char*(*)(long,long,int,int,int,long))mmap)(0, 4096, 3, 34, -1, 0)",
+        f"set var *(char(*)[{len(code.encode()) + 1}])$weft = {quoted(code)}",
+        "call ((int(*)(void*,void*))Py_AddPendingCall)((void*)PyRun_SimpleString, $weft)",
+    )
+    if platform.machine() == "x86_64":  # gdb knows the system call by its number, whatever libc calls it
+        waits = " || ".join([FUTEX, *(f"$orig_rax == {number}" for number in sorted(CALLS))])
+        return failure(_said(gdb, pid, "thread 1", f"if {waits}", *direct, "else", *pending, "end"))
+    idle = IDLE.search(_said(gdb, pid, "thread 1", "bt 1"))
+    return failure(_said(gdb, pid, "thread 1", *(direct if idle else pending)))
+
+
+def failure(said: str) -> str:
+    """gdb's own words for what went wrong; "" where nothing did."""
+    found = FAILED.search(said)
+    return (found["why"] or found["word"]).strip() if found else ""
+
+
+def _said(gdb: str, pid: int, *commands: str) -> str:
+    """What gdb says to some commands in a process. It has no terminal, and no environment but what it needs."""
+    with tempfile.NamedTemporaryFile("w", suffix=".gdb") as script:
+        script.write("\n".join([*commands, ""]))
+        script.flush()
+        safe = [word for setting in SAFE for word in ("-iex", setting)]
+        command = [gdb, "-q", "-nx", *safe, "-batch", "-p", str(pid), "-x", script.name]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS,
+                                  check=False, stdin=subprocess.DEVNULL, start_new_session=True,
+                                  env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise UsageError(f"gdb does not come into process {pid}") from error
+    said = done.stdout + done.stderr
+    if "ptrace" in said and "not permitted" in said:
+        raise UsageError(forbidden(pid))
+    return said

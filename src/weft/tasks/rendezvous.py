@@ -1,0 +1,138 @@
+"""Where the agent in a program that runs already finds Weft: a folder of the program's user, with a socket in it.
+
+Weft may be root, and the program another user's, who can change all in that folder at any moment. So what is made
+there, and what is removed, is done by a process that has become that user before: it can do no more than they can.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import struct
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from weft.errors import UsageError
+from weft.tasks.runtime import INSIDE
+
+SCRIPT = """try:
+    __import__("os").rename({socket!r}, {socket!r} + "-")  # once, though two may ask for it
+    __import__("runpy").run_path({inside!r}, run_name="weft_visit")["visit"]({socket!r} + "-")
+except OSError:  # the debugger does not wait any more
+    pass
+"""
+"""What the program runs: it binds no name in it."""
+ENTRY = INSIDE / "__main__.py"
+MOST = 4096
+"""Bytes that the other process may say."""
+
+
+class Rendezvous:
+    """A folder with a socket and a script, where one process is listened for. UsageError where there is none."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._user = user_of(pid)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._place = Path()
+        try:
+            self._place = Path(os.fsdecode(self._as_user(self._make)))
+            self._listener.listen(1)
+        except OSError as error:
+            self._listener.close()
+            raise UsageError(
+                f"process {pid} cannot be reached: its user (number {self._user[0]}) must be able to make a folder for "
+                f"temporary files and to read {ENTRY}: {error.strerror or error}"
+            ) from error
+
+    @property
+    def script(self) -> Path:
+        """The file that the program is to run."""
+        return self._place / "script.py"
+
+    def _make(self) -> bytes:
+        ENTRY.read_bytes()
+        place = Path(tempfile.mkdtemp(prefix="weft-attach-"))
+        try:
+            self._listener.bind(str(place / "socket"))
+            text = SCRIPT.format(inside=str(ENTRY), socket=str(place / "socket"))
+            with (place / "script.py").open("x") as script:
+                script.write(text)
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
+        return os.fsencode(place)
+
+    def accept(self, seconds: float) -> socket.socket | None:
+        """The process, if it comes within so many seconds; others are sent away."""
+        self._listener.settimeout(seconds)
+        while True:
+            try:
+                line, _ = self._listener.accept()
+            except TimeoutError:
+                return None
+            told = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            if struct.unpack("3i", told)[0] == self._pid:
+                return line
+            line.close()
+
+    def close(self) -> None:
+        """Remove what the agent did not: it does so itself where it came."""
+        self._listener.close()
+        with suppress(OSError):  # its user may have taken care that it cannot be
+            self._as_user(self._remove)
+
+    def _remove(self) -> bytes:
+        shutil.rmtree(self._place, ignore_errors=True)
+        return b""
+
+    def _as_user(self, work: Callable[[], bytes]) -> bytes:
+        """Do something as the program's user, in another process where that is not us. OSError with its reason."""
+        if self._user[0] == os.geteuid():
+            return work()
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            _become(self._user, work, writer)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as said:
+            told = said.read(MOST)
+        os.waitpid(child, 0)
+        if told[:1] == b"+":
+            return told[1:]
+        raise OSError(1, told[1:].decode(errors="replace"))
+
+
+def _become(user: tuple[int, int], work: Callable[[], bytes], writer: int) -> NoReturn:
+    """Be a user without any other right, terminal or environment; say what came of the work, and end."""
+    told = b"-it came to nothing"
+    try:
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(nothing, stream)
+        os.environ.clear()
+        tempfile.tempdir = None  # the system's, not that of who looks
+        os.setgroups([])
+        os.setresgid(user[1], user[1], user[1])
+        os.setresuid(user[0], user[0], user[0])
+        os.umask(0o077)
+        told = b"+" + work()
+    except OSError as error:
+        told = b"-" + str(error.strerror or error).encode()
+    finally:
+        os.write(writer, told)
+        os._exit(0)
+
+
+def user_of(pid: int) -> tuple[int, int]:
+    """The user and the group that a process acts as. UsageError where it has gone."""
+    try:
+        told = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    except OSError as error:
+        raise UsageError(f"{pid}: there is no such process") from error
+    return int(told["Uid"].split()[1]), int(told["Gid"].split()[1])
