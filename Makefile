@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-values test-halo test-stops test-races test-long test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-values test-halo test-stops test-races test-long test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 test-systems extras test-extras clean
 .DELETE_ON_ERROR:
 
 help:
@@ -99,6 +99,28 @@ test-wheel: recorders
 
 test-matrix: debian recorders
 	$(PYTEST) tests/matrix --timeout 900
+
+# Debian 12, 13 and sid in roots made by debootstrap (root): make demo, make test and the wheel in each, into docs/systems.md.
+# SYSTEMS names some of them, ROOMS_TRIED some rooms of the tests: make test-systems SYSTEMS=trixie ROOMS_TRIED=tests/races
+test-systems: wheel
+	$(BIN)/python tools/systems.py $(SYSTEMS) --tests "$(ROOMS_TRIED)" --wheel $$(ls -S dist/*.whl | head -1)
+
+# What `make setup` leaves out: the libraries of tests that are skipped without them, and Cilk-5 and OpenCilk where
+# CILK5_FROM and OPENCILK_FROM say from where. EXTRAS holds where those two are, for the environment of tests.
+EXTRAS := build/extras.env
+
+$(VENV)/.extras: $(VENV)/.dev
+	$(BIN)/python -m pip install $(PIP_FLAGS) --editable '.[mpich,dev,dev-all]'
+	@touch $@
+
+extras: $(VENV)/.extras kernel
+	@bash tools/debian.sh postgresql
+	@mkdir -p build
+	bash tools/extras.sh > $(EXTRAS)
+
+# The tests that need them, which `make test` skips where they are not.
+test-extras: debian recorders extras
+	env $$(cat $(EXTRAS)) $(PYTEST) tests/tasks/test_driven.py tests/tasks/test_start.py tests/tasks/test_cilk5.py tests/tasks/test_opencilk.py
 
 # All that `make test` leaves out for its length: further languages, grids and MPIs of what it tries in one form. Hours.
 test-long: debian recorders

@@ -2,6 +2,7 @@
 # Runs a command in a root of another Debian, on a clone of this checkout's last commit (for root only):
 #     tools/systems.sh trixie 'make demo'
 #     tools/systems.sh --check        says why that cannot be here, and fails; or says nothing
+#     tools/systems.sh --root trixie  says where that root lies
 # The root is made by debootstrap on first use, in ${XDG_CACHE_HOME:-~/.cache}/weft-roots, and kept with what was
 # installed into it: packages, pip's wheels, the clone's environments (about 4 GB once the tests have run). The command
 # has process and mount namespaces of its own: what it starts ends with it, and nothing stays mounted.
@@ -24,10 +25,15 @@ if [ -n "$refusal" ]; then
 fi
 if [ "${1:-}" = --check ]; then exit 0; fi
 
+roots=${XDG_CACHE_HOME:-$HOME/.cache}/weft-roots
+if [ "${1:-}" = --root ]; then
+    echo "$roots/${2:?a suite of Debian}"
+    exit 0
+fi
 suite=${1:?a suite of Debian} command=${2:?a command}
 here=$(git -C "$tools" rev-parse --show-toplevel)
-root=${XDG_CACHE_HOME:-$HOME/.cache}/weft-roots/$suite
-mkdir -p "$(dirname "$root")"
+root=$roots/$suite
+mkdir -p "$roots"
 exec 8>"$root.lock"
 flock 8 # one command at a time: they share a clone
 if [ ! -e "$root" ]; then
