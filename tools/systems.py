@@ -75,7 +75,9 @@ def try_suite(suite: str, rooms: str, wheel: Path | None, logs: Path) -> tuple[s
     cells.append(f"{of}{counts(said)} ({minutes(time.monotonic() - began)})")
     cells.append("not tried" if wheel is None else "")
     if wheel is not None:
-        folder = Path(subprocess.check_output(["bash", str(ROOT / "tools/systems.sh"), "--root", suite], text=True).strip())
+        folder = Path(
+            subprocess.check_output(["bash", str(ROOT / "tools/systems.sh"), "--root", suite], text=True).strip()
+        )
         for old in (folder / "root").glob("*.whl"):
             old.unlink()
         shutil.copy(wheel, folder / "root")

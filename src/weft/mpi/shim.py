@@ -70,6 +70,7 @@ seldom meet, what a replay adds, what hashes messages, and what runs once."""
 _EFFORT = {
     "hot.c": ["-O2"],
     "process.c": ["-O2"],
+    "shared.c": ["-O2"],
     "hashed.c": ["-O2"],
     "cold.c": ["-O0"],
     "lean.c": ["-O0", "-DWEFT_LEAN"],
