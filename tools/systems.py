@@ -62,7 +62,6 @@ def try_suite(suite: str, rooms: str, wheel: Path | None, logs: Path) -> tuple[s
     """The row of one system, and how many of its steps failed."""
     failed = 0
     cells = []
-    began = time.monotonic()
     status, said = run(suite, "make demo", logs / f"{suite}-demo.log")
     right = status == 0 and demo_came_right(said)
     failed += not right
