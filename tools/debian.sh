@@ -10,7 +10,7 @@ pvm=(pvm pvm-dev) # tests/pvm
 command -v dpkg-query >/dev/null || exit 0
 
 is_installed() { [[ $(dpkg-query -W -f '${Status}' "$1" 2>/dev/null) == "install ok installed" ]]; }
-is_offered() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'; }
+is_offered() { [[ $(apt-cache policy "$1" 2>/dev/null) == *"Candidate: "[!\(]* ]]; }
 all() { # all TEST PACKAGE...: whether the test holds for each
     local test=$1 package
     shift
@@ -58,7 +58,8 @@ install_older_pvm() {
     echo "deb [signed-by=$keys] $mirror $PVM_SUITE main" >"$folder/sources.list"
     local own=(-qq -o "Dir::Etc::SourceList=$folder/sources.list" -o Dir::Etc::SourceParts=/dev/null
         -o "Dir::State::Lists=$folder/lists" -o "Dir::Cache=$folder" -o APT::Sandbox::User=root)
-    (cd "$folder" && apt-get "${own[@]}" update && apt-get "${own[@]}" download libpvm3 "${pvm[@]}") &&
+    local packages=(libpvm3 rsh-redone-client "${pvm[@]}") # what they need and later releases do not have, too
+    (cd "$folder" && apt-get "${own[@]}" update && apt-get "${own[@]}" download "${packages[@]}") &&
         apt-get install -y -qq -o DPkg::Lock::Timeout=300 --no-install-recommends "$folder"/*.deb >/dev/null
 }
 
@@ -68,7 +69,11 @@ clang_here || missing+=("clang and its libomp")
 for package in "${pvm[@]}"; do is_installed "$package" || missing+=("$package"); done
 [ ${#missing[@]} -eq 0 ] && exit 0
 
-say_skipped() { (IFS=,; echo "not installed ($1), the tests that need them are skipped: ${*:2}" | sed 's/,/, /g' >&2); }
+say_skipped() { # say_skipped WHY PACKAGE...
+    local names
+    names=$(printf ', %s' "${@:2}")
+    echo "not installed ($1), the tests that need them are skipped: ${names:2}" >&2
+}
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
     say_skipped "that takes root" "${missing[@]}"
     exit 0
@@ -95,6 +100,6 @@ if [ ${#offered[@]} -gt 0 ]; then
 fi
 if [ -n "$older" ]; then
     echo "installing ${pvm[*]} of Debian's $PVM_SUITE"
-    install_older_pvm || lacking+=("${pvm[*]}")
+    install_older_pvm || lacking+=("${pvm[@]}")
 fi
 [ ${#lacking[@]} -eq 0 ] || say_skipped "this distribution lacks them" "${lacking[@]}"
