@@ -8,10 +8,12 @@ tools=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
 to=${XDG_CACHE_HOME:-$HOME/.cache}/weft-extras
 mkdir -p "$to"
 
-if [ -n "${CILK5_FROM:-}" ] && [ ! -x "$to/cilk5/bin/cilkc" ]; then
+if [ -n "${CILK5_FROM:-}" ] && [ ! -e "$to/cilk5/.made" ]; then
+    rm -rf "$to/cilk5"
     bash "$tools/cilk5.sh" "$to/cilk5" >&2
+    touch "$to/cilk5/.made"
 fi
-if [ -n "${OPENCILK_FROM:-}" ] && [ ! -e "$to/opencilk/lib" ]; then
+if [ -n "${OPENCILK_FROM:-}" ] && [ ! -e "$to/opencilk" ]; then
     clang=$(compgen -c clang | grep -xE 'clang(-[0-9]+)?' | sort -V | head -1)
     [ -n "$clang" ] || { echo "OpenCilk's runtime is compiled by clang, which is not here" >&2; exit 2; }
     rm -rf "$to/opencilk.made"
@@ -20,5 +22,5 @@ if [ -n "${OPENCILK_FROM:-}" ] && [ ! -e "$to/opencilk/lib" ]; then
         { tail "$to/opencilk.log" >&2; exit 1; }
     mv "$to/opencilk.made" "$to/opencilk"
 fi
-if [ -x "$to/cilk5/bin/cilkc" ]; then echo "CILK_ROOT=$to/cilk5"; else echo "without CILK5_FROM the tests of Cilk-5 are skipped" >&2; fi
-if [ -e "$to/opencilk/lib" ]; then echo "OPENCILK_ROOT=$to/opencilk"; else echo "without OPENCILK_FROM the tests of OpenCilk are skipped" >&2; fi
+if [ -e "$to/cilk5/.made" ]; then echo "CILK_ROOT=$to/cilk5"; else echo "without CILK5_FROM the tests of Cilk-5 are skipped" >&2; fi
+if [ -e "$to/opencilk" ]; then echo "OPENCILK_ROOT=$to/opencilk"; else echo "without OPENCILK_FROM the tests of OpenCilk are skipped" >&2; fi
