@@ -58,7 +58,7 @@ install_older_pvm() {
     echo "deb [signed-by=$keys] $mirror $PVM_SUITE main" >"$folder/sources.list"
     local own=(-qq -o "Dir::Etc::SourceList=$folder/sources.list" -o Dir::Etc::SourceParts=/dev/null
         -o "Dir::State::Lists=$folder/lists" -o "Dir::Cache=$folder" -o APT::Sandbox::User=root)
-    local packages=(libpvm3 rsh-redone-client "${pvm[@]}") # what they need and later releases do not have, too
+    local packages=(libpvm3 rsh-client "${pvm[@]}") # what they need and later releases do not have, too
     (cd "$folder" && apt-get "${own[@]}" update && apt-get "${own[@]}" download "${packages[@]}") &&
         apt-get install -y -qq -o DPkg::Lock::Timeout=300 --no-install-recommends "$folder"/*.deb >/dev/null
 }
