@@ -72,7 +72,7 @@ def command_line(program: Path) -> str:
 def weft_run(program: Path) -> tuple[int, str]:
     """Record one example as a user would: the status, and all that was said, as a terminal would show it."""
     command = [sys.executable, "-m", "weft.cli.main", "run", "-n", str(RANKS), "--", sys.executable, str(program)]
-    styled = {}
+    styled: dict[str, str] = {}
     if sys.stdout.isatty():
         styled = {"FORCE_COLOR": "1", "COLUMNS": str(shutil.get_terminal_size().columns)}
     done = subprocess.run(
