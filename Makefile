@@ -19,6 +19,7 @@ help:
 	@echo "make check         lint and types: what every change must pass;  make format: the formatters"
 	@echo "make lint-page     layout and types of the page's JavaScript (node and npm; also part of make lint)"
 	@echo "make measure       how the code stands;  make coverage: the lines that the tests run"
+	@echo "make test-systems  demo, tests and wheel in roots of Debian 12, 13 and sid (root only)"
 	@echo "make test-matrix   the full matrix of MPIs and languages;  make bench: what recording costs"
 	@echo "make bench-analysis BENCH=--quick   what the report costs;  make bench-replay: what a replay costs"
 	@echo "make bench-view    what the view costs, in a real Chromium"

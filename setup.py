@@ -49,7 +49,7 @@ class BuildKernels(build_ext):
             )
 
     def build_extension(self, ext: Extension) -> None:
-        """Compile one, unless the checkout has it, as `pip install --editable` leaves it there, newer than its sources."""
+        """Compile one, unless the checkout has it newer than its sources: `pip install --editable` leaves it there."""
         here = Path("src", self.get_ext_filename(self.get_ext_fullname(ext.name)))
         built = Path(self.get_ext_fullpath(ext.name))
         is_new = here.exists() and not newer_group([*ext.sources, *ext.depends], str(here))
