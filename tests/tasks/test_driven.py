@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import random
-import shutil
 import sys
+from pathlib import Path
 
 import pytest
 from tests.tasks import driven
@@ -25,9 +25,9 @@ def test_a_coroutine_is_followed_line_by_line_while_a_library_works(name: str) -
 
 
 def test_a_coroutine_is_followed_through_a_pool_of_database_connections() -> None:
-    binaries = "/usr/lib/postgresql/15/bin"
-    if importlib.util.find_spec("psycopg_pool") is None or shutil.which(f"{binaries}/postgres") is None:
+    servers = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
+    if importlib.util.find_spec("psycopg_pool") is None or not servers:
         pytest.skip("psycopg_pool or PostgreSQL is not installed")
-    with driven.postgres(binaries) as address:
+    with driven.postgres(str(servers[-1].parent)) as address:
         command = [sys.executable, str(driven.PROGRAMS / "base.py"), address]
         assert driven.once(command, random.Random(os.getpid())) == ""

@@ -6,6 +6,9 @@ The program (heat.py, a heat equation with a halo exchange) comes with Weft, wit
 from __future__ import annotations
 
 import argparse
+import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +20,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 RANKS = 3
 FOUND = 3
 """What `weft run` exits with when it stopped a proven deadlock."""
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def register(subparsers: Any) -> None:
@@ -25,19 +29,30 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the example with the bug, then its corrected twin."""
+    """Run the example with the bug, then its corrected twin. What is wrong with the first is the first thing said."""
     require_mpi4py()
     wrong, right = EXAMPLES / "heat.py", EXAMPLES / "heat_fixed.py"
-    print(f"A program that hangs: {shown(wrong)}\n", flush=True)
-    status = weft_run(wrong)
+    status, said = weft_run(wrong)
     if status != FOUND:
+        print(said, end="", file=sys.stderr)
         raise WeftError(f"the demo did not show its deadlock (status {status}): see `weft doctor`")
-    print(f"\nIts corrected twin: {shown(right)}\n", flush=True)
-    status = weft_run(right)
+    before, diagnosis = at_the_error(said)
+    print(diagnosis.rstrip("\n"))
+    print(f"\nThat is said of a program that hangs, {shown(wrong)}, by\n\n{command_line(wrong)}\n{before}", end="")
+    print(f"\nIts corrected twin, {shown(right)}:\n\n{command_line(right)}", flush=True)
+    status, said = weft_run(right)
+    print(said, end="")
     if status != 0:
         raise WeftError(f"the demo's corrected program failed (status {status}): see `weft doctor`")
     print("\nYour own:  weft run -n 4 -- python prog.py     or     weft run -- mpiexec -n 4 ./prog")
     return 0
+
+
+def at_the_error(said: str) -> tuple[str, str]:
+    """What `weft run` said before its first error, and from there on."""
+    lines = said.splitlines(keepends=True)
+    first = next((n for n, line in enumerate(lines) if STYLE.sub("", line).startswith("weft: error:")), 0)
+    return "".join(lines[:first]), "".join(lines[first:])
 
 
 def require_mpi4py() -> None:
@@ -49,11 +64,22 @@ def require_mpi4py() -> None:
         raise WeftError(f"the demo needs mpi4py and an MPI: `{sys.executable} -m pip install mpi4py mpich`")
 
 
-def weft_run(program: Path) -> int:
-    """Record one example as a user would, and show the command."""
-    print(f"$ weft run -n {RANKS} -- python {program.name}", flush=True)
+def command_line(program: Path) -> str:
+    """The command as a user would type it."""
+    return f"$ weft run -n {RANKS} -- python {program.name}"
+
+
+def weft_run(program: Path) -> tuple[int, str]:
+    """Record one example as a user would: the status, and all that was said, as a terminal would show it."""
     command = [sys.executable, "-m", "weft.cli.main", "run", "-n", str(RANKS), "--", sys.executable, str(program)]
-    return subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode
+    styled: dict[str, str] = {}
+    if sys.stdout.isatty():
+        styled = {"FORCE_COLOR": "1", "COLUMNS": str(shutil.get_terminal_size().columns)}
+    done = subprocess.run(
+        command, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        errors="replace", env={**styled, **os.environ},
+    )  # fmt: skip
+    return done.returncode, done.stdout
 
 
 def shown(path: Path) -> str:
