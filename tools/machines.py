@@ -1,12 +1,13 @@
-"""Poorer machines, made on this one, and the tests on each: what a machine lacks is skipped with that reason, never failed.
+"""Poorer machines, made on this one, and the tests on each: what one lacks is skipped with that reason, never failed.
 
     python tools/machines.py                          the fast tests on every machine
     python tools/machines.py -m no-gdb tests/attach   a part of them on one
     python tools/machines.py -m no-gdb -- weft doctor another command than pytest
     python tools/machines.py --list                   the machines
 
-A machine is a namespace of mounts, a user, a filter of system calls or another gdb; nothing outside of it changes. Where
-one cannot be made here it is said, and not counted as passed. Exits with 1 where a test failed or no machine was made.
+A machine is a namespace of mounts, a user, a filter of system calls or another gdb; nothing outside of it changes.
+Where one cannot be made here it is said, and not counted as passed. Exits with 1 where a test failed or no machine was
+made.
 """
 
 from __future__ import annotations
@@ -61,6 +62,11 @@ long ptrace(int request, ...) {
 
 class CannotMake(Exception):
     """Why a machine cannot be made here."""
+
+
+def told(*words: str) -> str:
+    """What a command prints in this checkout."""
+    return subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=60, check=True).stdout
 
 
 @dataclass(frozen=True)
@@ -155,14 +161,12 @@ def without_root(folder: Path) -> None:
     home, copy = folder / "home", folder / "checkout"
     home.mkdir()
     copy.mkdir()
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
-    ).stdout.split(b"\0")
-    libraries = [os.fsencode(path.relative_to(ROOT)) for path in (ROOT / "src").rglob("*.so")]
-    names = b"\0".join(name for name in [*listed, *libraries] if name and os.path.lexists(os.path.join(os.fsencode(ROOT), name)))
-    subprocess.run(["tar", "--create", "--null", "--files-from=-", f"--file={folder / 'copy.tar'}"], cwd=ROOT, input=names, check=True)
-    done("tar", "--extract", f"--file={folder / 'copy.tar'}", f"--directory={copy}")
-    (folder / "copy.tar").unlink()
+    files = ["git", "ls-files", "-z", "--others", "--exclude-standard"]
+    listed = [*told(*files, "--cached").split("\0"), *told(*files, "--ignored", "--", "src").split("\0")]
+    for name in (name for name in listed if name and "__pycache__" not in name):
+        if (ROOT / name).exists() or (ROOT / name).is_symlink():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
     for name in (".venv", ".venv-openmpi"):
         if (ROOT / name).exists():
             (copy / name).symlink_to((ROOT / name).resolve())
@@ -182,7 +186,7 @@ def without_root(folder: Path) -> None:
 
 
 def shown(paths: Iterable[Path]) -> None:
-    """Make paths readable for everybody: a folder on the way that others may not enter is covered by one with these alone."""
+    """Let everybody read these paths: a folder that others may not enter is covered by one with these alone."""
     closed: dict[Path, list[Path]] = {}
     for path in paths:
         way = next((one for one in reversed(path.parents) if not one.stat().st_mode & 0o001), None)
@@ -209,8 +213,8 @@ MACHINES: Final[Mapping[str, Machine]] = {
     "no-shm": Machine("/dev/shm", no_shm),
     "no-tools": Machine(
         "node, clang, gfortran, valgrind, PVM, a browser, zsh, fish, groff",
-        hidden("node", "npm", "clang", "clang-[0-9]*", "clang++*", "gfortran", "*-linux-gnu-gfortran*", "valgrind", "pvm",
-               "pvmd*", "chromium", "chromedriver", "zsh", "fish", "groff", "otf2-print"),
+        hidden("node", "npm", "clang", "clang-[0-9]*", "clang++*", "gfortran", "*-linux-gnu-gfortran*", "valgrind",
+               "pvm", "pvmd*", "chromium", "chromedriver", "zsh", "fish", "groff", "otf2-print"),
     ),
 }  # fmt: skip
 
@@ -230,13 +234,13 @@ def name_of(machine: Machine) -> str:
 
 
 def stand_there(machine: Machine, folder: Path, command: Sequence[str]) -> int:
-    """Become a process of that machine and run the command; what stops that is written into the folder."""
+    """Become a process of that machine, then the command; what stops that is written into the folder."""
     try:
         machine.enter(folder)
     except CannotMake as error:
         (folder / "cannot").write_text(str(error))
         return 1
-    os.execvp(command[0], command)
+    return os.execvp(command[0], command)
 
 
 @dataclass(frozen=True)
@@ -276,19 +280,19 @@ def tried(name: str, tests: Sequence[str], jobs: int) -> bool | None:
             cannot = folder / "cannot"
             print(f"{name}: not made: {cannot.read_text() if cannot.exists() else f'status {status}'}", flush=True)
             return None
-        told = read(results)
-    for reason, count in told.skipped.most_common():
+        came = read(results)
+    for reason, count in came.skipped.most_common():
         print(f"{name}: skipped {count}: {reason}")
-    for failure in told.failed:
+    for failure in came.failed:
         print(f"{name}: FAILED {failure}")
-    print(f"{name}: {told.passed} passed, {len(told.failed)} failed, {told.skipped.total()} skipped", flush=True)
-    return not told.failed
+    print(f"{name}: {came.passed} passed, {len(came.failed)} failed, {came.skipped.total()} skipped", flush=True)
+    return not came.failed
 
 
 def main() -> int:
     """Make the machines that are asked for and run what is asked for on each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-m", "--machine", action="append", choices=MACHINES, help="one of them; all where none is named")
+    parser.add_argument("-m", "--machine", action="append", choices=MACHINES, help="one of them, not all")
     parser.add_argument("-j", "--jobs", type=int, default=2)
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
@@ -303,7 +307,10 @@ def main() -> int:
     if command:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
             Path(place).chmod(0o755)
-            return entered(MACHINES[names[0]], Path(place), command)
+            status = entered(MACHINES[names[0]], Path(place), command)
+            if (cannot := Path(place) / "cannot").exists():
+                print(f"{names[0]}: not made: {cannot.read_text()}", file=sys.stderr)
+            return status
     came = [tried(name, tests or ["tests"], args.jobs) for name in names]
     print(f"{sum(one is not None for one in came)} of {len(came)} machines made, {came.count(False)} with failures")
     return int(False in came or not any(came))

@@ -20,7 +20,7 @@ from weft.cli.main import main
 from weft.errors import UsageError
 from weft.tasks import session
 
-pytestmark = pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb here")
+pytestmark = pytest.mark.needs("ptrace", "calls by gdb")
 RUNS = """import asyncio, sys
 
 async def tick(n):

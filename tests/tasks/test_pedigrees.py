@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from tests.tasks.campaign import clang
 from tests.tasks.test_asyncio import PYTHONS
 
+from machine import need
 from weft.errors import WeftError
 from weft.tasks import Session, session
 
@@ -93,8 +93,7 @@ def test_a_breakpoint_for_a_pedigree_holds_before_its_task_is_there(three: str) 
 
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_tasks_of_a_single_have_the_same_pedigrees_whoever_came_first(compiler: str, tmp_path: Path) -> None:
-    if not shutil.which(compiler):
-        pytest.skip(f"no {compiler}")
+    need(compiler)
     program = str(tmp_path / "singles")
     command = [compiler, "-g", "-O0", "-fopenmp", str(PROGRAMS / "singles.c"), "-o", program]
     subprocess.run(command, check=True, timeout=60)
