@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -77,6 +78,19 @@ def test_doctor_tells_each_ability_and_a_reason_that_several_have_once(monkeypat
         Check("shared memory", "failed", "none", "mount"),  # no rank of MPICH starts
     ]
     assert checkup.check_abilities([])[2].status == "warning"
+
+
+def test_who_may_not_look_into_a_process_reads_why_and_the_remedy(tmp_path: Path) -> None:
+    program = "import sys, time; print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            told = on("no-ptrace", *WEFT, "tasks", "--pid", str(process.pid))
+        finally:
+            process.kill()
+    assert "cannot be looked into: the system forbids it (ptrace: Operation not permitted); in a container" in told
+    assert "yama" not in told
 
 
 def test_a_crash_for_want_of_shared_memory_is_told_with_the_remedy(mpich: Installed, tmp_path: Path) -> None:
