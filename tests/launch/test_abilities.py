@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from machine import ability
+from machine import ability, need
 from tests_support import ROOT, WEFT, Installed, execute
 from weft.launch import checkup
 from weft.launch.abilities import Ability
@@ -91,6 +91,15 @@ def test_who_may_not_look_into_a_process_reads_why_and_the_remedy(tmp_path: Path
             process.kill()
     assert "cannot be looked into: the system forbids it (ptrace: Operation not permitted); in a container" in told
     assert "yama" not in told
+
+
+def test_without_gdb_a_native_program_is_not_begun_and_what_is_missing_is_named(tmp_path: Path) -> None:
+    need("gcc", "OMPT")
+    (tmp_path / "p.c").write_text("int main(void) {\n#pragma omp parallel\n#pragma omp task\n    ;\n}\n")
+    assert execute(["gcc", "-g", "-fopenmp", tmp_path / "p.c", "-o", tmp_path / "p"]).returncode == 0
+    told = on("no-gdb", *WEFT, "tasks", tmp_path / "p")
+    assert "there is no gdb here" in told and "apt install gdb" in told
+    assert "pipe" not in told
 
 
 def test_a_crash_for_want_of_shared_memory_is_told_with_the_remedy(mpich: Installed, tmp_path: Path) -> None:
