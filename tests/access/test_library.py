@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -14,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from access_programs import built, run
 
+from machine import need
 from tests_support import Installed
 
 HERE = Path(__file__).parent
@@ -23,10 +23,7 @@ def program(name: str, request: pytest.FixtureRequest) -> tuple[Installed, dict[
     """The MPI, and the compiler where it is not that MPI's own."""
     if name == "library.c":
         return request.getfixturevalue("mpich"), {}
-    compiler = shutil.which("mpif90.openmpi")
-    if compiler is None:
-        pytest.skip("no mpif90.openmpi")
-    return request.getfixturevalue("debian_openmpi"), {"compiler": compiler}
+    return request.getfixturevalue("debian_openmpi"), {"compiler": need("mpif90.openmpi")}
 
 
 @pytest.mark.parametrize("name", ["library.c", "library.f90"])

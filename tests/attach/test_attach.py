@@ -19,7 +19,7 @@ from launch.slurm import Slurm, started
 from tests_support import WEFT, Installed, execute
 from weft.attach.guard import status_of
 
-pytestmark = pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb here")
+pytestmark = pytest.mark.needs("gdb")
 ODD = "rank 1 is in {call} from 2 (tag 7) at {place}, not with the others"
 
 

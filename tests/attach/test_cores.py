@@ -23,7 +23,7 @@ from weft.attach.model import Frame
 from weft.errors import UsageError
 from weft.trace.sites import CallSite
 
-pytestmark = pytest.mark.skipif(shutil.which("gcore") is None, reason="there is no gdb here")
+pytestmark = pytest.mark.needs("gdb", "gcore")
 PYTHON = "/usr/lib/libpython3.11.so.1.0"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from itertools import product
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from weft.check import Request, check
 
-pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="gcc")
+pytestmark = pytest.mark.needs("gcc")
 
 ROWS, COLUMNS = 14, 22
 NEIGHBOURS = [(-1, 0), (1, 0), (0, -1), (0, 1), (-2, 1), (1, 3)]

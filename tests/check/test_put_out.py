@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
+from machine import need
 from weft.check import Request, check
 
 C = """\
@@ -50,8 +50,8 @@ end program
 
 def told(text: str, suffix: str, folder: Path) -> list[tuple[str, int]]:
     """Kinds and lines of what is found."""
-    if suffix == ".f90" and not shutil.which("gfortran"):
-        pytest.skip("no gfortran")
+    if suffix == ".f90":
+        need("gfortran")
     path = folder / f"p{suffix}"
     path.write_text(text)
     (folder / "built").mkdir()

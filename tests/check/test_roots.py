@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from weft.check import Request, check
 
-pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="gcc")
+pytestmark = pytest.mark.needs("gcc")
 
 LINE = """\
 int sizes[2] = {{7, 3}};

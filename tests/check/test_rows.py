@@ -100,7 +100,7 @@ def test_the_copy_of_code_without_a_loop_computes_the_same(
 
 
 @needs_gcc
-@pytest.mark.skipif(not shutil.which("g++"), reason="g++")
+@pytest.mark.needs("g++")
 def test_a_variable_that_is_read_where_something_is_thrown_has_its_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

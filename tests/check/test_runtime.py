@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from machine import need
 from weft.check import assembly
 from weft.check.findings import read
 from weft.check.program import build, execute
@@ -60,8 +60,7 @@ def texts() -> Texts:
 @pytest.fixture(scope="module", params=["rewritten", "called"])
 def program(request: Any, tmp_path_factory: Any) -> Any:
     """The program with hooks written out, and with hooks that are called."""
-    if not shutil.which("gcc"):
-        pytest.skip("no gcc")
+    need("gcc")
     folder = tmp_path_factory.mktemp("model")
     held = assembly.POSSIBLE
     assembly.POSSIBLE = held and request.param == "rewritten"  # type: ignore[misc]

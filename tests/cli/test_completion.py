@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import select
-import shutil
 import signal
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from machine import need
 from tests_support import execute
 from weft.kinds import KINDS
 from weft.trace.builder import Builder
@@ -49,8 +49,7 @@ def environment() -> dict[str, str]:
 
 def asked(shell: str, line: str, place: Path) -> list[str]:
     """How a shell would go on with a line."""
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+    need(shell)
     if not (Path(sys.executable).parent / "weft").exists():
         pytest.skip("weft is not installed as a command in this environment")
     script = [shell, "--norc", "-c", BASH, "bash", line] if shell == "bash" else [shell, "-N", "-c", FISH, line]
@@ -91,9 +90,7 @@ def test_the_programs_own_arguments_are_files(place: Path) -> None:
 
 
 def test_zsh_puts_the_rest_of_a_word_on_the_line(place: Path) -> None:
-    zsh = shutil.which("zsh")
-    if zsh is None:
-        pytest.skip("zsh is not installed")
+    zsh = need("zsh")
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(place)

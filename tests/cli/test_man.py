@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+from machine import need
 from tests_support import execute
 from weft.cli import _man, main
 
@@ -43,8 +43,7 @@ def test_every_command_has_a_page_with_all_its_options(written: dict[str, Path])
 
 
 def test_roff_takes_the_pages_without_a_warning(written: dict[str, Path]) -> None:
-    if shutil.which("groff") is None:
-        pytest.skip("groff is not installed")
+    need("groff")
     done = execute(["groff", "-man", "-Tutf8", "-ww", "-z", "-K", "utf8", *written.values()])
     assert (done.returncode, done.stderr) == (0, "")
 

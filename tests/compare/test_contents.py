@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from machine import need
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
 from weft.compare import compare, told_contents
@@ -163,9 +163,7 @@ def test_messages_in_c_are_compared_across_two_mpis(mpich: Installed, openmpi: I
 
 
 def test_the_first_message_of_a_fortran_program_that_differs_is_named(debian_mpich: Installed, tmp_path: Path) -> None:
-    compiler = shutil.which("mpif90.mpich")
-    if compiler is None:
-        pytest.skip("there is no mpif90.mpich here")
+    compiler = need("mpif90.mpich")
     done = execute([compiler, "-g", PROGRAMS / "messages.f90", "-o", tmp_path / "ring"])
     assert done.returncode == 0, done.stderr
     for name in ("right", "fault"):

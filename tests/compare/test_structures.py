@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from machine import need
 from tests_support import WEFT, execute
 from weft.native.headers.value_format import VALUES_PAGE
 from weft.values.recording import INCLUDE
@@ -84,9 +85,7 @@ def built(language: str, folder: Path) -> list[str]:
     source.write_text(SOURCES[language])
     if language == "python":
         return [sys.executable, str(source)]
-    compiler = "gcc" if language == "c" else "gfortran"
-    if shutil.which(compiler) is None:
-        pytest.skip(f"there is no {compiler}")
+    compiler = need("gcc" if language == "c" else "gfortran")
     more = (
         [f"-I{INCLUDE}"] if language == "c" else [f"-J{folder}", execute([*WEFT, "probes", "--fortran"]).stdout.strip()]
     )

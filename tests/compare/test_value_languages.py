@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from machine import need
 from tests_support import WEFT, Installed, execute
 from weft.compare.values import compare_values
 from weft.compare.values.told import lines
@@ -29,9 +29,7 @@ def built_in_c(folder: Path, mpi: Installed) -> Path:
 
 
 def built_in_fortran(folder: Path, mpi: Installed) -> Path:
-    compiler = shutil.which("mpif90.mpich")
-    if compiler is None:
-        pytest.skip("there is no mpif90.mpich here")
+    compiler = need("mpif90.mpich")
     module = execute([*WEFT, "probes", "--fortran"]).stdout.strip()
     done = execute([compiler, "-g", "-O1", "-J", folder, module, PROGRAMS / "kernels.f90", "-o", folder / "fortran"])
     assert done.returncode == 0, done.stderr

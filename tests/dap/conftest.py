@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dap.client import Client, Schema
+from machine import need
 from tests_support import ROOT, WEFT, Installed, execute
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -83,11 +83,9 @@ def recorded(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Call
 @pytest.fixture(scope="session")
 def of_fortran(debian_mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Recorded]:
     """Record a Fortran program on 4 ranks, with Debian's MPICH."""
-    compiler = shutil.which("mpif90.mpich")
 
     def made(source: Path) -> Recorded:
-        if compiler is None:
-            pytest.skip("there is no mpif90.mpich here")
+        compiler = need("mpif90.mpich")
         folder = tmp_path_factory.mktemp("dap")
         done = execute([compiler, "-g", "-O0", "-J", folder, "-o", folder / "program", source])
         assert done.returncode == 0, done.stderr
@@ -102,5 +100,4 @@ def of_fortran(debian_mpich: Installed, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="session")
 def gdb() -> None:
     """The test needs gdb."""
-    if shutil.which("gdb") is None:
-        pytest.skip("there is no gdb here")
+    need("gdb")

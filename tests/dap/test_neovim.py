@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +35,7 @@ def plugin(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.skipif(shutil.which("nvim") is None, reason="there is no Neovim here (apt install neovim)")
+@pytest.mark.needs("nvim")
 def test_neovim_stops_all_ranks_shows_one_goes_back_and_follows_a_finding(
     plugin: Path, recorded: Callable[[Path], Recorded]
 ) -> None:

@@ -8,12 +8,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dap.conftest import PROGRAMS
 from dap.vscode import Code
+from machine import browser
 from tests_support import WEFT, Installed, execute
 
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(1500)]
@@ -22,11 +22,6 @@ pytestmark = [pytest.mark.matrix, pytest.mark.timeout(1500)]
 @pytest.fixture
 def code(mpich: Installed, tmp_path: Path) -> Iterator[Code]:
     """The editor on a folder with a program, its run, and a launch configuration."""
-    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not binary or not driver:
-        pytest.skip("Chromium and its driver are not installed (tools/debian.sh)")
-    from selenium import webdriver
-
     folder = tmp_path / "gather"
     (folder / ".vscode").mkdir(parents=True)
     shutil.copy(PROGRAMS / "gather.py", folder)
@@ -36,18 +31,13 @@ def code(mpich: Installed, tmp_path: Path) -> Iterator[Code]:
     launch = {"type": "weft", "request": "launch", "name": "Weft: the newest run", "cwd": "${workspaceFolder}"}
     (folder / ".vscode" / "settings.json").write_text(json.dumps(weft))
     (folder / ".vscode" / "launch.json").write_text(json.dumps({"version": "0.2.0", "configurations": [launch]}))
-    options: Any = webdriver.ChromeOptions()
-    options.binary_location = binary
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                     "--window-size=1440,900"):  # fmt: skip
-        options.add_argument(argument)
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    driven = browser("--window-size=1440,900")
     try:
-        opened = Code(browser, folder, tmp_path / "home")
+        opened = Code(driven, folder, tmp_path / "home")
         yield opened
         opened.close()
     finally:
-        browser.quit()
+        driven.quit()
 
 
 def test_vs_code_stops_all_ranks_shows_one_goes_back_and_follows_a_finding(code: Code) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from machine import need
 from tests_support import ROOT
 
 VERSION = "4.100.3"
@@ -30,8 +31,7 @@ LIMIT = 120.0
 
 def installed() -> Path:
     """The server's main module: of the folder that WEFT_TEST_CODE_SERVER names, or of build/code-server, by npm."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("VS Code needs node and npm")
+    need("node", "npm")
     home = Path(os.environ.get("WEFT_TEST_CODE_SERVER") or ROOT / "build" / "code-server")
     server = home / "node_modules" / "code-server" / "lib" / "vscode"
     if not (server / "node_modules.asar").exists():

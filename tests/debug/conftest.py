@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from machine import need
 from tests_support import WEFT, Installed, execute
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -98,5 +98,4 @@ def collect(record: Callable[..., Recorded], mpich: Installed) -> Recorded:
 @pytest.fixture(scope="session")
 def gdb() -> None:
     """The test needs gdb."""
-    if shutil.which("gdb") is None:
-        pytest.skip("there is no gdb here")
+    need("gdb")

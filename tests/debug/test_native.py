@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from debug.conftest import PROGRAMS, Recorded
+from machine import need
 from tests_support import ROOT, WEFT, execute
 from weft.debug.hands import HandError
 from weft.debug.mi import Mi, quoted
@@ -199,9 +200,7 @@ def test_without_gdb_events_can_be_followed_and_values_not(cells: Recorded, tmp_
 
 
 def test_fortran_is_stepped_like_c(record: Callable[..., Recorded], tmp_path_factory: pytest.TempPathFactory) -> None:
-    mpif90, mpiexec = shutil.which("mpif90.mpich"), shutil.which("mpiexec.mpich")
-    if mpif90 is None or mpiexec is None:
-        pytest.skip("the system has no Fortran for MPICH")
+    mpif90, mpiexec = need("mpif90.mpich"), need("mpiexec.mpich", "shared memory")
     program = tmp_path_factory.mktemp("fortran") / "ring"
     assert execute([mpif90, "-g", "-O0", "-o", program, PROGRAMS / "ring.f90"], cwd=program.parent).returncode == 0
     run = record("ring", "--", mpiexec, "-n", "3", program)

@@ -70,7 +70,9 @@ def of(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("language", ["C", pytest.param("Python", marks=pytest.mark.matrix)])
+@pytest.mark.parametrize(
+    "language", [pytest.param("C", marks=pytest.mark.needs("gdb")), pytest.param("Python", marks=pytest.mark.matrix)]
+)
 def test_a_line_back_takes_a_replay_that_waits(
     language: str, bench: Bench, opened: Callable[[Path], TaskPrompt]
 ) -> None:

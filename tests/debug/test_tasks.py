@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -14,6 +12,7 @@ import pytest
 
 from debug.conftest import PROGRAMS, Recorded
 from debug.test_python import SCHEMA
+from machine import ability, need
 from tests_support import Installed, execute
 
 
@@ -29,8 +28,7 @@ def hybrid(
     record: Callable[..., Recorded], mpich: Installed, tmp_path_factory: pytest.TempPathFactory, gdb: None
 ) -> Recorded:
     """Two ranks of MPI and OpenMP, by gcc."""
-    if not any(Path("/usr/lib").glob("llvm-*/lib/libomp.so.5")):
-        pytest.skip("there is no OpenMP runtime with OMPT here")
+    need("OMPT")
     target = tmp_path_factory.mktemp("hybrid") / "hybrid"
     done = execute([mpich.mpicc, "-g", "-O0", "-fopenmp", "-o", target, PROGRAMS / "hybrid.c"])
     assert done.returncode == 0, done.stderr
@@ -169,5 +167,5 @@ def test_a_task_in_the_last_call_of_its_rank_gets_no_further_and_that_is_said(
 
 def test_a_rank_without_tasks_says_so(collect: Recorded, cells: Recorded) -> None:
     assert "weft: the rank has no tasks: it has not imported asyncio, so far\n" in collect.debug("tasks")
-    if shutil.which("gdb"):
+    if not ability("gdb").lack:
         assert "weft: rank 0 has no tasks to follow" in cells.debug("tasks", "finish")

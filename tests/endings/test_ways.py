@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from running import BANNERS, Outcome, run
 from ways import Way, ways
 
+from machine import need
 from tests_support import WEFT, Installed, execute
 
 OPEN_MPI = frozenset(
@@ -50,8 +50,7 @@ def test_open_mpi(way: Way, openmpi: Installed, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", [w for w in ways() if w.language == "fortran"], ids=lambda way: way.name)
 def test_fortran(way: Way, debian_mpich: Installed, tmp_path: Path) -> None:
-    if shutil.which(debian_mpich.mpicc.replace("mpicc", "mpif90")) is None:
-        pytest.skip("there is no Fortran compiler for this MPI")
+    need("mpif90.mpich")
     holds(way, run(way, debian_mpich, tmp_path))
 
 

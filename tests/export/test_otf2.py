@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import otf2
 import pytest
 from otf2 import events as kinds
 
+from machine import need
 from tests_support import execute
 from weft.export import write
 from weft.export.otf2.archive import _CALLS
@@ -33,8 +33,7 @@ def read(trace: Trace, tmp_path: Path) -> tuple[Any, list[tuple[Any, Any]]]:
 
 
 def printed(anchor: Path) -> str:
-    if shutil.which("otf2-print") is None:
-        pytest.skip("otf2-print is not installed (apt-get install otf2-tools)")
+    need("otf2-print")
     done = execute(["otf2-print", anchor])
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import halo_programs
 from halo_programs import PROGRAMS, lines
 
+from machine import need
 from tests_support import WEFT, Installed, execute
 
 ROWS, N, M = 2, 6, 5
@@ -21,8 +21,7 @@ ROWS, N, M = 2, 6, 5
 @pytest.fixture(scope="module")
 def blocks(debian_mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> tuple[Installed, Path]:
     folder = tmp_path_factory.mktemp("blocks")
-    if shutil.which("mpicxx.mpich") is None:
-        pytest.skip("no mpicxx.mpich")
+    need("mpicxx.mpich")
     flags = execute([*WEFT, "probes", "--cflags"]).stdout.split()
     source = PROGRAMS / "blocks.cpp"
     line = [*WEFT, "cc", "mpicxx.mpich", "-g", "-O2", *flags, "-o", folder / "blocks", source]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import halo_programs
 from halo_programs import PROGRAMS, lines
 
+from machine import need
 from tests_support import WEFT, Installed, execute
 
 Built = tuple[Installed, Path]
@@ -21,8 +21,7 @@ FAULTS = {"late": "stale-halo-read", "seldom": "stale-halo-read", "written": "ha
 
 
 def built(mpi: Installed, compiler: str, folder: Path) -> Built:
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no {compiler}")
+    need(compiler)
     module = execute([*WEFT, "probes", "--fortran"]).stdout.strip()
     for name in ("rows", "columns"):
         line = [*WEFT, "cc", compiler, "-g", "-O2", "-o", folder / name, module, PROGRAMS / f"{name}.f90"]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import weft
+from machine import need
 from tests_support import WEFT, Installed, execute
 from weft.cli.main import main
 from weft.launch import plan
@@ -276,9 +277,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 1 MB (only root may mount one)."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = execute(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder])
-    if mounted.returncode:
-        pytest.skip(f"no small disk here: {mounted.stderr.strip()}")
+    need("mounting")
+    execute(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]).check_returncode()
     yield folder
     execute(["umount", "-l", folder])
 

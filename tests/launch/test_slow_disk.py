@@ -23,6 +23,7 @@ import pytest
 
 import weft
 from launch.conftest import PROGRAMS
+from machine import need
 from tests_support import WEFT, Installed, execute
 from weft.cli import _slow
 from weft.launch import rundir, stage
@@ -58,14 +59,10 @@ Mount = Callable[..., Disk]
 @pytest.fixture(scope="session")
 def slow_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program that is the file system."""
-    if not os.access("/dev/fuse", os.R_OK | os.W_OK) or os.geteuid() != 0:
-        pytest.skip("file systems of FUSE cannot be mounted here (no /dev/fuse, or not root)")
-    flags = execute(["sh", "-c", "pkg-config --cflags --libs fuse3"])
-    if flags.returncode:
-        pytest.skip("there is no libfuse3 (Debian: fuse3, libfuse3-dev, pkg-config)")
+    flags = need("fuse")
     target = tmp_path_factory.mktemp("fuse") / "slow_disk"
     source = PROGRAMS / "slow_disk.c"
-    done = execute(["cc", "-std=c11", "-Wall", "-Werror", "-o", target, source, *flags.stdout.split()])
+    done = execute(["cc", "-std=c11", "-Wall", "-Werror", "-o", target, source, *flags.split()])
     assert done.returncode == 0, done.stderr
     return target
 

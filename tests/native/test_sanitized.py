@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -21,7 +20,7 @@ kernel().weft_where(np.zeros(1000, np.uint16), 1000, every, np.zeros(10, np.int6
 print("not noticed")
 """
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
+pytestmark = pytest.mark.needs("cc")
 
 
 @pytest.fixture(scope="module")

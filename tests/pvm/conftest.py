@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from machine import ability
 from pvm.replays import PROGRAMS, build
 from tests_support import WEFT, execute
 from weft.launch.pvm.place import daemon
@@ -19,7 +19,7 @@ Recorded = tuple[Path, str, str, int]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs PVM where it is not."""
     header = Path("/usr/include/pvm3.h").exists()
-    if daemon() is None or not header or shutil.which("gcc") is None:
+    if daemon() is None or not header or ability("gcc").lack:
         for item in items:
             if Path(__file__).parent in item.path.parents and "programs" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.skip(reason="PVM is not installed (Debian: apt install pvm pvm-dev)"))
@@ -30,7 +30,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All programs of these tests, compiled."""
     folder = tmp_path_factory.mktemp("pvm")
     for source in PROGRAMS.iterdir():
-        if source.suffix == ".c" or shutil.which("gfortran") is not None:
+        if source.suffix == ".c" or not ability("gfortran").lack:
             build(source, folder)
     return folder
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import weft
+from machine import need
 from pvm.conftest import Recorded
 from pvm.replays import PROGRAMS, outcomes, printed
 from replay.test_sequence import interleaving
@@ -49,8 +50,8 @@ def test_what_varies_is_replayed(recorded: Record, tmp_path: Path, words: tuple[
 
 @pytest.mark.parametrize("words", [("races", "farm"), ("races", "notices"), ("fortran",)], ids=lambda words: words[-1])
 def test_outcomes_alone_suffice_for_a_replay(recorded: Record, tmp_path: Path, words: tuple[str, ...]) -> None:
-    if words == ("fortran",) and shutil.which("gfortran") is None:
-        pytest.skip("there is no gfortran")
+    if words == ("fortran",):
+        need("gfortran")
     run, out, err, status = recorded(*words, level="outcomes")
     assert status == 0
     done = execute([*WEFT, "replay", run, "--out", tmp_path / "again"])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from machine import need
 from weft.sources.arguments import named
 from weft.sources.dwarf import Module, Shape, Variable
 from weft.sources.variables import _Answers, _Wanted
@@ -60,12 +60,10 @@ end subroutine
 
 
 def compiled(folder: Path, text: str, suffix: str, *options: str) -> Module:
-    compiler = shutil.which("gfortran" if suffix == "f90" else "gcc")
-    if compiler is None:
-        pytest.skip("no such compiler here")
+    compiler = need("gfortran" if suffix == "f90" else "gcc")
     (folder / f"a.{suffix}").write_text(text)
     (folder / "take.c").write_text(TAKE)
-    subprocess.run([shutil.which("gcc") or "gcc", "-c", "-o", folder / "take.o", folder / "take.c"], check=True)
+    subprocess.run([need("gcc"), "-c", "-o", folder / "take.o", folder / "take.c"], check=True)
     subprocess.run(
         [compiler, "-shared", "-fPIC", *options, "-o", folder / "a.so", folder / f"a.{suffix}", folder / "take.o"],
         check=True,

@@ -29,6 +29,7 @@ def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.needs("ptrace")
 @pytest.mark.parametrize("level", ["trace", "outcomes"])
 def test_after_every_single_instruction_the_record_holds_all_calls(
     step: Path, mix: list[str], recorder: shim.Shim, tmp_path: Path, level: str
@@ -38,8 +39,6 @@ def test_after_every_single_instruction_the_record_holds_all_calls(
         folder.mkdir(parents=True)
     recording = {"STEP_PRELOAD": str(recorder.path), "WEFT_RUN": str(run), "WEFT_LEVEL": level}
     done = execute([step, run / "ranks", logs, kept, *mix, logs, "1000", "finalize", FROM, TO], env=recording)
-    if done.returncode == 1 and not any(kept.iterdir()):
-        pytest.skip("this machine does not let a process be traced")
     assert int(done.stdout) > 10_000
     shutil.copyfile(recorder.functions_json_path, run / "functions.json")
     (run / "run.json").write_text(json.dumps({"schema": "weft-run/1", "level": level}))

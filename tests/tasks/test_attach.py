@@ -22,9 +22,7 @@ from weft.errors import UsageError
 from weft.tasks import session
 from weft.tasks.injected import Asked, NoWayError
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("gdb") is None and platform.machine() != "x86_64", reason="there is no gdb here, nor Weft's own way"
-)
+pytestmark = pytest.mark.needs("ptrace", *(() if platform.machine() == "x86_64" else ("calls by gdb",)))
 RUNS = """import asyncio, sys
 
 async def tick(n):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,13 +16,13 @@ from typing import Any
 import pytest
 
 import weft
+from machine import need
 from tests_support import WEFT, Installed, clang, execute, pythons
 from weft.launch.rundir import facts_of
 from weft.trace import Rank, TaskKind, Trace
 
 PROGRAMS = Path(__file__).parent / "programs"
-LLVM = any(Path("/usr/lib").glob("llvm-*/lib/libomp.so.5"))
-needs_llvm = pytest.mark.skipif(not LLVM, reason="there is no OpenMP runtime with OMPT here")
+needs_llvm = pytest.mark.needs("OMPT")
 
 Run = Callable[..., Trace]
 
@@ -56,8 +55,7 @@ def tagged(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     folder = tmp_path_factory.mktemp("tagged")
 
     def compiled(mpi: Installed, compiler: str = "gcc", *flags: str) -> Path:
-        if shutil.which(compiler) is None:
-            pytest.skip(f"there is no {compiler}")
+        need(compiler)
         target = folder / "-".join((mpi.name, compiler, *flags))
         chosen = {"MPICH_CC": compiler, "OMPI_CC": compiler}
         done = execute([mpi.mpicc, "-g", "-O1", "-fopenmp", *flags, "-o", target, PROGRAMS / "tagged.c"], env=chosen)

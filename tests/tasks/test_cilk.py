@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from machine import need
 from weft.errors import UsageError
 from weft.tasks import session
 from weft.tasks.cilk import WAIT, built, translated
@@ -19,6 +20,7 @@ RESULTS = {"fib.c": "fib(10) = 55, total 8736; no spawn\n", "queens.cilk": "4\n"
 @pytest.fixture(scope="module", params=RESULTS)
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """Each program, built."""
+    need("gcc", "g++")
     return request.param, built(str(PROGRAMS / request.param), tmp_path_factory.mktemp("cilk"))
 
 
@@ -54,6 +56,7 @@ def test_every_line_stays_where_it_was(name: str) -> None:
             assert lines[number] in (line, *ends) or line.strip() == "i);"
 
 
+@pytest.mark.needs("gdb", "gcc", "OMPT")
 def test_a_spawned_child_is_followed_from_its_first_line_to_the_sync() -> None:
     with session([str(PROGRAMS / "fib.c"), "6"], as_openmp=True) as s:
         s.do("break fib if n == 4")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -48,7 +47,7 @@ def hung(*command: str) -> Iterator[int]:
             process.kill()
 
 
-@pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb here")
+@pytest.mark.needs("ptrace", "calls by gdb")
 @pytest.mark.parametrize("python", PYTHONS)
 def test_who_waits_at_the_door_of_a_lock_is_not_inside(python: str) -> None:
     with hung(python, str(HUNG), "lock") as pid, session([], pid=pid) as s:
@@ -57,7 +56,7 @@ def test_who_waits_at_the_door_of_a_lock_is_not_inside(python: str) -> None:
         assert "inside" not in told
 
 
-@pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb here")
+@pytest.mark.needs("ptrace", "calls by gdb")
 @pytest.mark.parametrize("python", PYTHONS)
 def test_who_is_inside_is_told_apart_from_who_waits_to_be(tmp_path: Path, python: str) -> None:
     program = tmp_path / "guarded.py"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -14,29 +13,26 @@ from typing import Any
 
 import pytest
 
+from machine import need
 from tests_support import clang
 from weft.errors import UsageError
 from weft.tasks import Session, session
 from weft.tasks.answers import tell
-from weft.tasks.runtime import runtimes, settings
+from weft.tasks.runtime import settings
 
 PROGRAMS = Path(__file__).parent / "programs"
 Build = Callable[..., str]
 KEPT = "-14.3579513177 -79.7897565884 -145.221561859"
 """What kept.c prints of its six tasks, whoever ran them."""
 
-pytestmark = pytest.mark.skipif(
-    not shutil.which("gdb") or not shutil.which("gcc") or next(runtimes(), None) is None,
-    reason="gdb, gcc and an OpenMP runtime with OMPT (apt install libomp5)",
-)
+pytestmark = pytest.mark.needs("gdb", "gcc", "OMPT")
 compilers = pytest.mark.parametrize("compiler", ["gcc", clang()])
 
 
 @pytest.fixture
 def build(tmp_path: Path) -> Build:
     def built(name: str, compiler: str = "gcc", *options: str) -> str:
-        if shutil.which(compiler) is None:
-            pytest.skip(f"there is no {compiler} here")
+        need(compiler)
         target = tmp_path / f"{name}-{compiler}"
         command = [compiler, "-g", *(options or ("-O0",)), "-fopenmp", str(PROGRAMS / name), "-o", str(target)]
         subprocess.run(command, check=True, cwd=tmp_path, timeout=60)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ from weft.tasks.runtime import check
 
 HERE = os.environ.get("OPENCILK_ROOT")
 needs_opencilk = pytest.mark.skipif(
-    not HERE or not shutil.which("clang") or not shutil.which("gdb"),
-    reason="no built runtime of OpenCilk here (OPENCILK_ROOT names one: docs/tasks.md), or no clang, or no gdb",
+    not HERE, reason="no built runtime of OpenCilk here (OPENCILK_ROOT names one: docs/tasks.md)"
 )
 
 LISTING = """\

@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 
+from machine import need
 from weft.errors import UsageError, WeftError
 from weft.native.kernel import NATIVE as SHARED
 from weft.tasks import Session, layout, session
 from weft.tasks.model import Wait
-from weft.tasks.runtime import runtimes, settings, tool
+from weft.tasks.runtime import settings, tool
 
 PROGRAMS = Path(__file__).parent / "programs"
 NATIVE = Path(layout.__file__).parent / "native"
@@ -45,12 +46,7 @@ def script(name: str) -> Any:
 campaign, stops, switches = script("campaign"), script("stops"), script("switches")
 clang, run_to, traced = campaign.clang, campaign.run_to, campaign.traced
 
-pytestmark = [
-    pytest.mark.skipif(
-        not shutil.which("gdb") or not shutil.which("gcc"), reason="gdb and gcc look into native programs"
-    ),
-    pytest.mark.skipif(next(runtimes(), None) is None, reason="no OpenMP runtime with OMPT here (apt install libomp5)"),
-]
+pytestmark = pytest.mark.needs("gdb", "gcc", "OMPT")
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +57,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     def make(name: str, compiler: str = "gcc", *options: str) -> Path:
         target = folder / "-".join((name, compiler, *options)).replace(".", "_")
         if not target.exists():
-            if shutil.which(compiler) is None:
-                pytest.skip(f"there is no {compiler} here")
+            need(compiler)
             command = [compiler, "-g", "-O0", "-fopenmp", *options, str(PROGRAMS / name), "-o", str(target)]
             subprocess.run(command, check=True, cwd=folder, timeout=60)
         return target
@@ -523,8 +518,7 @@ def test_the_tool_compiles_without_a_warning(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_a_switch_to_a_task_that_lies_below_others_lands_on_its_next_line(tmp_path: Path, compiler: str) -> None:
-    if shutil.which(compiler) is None:
-        pytest.skip(f"there is no {compiler} here")
+    need(compiler)
     program, rng = switches.build(tmp_path, "buried", compiler), random.Random(os.getpid())
     seen = [switches.middle(program, "", rng) for _ in range(4)]
     assert [one for one in seen if one is not None and not one[0]] == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from tests.tasks.campaign import clang
 from tests.tasks.test_asyncio import PYTHONS
 
+from machine import need
 from weft.errors import WeftError
 from weft.tasks import Session, session
 
@@ -20,6 +20,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A program of OpenMP with three levels of tasks, and one with a buried stack of them."""
+    need("gdb", "gcc", "OMPT")
     folder = tmp_path_factory.mktemp("pedigrees")
     for name in ("three", "buried"):
         command = ["gcc", "-g", "-O0", "-fopenmp", str(PROGRAMS / f"{name}.c"), "-o", str(folder / name)]
@@ -93,8 +94,7 @@ def test_a_breakpoint_for_a_pedigree_holds_before_its_task_is_there(three: str) 
 
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_tasks_of_a_single_have_the_same_pedigrees_whoever_came_first(compiler: str, tmp_path: Path) -> None:
-    if not shutil.which(compiler):
-        pytest.skip(f"no {compiler}")
+    need("gdb", "OMPT", compiler)
     program = str(tmp_path / "singles")
     command = [compiler, "-g", "-O0", "-fopenmp", str(PROGRAMS / "singles.c"), "-o", program]
     subprocess.run(command, check=True, timeout=60)

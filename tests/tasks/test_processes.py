@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from weft.cli.main import main
 from weft.errors import UsageError
 from weft.tasks import session
 
-pytestmark = pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb here")
+pytestmark = pytest.mark.needs("gdb", "calls by gdb")
 PROGRAM = Path(__file__).parent / "programs" / "forks.py"
 LINES = PROGRAM.read_text().splitlines()
 MADE, RETURNS = (LINES.index(text) + 1 for text in ('    print("made", flush=True)', "    return double"))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tests.tasks.test_asyncio import PYTHONS
 
+from machine import need
 from tests_support import clang
 from weft.errors import UsageError, WeftError
 from weft.tasks import session
-from weft.tasks.runtime import runtimes
 
 ORDERS = Path(__file__).parent / "programs" / "orders.py"
 ORDERED = ORDERS.with_name("ordered.c")
@@ -68,8 +68,7 @@ def test_what_is_no_schedule_is_refused(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def ordered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """ordered.c by each compiler that is here."""
-    if not shutil.which("gdb") or not shutil.which("gcc") or next(runtimes(), None) is None:
-        pytest.skip("gdb, gcc and an OpenMP runtime with OMPT (apt install libomp5) are not all here")
+    need("gdb", "gcc", "OMPT")
     folder, found = tmp_path_factory.mktemp("ordered"), {}
     for compiler in ("gcc", clang()):
         if shutil.which(compiler):

@@ -134,7 +134,7 @@ def test_a_signal_that_ends_a_program_is_named(tmp_path: Path) -> None:
         assert s.console.told(stop) == ["the program has come to its end, killed by SIGABRT"]
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc here")
+@pytest.mark.needs("gcc", "gdb", "OMPT")
 def test_a_native_program_without_lines_says_so_and_its_signal_is_named(tmp_path: Path) -> None:
     source, program = tmp_path / "bare.c", tmp_path / "bare"
     source.write_text(

@@ -215,6 +215,7 @@ def test_what_is_handed_on_while_one_looks_is_never_a_deadlock() -> None:
         process.wait()
 
 
+@pytest.mark.needs("ptrace", "calls by gdb")
 @pytest.mark.parametrize("python", PYTHONS)
 def test_a_program_that_runs_already_shows_its_works_and_a_circle_of_them(python: str) -> None:
     process = subprocess.Popen([python, str(PROGRAM), "loop_held_up"], stdout=subprocess.PIPE, text=True)

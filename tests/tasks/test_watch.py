@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,17 +9,14 @@ from typing import Any
 
 import pytest
 
+from machine import need
 from tests_support import clang, pythons
 from weft.errors import WeftError
 from weft.tasks import Session, session
-from weft.tasks.runtime import runtimes
 
 PROGRAMS = Path(__file__).parent / "programs"
 PYTHONS = pythons()
-native = pytest.mark.skipif(
-    not shutil.which("gdb") or not shutil.which("gcc") or next(runtimes(), None) is None,
-    reason="gdb, gcc and an OpenMP runtime with OMPT (apt install libomp5)",
-)
+native = pytest.mark.needs("gdb", "gcc", "OMPT")
 
 
 def changes(s: Session, most: int = 30) -> list[tuple[str, int]]:
@@ -91,8 +87,7 @@ def test_a_watch_is_taken_away_and_a_mistake_is_told() -> None:
 
 def compiled(folder: Path, name: str, compiler: str, *options: str) -> str:
     """A test program's executable."""
-    if shutil.which(compiler) is None:
-        pytest.skip(f"there is no {compiler} here")
+    need(compiler)
     target = folder / "program"
     command = [compiler, "-g", "-O0", "-fopenmp", *options, str(PROGRAMS / name), "-o", str(target)]
     subprocess.run(command, check=True, cwd=folder, timeout=60)

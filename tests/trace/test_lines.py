@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from machine import need
 from weft.trace import lines
 from weft.trace.elf import build_id_of
 
@@ -17,9 +17,7 @@ SOURCE = "int twice(int x)\n{\n    return 2 * x;\n}\n"
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A library with lines, and an empty cache."""
-    compiler = shutil.which("cc")
-    if compiler is None or shutil.which("addr2line") is None:
-        pytest.skip("no C compiler or no addr2line here")
+    compiler = need("cc", "addr2line")
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))
     (tmp_path / "twice.c").write_text(SOURCE)
     built = tmp_path / "twice.so"

@@ -2,7 +2,6 @@
 
 import dis
 import json
-import shutil
 import subprocess
 import types
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import weft
+from machine import need
 from weft.trace.builder import Builder
 from weft.trace.definitions import CodeDefinition
 from weft.trace.elf import build_id_of
@@ -89,9 +89,7 @@ int main(void) {
 
 def native_run(tmp_path: Path, *flags: str) -> tuple[Path, Path, list[int]]:
     """A run whose rank calls from two places of a compiled program: (run, program, offsets)."""
-    compiler = shutil.which("cc")
-    if compiler is None or shutil.which("addr2line") is None:
-        pytest.skip("no C compiler or no addr2line here")
+    compiler = need("cc", "addr2line")
     (tmp_path / "part.h").write_text(PROGRAM)
     (tmp_path / "prog.c").write_text(MAIN)
     program = tmp_path / "prog"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 import weft
+from machine import need
 from tests_support import WEFT, Installed, execute
 
 PROGRAM = Path(__file__).parent / "strided.f90"
@@ -16,9 +16,7 @@ PROGRAM = Path(__file__).parent / "strided.f90"
 @pytest.mark.parametrize("name", ["debian_mpich", "debian_openmpi"])
 def test_each_call_is_at_its_line(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     mpi: Installed = request.getfixturevalue(name)
-    compiler = mpi.mpicc.replace("mpicc", "mpif90")
-    if shutil.which(compiler) is None:
-        pytest.skip("no Fortran compiler of that MPI")
+    compiler = need(f"mpif90.{name.removeprefix('debian_')}")
     assert execute([compiler, "-g", "-w", "-o", tmp_path / "program", PROGRAM], cwd=tmp_path).returncode == 0
     line = [*WEFT, "run", "--out", tmp_path / "run", "--", *mpi.mpiexec, "-n", "2", tmp_path / "program"]
     done = execute(line, cwd=tmp_path, env=mpi.environment)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from machine import need
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
 from weft.native.headers.value_format import ValueForm
@@ -74,8 +75,7 @@ def cplusplus(folder: Path, mpich: Installed) -> list[str | Path]:
 
 
 def fortran(folder: Path, mpich: Installed) -> list[str | Path]:
-    if shutil.which("gfortran") is None:
-        pytest.skip("there is no gfortran")
+    need("gfortran")
     module = execute([*WEFT, "probes", "--fortran"]).stdout.strip()
     done = execute(
         [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from machine import need
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
 from weft.compare.values import compare_values
@@ -51,9 +51,7 @@ def watched(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Any:
         program, flags = folder / f"{language}-{fault}", ["-g", "-O0", *(["-DFAULT"] if fault else [])]
         if language == "py":
             return [mpich.python, PROGRAMS / "watched.py", *(["fault"] if fault else [])]
-        compiler = mpich.mpicc if language == "c" else shutil.which("mpif90.mpich")
-        if compiler is None:
-            pytest.skip("there is no mpif90.mpich here")
+        compiler = mpich.mpicc if language == "c" else need("mpif90.mpich")
         more = ["-cpp"] if language == "f90" else []
         done = execute([compiler, *more, *flags, PROGRAMS / f"watched.{language}", "-o", program])
         assert done.returncode == 0, done.stderr
@@ -61,8 +59,8 @@ def watched(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     @cache
     def run(language: str, ranks: int, fault: bool = False) -> tuple[ValueTrace, str]:
-        if language != "py" and shutil.which("gdb") is None:
-            pytest.skip("there is no gdb here")
+        if language != "py":
+            need("gdb")
         out = folder / f"run-{language}-{ranks}-{fault}"
         told = [word for one in WATCHED[language] for word in ("--watch", one)]
         words = [*WEFT, "run", "--out", out, *told]
@@ -105,8 +103,7 @@ def run_here(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[st
 
 def built(folder: Path, text: str) -> Path:
     (folder / "p.c").write_text(text)
-    compiler = shutil.which("gcc") or "cc"
-    assert execute([compiler, "-g", "-O0", folder / "p.c", "-o", folder / "p"]).returncode == 0
+    assert execute([need("cc"), "-g", "-O0", folder / "p.c", "-o", folder / "p"]).returncode == 0
     return folder / "p"
 
 
@@ -126,7 +123,7 @@ int main(void) {
 """
 
 
-@pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb here")
+@pytest.mark.needs("gdb")
 def test_expressions_of_c_are_evaluated_and_what_cannot_be_is_told(mpich: Installed, tmp_path: Path) -> None:
     texts = ["table", "table[1][0:2]", "at->right * 4", "small", "list[1:4]", "at", "missing + 1", "both"]
     told = [word for text in texts for word in ("--watch", f"p.c:9:{text}")]
@@ -182,13 +179,13 @@ int main() {
 """
 
 
-@pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb here")
+@pytest.mark.needs("gdb")
 @pytest.mark.parametrize("level", ["-O0", "-Og"])
 def test_containers_and_references_of_cplusplus_are_kept_at_the_line_whatever_the_compiler_marks(
     level: str, mpich: Installed, tmp_path: Path
 ) -> None:
     (tmp_path / "t.cpp").write_text(TEMPLATE)
-    compiler = shutil.which("g++") or pytest.skip("there is no g++ here")
+    compiler = need("g++")
     assert execute([compiler, "-g", level, "t.cpp", "-o", "t"], cwd=tmp_path).returncode == 0
     number = next(n for n, one in enumerate(TEMPLATE.splitlines(), 1) if "// watched" in one)
     texts = ["norm", "given", "given[1:3]", "solver.held", "solver.few", "table[1][0:3]"]
@@ -205,7 +202,7 @@ def test_containers_and_references_of_cplusplus_are_kept_at_the_line_whatever_th
     }  # fmt: skip
 
 
-@pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb here")
+@pytest.mark.needs("gdb")
 def test_a_program_that_is_killed_ends_by_the_same_signal(mpich: Installed, tmp_path: Path) -> None:
     program = built(tmp_path, "#include <stdlib.h>\nint main(void) {\n    int n = 4;\n    abort();\n    return n;\n}\n")
     done = run_here(tmp_path, "--watch", "p.c:4:n", "--", program)

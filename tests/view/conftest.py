@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 import weft
+from machine import browser
 from view.page import Page
 from weft.view.picture import Picture
 from weft.view.server import Server
@@ -46,20 +46,10 @@ def serve() -> Iterator[Callable[[Path], Server]]:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     """One browser for all tests."""
-    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not binary or not driver:
-        pytest.skip("Chromium and its driver are not installed (tools/debian.sh)")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = binary
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    browser.set_page_load_timeout(30)
-    yield browser
-    browser.quit()
+    started = browser("--hide-scrollbars", log=True)
+    started.set_page_load_timeout(30)
+    yield started
+    started.quit()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import base64
 import gzip
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 import weft
 from compare.test_values import written
+from machine import need
 from view import runs
 from weft.compare.values import compare_values
 from weft.view.export import to_html
@@ -104,7 +104,8 @@ def program(told: list[Answer]) -> str:
 
 def complaints(text: str, folder: Path) -> list[str]:
     """What the compiler says of it."""
-    if not COMPILER.exists() or not shutil.which("node"):
+    need("node")
+    if not COMPILER.exists():
         pytest.skip("the TypeScript compiler is not there: make lint-page (needs node and npm)")
     (folder / "answers.ts").write_text(text)
     options = {"noEmit": True, "checkJs": False, "incremental": False, "noUnusedLocals": False}

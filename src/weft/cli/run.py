@@ -531,6 +531,8 @@ def what_happened(ending: Ending, job: Job, against: Against | None = None) -> l
     elif ending.ended == "killed":
         lines.append(f"the run was killed ({status_text(job)}); the record is complete up to each rank's last call")
     lines += memory_kills(job)
+    if ending.ended == "crashed":
+        lines += shared_memory(job)
     if finish.hydra_race(job, ending.headers.values()):
         lines.append(
             f"the launcher gave status {job.process.shell_status} though every rank had left MPI in order: MPICH's "
@@ -560,6 +562,19 @@ def memory_kills(job: Job) -> list[str]:
     return [
         f"while it ran, the kernel was out of memory and killed processes {times}: likely a rank below without an end"
     ]
+
+
+def shared_memory(job: Job) -> list[str]:
+    """Whether a crash may be for want of shared memory, which no MPI says of itself."""
+    import signal
+
+    from weft.launch import abilities  # only a crash asks for it
+
+    if job.hosts is not None:
+        return []
+    ends = {job.process.signal, *job.process.signals, (job.process.exit_code or 0) & 0x7F}
+    told = abilities.crash_for_want_of_it(signal.SIGBUS in ends)
+    return [f"it may be for want of shared memory: {told}"] if told else []
 
 
 def status_text(job: Job) -> str:

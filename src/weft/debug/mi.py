@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -69,6 +70,8 @@ class Mi:
     """One gdb, and the breakpoints that people set in it. HandError with its own words where it refuses."""
 
     def __init__(self) -> None:
+        if shutil.which("gdb") is None:
+            raise HandError("there is no gdb here, which looks into native programs: apt install gdb")
         self.running = False
         self.stops: list[dict[str, object]] = []
         self.points: dict[str, Point] = {}

@@ -35,10 +35,12 @@ def is_python(pid: int, asked: str = "") -> bool:
 
 def forbidden(pid: int) -> str:
     """What is said where the system lets nobody look into a process."""
-    return (
-        f"the system forbids to look into process {pid}: run as its user, and see "
-        "/proc/sys/kernel/yama/ptrace_scope (0 lets you)"
-    )
+    from weft.launch.abilities import tracing  # only where it is forbidden: what looks in must not wait for it
+
+    told = tracing()
+    if told.lack:
+        return f"process {pid} cannot be looked into: {told.lack}; {told.remedy}"
+    return f"the system forbids to look into process {pid}: run as its user, or as root"
 
 
 def status_of(pid: int) -> tuple[str, int]:

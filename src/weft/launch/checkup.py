@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 import weft
 from weft.errors import WeftError
-from weft.gdbs import REMEDY, debuggers
 from weft.launch import library as libraries
+from weft.launch.abilities import ABILITIES
 from weft.launch.compiler import beside, candidates, compiler_for, linked_by
 from weft.launch.library import Library
 from weft.launch.line import family_of, version_of
@@ -93,7 +93,7 @@ def examine() -> Checkup:
     checks = [check_python(), *check_shadows(), check_kernel(), check_compiler(), check_mpi(found)]
     checks += [check for python in pythons() for check in check_mpi4py(python)]
     checks += [check_launcher(), check_tool("addr2line", "source lines of C, C++ and Fortran calls", "binutils")]
-    checks += [check_gdb(), check_clock()]
+    checks += [*check_abilities(found), check_clock()]
     checks += [*check_fortran(found), *check_pvm()]
     checks += [check for installation in found for check in check_recorder(installation)]
     return Checkup(found, checks)
@@ -257,15 +257,17 @@ def check_tool(tool: str, purpose: str, package: str) -> Check:
     return Check(tool, "warning", f"not found: no {purpose}", f"install {package}")
 
 
-def check_gdb() -> Check:
-    """The gdb that is used, and what it cannot do here."""
-    known = debuggers()
-    if not known:
-        return Check("gdb", "warning", "not found: no stepping through native ranks", REMEDY)
-    first, *others = known
-    if first.lack:
-        return Check("gdb", "warning", f"{first.path}: {first.lack}", REMEDY)
-    return Check("gdb", "ok", "; ".join([first.path, *(f"not {one.path}: {one.lack}" for one in others if one.lack)]))
+def check_abilities(found: list[Installation]) -> list[Check]:
+    """What the system lets Weft and the ranks do; a reason that several have is told once."""
+    checks: dict[str, Check] = {}
+    for name, ask in ABILITIES.items():
+        told = ask()
+        if not told.lack:
+            checks[name] = Check(name, "ok", told.detail)
+        elif told.lack not in checks:
+            no_start = name == "shared memory" and any(one.abi == "mpich" for one in found)
+            checks[told.lack] = Check(name, "failed" if no_start else "warning", told.lack, told.remedy)
+    return list(checks.values())
 
 
 def check_pvm() -> list[Check]:

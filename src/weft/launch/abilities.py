@@ -1,0 +1,194 @@
+"""What this machine lets Weft do, each tried once and kept: to trace processes, call into them, share memory.
+
+Nothing is concluded from a version or a setting alone: a debugger is attached to a process, a system call is made. A
+setting is read only to say what to change. `weft doctor` tells it, and tests are skipped by it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from weft.gdbs import REMEDY, find_gdb
+from weft.plain import dataclass
+
+SECONDS: Final = 30
+"""A debugger that needs more to come up is one that does not."""
+SCOPE: Final = Path("/proc/sys/kernel/yama/ptrace_scope")
+SHARED: Final = Path("/dev/shm")
+ROOM: Final = 32 << 20
+"""Bytes in which the ranks of a small job pass their messages: two of MPICH take some 10 MiB."""
+CRAMPED: Final = 1 << 30
+"""Bytes of it that many ranks may fill; containers have 64 MiB."""
+MOUNTED: Final = f"mount -t tmpfs tmpfs {SHARED}"
+LARGER: Final = f"as root: mount -o remount,size=1G {SHARED}; for a container --shm-size=1g"
+SEIZE: Final = 0x4206
+SEIZED: Final = "import ctypes, sys; libc = ctypes.CDLL(None, use_errno=True); " \
+    "sys.exit(ctypes.get_errno() if libc.ptrace({seize}, {pid}, None, None) else 0)"  # fmt: skip
+CONTAINER: Final = "in a container `--cap-add=SYS_PTRACE --security-opt seccomp=unconfined`"
+QUIET: Final = ("set auto-solib-add off", "set debuginfod enabled off", "set debug-file-directory /nonexistent")
+
+
+@dataclass(frozen=True)
+class Ability:
+    """Whether a thing can be done here: what was found, and where it cannot be done, why and what to do about it."""
+
+    detail: str
+    lack: str = ""
+    """Why it cannot be done, in words that follow a colon; empty where it can."""
+    remedy: str = ""
+
+
+@contextmanager
+def waiting() -> Iterator[int]:
+    """A process of ours that waits until this one lets it go, or ends: its number."""
+    with subprocess.Popen(
+        ["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        os.write(process.stdin.fileno(), b"\n")
+        os.read(process.stdout.fileno(), 1)  # it has come up: its libraries are there
+        try:
+            yield process.pid
+        finally:
+            process.stdin.close()
+
+
+@cache
+def tracing() -> Ability:
+    """Whether a process may trace another of the same user that it has not started: what every debugger does."""
+    with waiting() as pid:
+        asked = [sys.executable, "-I", "-S", "-c", SEIZED.format(seize=SEIZE, pid=pid)]
+        status = subprocess.run(asked, stdin=subprocess.DEVNULL, timeout=SECONDS, check=False).returncode
+    if not status:
+        return Ability("a process may be traced by another of its user")
+    level = SCOPE.read_text().strip() if SCOPE.exists() else "0"
+    if level == "0":
+        return Ability("", f"the system forbids it (ptrace: {os.strerror(status)})", CONTAINER)
+    remedy = f"`sysctl kernel.yama.ptrace_scope=0` as root; {CONTAINER}"
+    if level == "3":
+        remedy = "3 stays until the machine starts again: change kernel.yama.ptrace_scope in /etc/sysctl.d"
+    return Ability("", f"the system forbids it (kernel.yama.ptrace_scope is {level})", remedy)
+
+
+@cache
+def own_memory() -> Ability:
+    """Whether a process may have the kernel read its memory, so that a bad address is an answer and not a crash."""
+
+    class Piece(ctypes.Structure):
+        _fields_ = (("at", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    source, target = ctypes.create_string_buffer(b"weft"), ctypes.create_string_buffer(5)
+    there, here = (Piece(ctypes.addressof(one), 5) for one in (source, target))
+    one = ctypes.c_ulong(1)
+    got = libc.process_vm_readv(os.getpid(), ctypes.byref(here), one, ctypes.byref(there), one, ctypes.c_ulong(0))
+    if got == 5 and target.value == source.value:
+        return Ability("process_vm_readv reads it")
+    words = os.strerror(ctypes.get_errno())
+    return Ability("", f"the system forbids process_vm_readv ({words}): buffers in use and messages are not looked at",
+                   "in a container `--security-opt seccomp=unconfined`")  # fmt: skip
+
+
+@cache
+def debugger() -> Ability:
+    """Whether there is a gdb with Python that attaches to a process."""
+    where, told, _ = _gdb()
+    if not where:
+        return Ability("", "gdb is not here: no stacks, stops and values in C, C++ and Fortran", REMEDY)
+    if "weft: Python" not in told:
+        lack = f"{where} was built without Python" if "ython" in told else f"{where} does not start: {_fault(told)}"
+        return Ability(where, lack, "install a gdb that has Python, such as Debian's")
+    if "weft: attached" not in told:
+        forbidden = tracing()
+        if forbidden.lack:
+            return Ability(where, f"{where} attaches to no process: {forbidden.lack}", forbidden.remedy)
+        return Ability(where, f"{where} attaches to no process: {_fault(told)}", "install another gdb")
+    version = re.search(r"weft: Python (\S+) gdb (.*)", told)
+    assert version is not None
+    return Ability(f"{where} {version[2]}, Python {version[1]}")
+
+
+@cache
+def calling() -> Ability:
+    """Whether that gdb calls a function in a process, by which code comes into one that runs."""
+    if debugger().lack:
+        return debugger()
+    where, told, pid = _gdb()
+    if f"weft: called {pid}" in told:
+        return Ability(f"{where} calls functions in a process")
+    return Ability(where, f"{where} cannot call a function in a process: {_fault(told)}", f"gdb 14 or later: {REMEDY}")
+
+
+@cache
+def _gdb() -> tuple[str, str, int]:
+    """Where gdb is, all that it said when it was tried on a process, and the number of that process."""
+    where = find_gdb()
+    if where is None:
+        return "", "", 0
+    words = [word for setting in QUIET for word in ("-iex", setting)]
+    with waiting() as pid:
+        words += ["-ex", "python import platform; print('weft: Python', platform.python_version(), 'gdb', gdb.VERSION)"]
+        words += ["-ex", f"attach {pid}", "-ex", "python if gdb.selected_thread(): print('weft: attached')"]
+        words += ["-ex", "sharedlibrary libc", "-ex", "print (int)getpid()", "-ex", 'printf "weft: called %d\\n", $']
+        try:
+            done = subprocess.run(
+                [where, "--nx", "--quiet", "--batch", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True, errors="replace", timeout=SECONDS, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return where, str(error), pid
+    return where, done.stdout, pid
+
+
+def _fault(told: str) -> str:
+    """What gdb complained of: its last words but those of ours."""
+    lines = [line for line in told.splitlines() if line and not line.startswith(("weft:", "[", "warning:", "Using "))]
+    faults = [line for line in lines if re.search(r"cannot|couldn|not permitted|error|no symbol|unable", line, re.I)]
+    return next(iter(faults or lines[-1:]), "it says nothing").rstrip(".")
+
+
+@cache
+def shared_memory() -> Ability:
+    """Whether /dev/shm is there and has room: the ranks of one host pass their messages through it."""
+    try:
+        held = os.statvfs(SHARED)
+    except OSError:
+        return Ability("", f"{SHARED} is not there: MPICH's ranks cannot start", f"as root: mkdir {SHARED}; {MOUNTED}")
+    free = held.f_bavail * held.f_frsize
+    if free < ROOM:
+        lack = f"{SHARED} has {free >> 10} KiB free: MPICH's ranks end with a bus error, and Open MPI's are slow"
+        return Ability("", lack, LARGER)
+    if not os.access(SHARED, os.W_OK | os.X_OK):
+        return Ability("", f"{SHARED} cannot be written: MPICH's ranks cannot start", "as root: chmod 1777 /dev/shm")
+    return Ability(f"{free >> 20:,} MiB free in {SHARED}")
+
+
+def crash_for_want_of_it(bus_error: bool) -> str:
+    """What shared memory may have to do with the crash of a job on this host, and what to do; empty: nothing."""
+    told = shared_memory()
+    if told.lack:
+        return f"{told.lack} ({told.remedy})"
+    held = os.statvfs(SHARED)
+    if bus_error and (size := held.f_blocks * held.f_frsize) < CRAMPED:
+        return f"{SHARED} holds {size >> 20} MiB, and where it is full ranks get a bus error ({LARGER})"
+    return ""
+
+
+ABILITIES: Final[dict[str, Callable[[], Ability]]] = {
+    "gdb": debugger,
+    "calls by gdb": calling,
+    "ptrace": tracing,
+    "own memory": own_memory,
+    "shared memory": shared_memory,
+}
+"""What `weft doctor` tells, by the name that it is told under."""
