@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import WeftError
+from weft.safety.started import own_python
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 RANKS = 3
@@ -52,7 +53,7 @@ def require_mpi4py() -> None:
 def weft_run(program: Path) -> int:
     """Record one example as a user would, and show the command."""
     print(f"$ weft run -n {RANKS} -- python {program.name}", flush=True)
-    command = [sys.executable, "-m", "weft.cli.main", "run", "-n", str(RANKS), "--", sys.executable, str(program)]
+    command = own_python("-m", "weft.cli.main", "run", "-n", str(RANKS), "--", sys.executable, str(program))
     return subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode
 
 

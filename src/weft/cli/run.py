@@ -300,7 +300,7 @@ def recorded(plan: Plan, shim: Shim, directory: RunDirectory, args: argparse.Nam
             )  # fmt: skip
     except WeftError:
         end_tasks(args, directory)
-        recording.discard(directory.path)
+        recording.discard(directory.hold())
         directory.discard()
         raise
     end_tasks(args, directory)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from weft.safety.started import own_python
 
 PATIENCE: Final = 120.0
 """Seconds for the look: where ranks poll, it gets little of the processors until they stand."""
@@ -22,7 +23,7 @@ def moment() -> str:
 
 def command(pid: int) -> list[str]:
     """Look at all ranks of this host of the job that a process is of."""
-    return [sys.executable, "-P", "-m", "weft", "attach", "--job", str(pid)]
+    return own_python("-m", "weft", "attach", "--job", str(pid))
 
 
 def quiet_environment() -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from weft.safety.folders import Held
 from weft.trace.errors import RunError
 from weft.trace.rankfile import open_inside
 
@@ -43,11 +44,5 @@ def read_json(
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: beside it, then in its place."""
-    beside = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        beside.write_bytes(data)
-        beside.chmod(0o644)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    """Write a file whole or not at all: beside it, then in its place. Who may read it, the umask says."""
+    Held(path.parent.resolve()).write_whole(path.name, data)

@@ -34,6 +34,8 @@ class Replayed:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
+        self.trusted = False
+        """Whether a run may be replayed that this user did not record: said where the view is started, not by the page."""
         self.state, self.said, self.focus, self.over = "none", "", 0, False
         self.stops: list[Id] = []
         self.rows: list[Body] = []
@@ -166,14 +168,15 @@ class Replayed:
         self._adapter = adapter = Adapter(self._heard, self._gone)
         try:
             adapter.ask("initialize", adapterID="weft")
-            adapter.ask("launch", START_SECONDS, run=str(self.trace.path.resolve()), **how)
+            adapter.ask("launch", START_SECONDS, run=str(self.trace.path.resolve()), trusted=self.trusted, **how)
             self._set(self.stops)
             self._tell(state="running", said="")
             adapter.ask("configurationDone")
         except WeftError as error:
             self.close()
-            self._tell(state="failed", said=str(error), rows=[])
-            raise
+            said = str(error).replace("launch it with trusted: true", "start `weft view` with --yes")
+            self._tell(state="failed", said=said, rows=[])
+            raise WeftError(said) from error
         threading.Thread(target=self._follow, args=(adapter,), name="follow", daemon=True).start()
 
     def _go(self, request: str, **arguments: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from weft.launch.local.setup import SECRET, Setup
 from weft.launch.options import Family
 from weft.launch.plan import Plan
 from weft.launch.rundir import RunDirectory
+from weft.safety.started import own_python
 
 ENTRY: Final = Path(__file__).with_name("entry.py")
 """What becomes the program on each host: there Weft lies in the same place."""
@@ -49,7 +49,7 @@ def of_ranks(variables: Mapping[str, str]) -> dict[str, str]:
 
 def started_by(plan: Plan, setup: Setup, secret: bytes) -> Plan:
     """The plan that starts ranks which tell of themselves."""
-    start = (sys.executable, "-P", str(ENTRY), setup.word(), "--")
+    start = own_python(str(ENTRY), setup.word(), "--")
     line = plan.line
     contexts = tuple(
         Context(passing(line.family, one.options), (*start, *one.program) if one.program else ())
