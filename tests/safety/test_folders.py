@@ -14,7 +14,7 @@ from second_user import as_second_user, second_user
 from tests_support import Installed
 from weft.mpi import ready
 from weft.safety import folders
-from weft.safety.folders import Held, cache_folder, is_kept, make_private, weakness
+from weft.safety.folders import Held, append_own, cache_folder, is_kept, make_private, weakness
 from weft.trace.json_file import write_whole
 
 Weft = Callable[..., subprocess.CompletedProcess[str]]
@@ -138,21 +138,59 @@ def test_a_file_of_the_cache_that_others_could_write_is_taken_away(
     assert not is_kept(made)
 
 
-def test_a_run_is_recorded_though_the_cache_is_another_users(
-    weft_command: Weft, mpich: Installed, shared: Path, tmp_path: Path
+def test_which_recorder_a_library_has_is_not_taken_from_another_users_cache(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The recorder is loaded into the program from a folder of ours, and what was planted is not."""
-    as_second_user(lambda: planted(shared))
-    (tmp_path / "hello.py").write_text("from mpi4py import MPI\nprint(open('/proc/self/maps').read())\n")
-    temporary = os.environ.get("WEFT_CACHE") or str(Path.home() / ".cache")
-    del temporary
-    environment = {"WEFT_CACHE": str(shared), "TMPDIR": str(tmp_path)}
-    done = weft_command("run", "--", *mpich.mpiexec, "-n", "1", mpich.python, tmp_path / "hello.py", env=environment,
-                        timeout=110)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert f"the cache {shared}/weft is not used" in done.stderr
-    assert str(shared) not in done.stdout
-    assert "libweft-shim.so" in done.stdout
+    (shared / "weft").mkdir(mode=0o755)
+    monkeypatch.setattr(ready, "cache_folder", lambda: shared / "weft")
+    ready.keep("recorder", ["libmpi.so"], [], {"folder": str(shared)})
+    monkeypatch.undo()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("WEFT_CACHE", str(shared))
+    assert ready.recall("recorder", ["libmpi.so"], []) == {"folder": str(shared)}, "what is ours is taken"
+    folders._usable.cache_clear()
+    user = second_user()
+    os.chown(shared / "weft", user, user)
+    assert ready.recall("recorder", ["libmpi.so"], []) is None
+
+
+def test_a_cache_of_ours_that_can_only_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on compute nodes: the recorder was built where the home can be written."""
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "home"))
+    ready.keep("recorder", ["libmpi.so"], [], {"known": "yes"})
+    folders._usable.cache_clear()
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, how: "home" not in str(path) and access(path, how))
+    assert cache_folder().name == f"weft-cache-{os.geteuid()}"
+    assert ready.recall("recorder", ["libmpi.so"], []) == {"known": "yes"}
+
+
+@pytest.mark.parametrize("what", ["link", "hard link", "file", "fifo"])
+def test_what_another_user_put_where_a_name_is_foretold_is_not_written(tmp_path: Path, shared: Path, what: str) -> None:
+    shared.chmod(0o777)
+    precious, foretold = shared / "precious", shared / "weft-watch-host-1.txt"
+    precious.write_text("precious")
+    user = second_user()
+    if what == "link":
+        as_second_user(lambda: foretold.symlink_to(precious))
+    elif what == "hard link":
+        foretold.hardlink_to(precious)
+    elif what == "fifo":
+        as_second_user(lambda: os.mkfifo(foretold, 0o666))
+    else:
+        foretold.touch()
+        os.chown(foretold, user, user)
+    with pytest.raises(OSError):
+        append_own(foretold, b"values of a program")
+    assert precious.read_text() == "precious"
+    assert what == "fifo" or "values" not in foretold.read_text()
+
+
+def test_the_watchdogs_file_is_for_its_user_alone(tmp_path: Path) -> None:
+    for _ in range(2):
+        append_own(tmp_path / "watch.txt", b"a line\n")
+    assert (tmp_path / "watch.txt").read_text() == "a line\na line\n"
+    assert stat.S_IMODE((tmp_path / "watch.txt").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o027, 0o640), (0o022, 0o644)])

@@ -11,7 +11,6 @@ from typing import Any
 from weft.cli._said import say, shown_path
 from weft.errors import UsageError
 from weft.safety.runs import agreement, doubt, executes
-from weft.safety.shown import shown
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
@@ -39,5 +38,5 @@ def agreed(folder: Path, facts: Mapping[str, Any], *, yes: bool, before: str | N
     say(text)
     print("weft: execute it? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError(f"{shown(shown_path(folder))} is not replayed")
+        raise UsageError(f"{shown_path(folder)} is not replayed")
     return word

@@ -607,6 +607,11 @@ def nothing_recorded(plan: Plan, job: Job) -> str:
             f"nothing was recorded here: the ranks may have run on other hosts, which do not see {job.run.path} "
             "(record with --local DIR, or --out on a directory that they see), or the program never initialised MPI"
         )
+    if job.hosts is not None and (strangers := sum(job.hosts.strangers.values())):
+        return (
+            f"nothing was recorded: no host of the run showed its secret, and {strangers} connections were not of "
+            f"the run (most from {job.hosts.strangers.most_common(1)[0][0]}); whether MPI was initialised is not known"
+        )
     if not plan.recognised:
         return (
             "nothing was recorded: the program never initialised MPI. Likely it is not an MPI program, is linked "

@@ -149,6 +149,19 @@ def _private() -> Path:
     return own
 
 
+def append_own(path: Path, data: bytes) -> None:
+    """Write at the end of a file of this user's, made for this user alone where it is missing.
+
+    OSError for a link, and for what another user made or holds by another name: its path may have been foretold.
+    """
+    how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+    with os.fdopen(os.open(path, how, 0o600), "ab") as file:
+        status = os.fstat(file.fileno())
+        if status.st_uid != os.geteuid() or status.st_nlink != 1 or not stat.S_ISREG(status.st_mode):
+            raise PermissionError(f"{path} is not a file of this user's alone")
+        file.write(data)
+
+
 class Held:
     """A folder that is held open: what takes its path later is not touched, and no link in it is followed.
 

@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
+import io
 import re
+import sys
 from typing import Final
 
-_ACTS: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-    "|\U000e0001|[\U000e0020-\U000e007f]"
+_ACTS: Final = (
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
+    "\U000e0001\U000e0020-\U000e007f]"
 )
 """Controls but for tab and line feed, what turns the direction of writing or hides, and halves of characters."""
-STYLE: Final = re.compile("\x1b\\[[0-9;]{0,20}m|\r|\x1b\\[K")
-"""What Weft itself writes to a terminal: styles, and the progress that writes over its own line."""
+_NUMBER: Final = r"(?:[345]8;(?:5;\d{1,3}|2;\d{1,3};\d{1,3};\d{1,3})|[0-7]|[1-9]\d|10[0-7])"
+_STYLE: Final = rf"\x1b\[(?:{_NUMBER}(?:;{_NUMBER})*)?m|\r(?=\n)"
+"""Colours and weights, which Weft writes itself; not 8, which hides."""
+_TEXT: Final = re.compile(_ACTS)
+_OUTPUT: Final = re.compile(f"({_STYLE})|{_ACTS}")
 
 
 def shown(text: str) -> str:
-    """A text with each character that acts on a terminal written as an escape: `\\x1b`, `\\u202e`."""
-    return text if text.isascii() and text.isprintable() else _ACTS.sub(_escape, text)
+    r"""A text with each character that acts on a terminal written as an escape: `\x1b`, `\u202e`."""
+    return _TEXT.sub(_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:
     number = ord(found[0])
-    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}" if number < 65536 else f"\\U{number:08x}"
+    # As JSON has them, too: of these it leaves only what lies above 0x7e as it is.
+    return f"\\x{number:02x}" if number < 0x7F else f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
+
+
+def _kept(found: re.Match[str]) -> str:
+    return found[0] if found[1] is not None else _escape(found)
+
+
+class Output(io.TextIOWrapper):
+    """A standard stream whose texts are shown, and act on nothing but their own colour."""
+
+    def write(self, text: str) -> int:
+        """Write a text; its length."""
+        super().write(text if _TEXT.search(text) is None else _OUTPUT.sub(_kept, text))
+        return len(text)
+
+
+def guard() -> None:
+    """From now on, whatever this process prints as text goes through here: also what gdb says, and errors."""
+    sys.stdout, sys.stderr = _guarded(sys.stdout, "strict"), _guarded(sys.stderr, "backslashreplace")
+
+
+def _guarded(stream: io.TextIOWrapper | object, errors: str) -> Output:
+    if isinstance(stream, Output) or not isinstance(stream, io.TextIOWrapper):
+        return stream  # type: ignore[return-value]
+    return Output(
+        stream.buffer, stream.encoding, errors if stream.errors in ("strict", "surrogateescape") else stream.errors,
+        line_buffering=stream.line_buffering, write_through=stream.write_through,
+    )  # fmt: skip

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from weft.safety.folders import append_own
 from weft.safety.started import own_python
 
 PATIENCE: Final = 120.0
@@ -73,8 +74,8 @@ def tell(text: str, path: Path) -> None:
     whole = (text.rstrip("\n") + "\n").encode("utf-8", "replace")
     with suppress(OSError):
         os.write(2, whole)
-    with suppress(OSError), path.open("ab") as file:
-        file.write(whole)
+    with suppress(OSError):
+        append_own(path, whole)
 
 
 def default_file(pid: int) -> Path:

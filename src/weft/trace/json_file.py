@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +16,20 @@ from weft.trace.rankfile import open_inside
 MAX_JSON: Final = 64 << 20
 
 
+def plain(data: bytes) -> object:
+    """What is written in JSON, of numbers that are numbers: no Infinity or NaN. ValueError for anything else."""
+    return json.loads(data, parse_constant=_number, parse_float=_number)
+
+
+def _number(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:40]} is not a number")
+    return value
+
+
 def read_json(
     root: Path, name: str, schema: str, problems: list[str], *, limit: int = MAX_JSON,
-    parsed: Callable[[bytes], object] = json.loads,
+    parsed: Callable[[bytes], object] = plain,
 ) -> dict[str, object]:  # fmt: skip
     """The object in RUN/name; {} and a problem where it cannot be read or says another schema.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.errors import UsageError
+from weft.launch import elsewhere
 from weft.launch.line import PRELOAD, Context, Line
 from weft.launch.local.addresses import addresses
 from weft.launch.local.hosts import Hosts
@@ -30,9 +31,10 @@ def begin(plan: Plan, run: RunDirectory, base: Path, variables: Mapping[str, str
     `variables`: what the recorder is told. UsageError for a line that no secret can be passed with.
     """
     secret = os.urandom(32)
-    hosts = Hosts(run, secret)
+    here = stays_here(plan.line)
+    hosts = Hosts(run, secret, here=here)
     setup = Setup(
-        base=str(base.absolute()), name=f"{run.path.name}-{os.urandom(8).hex()}", addresses=addresses(),
+        base=str(base.absolute()), name=f"{run.path.name}-{os.urandom(8).hex()}", addresses=["127.0.0.1"] if here else addresses(),
         port=hosts.port, library=str(plan.library.path), mpicc=str(plan.mpicc) if plan.mpicc else None,
         variables=of_ranks(variables),
         facts=dict(run.facts),
@@ -40,6 +42,11 @@ def begin(plan: Plan, run: RunDirectory, base: Path, variables: Mapping[str, str
     run.facts["local"] = str(setup.folder)
     run.write()
     return hosts, started_by(plan, setup, secret)
+
+
+def stays_here(line: Line) -> bool:
+    """Whether all ranks are surely started on this host; another mpiexec than MPICH's may know hosts of its own."""
+    return line.launcher is None or (line.family is Family.HYDRA and not elsewhere.may_be(line))
 
 
 def of_ranks(variables: Mapping[str, str]) -> dict[str, str]:
