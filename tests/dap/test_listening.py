@@ -215,6 +215,8 @@ def test_a_socket_is_for_this_user_alone(shared: Path, tmp_path: Path) -> None:
 def test_a_socket_is_not_made_where_another_user_could_put_his(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
-    done = subprocess.run([*WEFT, "dap", "--socket", tmp_path / "open/socket"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*WEFT, "dap", "--socket", tmp_path / "open/socket"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 4
     assert "everybody can write to" in done.stderr

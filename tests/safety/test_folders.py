@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from second_user import as_second_user, second_user
-from tests_support import Installed
 from weft.mpi import ready
 from weft.safety import folders
 from weft.safety.folders import Held, append_own, cache_folder, is_kept, make_private, weakness

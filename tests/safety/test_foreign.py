@@ -33,7 +33,8 @@ def test_a_file_of_today_is_read_for_a_run_of_ours_alone(tmp_path: Path, ours: b
 
 
 @pytest.mark.parametrize(
-    "text", ['{"a": Infinity}', '{"a": NaN}', '{"a": 1e999}', '{"a": -Infinity}', "[" * 100_000, '{"a": ' + "9" * 5000 + "}"]
+    "text",
+    ['{"a": Infinity}', '{"a": NaN}', '{"a": 1e999}', '{"a": -Infinity}', "[" * 100_000, '{"a": ' + "9" * 5000 + "}"],
 )
 def test_what_is_no_number_is_told_and_not_read(tmp_path: Path, text: str) -> None:
     (tmp_path / "variables.json").write_text(text)

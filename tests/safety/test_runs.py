@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -30,7 +29,9 @@ def recorded(weft_command: Weft, mpich: Installed, folder: Path) -> Path:
     """A run of two ranks, recorded by the user of this test."""
     program = folder / "hello.py"
     program.write_text("from mpi4py import MPI\nMPI.COMM_WORLD.barrier()\nopen('ran', 'a').write('x')\n")
-    done = weft_command("run", "--out", folder / "run", "--", *mpich.mpiexec, "-n", "2", mpich.python, program, cwd=folder)
+    done = weft_command(
+        "run", "--out", folder / "run", "--", *mpich.mpiexec, "-n", "2", mpich.python, program, cwd=folder
+    )
     assert done.returncode == 0, done.stderr
     (folder / "ran").unlink()
     return folder / "run"
@@ -44,14 +45,18 @@ def plant(base: Path, run: Path) -> None:
     (base / "run.json").write_text(json.dumps(facts))
 
 
-def test_a_run_of_another_user_is_never_taken_for_one_that_was_not_named(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_another_user_is_never_taken_for_one_that_was_not_named(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(shared)
+
     def theirs() -> None:
         (shared / "weft-runs/trap-1/ranks").mkdir(parents=True)
         (shared / "weft-runs").chmod(0o777)
         facts = {"schema": "weft-run/1", "command": ["./trap"], "cwd": str(shared), "started": "2999"}
         (shared / "weft-runs/trap-1/run.json").write_text(json.dumps(facts))
         (shared / "weft-runs/link").symlink_to("trap-1")
+
     as_second_user(theirs)
     with pytest.raises(UsageError, match="belong to other users"):
         rundir.newest()
@@ -66,17 +71,23 @@ def test_what_leads_to_another_users_run_is_none_of_ours(shared: Path, how: str)
         (shared / "run/run.json").write_text("{}")
         if how == "a link to it":
             (shared / "ours").symlink_to("run")
+
     as_second_user(theirs)
     if how != "a link to it":
-        (shared / "ours").mkdir(mode=0o777)
+        (shared / "ours").mkdir()
         (shared / "ours").chmod(0o777)
-        as_second_user(lambda: os.rename(shared / "run/run.json", shared / "ours/run.json") if "folder of ours" in how
-                       and "link" not in how else (shared / "ours/run.json").symlink_to(shared / "run/run.json"))
+        at = shared / "ours/run.json"
+        moved = how == "its run.json in a folder of ours"
+        as_second_user(
+            lambda: (shared / "run/run.json").rename(at) if moved else at.symlink_to(shared / "run/run.json")
+        )
     assert not is_own(shared / "run")
     assert not is_own(shared / "ours")
 
 
-def test_a_run_of_ours_is_ours_and_signed_until_its_command_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_ours_is_ours_and_signed_until_its_command_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     run = rundir.create(None, ["./prog"], ["./prog"], "trace")
     assert doubt(run.path, rundir.facts_of(run.path)) == ""
@@ -104,6 +115,7 @@ def test_a_key_of_another_user_signs_nothing(shared: Path, monkeypatch: pytest.M
         (shared / "weft").chmod(0o777)
         (shared / "weft/key").write_bytes(b"k" * 32)
         (shared / "weft/key").chmod(0o600)
+
     as_second_user(theirs)
     monkeypatch.setenv("XDG_STATE_HOME", str(shared))
     assert "signature" not in signed({"command": ["a"], "cwd": "/", "started": "1"})
@@ -124,18 +136,16 @@ def test_a_run_of_another_user_is_executed_only_when_that_is_said(
 ) -> None:
     run = recorded(weft_command, mpich, tmp_path)
     run.chmod(0o755)
-    held = tmp_path
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        held = folder
     theirs = shared / "theirs"
     plant(shared / "planted", run)
     for path in [shared / "planted", *(shared / "planted").rglob("*")]:
-        os.chmod(path, 0o755 if path.is_dir() else 0o644)
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
     def copied() -> None:
         shutil.copytree(shared / "planted", theirs)
         theirs.chmod(0o777)
+
     as_second_user(copied)
-    del held
     name, *more = words
     refused = weft_command(name, theirs, *more, cwd=tmp_path)
     assert refused.returncode == 2
@@ -164,7 +174,9 @@ def test_a_run_that_was_copied_from_elsewhere_is_asked_about_and_ours_is_not(
     assert refused.returncode == 2
     assert "hello.py" in refused.stderr
     assert not (tmp_path / "ran").exists()
-    given = weft_command("replay", run, "--", *mpich.mpiexec, "-n", "2", mpich.python, tmp_path / "hello.py", cwd=tmp_path)
+    given = weft_command(
+        "replay", run, "--", *mpich.mpiexec, "-n", "2", mpich.python, tmp_path / "hello.py", cwd=tmp_path
+    )
     assert given.returncode == 0, given.stderr  # a program that was named is the user's own word
 
 

@@ -18,7 +18,8 @@ from weft.trace.builder import Builder
 Weft = Callable[..., subprocess.CompletedProcess[str]]
 HOSTILE = {
     "clears": "\x1b[2J", "title": "\x1b]0;x\x07", "clipboard": "\x1b]52;c;eA==\x1b\\", "answers": "\x1b[6n",
-    "one byte": "\x9b2J", "hides": "\x1b[8m", "bell": "\x07", "back": "a\x08b", "over": "good\rbad", "bidi": "\u202etxt",
+    "one byte": "\x9b2J", "hides": "\x1b[8m", "bell": "\x07", "back": "a\x08b", "over": "good\rbad",
+    "bidi": "\u202etxt",
     "isolate": "\u2066a\u2069", "half": "\ud800", "tags": "\U000e0041", "line": "\u2028",
 }  # fmt: skip
 
@@ -37,7 +38,9 @@ def test_what_acts_on_a_terminal_is_printed_as_an_escape(text: str) -> None:
     assert printed(text).replace("\n", "").isprintable()
 
 
-@pytest.mark.parametrize("text", ["plain", "Ünïcodé ✓ 漢字 👩‍👩‍👧", "\x1b[1;31merror\x1b[0m", "\x1b[38;2;1;2;3mx\x1b[0m", "a\tb\r"])
+@pytest.mark.parametrize(
+    "text", ["plain", "Ünïcodé ✓ 漢字 👩‍👩‍👧", "\x1b[1;31merror\x1b[0m", "\x1b[38;2;1;2;3mx\x1b[0m", "a\tb\r\nc"]
+)
 def test_what_only_shows_is_printed_as_it_is(text: str) -> None:
     assert printed(text) == text + "\n"
 

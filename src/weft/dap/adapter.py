@@ -45,7 +45,7 @@ def prepared(folder: Path) -> None:
 
 
 class Adapter:
-    """One editor. `findings`: what `finding:N` means, for a trace; `secret`: what `launch` has to bring, if anything."""
+    """One editor. `findings`: what `finding:N` means, for a trace; `secret`: what `launch` has to bring, if any."""
 
     def __init__(self, wire: Wire, findings: Callable[[Any], Sequence[Any]], secret: str | None = None) -> None:
         self.wire, self._findings, self._secret = wire, findings, secret

@@ -68,7 +68,8 @@ def agreed(run: Path, arguments: Arguments) -> list[str]:
     if (why := doubt(run, facts)) and arguments.get("trusted") is not True:
         command, place = executes(facts)
         raise UsageError(
-            f"{run}: {why}; a replay executes, as you, `{command}` in {place}: launch it with trusted: true to have it so"
+            f"{run}: {why}; a replay executes, as you, `{command}` in {place}: "
+            "launch it with trusted: true to have it so"
         )
     return ["--agreed", agreement(facts)]
 

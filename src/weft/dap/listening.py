@@ -1,7 +1,7 @@
 """Where editors connect to `weft dap`: a port of this host, or a Unix socket. One is served after the other.
 
-Who connects executes programs as this user. So a peer that the kernel knows to be another user is sent away at once, and
-the editor brings a secret with `launch`: a port can be reached by what this user did not start, such as a browser's page.
+Who connects executes programs as this user. So a peer that the kernel knows to be another user is sent away at once,
+and the editor brings a secret with `launch`: what this user did not start reaches a port too, as a browser's page does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def port(number: int) -> Iterator[socket.socket]:
 
 @contextmanager
 def unix_socket(path: Path) -> Iterator[socket.socket]:
-    """A socket in the file system that only this user can connect to; it goes at the end. WeftError where it cannot be."""
+    """A socket in the file system that only this user can connect to; gone at the end. WeftError where it cannot be."""
     if why := weakness(path):
         raise WeftError(f"--socket {path}: {why}, who could put another socket there; choose a folder of yours")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:

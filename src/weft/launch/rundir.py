@@ -95,22 +95,24 @@ def create(
 
 def first_facts(command: Sequence[str], level: str) -> dict[str, Any]:
     """What run.json says of a run that begins."""
-    return signed({
-        "schema": SCHEMA,
-        "weft": weft.__version__,
-        "command": list(command),
-        "cwd": str(Path.cwd()),
-        "host": os.uname().nodename,
-        "started": now(),
-        "finished": None,
-        "level": level,
-        "n": None,
-        "mpi": {},
-        "ranks": None,
-        "ended": "running",
-        "exit_code": None,
-        "signal": None,
-    })
+    return signed(
+        {
+            "schema": SCHEMA,
+            "weft": weft.__version__,
+            "command": list(command),
+            "cwd": str(Path.cwd()),
+            "host": os.uname().nodename,
+            "started": now(),
+            "finished": None,
+            "level": level,
+            "n": None,
+            "mpi": {},
+            "ranks": None,
+            "ended": "running",
+            "exit_code": None,
+            "signal": None,
+        }
+    )
 
 
 def refuse(out: Path | None) -> None:
@@ -193,7 +195,9 @@ def newest(base: Path = BASE) -> Path:
     own = {path: facts for path in runs if (facts := own_facts(path)) is not None}
     told = {path: facts for path, facts in own.items() if "replay_of" not in facts}
     if not told and len(own) < len(runs):
-        raise UsageError(f"no run is given, and the runs in {base}{os.sep} belong to other users: name the one you mean")
+        raise UsageError(
+            f"no run is given, and the runs in {base}{os.sep} belong to other users: name the one you mean"
+        )
     if not told:
         raise UsageError(f"no run is given and there is none in {base}{os.sep}: record one with `weft run`")
     return max(told, key=lambda path: started(path, told[path]))

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Final
 
 TOLD: Final = "WEFT_CACHE_TOLD"
-"""In the environment: the cache that was told to be of no use, so that commands that a command starts do not repeat it."""
+"""In the environment: the cache that was told to be of no use: commands that a command starts do not repeat it."""
 
 
 def weakness(path: str | os.PathLike[str], below: str = "/") -> str:
     """Why somebody else could change what a path leads to, in a few words; empty where only this user and root can.
 
-    Every level counts: who may write into a folder without the sticky bit puts another folder in the place of ours. What
-    is not there yet counts as what its folder is. `below`: a folder above it that was looked at before.
+    Every level counts: who may write into a folder without the sticky bit puts another folder in the place of ours.
+    What is not there yet counts as what its folder is. `below`: a folder above it that was looked at before.
     """
     whole = os.path.abspath(path)  # noqa: PTH100 (a Path for each level of each file would be a third of the cost)
     trusted = {os.geteuid(), 0, _owner_of_all()}
@@ -77,7 +77,7 @@ def make_private(folder: Path) -> None:
 
 
 def cache_folder() -> Path:
-    """Where what Weft builds is kept: $WEFT_CACHE, else the user's cache folder; what is there, nobody else has written.
+    """Where what Weft builds is kept: $WEFT_CACHE, else the user's cache folder. Nobody else has written what is there.
 
     Where that cannot be, it is a folder that can be, and is said once.
     """
@@ -91,7 +91,7 @@ def cache_folders() -> list[Path]:
 
 
 def is_kept(made: Path) -> bool:
-    """Whether a file of the cache is there, and nobody else can have written it. One that others could is taken away."""
+    """Whether a file of the cache is there, and nobody else can have written it; else it is taken away."""
     root = cache_folder()
     if not made.exists():
         return False
@@ -140,7 +140,7 @@ def why_unusable(folder: Path) -> str:
 
 
 def _private() -> Path:
-    """A folder of this user's among the temporary ones: the same again, or one for this process where that is not ours."""
+    """A folder of this user's among the temporary ones: the same again, or one for this process alone."""
     same = Path(tempfile.gettempdir()).resolve() / f"weft-cache-{os.geteuid()}"
     if not why_unusable(same):
         return same
@@ -197,7 +197,7 @@ class Held:
 
     def write_whole(self, name: str, data: bytes) -> None:
         """Write a file whole or not at all: beside it, then in its place."""
-        beside = f".{name}-{os.getpid()}-{time.monotonic_ns():x}"  # a name that is there is not ours: nothing follows it
+        beside = f".{name}-{os.getpid()}-{time.monotonic_ns():x}"  # one that is there is not ours
         try:
             opened = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=self._opened)
             with os.fdopen(opened, "wb") as file:

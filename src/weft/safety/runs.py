@@ -1,7 +1,7 @@
 """Which runs are this user's own: those are replayed without a question, and taken where none is named.
 
-A run that is recorded is signed with a key that only its user can read, over what a replay would execute. A run that another
-user made, changed or sent has no such signature, and neither has one of another machine.
+A run that is recorded is signed with a key that only its user can read, over what a replay would execute. A run that
+another user made, changed or sent has no such signature, and neither has one of another machine.
 """
 
 from __future__ import annotations

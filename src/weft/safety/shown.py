@@ -26,8 +26,11 @@ def shown(text: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     number = ord(found[0])
-    # As JSON has them, too: of these it leaves only what lies above 0x7e as it is.
-    return f"\\x{number:02x}" if number < 0x7F else f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
+    if number < 0x7F:
+        return f"\\x{number:02x}"
+    # What JSON leaves as it is, it has so, too: a character beyond 16 bits as two halves.
+    halves = [number] if number < 1 << 16 else [0xD7C0 + (number >> 10), 0xDC00 + (number & 0x3FF)]
+    return "".join(f"\\u{half:04x}" for half in halves)
 
 
 def _kept(found: re.Match[str]) -> str:

@@ -11,4 +11,3 @@ def own_python(*words: str) -> list[str]:
     Without -P, a weft.py in the working folder would be executed instead, whoever put it there.
     """
     return [sys.executable, "-P", *words]
-

@@ -35,7 +35,7 @@ class Replayed:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.trusted = False
-        """Whether a run may be replayed that this user did not record: said where the view is started, not by the page."""
+        """Whether a run may be replayed that this user did not record: said where the view is started, by no page."""
         self.state, self.said, self.focus, self.over = "none", "", 0, False
         self.stops: list[Id] = []
         self.rows: list[Body] = []

@@ -34,7 +34,8 @@ def begin(plan: Plan, run: RunDirectory, base: Path, variables: Mapping[str, str
     here = stays_here(plan.line)
     hosts = Hosts(run, secret, here=here)
     setup = Setup(
-        base=str(base.absolute()), name=f"{run.path.name}-{os.urandom(8).hex()}", addresses=["127.0.0.1"] if here else addresses(),
+        base=str(base.absolute()), name=f"{run.path.name}-{os.urandom(8).hex()}",
+        addresses=["127.0.0.1"] if here else addresses(),
         port=hosts.port, library=str(plan.library.path), mpicc=str(plan.mpicc) if plan.mpicc else None,
         variables=of_ranks(variables),
         facts=dict(run.facts),
