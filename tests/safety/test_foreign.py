@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from weft.sources import kept
 from weft.trace.builder import Builder
 from weft.trace.json_file import read_json
 from weft.trace.run import Trace
+
+Weft = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def run_with(tmp_path: Path) -> Path:
@@ -21,7 +25,7 @@ def run_with(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_a_file_of_today_is_read_for_a_run_of_ours_alone(tmp_path: Path, ours: bool) -> None:
-    secret = tmp_path / "secret"
+    secret = tmp_path / "secret.py"
     secret.write_text("the key of this user\n")
     run = run_with(tmp_path)
     if not ours:
@@ -48,3 +52,28 @@ def test_numbers_are_read(tmp_path: Path) -> None:
     problems: list[str] = []
     assert read_json(tmp_path, "variables.json", "s", problems) == {"schema": "s", "a": 1.5, "b": 7}
     assert problems == []
+
+
+@pytest.mark.parametrize(
+    "words", [["report", "--format", "html", "-o"], ["dump", "--definitions", "-o"], ["view", "--export"]]
+)
+def test_half_a_character_in_a_run_is_no_reason_to_fail(weft_command: Weft, tmp_path: Path, words: list[str]) -> None:
+    run = run_with(tmp_path)
+    facts = json.loads((run / "run.json").read_text())
+    facts |= {"command": ["half \ud800"], "cwd": "/\udfff", "host": "\ud800", "mpi": {"library": "\udc00"}}
+    (run / "run.json").write_text(json.dumps(facts))
+    out = tmp_path / "out.html"
+    done = weft_command(words[0], run, *words[1:], out)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == 0, done.stderr
+    assert out.stat().st_size
+
+
+def test_a_command_that_no_system_takes_is_told(weft_command: Weft, tmp_path: Path) -> None:
+    run = run_with(tmp_path)
+    for command in (["a\0b"], ["half \ud800"]):
+        facts = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps(facts | {"command": command, "cwd": str(tmp_path)}))
+        done = weft_command("replay", run, "--yes")
+        assert "no command has" in done.stderr
+        assert done.returncode == 4

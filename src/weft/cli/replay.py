@@ -234,6 +234,12 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
     command = other or [str(word) for word in trace.run.get("command") or []]
     if not command:
         raise WeftError(f"{trace.path}: run.json does not say which command was recorded; give it after --")
+    try:
+        held = b"\0" in b"".join(map(os.fsencode, command))
+    except UnicodeEncodeError:
+        held = True
+    if held:
+        raise WeftError(f"{trace.path}: run.json names a command with characters that no command has; give it after --")
     size = sum(rank.world == 0 for rank in trace.ranks)
     recorded = trace.run.get("n")
     if trace.run.get("local") and not other:
