@@ -108,18 +108,18 @@ def test_who_has_the_secret_is_served(editor: Editor, listening: tuple[Any, str]
 
 
 def test_the_secret_may_be_chosen_and_the_program_does_not_find_it(tmp_path: Path) -> None:
-    with server("--port", "0", WEFT_DAP_SECRET="chosen") as (address, _):
+    with server("--port", "0", WEFT_DAP_SECRET="sesame") as (address, _):
         editor = Editor(address)
         editor.ask("initialize", adapterID="x")
         words = ["sh", "-c", "env > environment"]
-        editor.ask("launch", program=words, cwd=str(tmp_path), secret="chosen", env={"LEFT": "behind"})
+        editor.ask("launch", program=words, cwd=str(tmp_path), secret="sesame", env={"LEFT": "behind"})
         editor.close()
         first = (tmp_path / "environment").read_text()
-        assert "chosen" not in first
+        assert "sesame" not in first
         assert "LEFT=behind" in first
         after = Editor(address)
         after.ask("initialize", adapterID="x")
-        after.ask("launch", program=words, cwd=str(tmp_path), secret="chosen")
+        after.ask("launch", program=words, cwd=str(tmp_path), secret="sesame")
         after.close()
         assert "LEFT" not in (tmp_path / "environment").read_text(), "one session's environment stays for the next"
 

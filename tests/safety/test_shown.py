@@ -50,14 +50,13 @@ def test_what_is_printed_of_json_stays_json() -> None:
     assert json.loads(printed(text), strict=True) == list(HOSTILE.values())
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_no_command_hands_a_hostile_path_to_the_terminal(weft_command: Weft, text: str) -> None:
-    if "\x00" in text or text == "\ud800":
-        text = "\x1b]0;y\x07"
-    for name in ("report", "replay"):
-        done = weft_command(name, f"no-{text}-run")
-        assert done.returncode != 0
-        assert (done.stdout + done.stderr).replace("\n", "").isprintable(), done.stderr
+@pytest.mark.parametrize("name", ["report", "replay"])
+def test_no_command_hands_a_hostile_path_to_the_terminal(weft_command: Weft, name: str) -> None:
+    text = "".join(text for text in HOSTILE.values() if text != "\ud800")
+    done = weft_command(name, f"no-{text}-run")
+    assert done.returncode != 0
+    assert "no-" in done.stderr
+    assert (done.stdout + done.stderr).replace("\n", "").isprintable(), done.stderr
 
 
 def test_what_a_run_names_is_asked_about_without_its_escapes(weft_command: Weft, tmp_path: Path) -> None:

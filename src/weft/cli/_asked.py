@@ -10,7 +10,6 @@ from typing import Any
 
 from weft.cli._said import say, shown_path
 from weft.errors import UsageError
-from weft.safety.runs import agreement, doubt, executes
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +24,8 @@ def agreed(folder: Path, facts: Mapping[str, Any], *, yes: bool, before: str | N
 
     `before`: the word of a command that has asked already: it holds for what was shown then, and nothing else.
     """
+    from weft.safety.runs import agreement, doubt, executes
+
     word = agreement(facts)
     if before == word or not (why := doubt(folder, facts)):
         return word

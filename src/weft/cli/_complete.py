@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from weft.safety.runs import is_own
-
 BASE: Final = Path("weft-runs")
 """Where runs are made, as weft.launch.rundir has it."""
 
@@ -85,6 +83,8 @@ def ranks(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str
 
 
 def _newest() -> Path | None:
+    from weft.safety.runs import is_own
+
     made = [path for path in _folders(BASE) if _is_run(path) and is_own(path)]
     return max(made, key=lambda path: (path / "run.json").stat().st_mtime, default=None)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
 import signal
 import sys
 from pathlib import Path
@@ -75,7 +74,7 @@ def listen(number: int) -> int:
     from weft.dap import listening
 
     given = os.environ.pop(SECRET, "")  # no program is to find it in its environment
-    secret = given or secrets.token_urlsafe(16)
+    secret = given or os.urandom(16).hex()
     with listening.port(number) as server:
         print(f"weft dap listens on 127.0.0.1:{server.getsockname()[1]}", flush=True)
         if not given:

@@ -28,7 +28,6 @@ from weft.cli import _asked
 from weft.cli._said import say
 from weft.cli.run import positive, ranks_text
 from weft.errors import UsageError, WeftError
-from weft.safety.runs import signed
 
 if TYPE_CHECKING:
     from weft.launch.job import Job
@@ -124,6 +123,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
     from weft.replay import Cut, Driver, Replay
+    from weft.safety.runs import signed
     from weft.values import recording
 
     recording.check(args.probes)

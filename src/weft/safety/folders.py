@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import stat
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from functools import cache
@@ -98,6 +95,8 @@ def is_kept(made: Path) -> bool:
     if not weakness(made, below=str(root) if made.is_relative_to(root) else "/"):
         return True
     if made.is_relative_to(root):
+        import shutil  # seldom: a cache that others could write to
+
         for level in list(made.parents)[: len(made.relative_to(root).parts) - 1]:
             level.chmod(0o700)
         made.unlink()
@@ -141,6 +140,11 @@ def why_unusable(folder: Path) -> str:
 
 def _private() -> Path:
     """A folder of this user's among the temporary ones: the same again, or one for this process alone."""
+    # Seldom: where the cache cannot be used.
+    import atexit
+    import shutil
+    import tempfile
+
     same = Path(tempfile.gettempdir()).resolve() / f"weft-cache-{os.geteuid()}"
     if not why_unusable(same):
         return same

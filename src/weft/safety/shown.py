@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+from functools import cache
 from typing import Final
 
 _ACTS: Final = (
@@ -15,13 +16,22 @@ _ACTS: Final = (
 _NUMBER: Final = r"(?:[345]8;(?:5;\d{1,3}|2;\d{1,3};\d{1,3};\d{1,3})|[0-7]|[1-9]\d|10[0-7])"
 _STYLE: Final = rf"\x1b\[(?:{_NUMBER}(?:;{_NUMBER})*)?m|\r(?=\n)"
 """Colours and weights, which Weft writes itself; not 8, which hides."""
-_TEXT: Final = re.compile(_ACTS)
-_OUTPUT: Final = re.compile(f"({_STYLE})|{_ACTS}")
+
+
+@cache
+def _pattern(*, styles: bool) -> re.Pattern[str]:
+    # Made when it is needed: few texts have anything that acts, and to make it is a hundredth of a short command.
+    return re.compile(f"({_STYLE})|{_ACTS}" if styles else _ACTS)
+
+
+def _only_shows(text: str) -> bool:
+    """Whether a text surely has nothing that acts: most have not, and this is the quickest way to know."""
+    return text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable()
 
 
 def shown(text: str) -> str:
     r"""A text with each character that acts on a terminal written as an escape: `\x1b`, `\u202e`."""
-    return _TEXT.sub(_escape, text)
+    return text if _only_shows(text) else _pattern(styles=False).sub(_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -42,7 +52,7 @@ class Output(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         """Write a text; its length."""
-        super().write(text if _TEXT.search(text) is None else _OUTPUT.sub(_kept, text))
+        super().write(text if _only_shows(text) else _pattern(styles=True).sub(_kept, text))
         return len(text)
 
 
