@@ -18,6 +18,7 @@ from weft.picture.classes import CLASSES, class_table
 from weft.report import Ground, Report, examine
 from weft.report.suffix import only_the_end
 from weft.report.text import failure_line, heading, replays
+from weft.safety.runs import doubt, executes
 from weft.terms.words import plural
 from weft.trace import Level, Trace
 from weft.trace.filter import Filter
@@ -126,7 +127,9 @@ class Picture:
 
     def here(self) -> dict[str, Any]:
         """The facts, as this machine's server tells them; what is exported says the same everywhere."""
-        return {**self.facts(), "elsewhere": self.trace.run.get("host") != platform.node()}
+        run = self.trace.run
+        foreign = bool(doubt(self.trace.path, run)) or run.get("host") != platform.node()
+        return {**self.facts(), "elsewhere": foreign, "folder": executes(run)[1]}
 
     def axis(self, name: str) -> dict[str, Any]:
         """Where the axis ends, and what is folded."""
