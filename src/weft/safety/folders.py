@@ -172,6 +172,8 @@ class Held:
     `within`: the folder that it lies in. OSError where it is no folder, or another user's link to one.
     """
 
+    _opened: int
+
     def __init__(self, path: Path, within: Held | None = None) -> None:
         self.path = path
         how = os.O_RDONLY | os.O_DIRECTORY

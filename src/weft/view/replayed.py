@@ -177,7 +177,7 @@ class Replayed:
             adapter.ask("configurationDone")
         except WeftError as error:
             self.close()
-            said = str(error).replace("launch it with trusted: true", "agree where the page asks, or start `weft view` with --yes")
+            said = str(error).replace("launch it with trusted: true", "agree to it in the page, or start it with --yes")
             self._tell(state="failed", said=said, rows=[])
             raise WeftError(said) from error
         threading.Thread(target=self._follow, args=(adapter,), name="follow", daemon=True).start()
