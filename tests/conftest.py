@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from unittest import mock
@@ -85,6 +87,15 @@ def weft_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[st
         return execute([*WEFT, *arguments], **options)  # type: ignore[arg-type]
 
     return run
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder as the temporary one is: everybody may write, and take away only what is his own."""
+    folder = Path(tempfile.mkdtemp(prefix="weft-shared-", dir="/tmp")).resolve()
+    folder.chmod(0o1777)
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "weft"
 
-# Each room and the rooms that it may import from, besides errors and findings.
+# Each room and the rooms that it may import from, besides errors, findings and safety.
 ALLOWED: dict[str, set[str]] = {
+    "safety": set(),
     "native": set(),
     "sources": {"trace"},
     "terms": {"mpi", "native", "trace", "match", "sources"},
@@ -99,7 +100,7 @@ def imported(file: Path) -> set[str]:
 @pytest.mark.parametrize("room", sorted(ALLOWED))
 def test_a_room_imports_only_from_the_layers_below_it(room: str) -> None:
     for file in (PACKAGE / room).rglob("*.py"):
-        above = imported(file) - ALLOWED[room] - {room}
+        above = imported(file) - ALLOWED[room] - {room, "safety"}
         assert not above, f"{file.relative_to(ROOT)} imports from {sorted(above)}"
 
 
@@ -222,3 +223,15 @@ def test_what_a_room_says_is_plain_english(room: str) -> None:
     for file in (PACKAGE / room).rglob("*.py"):
         odd = [(line, text) for line, text in literals(file) if NOT_PLAIN.search(MEANT.sub("", text))]
         assert not odd, f"{file.relative_to(ROOT)}: {odd}"
+
+
+OTHERS_TOLD = {"attach/cluster.py", "access/runtime.py"}
+"""Where a command for another place is written: with -P, or -I."""
+
+
+def test_python_is_started_by_one_function_and_imports_nothing_of_the_working_folder() -> None:
+    for file in PACKAGE.rglob("*.py"):
+        name = str(file.relative_to(PACKAGE))
+        for found in re.finditer(r'sys\.executable,\s*"(-\w+)"', file.read_text()):
+            told = name == "safety/started.py" or (name in OTHERS_TOLD and found[1] in ("-P", "-IS"))
+            assert told, f"src/weft/{name} starts Python by itself: weft.safety.started.own_python does"

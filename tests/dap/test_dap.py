@@ -304,11 +304,13 @@ def test_wrong_use_is_answered_with_what_is_right(client: Start, recorded: Recor
 
 
 def test_what_is_no_message_is_told_and_nothing_stays_behind(recorded: Record) -> None:
+    first = json.dumps({"seq": 0, "type": "request", "command": "initialize", "arguments": {"adapterID": "x"}})
     run = json.dumps(
         {"seq": 1, "type": "request", "command": "launch", "arguments": {"run": str(recorded(PARCELS).run)}}
     )
+    sent = "".join(f"Content-Length: {len(one)}\r\n\r\n{one}" for one in (first, run))
     done = subprocess.run(
-        [*WEFT, "dap"], input=f"Content-Length: {len(run)}\r\n\r\n{run}GET / HTTP/1.1\r\n\r\n".encode(),
+        [*WEFT, "dap"], input=f"{sent}GET / HTTP/1.1\r\n\r\n".encode(),
         capture_output=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0 and not done.stderr

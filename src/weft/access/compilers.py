@@ -14,7 +14,7 @@ from typing import Final
 
 from weft.access.runtime import inlining
 from weft.errors import UsageError
-from weft.mpi.ready import cache_folder
+from weft.safety.folders import cache_folder, make_private
 
 _ASK_SECONDS: Final = 60
 _CALLED: Final = (
@@ -68,7 +68,7 @@ def _version(path: str) -> str:
             raise UsageError(f"weft cc: cannot run {path}: {error}") from None
         known[key] = done.stdout
         with suppress(OSError):
-            kept.parent.mkdir(parents=True, exist_ok=True)
+            make_private(kept.parent)
             work = kept.with_suffix(f".{os.getpid()}")
             work.write_text(json.dumps(known))
             work.replace(kept)

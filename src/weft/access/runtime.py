@@ -16,8 +16,8 @@ from typing import Final
 
 from weft import __version__
 from weft.errors import UsageError, WeftError
-from weft.mpi.ready import cache_folder
 from weft.native.library import headers, wrapped
+from weft.safety.folders import cache_folder, is_kept, make_private
 
 _FLAGS: Final = (
     "-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-builtin", "-fno-lto", "-I.",
@@ -39,7 +39,7 @@ def built() -> Path:
     contents = {text.name: text.read_bytes() for text in texts}
     key = hashlib.sha256(b"".join(contents.values()) + repr(_FLAGS).encode()).hexdigest()[:16]
     target = cache_folder() / "access" / key / "weft-access.o"
-    if not target.exists():
+    if not is_kept(target):
         _build(contents, target)
     return target
 
@@ -56,9 +56,9 @@ def inlining() -> list[str]:
     text = f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
     folder = cache_folder() / "access" / hashlib.sha256(text.encode()).hexdigest()[:16]
     script = folder / "as"
-    if not script.exists():
+    if not is_kept(script):
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private(folder)
             work = folder / f"made-{os.getpid()}"
             work.write_text(text)
             work.chmod(0o755)
@@ -73,7 +73,7 @@ def _build(contents: dict[str, bytes], target: Path) -> None:
     if compiler is None:
         raise UsageError("there is no C compiler for the hooks of `weft cc`: install gcc, or name one in WEFT_CC")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_private(target.parent)
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             for name, text in contents.items():
                 Path(folder, name).write_bytes(text)

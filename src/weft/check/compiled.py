@@ -25,7 +25,7 @@ from weft.check.assembly import rewrite
 from weft.check.runtime import cached, compiler, is_clang, sources
 from weft.check.texts import Marked
 from weft.errors import UsageError, WeftError
-from weft.mpi.ready import cache_folder
+from weft.safety.folders import cache_folder, make_private
 
 COMPILE_SECONDS: Final = 600
 MOST_KEPT: Final = 1024
@@ -296,7 +296,7 @@ def _keep(name: str, job: Job) -> None:
     """Put an object into the cache, in one step; a cache that cannot be written is none."""
     target = kept(name)
     with suppress(OSError):
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_private(target.parent)
         partial = target.with_suffix(f".{os.getpid()}-{job.number}")
         shutil.copyfile(job.target, partial)
         partial.replace(target)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from weft.errors import UsageError, WeftError
-from weft.mpi.ready import alone, cache_folder
+from weft.mpi.ready import alone
+from weft.safety.folders import cache_folder, is_kept
 
 BUILD_SECONDS: Final = 300
 # A program may have a `fill` or a `scan` of its own: only these names of the runtime stay known to the linker.
@@ -124,7 +125,7 @@ def cached(name: str, held: Iterable[Traversable], facts: object, make: Callable
     texts = {one.name: one.read_bytes() for one in held}
     key = hashlib.sha256(b"".join(texts[one] for one in sorted(texts)) + repr(facts).encode()).hexdigest()[:16]
     target = cache_folder() / "check" / key / name
-    if target.exists():
+    if is_kept(target):
         return target
     try:
         with alone(target), tempfile.TemporaryDirectory(dir=target.parent) as folder:

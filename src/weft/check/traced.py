@@ -12,7 +12,6 @@ import re
 import shutil
 import stat
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +26,7 @@ from weft.check.texts import Construct, Marked, Texts
 from weft.errors import UsageError
 from weft.native.headers.rules import ValuesLevel
 from weft.native.shared import NATIVE
+from weft.safety.started import own_python
 from weft.values import recording
 from weft.values.configuration import Configuration, read
 from weft.values.folder import FOLDER, PROCESSORS, Recorded
@@ -114,7 +114,7 @@ def script(request: Request, folder: Path) -> list[str]:
     needs_numba()
     (folder / "names").write_text("")
     texts = folder / "texts.json"
-    inside = [sys.executable, "-m", "weft.check.numba.inside", str(texts), str(runtime.library())]
+    inside = own_python("-m", "weft.check.numba.inside", str(texts), str(runtime.library()))
     return [*inside, str(request.sources[0]), *request.arguments]
 
 

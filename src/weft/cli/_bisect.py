@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli._said import say
 from weft.errors import WeftError
+from weft.safety.started import own_python
 
 if TYPE_CHECKING:
     from weft.compare.values import ValueComparison
@@ -20,9 +20,10 @@ LIMIT = 86_400
 """Seconds that a replay may take: a standstill ends it long before."""
 
 
-def bisected(made: ValueComparison, runs: tuple[Path, Path], settings: dict[str, dict[str, Any]]) -> list[str]:
+def bisected(made: ValueComparison, runs: list[tuple[Path, str]], settings: dict[str, dict[str, Any]]) -> list[str]:
     """The lines of the comparison with more detail where hashes differ first; none where elements are known already.
 
+    Each run has the word for what its replay may execute.
     Messages come in the order of each record, so that nothing else differs than before.
     """
     from weft.compare.values import compare_values
@@ -36,9 +37,9 @@ def bisected(made: ValueComparison, runs: tuple[Path, Path], settings: dict[str,
         folder = Path(name)
         (folder / "probes.toml").write_text(configuration(first))
         traces = []
-        for number, run in enumerate(runs):
+        for number, (run, word) in enumerate(runs):
             say(f"replaying {run} with the elements of probe {first.after.place.name}")
-            replayed(run, folder / "probes.toml", folder / str(number))
+            replayed(run, folder / "probes.toml", folder / str(number), word)
             traces.append(ValueTrace.open(folder / str(number)))
         return list(lines(compare_values(traces[0], traces[1], settings)))
 
@@ -52,22 +53,13 @@ def configuration(first: Unlike) -> str:
     return f'level = "minimal"\n[probe.{json.dumps(kept.place.name)}]\nlevel = "full"\narrays = "values"\n{where}'
 
 
-def replayed(run: Path, probes: Path, out: Path) -> None:
+def replayed(run: Path, probes: Path, out: Path, agreed: str) -> None:
     """Replay a run with a configuration of probes. WeftError where nothing comes of it."""
     if not (run / "ranks").is_dir():
         raise WeftError(f"{run} has no calls of MPI and is not replayed: record it again with its probes at level full")
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "weft.cli.main",
-        "replay",
-        str(run),
-        "--probes",
-        str(probes),
-        "--out",
-        str(out),
-    ]
+    command = own_python(
+        "-m", "weft.cli.main", "replay", str(run), "--probes", str(probes), "--out", str(out), "--agreed", agreed
+    )
     done = subprocess.run(
         command, capture_output=True, text=True, errors="replace", timeout=LIMIT, check=False, stdin=subprocess.DEVNULL
     )

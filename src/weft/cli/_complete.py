@@ -83,7 +83,9 @@ def ranks(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str
 
 
 def _newest() -> Path | None:
-    made = [path for path in _folders(BASE) if _is_run(path)]
+    from weft.safety.runs import is_own
+
+    made = [path for path in _folders(BASE) if _is_run(path) and is_own(path)]
     return max(made, key=lambda path: (path / "run.json").stat().st_mtime, default=None)
 
 

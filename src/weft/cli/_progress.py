@@ -67,7 +67,7 @@ class _Bar:
                 return
             columns = TextColumn("weft: {task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
             # What the program or the command prints is not ours to redirect.
-            progress = Progress(*columns, console=Console(stderr=True), transient=True,
+            progress = Progress(*columns, console=Console(file=sys.__stderr__), transient=True,
                                 redirect_stdout=False, redirect_stderr=False)  # fmt: skip
             progress.start()
             self._shown = progress, progress.add_task(**self._state())  # type: ignore[arg-type]

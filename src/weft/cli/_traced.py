@@ -59,7 +59,7 @@ def traced(args: argparse.Namespace, request: Request, folder: Path) -> int:
         made = trace(request, folder, Plan(paths[0], paths[1], args.trace, differs if args.live else None))
     except WeftError:
         for run in runs:
-            recording.discard(run.path)
+            recording.discard(run.hold())
             run.discard()
         raise
     for run, ended in zip(runs, made.ended, strict=True):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.cli import _asked
 from weft.cli._said import say, shown_path
 from weft.errors import UsageError, WeftError
 
@@ -154,7 +155,7 @@ def tell_values(kept: Recorded) -> bool:
     return bool(kept.unknown)
 
 
-def debug_values(made: ValueComparison, run: Path) -> None:
+def debug_values(made: ValueComparison, run: Path, *, yes: bool = False) -> None:
     """Open the debugger on a replay of a run, at the first value that differs."""
     from weft.compare.values.place import visit
 
@@ -163,14 +164,15 @@ def debug_values(made: ValueComparison, run: Path) -> None:
         say("no debugger: the difference is not at a line of the program with a source file")
         return
     before = ["ignore 1 " + str(where.before)] if where.before else []
-    debug_at(run, [f"break {where.rank}:{where.file}:{where.line}", *before, "continue"])
+    debug_at(run, [f"break {where.rank}:{where.file}:{where.line}", *before, "continue"], yes=yes)
 
 
-def debug_at(run: Path, commands: list[str]) -> None:
+def debug_at(run: Path, commands: list[str], *, yes: bool) -> None:
     """Open the debugger on a replay of a run, with some commands before those that a person types."""
     if not (run / "ranks").is_dir():
         say(f"no debugger: {shown_path(run)} has no calls of MPI, and is not replayed")
         return
     from weft.cli.debug import debug
+    from weft.launch.rundir import facts_of
 
-    debug(run, [], [], None, first=commands)
+    debug(run, ["--agreed", _asked.agreed(run, facts_of(run), yes=yes)], [], None, first=commands)

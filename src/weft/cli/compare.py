@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.cli import _asked
 from weft.cli._bisect import bisected
 from weft.cli._said import findings_of
 from weft.cli._values import add_tolerances, debug_at, debug_values, given_tolerances
@@ -52,6 +53,7 @@ def register(subparsers: Any) -> None:
     what.add_argument("--values", action="store_true", help="compare values of probes only")
     what.add_argument("--calls", action="store_true", help="compare calls of MPI only")
     add_tolerances(parser)
+    _asked.add_option(parser)
     parser.add_argument("--probes", type=Path, metavar="CONFIG", help="tolerances by probe (that of RUN by default)")
 
 
@@ -65,14 +67,17 @@ def run(args: argparse.Namespace) -> int:
         return _viewed(args)
     values = None if args.calls else _values(args)
     if args.bisect and values is not None:
-        for line in bisected(values, (args.reference, args.run), _settings(args)):
+        from weft.launch.rundir import facts_of
+
+        agreed = [(one, _asked.agreed(one, facts_of(one), yes=args.yes)) for one in (args.reference, args.run)]
+        for line in bisected(values, agreed, _settings(args)):
             print(_laid_out(f"bisected: {line}" if not line.startswith(" ") else line, str))
     if values is not None and (args.values or not _same_program(args)):
         status = _told(args, values, [], {"schema": "weft-compare/1"}, alike=True)
         if not values.alike and args.format == "text":
             _print_commands(args)
         if args.debug and not values.alike:
-            debug_values(values, args.run)
+            debug_values(values, args.run, yes=args.yes)
         return status
     return _with_calls(args, values)
 
@@ -113,9 +118,9 @@ def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int
     alike = (comparison.alike or not calls) and messages.alike is not False and ended[0] == ended[1]
     status = _told(args, values, said, document, alike=alike)
     if args.debug and values is not None and not values.alike:
-        debug_values(values, args.run)
+        debug_values(values, args.run, yes=args.yes)
     elif args.debug and (event := _first_event(comparison, messages)) is not None:
-        debug_at(args.run, [f"until {event[0]}:{event[1]}"])
+        debug_at(args.run, [f"until {event[0]}:{event[1]}"], yes=args.yes)
     return status
 
 

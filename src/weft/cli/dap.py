@@ -1,7 +1,9 @@
 """Be the debug adapter of an editor: VS Code, Neovim, Emacs, and all that speak the Debug Adapter Protocol.
 
 weft dap                 speak over standard input and output, as editors start adapters
-weft dap --port 4711     listen on this port of this host, for one editor after the other (0: any free port, told)
+weft dap --port 4711     listen on this port of this host, for one editor after the other (0: any free port, told);
+                         the editor sends the secret that is printed, or that $WEFT_DAP_SECRET says, with `launch`
+weft dap --socket PATH   the same on a Unix socket that only you can connect to
 
 The editor says what is debugged: a run that was recorded, or a program that is recorded first. A rank is a thread;
 stops span all ranks; steps back and reverse-continue go back in the record. Editors are set up in docs/editors.md.
@@ -12,12 +14,14 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import socket
 import sys
+from pathlib import Path
 from typing import Any
 
 from weft.cli._said import findings_of
-from weft.errors import WeftError
+
+SECRET = "WEFT_DAP_SECRET"
+"""In the environment: what the editor has to send, where the one that starts the adapter chooses it."""
 
 
 def register(subparsers: Any) -> None:
@@ -26,7 +30,9 @@ def register(subparsers: Any) -> None:
         "dap", help="the debugger for editors (Debug Adapter Protocol)", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("--port", type=port, metavar="PORT", help="listen on this port instead of standard input")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--port", type=port, metavar="PORT", help="listen on this port instead of standard input")
+    where.add_argument("--socket", type=Path, metavar="PATH", help="listen on this Unix socket, which only you can use")
 
 
 def port(text: str) -> int:
@@ -40,9 +46,9 @@ def run(args: argparse.Namespace) -> int:
     """Serve editors."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing is left behind
-    if args.port is None:
-        return over_stdio()
-    return listen(args.port)
+    if args.socket is not None:
+        return listen_on_socket(args.socket)
+    return over_stdio() if args.port is None else listen(args.port)
 
 
 def over_stdio() -> int:
@@ -57,28 +63,32 @@ def over_stdio() -> int:
     return 0
 
 
-def serve(wire: Any) -> None:
+def serve(wire: Any, secret: str | None = None) -> None:
     """One session."""
     from weft.dap.adapter import Adapter
 
-    Adapter(wire, findings_of).serve()
+    Adapter(wire, findings_of, secret).serve()
 
 
 def listen(number: int) -> int:
     """One editor after the other, on a port of this host."""
-    from weft.dap.wire import Wire
+    from weft.dap import listening
 
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            server.bind(("127.0.0.1", number))
-        except OSError as error:
-            raise WeftError(f"port {number} cannot be listened on: {error.strerror}; give another --port") from error
-        server.listen(1)
+    given = os.environ.pop(SECRET, "")  # no program is to find it in its environment
+    secret = given or os.urandom(16).hex()
+    with listening.port(number) as server:
         print(f"weft dap listens on 127.0.0.1:{server.getsockname()[1]}", flush=True)
-        while True:
-            editor, _ = server.accept()
-            home = os.getcwd()  # noqa: PTH109
-            with editor, editor.makefile("rb") as source, editor.makefile("wb") as sink:
-                serve(Wire(source, sink))
-            os.chdir(home)
+        if not given:
+            print(f'the editor sends with launch: "secret": "{secret}"', flush=True)
+        listening.answer(server, lambda wire: serve(wire, secret))
+    return 0
+
+
+def listen_on_socket(path: Path) -> int:
+    """One editor after the other, on a Unix socket: whoever can connect is this user."""
+    from weft.dap import listening
+
+    with listening.unix_socket(path) as server:
+        print(f"weft dap listens on {path}", flush=True)
+        listening.answer(server, serve)
+    return 0

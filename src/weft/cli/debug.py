@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.cli import _asked
 from weft.cli._said import findings_of
 from weft.cli.run import positive
 from weft.errors import UsageError
@@ -50,12 +51,14 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--limit", type=float, metavar="S",
                         help="interrupt a command after so many seconds; 0: never. 600 in scripts")  # fmt: skip
     parser.add_argument("-n", type=positive, metavar="N", help="start N ranks with mpiexec (as recorded)")
+    _asked.add_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Open the prompt."""
     lines = script(args)
-    return debug(args.run, options(args.n, args.stdin), args.rest, lines, as_json=args.json, limit=args.limit)
+    path, replay = agreed(args)
+    return debug(path, replay, args.rest, lines, as_json=args.json, limit=args.limit)
 
 
 def of_replay(args: argparse.Namespace) -> int:
@@ -63,9 +66,20 @@ def of_replay(args: argparse.Namespace) -> int:
     if args.force or args.hold or args.out:
         raise UsageError("--debug goes with --until and --break only")
     places = [("until", text) for text in args.until] + [("break", text) for text in args.breaks]
-    return debug(
-        args.run, options(args.n, args.stdin), args.rest, None, first=[f"{name} {text}" for name, text in places]
-    )
+    path, replay = agreed(args)
+    return debug(path, replay, args.rest, None, first=[f"{name} {text}" for name, text in places])
+
+
+def agreed(args: argparse.Namespace) -> tuple[Path, list[str]]:
+    """The run, and the options of its replays. UsageError where what it names may not be executed."""
+    import weft
+    from weft.launch.rundir import newest
+
+    path = args.run or newest()
+    given = options(args.n, args.stdin)
+    if args.rest:
+        return path, given
+    return path, [*given, "--agreed", _asked.agreed(path, weft.open(path).run, yes=args.yes)]
 
 
 def options(n: int | None, stdin: Path | None) -> list[str]:
@@ -86,18 +100,17 @@ def script(args: argparse.Namespace) -> list[str] | None:
 
 
 def debug(
-    path: Path | None, replay: list[str], program: list[str], lines: list[str] | None,
+    path: Path, replay: list[str], program: list[str], lines: list[str] | None,
     *, as_json: bool = False, first: list[str] | None = None, limit: float | None = None,
 ) -> int:  # fmt: skip
     """A session from the start of the replay to its end."""
     from weft.debug.debugger import Debugger
     from weft.debug.prompt import Quit, completions, history
-    from weft.launch.rundir import newest
     from weft.tasks.ranks import TaskPrompt, hand_in, prepare
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing is left behind
-    debugger = Debugger(path or newest(), findings_of, replay, program, hand=hand_in, prepare=prepare)
+    debugger = Debugger(path, findings_of, replay, program, hand=hand_in, prepare=prepare)
     prompt = TaskPrompt(debugger, as_json=as_json)
     unattended = lines is not None or as_json or not sys.stdin.isatty()
     prompt.limit = (SCRIPTED if unattended else 0.0) if limit is None else max(limit, 0.0)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import WeftError
+from weft.safety.started import own_python
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 RANKS = 3
@@ -71,7 +72,7 @@ def command_line(program: Path) -> str:
 
 def weft_run(program: Path) -> tuple[int, str]:
     """Record one example as a user would: the status, and all that was said, as a terminal would show it."""
-    command = [sys.executable, "-m", "weft.cli.main", "run", "-n", str(RANKS), "--", sys.executable, str(program)]
+    command = own_python("-m", "weft.cli.main", "run", "-n", str(RANKS), "--", sys.executable, str(program))
     styled: dict[str, str] = {}
     if sys.stdout.isatty():
         styled = {"FORCE_COLOR": "1", "COLUMNS": str(shutil.get_terminal_size().columns)}

@@ -117,7 +117,7 @@ def output(args: argparse.Namespace) -> Any:
     """Where to write, opened."""
     binary = args.format in ("csv", "parquet") and not args.count and not args.definitions
     if args.output is not None:
-        return args.output.open("wb") if binary else args.output.open("w", encoding="utf-8")
+        return args.output.open("wb") if binary else args.output.open("w", encoding="utf-8", errors="backslashreplace")
     if args.format == "parquet" and binary and sys.stdout.isatty():
         raise UsageError("Parquet is binary, which a terminal cannot show: name a file with -o FILE")
     return nullcontext(sys.stdout.buffer if binary else sys.stdout)

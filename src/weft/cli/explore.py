@@ -15,17 +15,18 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.cli import _asked
 from weft.cli._said import findings_of, say, shown_path
 from weft.cli.replay import seconds
 from weft.cli.run import positive
 from weft.errors import UsageError, WeftError
+from weft.safety.started import own_python
 
 if TYPE_CHECKING:
     from weft.explore.explored import Explored
@@ -56,6 +57,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--jobs", type=positive, metavar="J", help="runs at once (cores, divided by ranks)")
     parser.add_argument("--format", choices=["text", "json"], default="text", help="how the outcomes are told")
     parser.add_argument("-n", type=positive, metavar="N", help="with a program: start N ranks with mpiexec")
+    _asked.add_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,7 +78,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{trace.path} was recorded at level `outcomes`, which has no events: replay it once whole, "
                          "and explore the replay")  # fmt: skip
     jobs = args.jobs or max(1, len(os.sched_getaffinity(0)) // len(trace.ranks))
-    runs = Runs(trace.path, args.rest if args.run is not None else (), args.timeout, jobs=jobs)
+    program = args.rest if args.run is not None else ()
+    word = "" if program else _asked.agreed(trace.path, trace.run, yes=args.yes)
+    runs = Runs(trace.path, program, args.timeout, jobs=jobs, agreed=word)
     search = Search(runs)
     search.only = wanted_line(trace, args.finding)
     ended = "all"
@@ -104,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 def record(args: argparse.Namespace) -> None:
     """Record the program with `weft run`, as the newest run."""
     count = ["-n", str(args.n)] if args.n else []
-    subprocess.run([sys.executable, "-m", "weft", "run", *count, "--", *args.rest], check=False)
+    subprocess.run(own_python("-m", "weft", "run", *count, "--", *args.rest), check=False)
 
 
 def wanted_line(trace: Trace, finding: int | None) -> str | None:

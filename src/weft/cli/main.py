@@ -16,6 +16,7 @@ from weft import cli
 from weft.cli import _complete
 from weft.errors import UsageError, WeftError
 from weft.interpreters import is_free_threaded, refusal
+from weft.safety.shown import guard
 
 NOT_COMMANDS = {"main"}
 
@@ -67,6 +68,8 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; the only place that prints an error."""
     # What is imported and read stays: to look through it for garbage, also at the end, is a tenth of a short command.
+    if argv is None:
+        guard()
     gc.set_threshold(50_000, 20, 20)
     atexit.register(gc.freeze)
     arguments = list(sys.argv[1:] if argv is None else argv)

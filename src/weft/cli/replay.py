@@ -24,6 +24,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.cli import _asked
 from weft.cli._said import findings_of, say
 from weft.cli.run import positive, ranks_text
 from weft.errors import UsageError, WeftError
@@ -76,6 +77,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--probes", type=Path, metavar="CONFIG", help="keep of the program's probes what CONFIG says")
     parser.add_argument("--hash-messages", action="store_true", help="keep a hash of what each message holds")
     parser.add_argument("-n", type=positive, metavar="N", help="start N ranks with mpiexec (as recorded)")
+    _asked.add_option(parser)
+    parser.add_argument("--agreed", metavar="WORD", help=argparse.SUPPRESS)  # by commands that have asked
 
 
 def run(args: argparse.Namespace) -> int:
@@ -120,10 +123,13 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
     from weft.replay import Cut, Driver, Replay
+    from weft.safety.runs import signed
     from weft.values import recording
 
     recording.check(args.probes)
     trace = weft.open(args.run or rundir.newest())
+    if not other:
+        _asked.agreed(trace.path, trace.run, yes=args.yes, before=args.agreed)
     command, n = recorded_command(trace, other, args.n)
     for problem in trace.problems[:3]:
         say(f"damaged: {problem}")
@@ -146,13 +152,14 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     )  # fmt: skip
     try:
         directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder)}
+        directory.facts |= signed(directory.facts)
         directory.facts["hashes"] = args.hash_messages
         recorder.describe(start, shim, directory)
         more = recording.begin(directory.path, args.probes) if args.probes is not None else {}
         more |= {"WEFT_HASH": "1"} if args.hash_messages else {}
         job = started(trace, session, start, (shim, directory), more)
     except WeftError:
-        recording.discard(directory.path)
+        recording.discard(directory.hold())
         directory.discard()
         raise
     return conclude(trace, session, job, args)
@@ -227,6 +234,12 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
     command = other or [str(word) for word in trace.run.get("command") or []]
     if not command:
         raise WeftError(f"{trace.path}: run.json does not say which command was recorded; give it after --")
+    try:
+        held = b"\0" in b"".join(map(os.fsencode, command))
+    except UnicodeEncodeError:
+        held = True
+    if held:
+        raise WeftError(f"{trace.path}: run.json names a command with characters that no command has; give it after --")
     size = sum(rank.world == 0 for rank in trace.ranks)
     recorded = trace.run.get("n")
     if trace.run.get("local") and not other:

@@ -81,7 +81,7 @@ def told(ground: Ground, report: Report, args: argparse.Namespace) -> int:
         write(ground, report, made, args, sys.stdout)
     else:
         try:
-            with args.output.open("w", encoding="utf-8") as file:
+            with args.output.open("w", encoding="utf-8", errors="backslashreplace") as file:
                 write(ground, report, made, args, file)
         except OSError as error:
             raise WeftError(f"{args.output} cannot be written: {error.strerror}") from error

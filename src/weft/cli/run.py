@@ -300,7 +300,7 @@ def recorded(plan: Plan, shim: Shim, directory: RunDirectory, args: argparse.Nam
             )  # fmt: skip
     except WeftError:
         end_tasks(args, directory)
-        recording.discard(directory.path)
+        recording.discard(directory.hold())
         directory.discard()
         raise
     end_tasks(args, directory)
@@ -635,6 +635,11 @@ def nothing_recorded(plan: Plan, job: Job) -> str:
         return (
             f"nothing was recorded here: the ranks may have run on other hosts, which do not see {job.run.path} "
             "(record with --local DIR, or --out on a directory that they see), or the program never initialised MPI"
+        )
+    if job.hosts is not None and (strangers := sum(job.hosts.strangers.values())):
+        return (
+            f"nothing was recorded: no host of the run showed its secret, and {strangers} connections were not of "
+            f"the run (most from {job.hosts.strangers.most_common(1)[0][0]}); whether MPI was initialised is not known"
         )
     if not plan.recognised:
         return (

@@ -22,6 +22,7 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.cli import _asked
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def register(subparsers: Any) -> None:
     add_options(parser)
     parser.add_argument("--beside", type=Path, metavar="OTHER", help="another run of the program, below this one")
     parser.add_argument("--export", type=Path, metavar="FILE.html", help="write one file and serve nothing")
+    _asked.add_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
     trace = weft.open(args.run or newest())
     with progress(f"indexing {trace.event_count:,} calls") as advance:
         picture = Picture(trace, lambda done, total: advance(done / max(total, 1), ""))
+    picture.replayed.trusted = args.yes
     if args.export is not None:
         return _export(picture, args.export)
     return serve(picture, args.port, browser=not args.no_browser, beside=args.beside)

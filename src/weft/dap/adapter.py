@@ -6,6 +6,7 @@ then is, a pause stops the ranks, and the rest waits for its turn.
 
 from __future__ import annotations
 
+import hmac
 import queue
 import threading
 from collections import deque
@@ -17,7 +18,7 @@ from weft.dap import launch, output
 from weft.dap.capabilities import CAPABILITIES
 from weft.dap.points import file_line
 from weft.dap.session import Session
-from weft.dap.wire import Message, Wire, WireError
+from weft.dap.wire import FROM_STRANGERS, LONGEST, Message, Wire, WireError
 from weft.debug.answers import stands
 from weft.debug.debugger import Debugger
 from weft.debug.hands import HandError
@@ -44,10 +45,13 @@ def prepared(folder: Path) -> None:
 
 
 class Adapter:
-    """One editor. `findings`: what `finding:N` means, for a trace."""
+    """One editor. `findings`: what `finding:N` means, for a trace; `secret`: what `launch` has to bring, if any."""
 
-    def __init__(self, wire: Wire, findings: Callable[[Any], Sequence[Any]]) -> None:
-        self.wire, self._findings = wire, findings
+    def __init__(self, wire: Wire, findings: Callable[[Any], Sequence[Any]], secret: str | None = None) -> None:
+        self.wire, self._findings, self._secret = wire, findings, secret
+        self._greeted = False
+        if secret is not None:
+            wire.longest = FROM_STRANGERS
         self._inbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._kept: deque[Message | None] = deque()
         self._session: Session | None = None
@@ -113,7 +117,9 @@ class Adapter:
             handler = self._handlers().get(name)
             if handler is None:
                 raise UsageError(f"`weft dap` has no request {name}")
-            body = handler(arguments if isinstance(arguments, dict) else {})
+            given = arguments if isinstance(arguments, dict) else {}
+            self._admit(name, given)
+            body = handler(given)
             if isinstance(body, tuple):
                 body, later = body
         except KeyboardInterrupt:
@@ -131,6 +137,21 @@ class Adapter:
             self.wire.send("response", success=True, **about, **({} if body is None else {"body": body}))
             if later is not None:
                 later()
+
+    def _admit(self, name: str, arguments: Body) -> None:
+        """UsageError for a request that may not come yet: `initialize` comes first, then `launch`, with the secret."""
+        if name in END:
+            return
+        if (name == "initialize") == self._greeted:
+            raise UsageError("the first request, and only that, is `initialize`")
+        if self._secret is None or name == "initialize":
+            return
+        if name not in ("launch", "attach"):
+            raise UsageError("`launch` comes first")
+        if not hmac.compare_digest(str(arguments.get("secret")).encode(errors="replace"), self._secret.encode()):
+            self._done = True
+            raise UsageError("launch: secret is not the one that `weft dap` has told where it was started")
+        self._secret, self.wire.longest = None, LONGEST
 
     def _handlers(self) -> dict[str, Callable[[Body], Any]]:
         return {
@@ -176,6 +197,7 @@ class Adapter:
     # From start to end
 
     def _initialize(self, arguments: Body) -> Body:
+        self._greeted = True
         self._progress = bool(arguments.get("supportsProgressReporting"))
         if arguments.get("linesStartAt1") is False:
             raise UsageError("`weft dap` counts lines from 1: the editor has to send linesStartAt1: true")
@@ -197,7 +219,8 @@ class Adapter:
             self.wire.event("progressStart", progressId="launch", title="weft: the run is prepared", cancellable=False)
         try:
             run, program = launch.run_of(arguments, said, self._look)
-            debugger = Debugger(run, self._findings, launch.options(arguments), program, hand=hand_in, prepare=prepared)
+            options = launch.options(arguments) + ([] if program else launch.agreed(run, arguments))
+            debugger = Debugger(run, self._findings, options, program, hand=hand_in, prepare=prepared)
             native = arguments.get("nativeFrames")
             self._session = Session(
                 TaskPrompt(debugger, as_json=False),
@@ -215,6 +238,7 @@ class Adapter:
         return None, lambda: self.wire.event("initialized")
 
     def _configured(self, _: Body) -> tuple[None, Later]:
+        assert self.session  # UsageError where nothing has been launched
         return None, self._begin
 
     def _begin(self) -> None:

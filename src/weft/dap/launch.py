@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import UsageError, WeftError
-from weft.launch.rundir import BASE, newest
+from weft.launch.rundir import BASE, facts_of, newest
+from weft.safety.runs import agreement, doubt, executes
+from weft.safety.started import own_python
 
 Arguments = Mapping[str, Any]
 KINDS: dict[str, tuple[type, ...]] = {
     "run": (str,), "program": (str, list), "args": (str, list), "ranks": (int,), "python": (str,), "cwd": (str,),
     "env": (dict,), "stdin": (str,), "until": (str, list), "finding": (int,), "stopOnEntry": (bool,),
-    "stepAll": (bool,), "nativeFrames": (bool,), "tasks": (bool,),
+    "stepAll": (bool,), "nativeFrames": (bool,), "tasks": (bool,), "trusted": (bool,), "secret": (str,),
 }  # fmt: skip
 """The arguments of `launch`, and of which types they may be."""
 
@@ -60,6 +62,18 @@ def options(arguments: Arguments) -> list[str]:
     return (["-n", str(ranks)] if ranks else []) + (["--stdin", str(Path(stdin).absolute())] if stdin else [])
 
 
+def agreed(run: Path, arguments: Arguments) -> list[str]:
+    """The option that lets a replay execute what the run names. UsageError for another's run that is not trusted."""
+    facts = facts_of(run)
+    if (why := doubt(run, facts)) and arguments.get("trusted") is not True:
+        command, place = executes(facts)
+        raise UsageError(
+            f"{run}: {why}; a replay executes, as you, `{command}` in {place}: "
+            "launch it with trusted: true to have it so"
+        )
+    return ["--agreed", agreement(facts)]
+
+
 def places(arguments: Arguments) -> list[str]:
     """Where the session begins, as the command `until` takes it."""
     until = arguments.get("until") or []
@@ -87,7 +101,7 @@ def record(words: Sequence[str], arguments: Arguments, said: Callable[[str], Non
     """Record a program by `weft run`; its run. WeftError with its words where there is none."""
     before = set(BASE.glob("*"))
     ranks, stdin = arguments.get("ranks"), arguments.get("stdin")
-    command = [sys.executable, "-P", "-m", "weft.cli.main", "run", *(["-n", str(ranks)] if ranks else []), "--", *words]
+    command = own_python("-m", "weft.cli.main", "run", *(["-n", str(ranks)] if ranks else []), "--", *words)
     said(f"recording: {shlex.join(words)}\n")
     with open(stdin or os.devnull, "rb") as source:  # noqa: PTH123
         process = subprocess.Popen(

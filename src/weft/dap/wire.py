@@ -21,8 +21,16 @@ class WireError(WeftError):
     """What came is no message of the protocol."""
 
 
+FROM_STRANGERS = 1 << 20
+"""The same of a peer that has not shown yet that it may ask for anything."""
+HEADERS = ("content-length", "content-type")
+"""Those of the protocol: what sends another one speaks another protocol, as a browser does."""
+
+
 class Wire:
-    """One editor. Messages may be sent from several threads."""
+    """One editor. Messages may be sent from several threads. `longest`: bytes of a message that it may send."""
+
+    longest = LONGEST
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._source, self._sink = source, sink
@@ -38,7 +46,7 @@ class Wire:
                 return
             try:
                 message = json.loads(body)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise WireError(f"a message that is not JSON: {error}") from error
             if not isinstance(message, dict):
                 raise WireError("a message that is not an object")
@@ -46,20 +54,24 @@ class Wire:
 
     def _length(self) -> int | None:
         """The length that a header gives; None where there are no more messages."""
-        length = None
+        found: dict[str, str] = {}
         while line := self._source.readline(1000):
-            name, colon, value = line.decode("ascii", "replace").strip().partition(":")
+            name, _, value = line.decode("ascii", "replace").strip().partition(":")
             if not name:
-                if length is None:
-                    raise WireError("a header without Content-Length")
-                return length
-            if not colon:
+                return self._known_length(found)
+            if name.lower() not in HEADERS or name.lower() in found:
                 raise WireError(f"no header of the Debug Adapter Protocol: {name[:60]!r}")
-            if name.lower() == "content-length":
-                if not value.strip().isdigit() or int(value) > LONGEST:
-                    raise WireError(f"{value.strip()[:60]!r} is not the length of a message")
-                length = int(value)
+            found[name.lower()] = value.strip()
         return None
+
+    def _known_length(self, headers: dict[str, str]) -> int:
+        """What Content-Length says. WireError where it is not there, or not the length of a message."""
+        length = headers.get("content-length")
+        if length is None:
+            raise WireError("a header without Content-Length")
+        if not length.isdigit() or int(length) > self.longest:
+            raise WireError(f"{length[:60]!r} is not the length of a message")
+        return int(length)
 
     def send(self, kind: str, **fields: Any) -> None:
         """Send a response or an event; nothing where the editor has gone."""

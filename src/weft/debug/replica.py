@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,6 +20,7 @@ from weft.replay.driver import leave_goals
 from weft.replay.layout import CONTROL_SIZE, ControlState
 from weft.replay.pace import Quiet, tasks_of
 from weft.replay.running import IDLE, SETTLE, begun
+from weft.safety.started import own_python
 
 BEGIN = 60.0
 """Seconds that a program may take to reach MPI_Init (the recorder may be built first)."""
@@ -58,10 +58,10 @@ class Replica:
         """Ranks that have died, and with which the launcher did not end the others."""
         self.shown = 0
         """Bytes of the program's output that people have seen: those of a replay that came further are not repeated."""
-        command = [
-            sys.executable, "-P", "-m", "weft.cli.main", "replay", str(record.trace.path.absolute()),
+        command = own_python(
+            "-m", "weft.cli.main", "replay", str(record.trace.path.absolute()),
             "--driven", str(folder), "--out", str(folder / "run"), *options, *(["--", *program] if program else []),
-        ]  # fmt: skip
+        )  # fmt: skip
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,

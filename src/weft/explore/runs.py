@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,6 +24,7 @@ from weft.plain import dataclass
 from weft.replay import Result as Replayed
 from weft.replay.force import Forcing
 from weft.report import analyse
+from weft.safety.started import own_python
 from weft.trace import Trace
 
 STANDS: Final = "stands"
@@ -57,6 +57,8 @@ class Runs:
 
     jobs: int = 1
     """Runs at once."""
+    agreed: str = ""
+    """The word for what replays may execute (weft.safety.runs.agreement), where no other program is given."""
     _warm: subprocess.Popen[bytes] | None = None
     _scratch: tempfile.TemporaryDirectory[str] | None = None
     _running: dict[int, tuple[Variant | None, Path]] = field(default_factory=dict)
@@ -67,7 +69,7 @@ class Runs:
         """Start the process that forks the replays."""
         self._scratch = tempfile.TemporaryDirectory()
         self._warm = subprocess.Popen(
-            [sys.executable, "-m", "weft.cli._warm", str(self.base)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            own_python("-m", "weft.cli._warm", str(self.base)), stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         return self
 
@@ -145,6 +147,7 @@ class Runs:
         assert self._warm.stdin is not None
         program = ["--", *self.program] if self.program else []
         words = ["replay", str(run), *more, "--uncompared", "--out", str(out), "--timeout", f"{self.timeout:g}"]
+        words += ["--agreed", self.agreed] if self.agreed else []
         words += program
         self._begun += 1
         files = {name: str(self._file(self._begun, name)) for name in ("out", "err")}

@@ -32,6 +32,7 @@ from weft.launch.options import Family
 from weft.launch.plan import ROOT_CONSENT, default_library, launchers, spoken
 from weft.launch.step import environment_of
 from weft.plain import dataclass
+from weft.safety.started import own_python
 
 START: Final = 30.0
 """Seconds for a host to start a process."""
@@ -83,7 +84,7 @@ class With:
             Family.OPENMPI: ["-H", names, "-n", count, "--map-by", "node"],
             Family.SRUN: ["-w", names, "-N", count, "-n", count],
         }[self.family]
-        module = [sys.executable, "-P", "-m", "weft.launch.message", json.dumps(facts, separators=(",", ":"))]
+        module = own_python("-m", "weft.launch.message", json.dumps(facts, separators=(",", ":")))
         return [*self.words, *options, *module]
 
 

@@ -27,10 +27,11 @@ from weft.launch.options import Family
 from weft.launch.plan import c_compiler, find_launcher, launchers
 from weft.launch.pvm.place import daemon as pvm_daemon
 from weft.mpi import ready
-from weft.mpi.ready import cache_folder
 from weft.native.kernel import library
 from weft.plain import dataclass
 from weft.pvm import recorder as of_pvm
+from weft.safety.folders import cache_folder
+from weft.safety.started import own_python
 
 Status = Literal["ok", "warning", "failed"]
 
@@ -146,7 +147,7 @@ def library_version(path: Path) -> str:
     """Return the first line of MPI_Get_library_version, which may be called before MPI is initialised."""
     try:
         done = subprocess.run(
-            [sys.executable, "-c", ASK_VERSION, str(path)], capture_output=True, text=True, timeout=60, check=False
+            own_python("-c", ASK_VERSION, str(path)), capture_output=True, text=True, timeout=60, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 import weft
 from weft.errors import UsageError, WeftError
 from weft.plain import dataclass
+from weft.safety.folders import Held
+from weft.safety.runs import own_facts, signed
 
 SCHEMA = "weft-run/1"
 BASE = Path("weft-runs")
@@ -36,25 +39,29 @@ class RunDirectory:
         """The folder of the rank files."""
         return self.path / "ranks"
 
+    _held: Held | None = None
+    """The folder itself, from the first time that it was needed: what takes its place later is not ours."""
+
+    def hold(self) -> Held:
+        """The folder, whatever its path leads to since. OSError where it is none, or a link."""
+        if self._held is None:
+            self._held = Held(self.path)
+        return self._held
+
     def write(self) -> None:
         """Put run.json in place, whole or not at all."""
-        temporary = self.path / f".{RUN_JSON}.new"
         try:
-            temporary.write_text(json.dumps(self.facts, indent=1) + "\n")
-            temporary.replace(self.path / RUN_JSON)
+            self.hold().write_whole(RUN_JSON, (json.dumps(self.facts, indent=1) + "\n").encode())
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise unwritable(self.path, error) from error
 
     def discard(self) -> None:
         """Take away a run directory that holds no rank: there is nothing to read in it."""
-        for name in (RUN_JSON, "functions.json", f".{RUN_JSON}.new"):
-            (self.path / name).unlink(missing_ok=True)
-        for folder in (self.ranks, *([self.path] if self.made else [])):
-            try:
-                folder.rmdir()
-            except OSError:
-                return
+        with suppress(OSError):
+            self.hold().remove(RUN_JSON, "functions.json")
+            self.hold().remove_folders(self.ranks.name)
+            if self.made:
+                self.hold().remove_itself()
 
 
 def unwritable(path: Path, error: OSError) -> WeftError:
@@ -75,7 +82,7 @@ def create(
     path = path.absolute()
     run = RunDirectory(path, first_facts(command, level), made)
     try:
-        run.ranks.mkdir()
+        run.hold().make_folder(run.ranks.name)
         run.write()
     except OSError as error:
         run.discard()
@@ -88,22 +95,24 @@ def create(
 
 def first_facts(command: Sequence[str], level: str) -> dict[str, Any]:
     """What run.json says of a run that begins."""
-    return {
-        "schema": SCHEMA,
-        "weft": weft.__version__,
-        "command": list(command),
-        "cwd": str(Path.cwd()),
-        "host": os.uname().nodename,
-        "started": now(),
-        "finished": None,
-        "level": level,
-        "n": None,
-        "mpi": {},
-        "ranks": None,
-        "ended": "running",
-        "exit_code": None,
-        "signal": None,
-    }
+    return signed(
+        {
+            "schema": SCHEMA,
+            "weft": weft.__version__,
+            "command": list(command),
+            "cwd": str(Path.cwd()),
+            "host": os.uname().nodename,
+            "started": now(),
+            "finished": None,
+            "level": level,
+            "n": None,
+            "mpi": {},
+            "ranks": None,
+            "ended": "running",
+            "exit_code": None,
+            "signal": None,
+        }
+    )
 
 
 def refuse(out: Path | None) -> None:
@@ -178,9 +187,17 @@ def script_name_of_module(module: str, rest: Any) -> str | None:
 
 
 def newest(base: Path = BASE) -> Path:
-    """Return the run that was started last under `base`: what a command means when no RUN is given. No replay."""
+    """Return the run that was started last under `base`: what a command means when no RUN is given. No replay.
+
+    Runs that belong to another user are never meant: whoever may write here would choose what is read, or executed.
+    """
     runs = [path for path in base.glob("*") if (path / RUN_JSON).is_file()] if base.is_dir() else []
-    told = {path: facts for path in runs if "replay_of" not in (facts := facts_of(path))}
+    own = {path: facts for path in runs if (facts := own_facts(path)) is not None}
+    told = {path: facts for path, facts in own.items() if "replay_of" not in facts}
+    if not told and len(own) < len(runs):
+        raise UsageError(
+            f"no run is given, and the runs in {base}{os.sep} belong to other users: name the one you mean"
+        )
     if not told:
         raise UsageError(f"no run is given and there is none in {base}{os.sep}: record one with `weft run`")
     return max(told, key=lambda path: started(path, told[path]))

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from weft.safety.started import own_python
+
 
 class Asked(Protocol):
     """A standstill that is being judged, wherever its records are."""
@@ -33,7 +35,7 @@ class Question:
         self._answer: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the question; a pipe would block a long answer
         environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
         self._judge = subprocess.Popen(
-            [sys.executable, "-P", "-m", "weft.launch.verdict", str(run)],
+            own_python("-m", "weft.launch.verdict", str(run)),
             stdin=subprocess.DEVNULL, stdout=self._answer, stderr=subprocess.DEVNULL, env=environment,
         )  # fmt: skip
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
+
+from weft.safety.started import own_python
 
 LIMIT = "limit: "
 """How a line about a call over the limit begins."""
@@ -29,7 +30,7 @@ class Witness:
         self._read = 0
         self._failed = False
         environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-        command = [sys.executable, "-P", "-m", "weft.report.live", str(run), "--of", str(os.getpid()), *asked]
+        command = own_python("-m", "weft.report.live", str(run), "--of", str(os.getpid()), *asked)
         # A session of its own: Ctrl-C is the job's.
         self._process = subprocess.Popen(
             command, start_new_session=True,

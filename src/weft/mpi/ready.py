@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.plain import dataclass
+from weft.safety.folders import cache_folder, cache_folders, is_kept, make_private
 
 WEFT = Path(__file__).parents[1]
 LIBRARY, TABLE, FACTS = "libweft-shim.so", "functions.json", "ready.json"
@@ -31,19 +32,13 @@ class Shim:
     library: str
 
 
-def cache_folder() -> Path:
-    """Where recorders are kept: $WEFT_CACHE, else the user's cache folder."""
-    root = os.environ.get("WEFT_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(root) / "weft"
-
-
 @contextmanager
 def alone(made: Path) -> Iterator[None]:
     """Let one process at a time make a file or folder of the cache: the others wait and then find it.
 
     OSError where there is no room for it.
     """
-    made.parent.mkdir(parents=True, exist_ok=True)
+    make_private(made.parent)
     with made.with_suffix(".lock").open("w") as lock:
         with suppress(OSError):  # a file system without locks: two may make it, the first to end wins
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -56,12 +51,20 @@ def look(library: Path) -> Shim | None:
     if known is not None:
         folder = Path(known["folder"])
         shim = Shim(folder / LIBRARY, folder / TABLE, known["soname"], known["library"])
-        if shim.path.exists() and shim.functions_json_path.exists():
+        if _may_be_loaded(shim) and shim.functions_json_path.exists():
             return shim
     found = _of_wheel(library)
     if found is not None:
         remember(library, found)
     return found
+
+
+def _may_be_loaded(shim: Shim) -> bool:
+    """Whether a recorder is there, and lies where nobody else writes: in the cache, or in Weft itself."""
+    folder = shim.path.parent
+    if folder.is_relative_to(folder_of_wheel()):
+        return shim.path.exists()
+    return any(folder.is_relative_to(one) for one in cache_folders()) and is_kept(shim.path)
 
 
 def remember(library: Path, shim: Shim) -> None:
@@ -125,29 +128,31 @@ def _sources() -> list[Path]:
 
 def recall(kind: str, key: list[str], depends: Iterable[Path]) -> dict[str, Any] | None:
     """What was kept under a key, None where nothing was or a file that it depends on has changed since."""
-    try:
-        content = json.loads(_note(kind, key).read_text())
-        if content["key"] == key and content["stamps"] == stamps([*depends, *map(Path, content["more"])]):
-            return dict(content["facts"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+    depends = list(depends)
+    for cache in cache_folders():
+        try:
+            content = json.loads(_note(cache, kind, key).read_text())
+            if content["key"] == key and content["stamps"] == stamps([*depends, *map(Path, content["more"])]):
+                return dict(content["facts"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
     return None
 
 
 def keep(kind: str, key: list[str], depends: Iterable[Path], facts: dict[str, Any], more: Iterable[Path] = ()) -> None:
     """Keep facts under a key. `more`: files that they depend on besides, named by the facts alone."""
-    note, others = _note(kind, key), list(more)
+    note, others = _note(cache_folder(), kind, key), list(more)
     with suppress(OSError):
         content: dict[str, object] = {"key": key, "more": [str(path) for path in others], "facts": facts}
         content["stamps"] = stamps([*depends, *others])
-        note.parent.mkdir(parents=True, exist_ok=True)
+        make_private(note.parent)
         work = note.with_suffix(f".{os.getpid()}")
         work.write_text(json.dumps(content))
         work.replace(note)
 
 
-def _note(kind: str, key: list[str]) -> Path:
-    return cache_folder() / "notes" / f"{kind}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:20]}.json"
+def _note(cache: Path, kind: str, key: list[str]) -> Path:
+    return cache / "notes" / f"{kind}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:20]}.json"
 
 
 def stamps(paths: Iterable[Path]) -> list[list[object]]:

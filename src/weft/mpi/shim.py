@@ -23,7 +23,8 @@ from pathlib import Path
 
 from weft.errors import WeftError
 from weft.mpi import accessed, generate, ready, seldom, table
-from weft.mpi.ready import Shim, alone, cache_folder
+from weft.mpi.ready import Shim, alone
+from weft.safety.folders import cache_folder, is_kept, make_private
 
 _SOURCES = ("process.c", "shim.c", "objects.c", "received.c", "peek.c", "sites.c", "python.c", "outcomes.c", "replay.c",
             "threads.c", "windows.c", "turns.c", "ends.c", "buffers.c", "access.c", "memory.c", "endings.c", "crash.c",
@@ -209,7 +210,7 @@ def build(mpicc: str, cache: Path | None = None, announce: Callable[[Path], obje
     sources = _sources() | _generated(library)
     folder = root / _key(found, library, sources)
     shim = Shim(folder / "libweft-shim.so", folder / "functions.json", library.soname, library.version)
-    if not shim.path.exists():
+    if not is_kept(shim.path):
         with _alone(folder):
             if not shim.path.exists():
                 if announce:
@@ -254,7 +255,7 @@ def _remembered(note: Path, root: Path) -> tuple[Path, Shim] | None:
         unchanged = _stamp(Path(content["path"])) == content["stamp"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    whole = unchanged and shim.path.exists() and shim.functions_json_path.exists()
+    whole = unchanged and is_kept(shim.path) and shim.functions_json_path.exists()
     return (Path(content["path"]), shim) if whole else None
 
 
@@ -278,7 +279,7 @@ def building(folder: Path, sources: dict[str, bytes]) -> Iterator[Path]:
     RecorderError where there is no room for it; what fails within leaves nothing behind.
     """
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_private(folder.parent)
         work = Path(tempfile.mkdtemp(prefix="build-", dir=folder.parent))
     except OSError as error:
         raise RecorderError(

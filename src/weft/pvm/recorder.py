@@ -13,9 +13,10 @@ from typing import Final
 
 from weft.errors import WeftError
 from weft.mpi import generate
-from weft.mpi.ready import LIBRARY, TABLE, Shim, cache_folder
+from weft.mpi.ready import LIBRARY, TABLE, Shim
 from weft.mpi.shim import building, run_tool
 from weft.pvm import table, wrappers
+from weft.safety.folders import cache_folder, is_kept
 
 _SHARED: Final = ("process.c", "sites.c", "python.c", "endings.c", "crash.c", "leaving.c", "cores.c")
 """What the recorder of MPI is made of, too."""
@@ -53,7 +54,7 @@ def build(announce: Callable[[], object] | None = None) -> Shim:
         digest.update(name.encode() + b"\0" + text + b"\0")
     folder = cache_folder() / "pvm" / digest.hexdigest()[:20]
     shim = Shim(folder / LIBRARY, folder / TABLE, SONAME, "PVM")
-    if not shim.path.exists():
+    if not is_kept(shim.path):
         if announce is not None:
             announce()
         _compile(texts, folder)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from weft.plain import dataclass
+from weft.safety.runs import is_signed, own_facts
 from weft.sources import changes, files, statement
 from weft.sources.layout import INDEX, MAX_FILE, MAX_FILES, MAX_PACKED, SCHEMA, TEXTS, Excerpt, Statement
 from weft.trace import RunError, Trace
@@ -52,6 +53,7 @@ class Sources:
         self._problem = problem or (lambda text: None)
         self._here = here
         self._root = root
+        self._own = is_signed(own_facts(root) or {})
         self._files: dict[str, Kept] = {}
         self._texts: dict[str, list[str]] = {}
         self._held = 0
@@ -86,7 +88,8 @@ class Sources:
 
     def _today(self, file: str, line: int) -> tuple[int, list[str]] | None:
         if file not in self._texts:
-            found = files.read(file)
+            # No hash of the run proves that this text is the program's: what another's run names may be any file here.
+            found = files.read(file) if self._own else None
             self._hold(file, found.lines if found else [])
         return (1, self._texts[file]) if 0 < line <= len(self._texts[file]) else None
 

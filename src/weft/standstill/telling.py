@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from weft.safety.folders import append_own
+from weft.safety.started import own_python
 
 PATIENCE: Final = 120.0
 """Seconds for the look: where ranks poll, it gets little of the processors until they stand."""
@@ -22,7 +24,7 @@ def moment() -> str:
 
 def command(pid: int) -> list[str]:
     """Look at all ranks of this host of the job that a process is of."""
-    return [sys.executable, "-P", "-m", "weft", "attach", "--job", str(pid)]
+    return own_python("-m", "weft", "attach", "--job", str(pid))
 
 
 def quiet_environment() -> dict[str, str]:
@@ -72,8 +74,8 @@ def tell(text: str, path: Path) -> None:
     whole = (text.rstrip("\n") + "\n").encode("utf-8", "replace")
     with suppress(OSError):
         os.write(2, whole)
-    with suppress(OSError), path.open("ab") as file:
-        file.write(whole)
+    with suppress(OSError):
+        append_own(path, whole)
 
 
 def default_file(pid: int) -> Path:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from weft.debug.hands import HandError
 from weft.errors import UsageError, WeftError
-from weft.mpi.ready import cache_folder
+from weft.safety.folders import cache_folder, is_kept, make_private
 
 INSIDE = Path(__file__).parent / "inside"
 SWITCHES = ("switches.c", "switches.h", "record.c", "record.h", "format.h")
@@ -89,7 +89,7 @@ def folder_of(library: Path) -> Path:
     """A folder in which a runtime has every name that programs ask for."""
     key = hashlib.sha256(str(library).encode()).hexdigest()[:16]
     folder = cache_folder() / "openmp" / key
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     for name in NAMES:
         link = folder / name
         if not link.is_symlink():
@@ -165,12 +165,12 @@ def _built(*names: str) -> Path:
     sources = {name: _source(name).read_bytes() for name in names}
     key = hashlib.sha256(b"".join([*sources.values(), *(flag.encode() for flag in (*FLAGS, PLACE))])).hexdigest()[:16]
     target = cache_folder() / f"libweft-tasks-{Path(names[0]).stem}-{key}.so"
-    if target.exists():
+    if is_kept(target):
         return target
     compiler = shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise HandError("there is no C compiler, which builds Weft's part in the program: install gcc")
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_private(target.parent)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         for name, text in sources.items():
             Path(folder, name).write_bytes(text)

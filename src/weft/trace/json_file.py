@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from weft.safety.folders import Held
 from weft.trace.errors import RunError
 from weft.trace.rankfile import open_inside
 
 MAX_JSON: Final = 64 << 20
 
 
+def plain(data: bytes) -> object:
+    """What is written in JSON, of numbers that are numbers: no Infinity or NaN. ValueError for anything else."""
+    return json.loads(data, parse_constant=_number, parse_float=_number)
+
+
+def _number(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:40]} is not a number")
+    return value
+
+
 def read_json(
     root: Path, name: str, schema: str, problems: list[str], *, limit: int = MAX_JSON,
-    parsed: Callable[[bytes], object] = json.loads,
+    parsed: Callable[[bytes], object] = plain,
 ) -> dict[str, object]:  # fmt: skip
     """The object in RUN/name; {} and a problem where it cannot be read or says another schema.
 
@@ -43,11 +56,5 @@ def read_json(
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: beside it, then in its place."""
-    beside = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        beside.write_bytes(data)
-        beside.chmod(0o644)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    """Write a file whole or not at all: beside it, then in its place. Who may read it, the umask says."""
+    Held(path.parent.resolve()).write_whole(path.name, data)

@@ -8,6 +8,7 @@ from typing import Final
 
 from weft.errors import UsageError, WeftError
 from weft.native.shared import NATIVE
+from weft.safety.folders import Held
 from weft.values.folder import CONFIGURATION, FOLDER, PLAN, PROCESSORS, SUFFIX, WATCHES, Recorded
 
 INCLUDE: Final = Path(__file__).parent / "native" / "include"
@@ -43,7 +44,8 @@ def end(run: Path, configuration: Path | None, *, watched: bool = False) -> Reco
     files = sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
     notes = []
     if not files:
-        discard(run)
+        with suppress(OSError):  # a link has taken its place
+            discard(Held(run))
         if configuration is not None and not watched:
             notes.append(f"--probes {configuration}: the program has no probes (weft.probe, weft.h, module weft)")
         return Recorded(0, 0, notes, [])
@@ -56,12 +58,11 @@ def end(run: Path, configuration: Path | None, *, watched: bool = False) -> Reco
         return Recorded(0, len(files), [f"the values of the run cannot be read: {error}"], [])
 
 
-def discard(run: Path) -> None:
+def discard(run: Held) -> None:
     """Take away what was made for a run that kept nothing."""
     with suppress(OSError):
-        for name in (PLAN, CONFIGURATION, PROCESSORS, WATCHES):
-            (run / FOLDER / name).unlink(missing_ok=True)
-        (run / FOLDER).rmdir()
+        run.inside(FOLDER).remove(PLAN, CONFIGURATION, PROCESSORS, WATCHES)
+        run.remove_folders(FOLDER)
 
 
 def check(configuration: Path | None) -> None:

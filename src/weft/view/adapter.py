@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,9 +12,10 @@ from typing import Any, Final
 
 from weft.dap.wire import Message, Wire, WireError
 from weft.errors import WeftError
+from weft.safety.started import own_python
 
 Body = dict[str, Any]
-COMMAND: Final = (sys.executable, "-P", "-m", "weft.cli.main", "dap")
+COMMAND: Final = tuple(own_python("-m", "weft.cli.main", "dap"))
 SECONDS: Final = 20.0
 START_SECONDS: Final = 120.0
 """Until the replay has begun: the record is read, and the program is started."""

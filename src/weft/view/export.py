@@ -55,7 +55,7 @@ def to_html(picture: Picture) -> bytes:
         f'<script type="application/octet-stream" id="weft-data">{data}</script>\n'
         f'<script type="module">{start}</script>'
     )
-    return page().replace("{{head}}", head).encode()
+    return page().replace("{{head}}", head).encode(errors="backslashreplace")
 
 
 def _as_url(module: bytes) -> str:
@@ -63,7 +63,7 @@ def _as_url(module: bytes) -> str:
 
 
 def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode(errors="backslashreplace")).digest()).decode()
 
 
 class _Data:

@@ -20,10 +20,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.mpi.ready import cache_folder
 from weft.native.bridge import several
 from weft.native.headers.view import BOX, Lanes, Row, kernel
 from weft.picture.classes import CLASSES, class_table
+from weft.safety.folders import cache_folder, make_private
 from weft.trace import Trace
 from weft.trace.layout import decode_durations
 from weft.view.rows import Rows
@@ -223,7 +223,7 @@ def _load(timeline: Timeline, place: Path) -> bool:
 def _keep(timeline: Timeline, place: Path) -> None:
     """Whole or not at all; a cache that cannot be written is no error."""
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_private(place.parent)
         folder = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
         for name in ("starts", "sums", "marks"):
             np.save(folder / f"{name}.npy", getattr(timeline, name))

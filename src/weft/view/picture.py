@@ -19,6 +19,7 @@ from weft.report import Ground, Report, examine
 from weft.report.failure import failure_lines
 from weft.report.suffix import only_the_end
 from weft.report.text import heading, replays
+from weft.safety.runs import doubt, executes
 from weft.terms.words import plural
 from weft.trace import Level, Trace
 from weft.trace.filter import Filter
@@ -127,7 +128,9 @@ class Picture:
 
     def here(self) -> dict[str, Any]:
         """The facts, as this machine's server tells them; what is exported says the same everywhere."""
-        return {**self.facts(), "elsewhere": self.trace.run.get("host") != platform.node()}
+        run = self.trace.run
+        foreign = bool(doubt(self.trace.path, run)) or run.get("host") != platform.node()
+        return {**self.facts(), "elsewhere": foreign, "folder": executes(run)[1]}
 
     def axis(self, name: str) -> dict[str, Any]:
         """Where the axis ends, and what is folded."""

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.errors import UsageError, WeftError
+from weft.safety.runs import agreement
 from weft.trace import Trace
+from weft.trace.json_file import read_json
 from weft.view.adapter import START_SECONDS, Adapter, Body
 from weft.view.scale import Scale
 
@@ -34,6 +36,8 @@ class Replayed:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
+        self.trusted = False
+        """Whether a run may be replayed that this user did not record: by --yes, or asked by the page."""
         self.state, self.said, self.focus, self.over = "none", "", 0, False
         self.stops: list[Id] = []
         self.rows: list[Body] = []
@@ -79,6 +83,7 @@ class Replayed:
 
     def do(self, name: str, given: Mapping[str, object]) -> None:
         """One move. UsageError where it is not known, or cannot be made now."""
+        self.trusted |= given.get("agreed") is True  # by a person who was shown what is executed
         move = MOVES.get(name)
         if move is None:
             raise UsageError(f"there is no move {name!r}, only {', '.join(MOVES)}")
@@ -166,15 +171,21 @@ class Replayed:
         self._adapter = adapter = Adapter(self._heard, self._gone)
         try:
             adapter.ask("initialize", adapterID="weft")
-            adapter.ask("launch", START_SECONDS, run=str(self.trace.path.resolve()), **how)
+            adapter.ask("launch", START_SECONDS, run=str(self.trace.path.resolve()), trusted=self._as_shown(), **how)
             self._set(self.stops)
             self._tell(state="running", said="")
             adapter.ask("configurationDone")
         except WeftError as error:
             self.close()
-            self._tell(state="failed", said=str(error), rows=[])
-            raise
+            said = str(error).replace("launch it with trusted: true", "agree to it in the page, or start it with --yes")
+            self._tell(state="failed", said=said, rows=[])
+            raise WeftError(said) from error
         threading.Thread(target=self._follow, args=(adapter,), name="follow", daemon=True).start()
+
+    def _as_shown(self) -> bool:
+        """Whether what is started was agreed to: the run may have been changed since it was shown."""
+        now = read_json(self.trace.path, "run.json", "weft-run/1", [])
+        return self.trusted and agreement(now) == agreement(self.trace.run)
 
     def _go(self, request: str, **arguments: Any) -> None:
         adapter, before = self._running(), self.state

@@ -32,8 +32,10 @@ export interface Run {
   open: [rank: number, event: number, row: number][];
   groupings: Record<string, [name: string, rows: number[]][]>;
   sources_note: string | null;
-  /** Whether it was recorded on another machine than that of the server, where there is one. */
+  /** Whether somebody else recorded it, or another machine than that of the server, where there is one. */
   elsewhere?: boolean;
+  /** Where a replay starts the program, where there is a server. */
+  folder?: string;
 }
 
 export interface Axis {

@@ -163,7 +163,10 @@ class Handler(BaseHTTPRequestHandler):
         name = urlsplit(self.path).path.removeprefix("/api/replay/")
         if name not in MOVES:
             raise Refused(HTTPStatus.NOT_FOUND, "the replay has no such move")
-        given = json.loads(self.rfile.read(int(length)))
+        try:
+            given = json.loads(self.rfile.read(int(length)))
+        except RecursionError as error:
+            raise ValueError("a move is a JSON object") from error
         if not isinstance(given, dict):
             raise ValueError("a move is a JSON object")
         self.server.picture.replayed.do(name, given)

@@ -96,7 +96,7 @@ def main() -> None:
     except WeftError:  # the runtime's lines say it, too
         sys.exit(1)
     sys.argv = [script, *arguments]
-    sys.path[0] = str(Path(script).resolve().parent)
+    sys.path.insert(0, str(Path(script).resolve().parent))  # with -P there is no working folder
     try:
         runpy.run_path(script, run_name="__main__")
     except Exception as error:

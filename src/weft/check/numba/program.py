@@ -19,6 +19,7 @@ from weft.check.texts import Texts
 from weft.errors import UsageError
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
+from weft.safety.started import own_python
 from weft.terms.words import plural
 
 COMPARED: Final = "numba.json"
@@ -32,7 +33,7 @@ def run(script: Path, arguments: Sequence[str], findings: Path, texts: Path, tim
     """
     needs_numba()
     _compiles(script)
-    command = [sys.executable, "-m", "weft.check.numba.inside", str(texts), str(library()), str(script), *arguments]
+    command = own_python("-m", "weft.check.numba.inside", str(texts), str(library()), str(script), *arguments)
     environment = {**os.environ, "WEFT_CHECK_FINDINGS": str(findings)}
     findings.touch()
     ended = execute(command, environment, timeout)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from weft.errors import UsageError
+from weft.launch import elsewhere
 from weft.launch.line import PRELOAD, Context, Line
 from weft.launch.local.addresses import addresses
 from weft.launch.local.hosts import Hosts
@@ -17,6 +17,7 @@ from weft.launch.local.setup import SECRET, Setup
 from weft.launch.options import Family
 from weft.launch.plan import Plan
 from weft.launch.rundir import RunDirectory
+from weft.safety.started import own_python
 
 ENTRY: Final = Path(__file__).with_name("entry.py")
 """What becomes the program on each host: there Weft lies in the same place."""
@@ -30,9 +31,11 @@ def begin(plan: Plan, run: RunDirectory, base: Path, variables: Mapping[str, str
     `variables`: what the recorder is told. UsageError for a line that no secret can be passed with.
     """
     secret = os.urandom(32)
-    hosts = Hosts(run, secret)
+    here = stays_here(plan.line)
+    hosts = Hosts(run, secret, here=here)
     setup = Setup(
-        base=str(base.absolute()), name=f"{run.path.name}-{os.urandom(8).hex()}", addresses=addresses(),
+        base=str(base.absolute()), name=f"{run.path.name}-{os.urandom(8).hex()}",
+        addresses=["127.0.0.1"] if here else addresses(),
         port=hosts.port, library=str(plan.library.path), mpicc=str(plan.mpicc) if plan.mpicc else None,
         variables=of_ranks(variables),
         facts=dict(run.facts),
@@ -42,6 +45,11 @@ def begin(plan: Plan, run: RunDirectory, base: Path, variables: Mapping[str, str
     return hosts, started_by(plan, setup, secret)
 
 
+def stays_here(line: Line) -> bool:
+    """Whether all ranks are surely started on this host; another mpiexec than MPICH's may know hosts of its own."""
+    return line.launcher is None or (line.family is Family.HYDRA and not elsewhere.may_be(line))
+
+
 def of_ranks(variables: Mapping[str, str]) -> dict[str, str]:
     """What the recorder is told that does not depend on the host."""
     return {name: value for name, value in variables.items() if name not in (PRELOAD, "WEFT_RUN")}
@@ -49,7 +57,7 @@ def of_ranks(variables: Mapping[str, str]) -> dict[str, str]:
 
 def started_by(plan: Plan, setup: Setup, secret: bytes) -> Plan:
     """The plan that starts ranks which tell of themselves."""
-    start = (sys.executable, "-P", str(ENTRY), setup.word(), "--")
+    start = own_python(str(ENTRY), setup.word(), "--")
     line = plan.line
     contexts = tuple(
         Context(passing(line.family, one.options), (*start, *one.program) if one.program else ())

@@ -27,7 +27,7 @@ INCOMING: Final = ".incoming"
 """In the run: what a host has sent and is not yet whole."""
 STANDSTILL: Final = ".standstill"
 STRANGERS: Final = 128
-"""Connections at once that have not shown the secret."""
+"""Connections at once that have not shown the secret. One more takes the place of another: see `_make_room`."""
 STRANGE_FOR: Final = 10.0
 """Seconds in which they have to."""
 AT_ONCE: Final = 0.1
@@ -48,8 +48,10 @@ RANK: Final = re.compile(r"([0-9a-f]{1,16})-(\d{1,9})\.weft", re.ASCII)
 class Host:
     """One host of the run, or who says to be one."""
 
-    def __init__(self, connection: socket.socket, secret: bytes, place: int) -> None:
+    def __init__(self, connection: socket.socket, secret: bytes, place: int, network: str = "") -> None:
         self.socket = connection
+        self.network = network
+        """Where it connected from, as far as one stranger may have it: an address, of IPv6 its first half."""
         self.channel = Channel(secret, Side.RUN)
         self.place = place
         self.name = ""
@@ -110,16 +112,19 @@ class Progress:
 class Hosts:
     """Listens for the hosts of one run."""
 
-    def __init__(self, run: RunDirectory, secret: bytes) -> None:
+    def __init__(self, run: RunDirectory, secret: bytes, *, here: bool = False) -> None:
+        """`here`: whether all ranks are on this host, so that nobody else needs to reach it."""
         self.run, self._secret = run, secret
         self.all: list[Host] = []
+        self.strangers: Counter[str] = Counter()
+        """Connections that did not show the secret, by where they came from."""
         self.problems: list[str] = []
         """What did not fit when it was put together."""
         self._adopted: dict[Path, Taking] = {}
         self._number = 0
         self._selector = selectors.DefaultSelector()
         try:
-            self._listener = listener()
+            self._listener = listener(here=here)
         except OSError as error:
             raise WeftError(f"no port for the hosts of the run can be opened: {error.strerror}") from error
         self._selector.register(self._listener, selectors.EVENT_READ, None)
@@ -147,17 +152,25 @@ class Hosts:
 
     def _accept(self) -> None:
         with suppress(OSError):
-            connection, _ = self._listener.accept()
-            if sum(not host.known for host in self.all) >= STRANGERS:
-                connection.close()
-                return
+            connection, address = self._listener.accept()
+            self._make_room()
             connection.setblocking(False)
             impatient(connection)
-            host = Host(connection, self._secret, self._number)
+            host = Host(connection, self._secret, self._number, network(address[0]))
             self._number += 1
             self.all.append(host)
             self._selector.register(connection, selectors.EVENT_READ, host)
             self._flush(host)
+
+    def _make_room(self) -> None:
+        """Only who has shown the secret holds a place: of the others the oldest goes, of where most came from.
+
+        A host of the run shows it at once; who holds many connections open keeps out nobody but himself.
+        """
+        waiting = [host for host in self.all if not host.known and host.lost is None]
+        if len(waiting) >= STRANGERS:
+            [(most, _)] = Counter(host.network for host in waiting).most_common(1)
+            self._lose(next(host for host in waiting if host.network == most), "it did not show the secret")
 
     def _receive(self, host: Host) -> None:
         try:
@@ -181,6 +194,7 @@ class Hosts:
     def _lose(self, host: Host, why: str) -> None:
         if host.lost is None:
             host.lost = why
+            self.strangers[host.network] += not host.known
             if host.taking is not None:
                 host.taking.stop()
             self._selector.unregister(host.socket)
@@ -375,8 +389,16 @@ def state(facts: dict[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def listener() -> socket.socket:
-    """A port of its own, on all networks of this host."""
+def network(address: str) -> str:
+    """What of an address one stranger may have: all of it, of IPv6 the first 64 bits."""
+    plain = address.removeprefix("::ffff:").partition("%")[0]
+    return plain if ":" not in plain else socket.inet_pton(socket.AF_INET6, plain)[:8].hex()
+
+
+def listener(*, here: bool = False) -> socket.socket:
+    """A port of its own, on all networks of this host, or on none but its own."""
+    if here:
+        return ready(socket.create_server(("127.0.0.1", 0), backlog=1024))
     if socket.has_dualstack_ipv6():
         with suppress(OSError):
             return ready(socket.create_server(("", 0), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True))

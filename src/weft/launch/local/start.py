@@ -22,6 +22,7 @@ from weft.launch.line import PRELOAD
 from weft.launch.local.setup import SECRET, Setup, make_folder, of_word, started
 from weft.mpi import ready
 from weft.mpi.ready import Shim
+from weft.safety.started import own_python
 
 PR_SET_PDEATHSIG: Final = 1
 PATIENCE: Final = 15.0
@@ -107,7 +108,7 @@ def launch(facts: str, folder: Path, tell: int) -> None:
     environment = {name: value for name, value in os.environ.items() if name != PRELOAD}
     with (folder / "watcher").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "weft.launch.local.watcher"], stdin=subprocess.PIPE, stdout=tell, stderr=log,
+            own_python("-m", "weft.launch.local.watcher"), stdin=subprocess.PIPE, stdout=tell, stderr=log,
             cwd="/", env=environment, start_new_session=True,
         )  # fmt: skip
     assert process.stdin is not None

@@ -78,7 +78,7 @@ export class Replay {
     this.actions.openTab("replay");
     this.follow();
     try {
-      await this.api.move(move, given);
+      await this.api.move(move, { ...given, agreed: this.agreed });
     } catch (error) {
       say(messageOf(error));
     }
@@ -87,8 +87,9 @@ export class Replay {
 
   /** Starting a program that ran elsewhere is asked about: the record may be somebody else's. */
   agree() {
-    const { command } = this.actions.run;
-    const words = `This run was recorded on another machine. A replay starts its program here:\n\n${command.join(" ")}`;
+    const { command, folder } = this.actions.run;
+    const whose = "This run was recorded by somebody else, or on another machine. A replay executes, as you";
+    const words = `${whose}:\n\n${command.join(" ")}\n\nin ${folder}`;
     this.agreed ||= confirm(words);
     return this.agreed;
   }

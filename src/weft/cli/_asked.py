@@ -1,0 +1,43 @@
+"""Whether to execute what a run names that this user did not record: it is shown, and asked."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from weft.cli._said import say, shown_path
+from weft.errors import UsageError
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Declare --yes, and what stands for it where a command starts a replay."""
+    parser.add_argument(
+        "--yes", action="store_true", help="execute what RUN names, though this user did not record it here"
+    )
+
+
+def agreed(folder: Path, facts: Mapping[str, Any], *, yes: bool, before: str | None = None) -> str:
+    """The word for what may be executed of a run; UsageError where it may not.
+
+    `before`: the word of a command that has asked already: it holds for what was shown then, and nothing else.
+    """
+    from weft.safety.runs import agreement, doubt, executes
+
+    word = agreement(facts)
+    if before == word or not (why := doubt(folder, facts)):
+        return word
+    command, place = executes(facts)
+    text = f"{shown_path(folder)}: {why}; a replay executes, as you, `{command}` in {place}"
+    if yes:
+        say(text)
+        return word
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(f"{text}: say --yes to have it so, or give a program of yours after --")
+    say(text)
+    print("weft: execute it? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError(f"{shown_path(folder)} is not replayed")
+    return word

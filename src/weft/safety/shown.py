@@ -1,0 +1,70 @@
+"""Texts that others may have written, as a terminal shows them and does not obey."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from functools import cache
+from typing import Final
+
+_ACTS: Final = (
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
+    "\U000e0001\U000e0020-\U000e007f]"
+)
+"""Controls but for tab and line feed, what turns the direction of writing or hides, and halves of characters."""
+_NUMBER: Final = r"(?:[345]8;(?:5;\d{1,3}|2;\d{1,3};\d{1,3};\d{1,3})|[0-7]|[1-9]\d|10[0-7])"
+_STYLE: Final = rf"\x1b\[(?:{_NUMBER}(?:;{_NUMBER})*)?m|\r(?=\n)"
+"""Colours and weights, which Weft writes itself; not 8, which hides."""
+
+
+@cache
+def _pattern(*, styles: bool) -> re.Pattern[str]:
+    # Made when it is needed: few texts have anything that acts, and to make it is a hundredth of a short command.
+    return re.compile(f"({_STYLE})|{_ACTS}" if styles else _ACTS)
+
+
+def _only_shows(text: str) -> bool:
+    """Whether a text surely has nothing that acts: most have not, and this is the quickest way to know."""
+    return text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable()
+
+
+def shown(text: str) -> str:
+    r"""A text with each character that acts on a terminal written as an escape: `\x1b`, `\u202e`."""
+    return text if _only_shows(text) else _pattern(styles=False).sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    if number < 0x7F:
+        return f"\\x{number:02x}"
+    # What JSON leaves as it is, it has so, too: a character beyond 16 bits as two halves.
+    halves = [number] if number < 1 << 16 else [0xD7C0 + (number >> 10), 0xDC00 + (number & 0x3FF)]
+    return "".join(f"\\u{half:04x}" for half in halves)
+
+
+def _kept(found: re.Match[str]) -> str:
+    return found[0] if found[1] is not None else _escape(found)
+
+
+class Output(io.TextIOWrapper):
+    """A standard stream whose texts are shown, and act on nothing but their own colour."""
+
+    def write(self, text: str) -> int:
+        """Write a text; its length."""
+        super().write(text if _only_shows(text) else _pattern(styles=True).sub(_kept, text))
+        return len(text)
+
+
+def guard() -> None:
+    """From now on, whatever this process prints as text goes through here: also what gdb says, and errors."""
+    sys.stdout, sys.stderr = _guarded(sys.stdout, "strict"), _guarded(sys.stderr, "backslashreplace")
+
+
+def _guarded(stream: io.TextIOWrapper | object, errors: str) -> Output:
+    if isinstance(stream, Output) or not isinstance(stream, io.TextIOWrapper):
+        return stream  # type: ignore[return-value]
+    return Output(
+        stream.buffer, stream.encoding, errors if stream.errors in ("strict", "surrogateescape") else stream.errors,
+        line_buffering=stream.line_buffering, write_through=stream.write_through,
+    )  # fmt: skip
