@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import socket
-import sys
 from typing import Any
 
 from weft.errors import WeftError
@@ -37,8 +35,6 @@ def port(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Serve editors."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing is left behind
     if args.port is None:
         return over_stdio()
     return listen(args.port)

@@ -82,6 +82,7 @@ def number(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Print a run."""
     import weft
+    from weft.cli._streams import end_with_reader
     from weft.launch.rundir import newest
     from weft.report.suffix import what_is_there
     from weft.trace.filter import Filter
@@ -90,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
     trace = weft.open(args.run or newest())
     wanted = Filter(args.where, also=terms(args), findings=findings(trace, args.where))
     refuse_absent(trace, wanted)
+    end_with_reader()
     try:
         with output(args) as to:
             print_run(trace, wanted, args, to)
