@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise WeftError(f"{args.output or 'the standard output'} cannot be written: {error.strerror}") from error
+        raise WeftError(f"{args.output or 'standard output'} cannot be written: {error.strerror}") from error
     # Last: reading may have found more to say.
     for problem in (*what_is_there(trace), *trace.problems):
         print(f"weft: {escaped(problem)}", file=sys.stderr)
