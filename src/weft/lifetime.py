@@ -67,7 +67,7 @@ def temporary_folder(purpose: str) -> tempfile.TemporaryDirectory[str]:
 
 
 def _remove_abandoned(base: Path) -> None:
-    import shutil
+    import shutil  # only here: many commands need no folder
 
     scope = _scope()
     for folder in base.glob(f"{PREFIX}*.*.*.{scope}.*"):

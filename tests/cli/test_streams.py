@@ -28,7 +28,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def words(command: str, run: Path) -> list[str]:
-    name = command.split()[0]
+    name = command.split(maxsplit=1)[0]
     runs = [str(run)] * {"report": 1, "dump": 1, "compare": 2}.get(name, 0)
     return [*WEFT, *command.split(), *runs]
 
