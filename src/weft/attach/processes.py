@@ -13,7 +13,7 @@ from pathlib import Path
 from weft.debug.running import PYTHON, maps_of
 from weft.errors import UsageError
 from weft.launch import step
-from weft.launch.local import setup
+from weft.lifetime import start_time
 from weft.terms.words import plural
 
 MPI = re.compile(r"/lib(p?mpi|mpich|mpi_abi|mpi_cray|mpi_gnu|mpi_ibm|open-rte|open-pal)\w*[.-][^/\n]*$", re.M)
@@ -38,7 +38,7 @@ class Process:
 
 def began(pid: int) -> float:
     """When a process began, in seconds since 1970, up to a second too late; 0 where there is none."""
-    ticks = setup.started(pid)
+    ticks = start_time(pid)
     since_boot = float(Path("/proc/uptime").read_text().split()[0])
     return time.time() - since_boot + int(ticks) / os.sysconf("SC_CLK_TCK") + 1 if ticks else 0.0
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Final
 
+from weft.lifetime import bound_to_parent
+
 GRACE_SECONDS: Final = 5
 """For a program that was told to end; then it is killed."""
 LOOK_SECONDS: Final = 0.2
@@ -51,7 +53,10 @@ def execute(
     """
     began = time.perf_counter()
     with _limited(STACK if command[0] == sys.executable else LARGE_STACK):
-        process = subprocess.Popen(command, env=environment, stdin=stdin, stdout=stdout)
+        process = subprocess.Popen(
+            command, env=environment, stdin=stdin, stdout=stdout,
+            preexec_fn=bound_to_parent(),  # noqa: PLW1509 - this process has one thread
+        )  # fmt: skip
     with process:
         ended = _wait(process, timeout, watch)
     return dataclasses.replace(ended, seconds=time.perf_counter() - began)
@@ -81,6 +86,9 @@ def _wait(process: subprocess.Popen[bytes], timeout: float | None, watch: Callab
                 return Ended(_end(process, signal.SIGTERM), cut_off=True)
         except KeyboardInterrupt:
             return Ended(_end(process, signal.SIGINT))
+        except BaseException:  # such as SystemExit, which SIGTERM raises
+            _end(process, signal.SIGTERM)
+            raise
 
 
 def _end(process: subprocess.Popen[bytes], number: int) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli._said import say
 from weft.errors import WeftError
+from weft.lifetime import temporary_folder
 from weft.safety.started import own_python
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def bisected(made: ValueComparison, runs: list[tuple[Path, str]], settings: dict
     first = made.found[0][0] if made.found else None
     if first is None or first.sort != "hash":
         return []
-    with tempfile.TemporaryDirectory(prefix="weft-bisect-") as name:
+    with temporary_folder("bisect") as name:
         folder = Path(name)
         (folder / "probes.toml").write_text(configuration(first))
         traces = []

@@ -21,12 +21,12 @@ import argparse
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from weft.errors import UsageError
+from weft.lifetime import temporary_folder
 
 
 def register(subparsers: Any) -> None:
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if line.passes:
         return _call(args.line)
     found = hooks(line.compiler)
-    with tempfile.TemporaryDirectory(prefix="weft-cc-") as folder:
+    with temporary_folder("cc") as folder:
         return _made(line, found, Path(folder))
 
 

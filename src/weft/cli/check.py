@@ -27,7 +27,6 @@ import json
 import re
 import shlex
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -35,6 +34,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from weft.cli._traced import refuse, traced
 from weft.cli._values import add_tolerances
 from weft.errors import UsageError, WeftError
+from weft.lifetime import temporary_folder
 
 if TYPE_CHECKING:
     from weft.check import Checked
@@ -141,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
 def in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
     """Do some work in the folder that the user wants to keep, or in one that goes."""
     if args.keep is None:
-        with tempfile.TemporaryDirectory(prefix="weft-check-") as folder:
+        with temporary_folder("check") as folder:
             return work(Path(folder))
     args.keep.mkdir(parents=True, exist_ok=True)
     return work(args.keep.absolute())

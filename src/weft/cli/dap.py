@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +42,6 @@ def port(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Serve editors."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing is left behind
     if args.socket is not None:
         return listen_on_socket(args.socket)
     return over_stdio() if args.port is None else listen(args.port)

@@ -13,7 +13,6 @@ changes the program or its record. Exits 0, or 1 where a command of a script fai
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,8 +107,6 @@ def debug(
     from weft.debug.prompt import Quit, completions, history
     from weft.tasks.ranks import TaskPrompt, hand_in, prepare
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing is left behind
     debugger = Debugger(path, findings_of, replay, program, hand=hand_in, prepare=prepare)
     prompt = TaskPrompt(debugger, as_json=as_json)
     unattended = lines is not None or as_json or not sys.stdin.isatty()

@@ -83,6 +83,7 @@ def number(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Print a run."""
     import weft
+    from weft.cli._streams import end_with_reader
     from weft.launch.rundir import newest
     from weft.report.suffix import what_is_there
     from weft.trace.filter import Filter
@@ -91,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
     trace = weft.open(args.run or newest())
     wanted = Filter(args.where, also=terms(args), findings=findings(trace, args.where))
     refuse_absent(trace, wanted)
+    end_with_reader()
     try:
         with output(args) as to:
             print_run(trace, wanted, args, to)
@@ -98,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise WeftError(f"{args.output or 'the standard output'} cannot be written: {error.strerror}") from error
+        raise WeftError(f"{args.output or 'standard output'} cannot be written: {error.strerror}") from error
     # Last: reading may have found more to say.
     for problem in (*what_is_there(trace), *trace.problems):
         print(f"weft: {escaped(problem)}", file=sys.stderr)

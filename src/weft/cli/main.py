@@ -6,7 +6,6 @@ import argparse
 import atexit
 import gc
 import importlib.util
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -14,9 +13,10 @@ from typing import Any, Protocol
 import weft
 from weft import cli
 from weft.cli import _complete
+from weft.cli._streams import guard_streams
 from weft.errors import UsageError, WeftError
 from weft.interpreters import is_free_threaded, refusal
-from weft.safety.shown import guard
+from weft.lifetime import exit_on_termination
 
 NOT_COMMANDS = {"main"}
 
@@ -69,7 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; the only place that prints an error."""
     # What is imported and read stays: to look through it for garbage, also at the end, is a tenth of a short command.
     if argv is None:
-        guard()
+        exit_on_termination()
+        guard_streams()
     gc.set_threshold(50_000, 20, 20)
     atexit.register(gc.freeze)
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -84,15 +85,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if len(named) == 1 and "--" in arguments and getattr(load(named[0]), "TAKES_PROGRAM", False):
             at = arguments.index("--")
             arguments, rest = arguments[:at], arguments[at + 1 :]
-        args = parser(named).parse_args(arguments, argparse.Namespace(rest=rest))
-        status = int(load(args.command).run(args))
-        sys.stdout.flush()  # a reader that has gone is told here, not when Python ends
-        return status
+        try:
+            args = parser(named).parse_args(arguments, argparse.Namespace(rest=rest))
+            return int(load(args.command).run(args))
+        finally:
+            sys.stdout.flush()  # a full disk is an error of the command, not one of Python's end
     except WeftError as error:
         return complain(error)
-    except BrokenPipeError:
-        # The reader of our output has gone (`weft dump | head`): not an error, but nothing may be flushed to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of a long output has left (`weft dump | head`), which is no error
         return 0
     except KeyboardInterrupt:
         return 130

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,8 +70,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     args.json = args.json or args.format == "json"
     lines = script(args)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that nothing is left behind
     opened = open_session(args)
     opened.console.json = args.json
     unattended = SCRIPTED if lines is not None else 0.0

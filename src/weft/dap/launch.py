@@ -16,6 +16,7 @@ from typing import Any
 
 from weft.errors import UsageError, WeftError
 from weft.launch.rundir import BASE, facts_of, newest
+from weft.lifetime import bound_to_parent
 from weft.safety.runs import agreement, doubt, executes
 from weft.safety.started import own_python
 
@@ -106,7 +107,7 @@ def record(words: Sequence[str], arguments: Arguments, said: Callable[[str], Non
     with open(stdin or os.devnull, "rb") as source:  # noqa: PTH123
         process = subprocess.Popen(
             command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1"}, preexec_fn=bound_to_parent(signal.SIGTERM),  # noqa: PLW1509 - from the main thread
         )  # fmt: skip
     try:
         _listen(process, said, look)

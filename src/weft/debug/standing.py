@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from weft.debug.replica import Replica
 from weft.debug.skips import Skips
 from weft.debug.spares import Spares
 from weft.errors import UsageError, WeftError
+from weft.lifetime import temporary_folder
 from weft.plain import dataclass
 from weft.replay import Goals
 from weft.replay.layout import ControlState
@@ -64,7 +64,7 @@ class Standing:
         self.record = Record(path)
         self.findings: Callable[[], Sequence[Any]] = lambda: findings(self.record.trace)
         self.options, self.program = list(options), list(program)
-        self._home = tempfile.TemporaryDirectory(prefix="weft-debug-")
+        self._home = temporary_folder("debug")
         self._names = itertools.count(1)
         self.hands: dict[int, Hand] = {}
         self.frames = Frames(self.hand)

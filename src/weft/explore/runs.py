@@ -19,6 +19,7 @@ from weft.explore.choices import Wanted, agrees, choices, wanted
 from weft.explore.outcomes import Outcome, Variant
 from weft.explore.search import Came
 from weft.launch.rundir import facts_of
+from weft.lifetime import temporary_folder
 from weft.match import match
 from weft.plain import dataclass
 from weft.replay import Result as Replayed
@@ -67,7 +68,7 @@ class Runs:
 
     def __enter__(self) -> Self:
         """Start the process that forks the replays."""
-        self._scratch = tempfile.TemporaryDirectory()
+        self._scratch = temporary_folder("explore")
         self._warm = subprocess.Popen(
             own_python("-m", "weft.cli._warm", str(self.base)), stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )

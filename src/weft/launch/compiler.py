@@ -58,9 +58,9 @@ def fits(name: str, library: Library | None) -> bool:
 def linked_by(mpicc: Path) -> Library | None:
     """Return the MPI library that programs built with `mpicc` load, found by building a tiny one."""
     # `weft run` imports this module before the program starts, and seldom builds anything.
-    import tempfile
+    from weft.lifetime import temporary_folder
 
-    with tempfile.TemporaryDirectory(prefix="weft-probe-") as folder:
+    with temporary_folder("probe") as folder:
         source, target = Path(folder, "probe.c"), Path(folder, "probe.so")
         source.write_text(PROBE)
         command = [str(mpicc), "-shared", "-fPIC", "-o", str(target), str(source)]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from signal import Signals
 
 from weft.errors import UsageError, WeftError
+from weft.lifetime import bound_to_parent
 
 PASSED = frozenset(
     {
@@ -86,19 +87,45 @@ def start(argv: Sequence[str], environment: Mapping[str, str], *, free: bool = T
 
 
 def spawn(argv: list[str], environment: Mapping[str, str], mask: set[int] | set[Signals]) -> int:
-    """Spawn with the signal state that Weft itself was started with; return the pid."""
+    """Spawn with the signal state that Weft itself was started with; return the pid.
+
+    The job gets SIGTERM where Weft is killed: launchers then end their ranks, and nothing runs on that nobody knows of.
+    """
     path = shutil.which(argv[0], path=environment.get("PATH"))
     if path is None:
         raise FileNotFoundError(errno.ENOENT, "not found", argv[0])
+    prepare = bound_to_parent(signal.SIGTERM)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            prepare()
+            _execute(path, argv, environment, mask)
+        except OSError as error:
+            os.write(writer, str(error.errno).encode())
+        finally:
+            os._exit(127)
+    os.close(writer)
+    with open(reader, "rb") as failure:  # noqa: PTH123 - a descriptor, which exec closes at the other end
+        number = failure.read()
+    if number:
+        os.waitpid(pid, 0)
+        raise OSError(int(number), os.strerror(int(number)), argv[0])
+    return pid
+
+
+def _execute(path: str, argv: list[str], environment: Mapping[str, str], mask: set[int] | set[Signals]) -> None:
+    """Become the program. OSError where that fails."""
     # Python ignores these two for itself; the program must not inherit that.
-    defaults = [signal.SIGPIPE, signal.SIGXFSZ]
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
-        return os.posix_spawn(path, argv, environment, setsigmask=mask, setsigdef=defaults)
+        os.execve(path, argv, environment)
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
-        # A script without #! line: what a shell does with it.
-        return os.posix_spawn("/bin/sh", ["sh", path, *argv[1:]], environment, setsigmask=mask, setsigdef=defaults)
+        os.execve("/bin/sh", ["sh", path, *argv[1:]], environment)  # a script without #! line, as a shell takes it
 
 
 def start_error(word: str, error: OSError) -> WeftError:

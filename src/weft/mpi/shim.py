@@ -22,6 +22,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from weft.errors import WeftError
+from weft.lifetime import temporary_folder
 from weft.mpi import accessed, generate, ready, seldom, table
 from weft.mpi.ready import Shim, alone
 from weft.safety.folders import cache_folder, is_kept, make_private
@@ -139,7 +140,7 @@ def _linked(binary: Path) -> dict[str, Path]:
 
 def probe(mpicc: str) -> Library:
     """Compile and run a program of five lines to learn which library `mpicc` stands for. RecorderError if it fails."""
-    with tempfile.TemporaryDirectory(prefix="weft-probe-") as folder:
+    with temporary_folder("probe") as folder:
         source = Path(folder) / "probe.c"
         source.write_text(_PROBE)
         run_tool([mpicc, "-o", str(source.with_suffix("")), str(source)], f"compile with {mpicc}", source.parent)

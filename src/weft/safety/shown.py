@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import sys
 from functools import cache
 from typing import Final
 
@@ -54,17 +53,3 @@ class Output(io.TextIOWrapper):
         """Write a text; its length."""
         super().write(text if _only_shows(text) else _pattern(styles=True).sub(_kept, text))
         return len(text)
-
-
-def guard() -> None:
-    """From now on, whatever this process prints as text goes through here: also what gdb says, and errors."""
-    sys.stdout, sys.stderr = _guarded(sys.stdout, "strict"), _guarded(sys.stderr, "backslashreplace")
-
-
-def _guarded(stream: io.TextIOWrapper | object, errors: str) -> Output:
-    if isinstance(stream, Output) or not isinstance(stream, io.TextIOWrapper):
-        return stream  # type: ignore[return-value]
-    return Output(
-        stream.buffer, stream.encoding, errors if stream.errors in ("strict", "surrogateescape") else stream.errors,
-        line_buffering=stream.line_buffering, write_through=stream.write_through,
-    )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 
 from weft.debug.running import is_python
 from weft.errors import UsageError
+from weft.lifetime import temporary_folder
 from weft.tasks.attached import AttachedBackend
 from weft.tasks.backend import Backend
 from weft.tasks.cilk import built
@@ -82,7 +83,7 @@ def session(
 
         return Session(NativeBackend(command, pid=pid, core=core))
     if as_openmp:
-        folder = tempfile.TemporaryDirectory(prefix="weft-cilk-")
+        folder = temporary_folder("cilk")
         program = str(built(command[0], Path(folder.name)))
         opened = Session(backend_for([program, *command[1:]], runtime, record=record, replay=replay))
         opened.folder = folder

@@ -21,6 +21,7 @@ from weft.debug.answers import change
 from weft.debug.hands import HandError, Point
 from weft.errors import UsageError
 from weft.interpreters import OLDEST, is_free_threaded, refusal
+from weft.lifetime import bound_to_parent
 from weft.tasks import hung, schedule
 from weft.tasks.backend import How, NoFurther, Spawn, Stop
 from weft.tasks.commandline import PythonCommand
@@ -319,6 +320,7 @@ class PythonBackend(Conversation):
             self.program = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=self._out.file, stderr=self._out.file,
                 pass_fds=(theirs.fileno(),), start_new_session=True,
+                preexec_fn=bound_to_parent(),  # noqa: PLW1509 - it takes no lock
             )  # fmt: skip
         except OSError as error:
             raise HandError(f"{asked.interpreter}: {error.strerror}") from error

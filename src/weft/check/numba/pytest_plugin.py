@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from weft.lifetime import temporary_folder
 
 if TYPE_CHECKING:
     from weft.check.numba.inside import Watch
@@ -34,7 +35,7 @@ class Checks:
             runtime = library()
         except WeftError as error:
             raise pytest.UsageError(f"weft: {error}") from error
-        self._folder = tempfile.TemporaryDirectory(prefix="weft-check-")
+        self._folder = temporary_folder("check")
         folder = Path(self._folder.name)
         found = folder / "findings.jsonl"
         found.touch()

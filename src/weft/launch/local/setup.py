@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.errors import WeftError
+from weft.lifetime import start_time
 from weft.plain import dataclass
 
 SECRET: Final = "WEFT_SECRET"
@@ -73,15 +74,6 @@ def make_folder(folder: Path) -> None:
         raise WeftError(f"cannot write to {folder}: {error.strerror} (choose another --local)") from error
 
 
-def started(pid: int) -> str | None:
-    """When a process began, in the kernel's ticks: with its id it is of no other process. None where there is none."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return fields[19] if fields[0] not in "ZX" else None
-    except (OSError, IndexError):
-        return None
-
-
 def tasks_started(folder: Path) -> int:
     """How many ranks were started on this host."""
     return sum(1 for _ in (folder / "tasks").glob("[0-9]*"))
@@ -91,7 +83,7 @@ def tasks_alive(folder: Path) -> bool:
     """Whether a rank that was started on this host is still there."""
     for path in (folder / "tasks").glob("[0-9]*"):
         try:
-            if path.read_text() == started(int(path.name)):
+            if path.read_text() == start_time(int(path.name)):
                 return True
         except (OSError, ValueError):
             continue

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,12 +18,12 @@ from typing import Final
 
 from weft.errors import WeftError
 from weft.launch.line import PRELOAD
-from weft.launch.local.setup import SECRET, Setup, make_folder, of_word, started
+from weft.launch.local.setup import SECRET, Setup, make_folder, of_word
+from weft.lifetime import die_with_parent, start_time
 from weft.mpi import ready
 from weft.mpi.ready import Shim
 from weft.safety.started import own_python
 
-PR_SET_PDEATHSIG: Final = 1
 PATIENCE: Final = 15.0
 """Seconds that the program waits for its host's watcher: from then on `weft run` knows of this host."""
 
@@ -50,21 +49,14 @@ def prepared(setup: Setup, secret: str, environment: dict[str, str]) -> dict[str
     """The program's environment, once all is there that it is recorded with."""
     make_folder(setup.folder)
     if setup.run is not None:
-        die_with_parent()
-    (setup.folder / "tasks" / str(os.getpid())).write_text(started(os.getpid()) or "")
+        die_with_parent()  # launchers know only the task that started the program
+    (setup.folder / "tasks" / str(os.getpid())).write_text(start_time(os.getpid()) or "")
     shim = recorder(setup)
     with suppress(FileExistsError):
         os.close(os.open(setup.folder / "watcher", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         start_watcher(setup, secret, shim)
     preload = ":".join(filter(None, [str(shim.path), environment.get(PRELOAD)]))
     return {**environment, **setup.variables, PRELOAD: preload, "WEFT_RUN": str(setup.folder)}
-
-
-def die_with_parent() -> None:
-    """Let the kernel end the program when the task that started it is killed: launchers know that one alone."""
-    import ctypes  # only here: a program that Weft's own launcher starts needs it not
-
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def recorder(setup: Setup) -> Shim:

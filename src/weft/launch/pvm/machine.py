@@ -9,7 +9,6 @@ and its tasks end with it (PR_SET_PDEATHSIG), its folder is taken away.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import re
 import shutil
@@ -28,6 +27,7 @@ from weft.launch.process import ENDING, Process
 from weft.launch.pvm import records
 from weft.launch.pvm.place import PREFIX, clean, daemon, note_of, root
 from weft.launch.survivors import maps_file
+from weft.lifetime import die_with_parent
 from weft.pvm import tasks as registry
 
 PRELOAD: Final = "WEFT_PVM_PRELOAD"
@@ -49,8 +49,6 @@ GRACE: Final = 2.0
 LOST: Final = 3.0
 """Seconds that a program has to end by itself when the daemon is gone."""
 FAILED: Final = 4
-_PR_SET_PDEATHSIG: Final = 1
-_prctl = ctypes.CDLL(None).prctl
 _PRINTED: Final = re.compile(rb"\[t[0-9a-f]+\] \d\d/\d\d \d\d:\d\d:\d\d \[t([0-9a-f]+)\] (.*\n)", re.DOTALL)
 """A line of the daemon's log that a task printed: the daemon, the time, the task, the text."""
 
@@ -59,14 +57,9 @@ class MachineError(Exception):
     """The virtual machine cannot be started."""
 
 
-def die_with_parent() -> None:
-    """Let the kernel send this process SIGTERM when the one that started it ends."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-
-
 def as_if_alone() -> None:
     """What the daemon and the group server do before they begin: end with us, and take signals as usual."""
-    die_with_parent()
+    die_with_parent(signal.SIGTERM)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
@@ -386,7 +379,7 @@ def main(command: list[str]) -> int:
     """Run a program on a virtual machine of its own; return its wait status."""
     signal.pthread_sigmask(signal.SIG_BLOCK, processes.PASSED | {signal.SIGCHLD})
     parent = os.getppid()
-    die_with_parent()
+    die_with_parent(signal.SIGTERM)
     machine = of_run(Path(os.environ["WEFT_RUN"]), dict(os.environ))
     try:
         machine.start(command[0])

@@ -1,0 +1,107 @@
+"""Nothing outlives Weft: termination signals unwind a command, and what it started ends with it, even by SIGKILL."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import tempfile
+
+_PR_SET_PDEATHSIG: Final = 1
+PREFIX: Final = "weft-"
+TERMINATION: Final = (signal.SIGTERM, signal.SIGHUP)
+
+
+def exit_on_termination() -> None:
+    """Let SIGTERM and SIGHUP raise SystemExit, so that a command ends what it started and removes what it made.
+
+    A signal that is ignored stays ignored (`nohup`), and one that somebody handles stays handled.
+    """
+    for number in TERMINATION:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _exit)
+
+
+def _exit(number: int, _: Any) -> None:
+    sys.exit(128 + number)
+
+
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Ask the kernel to send this process `number` when its parent ends; exec keeps that."""
+    _prctl()(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def bound_to_parent(number: int = signal.SIGKILL) -> Callable[[], None]:
+    """Return a `preexec_fn` by which a child gets `number` when this process ends, however that ends.
+
+    Where this process has ended before the child asked for it, the child ends at once.
+    """
+    prctl, parent = _prctl(), os.getpid()
+
+    def prepare() -> None:
+        prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(128 + number)
+
+    return prepare
+
+
+def temporary_folder(purpose: str) -> tempfile.TemporaryDirectory[str]:
+    """Make a folder that goes with the command, and remove those that killed commands of this user have left.
+
+    A folder's name holds the process that made it (id, start time, and the machine and namespace that the id counts
+    in), so that only what surely belongs to nobody any more is removed.
+    """
+    import tempfile  # only here: many commands need no folder
+
+    base = Path(tempfile.gettempdir())
+    _remove_abandoned(base)
+    return tempfile.TemporaryDirectory(
+        prefix=f"{PREFIX}{purpose}.{os.getpid()}.{start_time(os.getpid())}.{_scope()}.", dir=base
+    )
+
+
+def _remove_abandoned(base: Path) -> None:
+    import shutil  # only here: many commands need no folder
+
+    scope = _scope()
+    for folder in base.glob(f"{PREFIX}*.*.*.{scope}.*"):
+        pid, start = folder.name.split(".")[1:3]
+        try:
+            is_ours = folder.lstat().st_uid == os.geteuid()
+        except OSError:
+            continue
+        if is_ours and pid.isdigit() and start_time(int(pid)) != start:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def start_time(pid: int) -> str | None:
+    """Return when a process began, in clock ticks since boot; None where it has ended.
+
+    Ids are used again: with its start time a process is known for sure.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return fields[19] if fields[0] not in "ZX" else None
+    except (OSError, IndexError):
+        return None
+
+
+def _scope() -> str:
+    """Return a word for the boot of this machine and the namespace of process ids."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+        return f"{boot}{os.stat('/proc/self/ns/pid').st_ino:x}"  # noqa: PTH116 - no path of a file
+    except OSError:
+        return "unknown"
+
+
+def _prctl() -> Any:
+    import ctypes  # only here: most commands start nothing that lives long
+
+    return ctypes.CDLL(None).prctl
