@@ -13,7 +13,8 @@ from weft.check.assembly import POSSIBLE
 from weft.check.runtime import is_clang
 from weft.check.texts import Marked
 
-HERE = [*compilers("gcc"), *compilers("clang")]
+KINDS = ("gcc", "g++", "gfortran", "clang", "clang++")
+HERE = [name for kind in KINDS for name in compilers(kind)]
 needs_gcc = pytest.mark.skipif(not POSSIBLE or not shutil.which("gcc"), reason="gcc on x86-64")
 PROGRAM = """\
 #include <stdio.h>

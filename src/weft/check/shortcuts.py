@@ -50,7 +50,7 @@ def unknown(text: str, *, gcc: bool) -> list[str]:
 
 
 def ask(command: list[str], folder: Path, *, gcc: bool) -> list[str]:
-    """The same of a compiler, whose command is one for C."""
+    """The same of a compiler of any language, as what it makes of C."""
     (folder / "shortcuts.c").write_text(PROGRAM)
-    run([*command, "-S", "shortcuts.c", "-o", "shortcuts.s"], folder)
+    run([*command, "-x", "c", "-S", "shortcuts.c", "-o", "shortcuts.s"], folder)
     return unknown((folder / "shortcuts.s").read_text(errors="surrogateescape"), gcc=gcc)
