@@ -44,7 +44,19 @@ def opened(mpi: Installed, folder: Path, flag: str, brings: bool) -> None:
     words, program = parts(mpi, folder), folder / "host"
     compiler = ["cc", "-DBRINGS"] if brings else [mpi.mpicc]
     compiled(mpi, *compiler, "-g", "-o", program, PROGRAMS / "host.c", "-ldl")
-    line = [*WEFT, "run", "--out", folder / "run", "--", *mpi.mpiexec, "-n", "2", program, flag, *words]
+    line: list[str | Path] = [
+        *WEFT,
+        "run",
+        "--out",
+        folder / "run",
+        "--",
+        *mpi.mpiexec,
+        "-n",
+        "2",
+        program,
+        flag,
+        *words,
+    ]
     done = execute(line, cwd=folder, env=mpi.environment, timeout=200)
     assert done.stdout.count("whole") == 2, done.stderr
     if flag == "deep" and brings:
@@ -79,7 +91,18 @@ def test_functions_that_a_program_looks_up_itself_are_told_as_the_cause(
 ) -> None:
     compiled(mpich, "cc", "-g", "-o", tmp_path / "looked_up", PROGRAMS / "looked_up.c", "-ldl")
     library = shim.probe(mpich.mpicc).path
-    line = [*WEFT, "run", "--out", tmp_path / "run", "--", *mpich.mpiexec, "-n", "1", tmp_path / "looked_up", library]
+    line: list[str | Path] = [
+        *WEFT,
+        "run",
+        "--out",
+        tmp_path / "run",
+        "--",
+        *mpich.mpiexec,
+        "-n",
+        "1",
+        tmp_path / "looked_up",
+        library,
+    ]
     done = execute([*line, *([] if initialises else ["not"])], cwd=tmp_path, env=mpich.environment, timeout=120)
     assert "whole" in done.stdout
     assert ("it looks them up itself (dlsym)" in done.stderr) == initialises

@@ -22,7 +22,7 @@ def compiled(mpi: Installed, folder: Path, source: Path, *options: str | Path) -
 @pytest.mark.parametrize("where", ["mapping", "thread"])
 def test_a_guard_that_maps_do_not_show_hurts_nobody(mpich: Installed, tmp_path: Path, where: str) -> None:
     program = compiled(mpich, tmp_path, PROGRAMS / "guards.c", "-lpthread")
-    line = [*WEFT, "run", "--out", tmp_path / "run", "--", *mpich.mpiexec, "-n", "2", program, where]
+    line: list[str | Path] = [*WEFT, "run", "--out", tmp_path / "run", "--", *mpich.mpiexec, "-n", "2", program, where]
     done = execute(line, cwd=tmp_path, env=mpich.environment, timeout=120)
     if "no guards" in done.stdout:
         pytest.skip("the kernel has no MADV_GUARD_INSTALL (Linux 6.13)")
@@ -55,7 +55,7 @@ def recorded(
 ) -> tuple[str, str]:
     """What the program and Weft say; the program says the same without Weft."""
     plain = execute([program, *words], cwd=folder, env=mpi.environment, timeout=60)
-    line = [*WEFT, "run", "--out", folder / "run", *options, "--", program, *words]
+    line: list[str | Path] = [*WEFT, "run", "--out", folder / "run", *options, "--", program, *words]
     done = execute(line, cwd=folder, env=mpi.environment, timeout=120)
     assert (done.returncode, done.stdout) == (plain.returncode, plain.stdout), done.stdout + done.stderr
     assert plain.returncode == 0
