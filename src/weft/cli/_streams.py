@@ -1,4 +1,4 @@
-"""The standard streams: foreign text acts on no terminal; a reader may leave, a disk may be full, without a traceback."""
+"""Standard streams on which foreign text acts on no terminal, and a full disk or a closed pipe is no traceback."""
 
 from __future__ import annotations
 
