@@ -20,7 +20,7 @@ from typing import Final
 from weft.gdbs import REMEDY, find_gdb
 from weft.plain import dataclass
 
-SECONDS: Final = 30
+SECONDS: Final = 60
 """A debugger that needs more to come up is one that does not."""
 SCOPE: Final = Path("/proc/sys/kernel/yama/ptrace_scope")
 SHARED: Final = Path("/dev/shm")
