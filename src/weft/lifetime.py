@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG: Final = 1
 PREFIX: Final = "weft-"
+UNKNOWN: Final = "unknown"
 TERMINATION: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -39,12 +41,15 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
 def bound_to_parent(number: int = signal.SIGKILL) -> Callable[[], None]:
     """Return a `preexec_fn` by which a child gets `number` when this process ends, however that ends.
 
-    Where this process has ended before the child asked for it, the child ends at once.
+    Where this process has ended before the child asked for it, the child ends at once. Of another thread than the main
+    one nothing is asked: the kernel means the thread that forks, which may end long before the process does.
     """
     prctl, parent = _prctl(), os.getpid()
+    is_lasting = _thread.get_native_id() == parent
 
     def prepare() -> None:
-        prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if is_lasting:
+            prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(128 + number)
 
@@ -70,6 +75,8 @@ def _remove_abandoned(base: Path) -> None:
     import shutil  # only here: many commands need no folder
 
     scope = _scope()
+    if scope == UNKNOWN:  # another machine or container may have a live one of that name here
+        return
     for folder in base.glob(f"{PREFIX}*.*.*.{scope}.*"):
         pid, start = folder.name.split(".")[1:3]
         try:
@@ -98,7 +105,7 @@ def _scope() -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
         return f"{boot}{os.stat('/proc/self/ns/pid').st_ino:x}"  # noqa: PTH116 - no path of a file
     except OSError:
-        return "unknown"
+        return UNKNOWN
 
 
 def _prctl() -> Any:

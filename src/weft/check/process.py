@@ -46,16 +46,18 @@ def execute(
     stdin: IO[bytes] | None = None,
     stdout: int | None = None,
     watch: Callable[[], bool] | None = None,
+    launched: bool = False,
 ) -> Ended:
     """Run a command, with this process's standard streams but for those given; `timeout` in seconds.
 
-    `watch` is asked every now and then whether the command is to be ended: it is then cut off.
+    `watch` is asked every now and then whether the command is to be ended: it is then cut off. `launched`: it is a
+    launcher, which gets SIGTERM where this process is killed, as it ends its ranks then.
     """
     began = time.perf_counter()
     with _limited(STACK if command[0] == sys.executable else LARGE_STACK):
         process = subprocess.Popen(
             command, env=environment, stdin=stdin, stdout=stdout,
-            preexec_fn=bound_to_parent(),  # noqa: PLW1509 - this process has one thread
+            preexec_fn=bound_to_parent(signal.SIGTERM if launched else signal.SIGKILL),  # noqa: PLW1509 - one thread
         )  # fmt: skip
     with process:
         ended = _wait(process, timeout, watch)

@@ -48,4 +48,4 @@ def execute(
         environment.setdefault("PMIX_MCA_gds", "hash")
     else:
         findings.touch()
-    return process.execute([*launcher, str(program), *arguments], environment, timeout)
+    return process.execute([*launcher, str(program), *arguments], environment, timeout, launched=bool(launcher))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,7 +13,7 @@ from pygdbmi.gdbcontroller import GdbController
 from weft.debug.hands import HandError, Point
 from weft.debug.limit import kept
 from weft.debug.running import while_it_works
-from weft.gdbs import find_gdb
+from weft.gdbs import REMEDY, find_gdb
 
 PATIENCE = 30.0
 """Seconds for gdb to answer, counted from when it last did something: the symbols of a large program take their time,
@@ -70,8 +69,9 @@ class Mi:
     """One gdb, and the breakpoints that people set in it. HandError with its own words where it refuses."""
 
     def __init__(self) -> None:
-        if shutil.which("gdb") is None:
-            raise HandError("there is no gdb here, which looks into native programs: apt install gdb")
+        gdb = find_gdb()
+        if gdb is None:
+            raise HandError(f"there is no gdb here, which looks into native programs: {REMEDY}")
         self.running = False
         self.stops: list[dict[str, object]] = []
         self.points: dict[str, Point] = {}
@@ -79,7 +79,7 @@ class Mi:
         self._console: list[str] = []
         # pygdbmi waits that long for more after each answer; with its own 0.2, or 0, every command takes 50 ms.
         # In a session of its own: the terminal's Ctrl-C is Weft's, which halts the program by it.
-        self._gdb: Any = GdbController(["setsid", find_gdb() or "gdb", "--nx", "--quiet", "--interpreter=mi3"], 1e-4)
+        self._gdb: Any = GdbController(["setsid", gdb, "--nx", "--quiet", "--interpreter=mi3"], 1e-4)
         for setting in SETTINGS:
             with suppress(HandError):
                 self.ask(f"-interpreter-exec console {quoted(setting)}")

@@ -116,8 +116,10 @@ def spawn(argv: list[str], environment: Mapping[str, str], mask: set[int] | set[
 
 def _execute(path: str, argv: list[str], environment: Mapping[str, str], mask: set[int] | set[Signals]) -> None:
     """Become the program. OSError where that fails."""
-    # Python ignores these two for itself; the program must not inherit that.
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    # Python ignores these two for itself; the program must not inherit that. Nor may a signal that comes before it
+    # begins be lost to a handler of ours.
+    handled = [number for number in PASSED if callable(signal.getsignal(number))]
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, *handled):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
