@@ -33,7 +33,7 @@ def weakness(path: str | os.PathLike[str], below: str = "/", links: int = 0) -> 
     for level in levels:
         try:
             status = os.lstat(level)
-            leads = os.readlink(level) if stat.S_ISLNK(status.st_mode) else ""
+            leads = os.readlink(level) if stat.S_ISLNK(status.st_mode) else ""  # noqa: PTH115 (as above)
         except FileNotFoundError:
             return ""
         except OSError as error:
