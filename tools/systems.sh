@@ -9,6 +9,8 @@
 set -euo pipefail
 tools=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
 
+export DEBIAN_FRONTEND=noninteractive # nothing that is installed asks anybody
+
 why_not() {
     if [ "$(id -u)" != 0 ]; then echo "that takes root"
     elif ! unshare --mount --pid --fork true 2>/dev/null; then echo "this machine lets nobody make namespaces"

@@ -68,6 +68,29 @@ def test_a_folder_or_link_of_another_user_is_weak(shared: Path) -> None:
     assert weakness(shared / "ours") == ""
 
 
+def test_each_link_on_the_way_counts(shared: Path, tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "open/middle").symlink_to(tmp_path / "ours")
+    (tmp_path / "first").symlink_to("open/middle")
+    assert "everybody can write" in weakness(tmp_path / "first/cache")
+    (tmp_path / "open").chmod(0o755)
+    assert weakness(tmp_path / "first/cache") == ""
+    (tmp_path / "round").symlink_to("round")
+    assert "round: " in weakness(tmp_path / "round/cache")
+    (shared / "kept").mkdir(mode=0o700)
+    as_second_user(lambda: (shared / "theirs").symlink_to(shared / "kept"))
+    assert "another user" in weakness(shared / "theirs"), "he leads it elsewhere later"
+
+
+def test_without_a_home_the_cache_is_among_the_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WEFT_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    assert folders._wanted() == "/nonexistent/weft"
+
+
 @pytest.mark.parametrize("mask", [0o000, 0o002, 0o022, 0o077])
 def test_a_private_folder_is_private_whatever_the_umask_says(
     tmp_path: Path, umask: Callable[[int], None], mask: int

@@ -14,7 +14,7 @@ from second_user import as_second_user
 from tests_support import Installed
 from weft.errors import UsageError
 from weft.launch import rundir
-from weft.safety.runs import doubt, is_own, is_signed, signed
+from weft.safety.runs import doubt, executes, is_own, is_signed, signed, words_of
 from weft.values import recording
 
 Weft = Callable[..., subprocess.CompletedProcess[str]]
@@ -97,6 +97,27 @@ def test_a_run_of_ours_is_ours_and_signed_until_its_command_is_changed(
         assert doubt(copy, {**run.facts, **changed})
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another's"))
     assert doubt(run.path, run.facts)
+
+
+@pytest.mark.parametrize("command", [{"sh": 1, "-c": 2, "touch executed": 3}, "abc", 7, None])
+def test_what_is_no_list_is_neither_shown_nor_executed(command: object) -> None:
+    assert words_of({"command": command}) == []
+    assert executes({"command": command, "cwd": "/"}) == ("", "/")
+
+
+def test_what_is_executed_is_shown_on_one_line() -> None:
+    assert executes({"command": ["sh", "-c", "a\nb"], "cwd": "/x\ny"}) == (r"sh -c 'a\nb'", r"/x\ny")
+
+
+def test_a_run_that_another_user_closed_is_passed_over(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(shared)
+    own = rundir.create(None, ["./prog"], ["./prog"], "trace")
+
+    def look_is_refused(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", look_is_refused)  # as Python before 3.14 does for a folder without x
+    assert rundir.newest().absolute() == own.path
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o660, 0o604])

@@ -25,7 +25,7 @@ from weft.check.assembly import rewrite
 from weft.check.runtime import cached, compiler, is_clang, sources
 from weft.check.texts import Marked
 from weft.errors import UsageError, WeftError
-from weft.safety.folders import cache_folder, make_private
+from weft.safety.folders import cache_folder, is_kept, make_private
 
 COMPILE_SECONDS: Final = 600
 MOST_KEPT: Final = 1024
@@ -285,6 +285,8 @@ def kept(name: str) -> Path:
 
 def _take(name: str, job: Job) -> bool:
     try:
+        if not is_kept(kept(name)):
+            return False
         shutil.copyfile(kept(name), job.target)
         os.utime(kept(name))
     except OSError:

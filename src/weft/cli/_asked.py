@@ -34,7 +34,7 @@ def agreed(folder: Path, facts: Mapping[str, Any], *, yes: bool, before: str | N
     if yes:
         say(text)
         return word
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(f"{text}: say --yes to have it so, or give a program of yours after --")
     say(text)
     print("weft: execute it? [y/N] ", end="", file=sys.stderr, flush=True)

@@ -122,7 +122,22 @@ def output(args: argparse.Namespace) -> Any:
         return args.output.open("wb") if binary else args.output.open("w", encoding="utf-8", errors="backslashreplace")
     if args.format == "parquet" and binary and sys.stdout.isatty():
         raise UsageError("Parquet is binary, which a terminal cannot show: name a file with -o FILE")
+    if binary and sys.stdout.isatty():
+        return nullcontext(AtTerminal())
     return nullcontext(sys.stdout.buffer if binary else sys.stdout)
+
+
+class AtTerminal:
+    """Takes a table as bytes to a terminal, which shows what is in it and does not obey."""
+
+    def write(self, data: Any) -> int:
+        """Print lines in UTF-8."""
+        sys.stdout.write(bytes(data).decode(errors="replace"))
+        return len(data)
+
+    def flush(self) -> None:
+        """Print what is held back."""
+        sys.stdout.flush()
 
 
 def print_run(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any]) -> None:

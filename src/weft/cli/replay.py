@@ -231,7 +231,9 @@ def started(trace: Trace, session: Replay, start: Plan, made: tuple[Shim, RunDir
 
 def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[list[str], int | None]:
     """What to start, and on how many ranks with our own mpiexec."""
-    command = other or [str(word) for word in trace.run.get("command") or []]
+    from weft.safety.runs import words_of  # with hashlib and json, which other commands' starts go without
+
+    command = other or words_of(trace.run)
     if not command:
         raise WeftError(f"{trace.path}: run.json does not say which command was recorded; give it after --")
     try:

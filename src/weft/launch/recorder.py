@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,7 +69,7 @@ def describe(plan: Plan, shim: Shim, run: RunDirectory) -> None:
         "launcher": [word for word in plan.line.argv()[:1] if plan.line.launcher],
     }
     try:
-        shutil.copyfile(Path(shim.functions_json_path), run.path / "functions.json")
+        run.hold().write_whole("functions.json", Path(shim.functions_json_path).read_bytes())
     except OSError as error:
         raise unwritable(run.path, error) from error
     run.write()

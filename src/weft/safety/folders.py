@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -13,13 +14,16 @@ from typing import Final
 
 TOLD: Final = "WEFT_CACHE_TOLD"
 """In the environment: the cache that was told to be of no use: commands that a command starts do not repeat it."""
+_MAX_LINKS: Final = 40
+"""On the way to one path, as the kernel has it."""
 
 
-def weakness(path: str | os.PathLike[str], below: str = "/") -> str:
+def weakness(path: str | os.PathLike[str], below: str = "/", links: int = 0) -> str:
     """Why somebody else could change what a path leads to, in a few words; empty where only this user and root can.
 
-    Every level counts: who may write into a folder without the sticky bit puts another folder in the place of ours.
-    What is not there yet counts as what its folder is. `below`: a folder above it that was looked at before.
+    Every level counts, also of each link on the way: who may write into a folder without the sticky bit puts another
+    folder in the place of ours. What is not there yet counts as what its folder is. `below`: a folder above it that
+    was looked at before; `links`: how many were followed before.
     """
     whole = os.path.abspath(path)  # noqa: PTH100 (a Path for each level of each file would be a third of the cost)
     trusted = {os.geteuid(), 0, _owner_of_all()}
@@ -29,14 +33,18 @@ def weakness(path: str | os.PathLike[str], below: str = "/") -> str:
     for level in levels:
         try:
             status = os.lstat(level)
+            leads = os.readlink(level) if stat.S_ISLNK(status.st_mode) else ""  # noqa: PTH115 (as above)
         except FileNotFoundError:
             return ""
         except OSError as error:
             return f"{level}: {error.strerror}"
-        if stat.S_ISLNK(status.st_mode):
-            return weakness(os.path.realpath(whole))
         if status.st_uid not in trusted:
             return f"{level} belongs to another user"
+        if leads:
+            if links >= _MAX_LINKS:
+                return f"{level}: {os.strerror(errno.ELOOP)}"
+            step = os.path.join(os.path.dirname(level), leads) + whole[len(level) :]  # noqa: PTH118, PTH120 (as above)
+            return weakness(step, links=links + 1) or weakness(os.path.realpath(whole), links=links + 1)
         sticky = status.st_mode & stat.S_ISVTX and level != whole
         if status.st_mode & stat.S_IWOTH and not sticky:
             return f"everybody can write to {level}"
@@ -106,7 +114,9 @@ def is_kept(made: Path) -> bool:
 
 
 def _wanted() -> str:
-    root = os.environ.get("WEFT_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    home = os.path.expanduser("~")  # noqa: PTH111 (where there is none, this stays as it is, and Path raises)
+    own = "/nonexistent" if home == "~" else os.path.join(home, ".cache")  # noqa: PTH118 (as above)
+    root = os.environ.get("WEFT_CACHE") or os.environ.get("XDG_CACHE_HOME") or own
     return os.path.join(root, "weft")  # noqa: PTH118 (as above)
 
 
@@ -135,7 +145,7 @@ def why_unusable(folder: Path) -> str:
                 return "it cannot be written"
     except OSError as error:
         return f"it cannot be written ({error.strerror})"
-    return ""
+    return weakness(folder)  # what was not there may have been made by another user meanwhile
 
 
 def _private() -> Path:

@@ -85,10 +85,15 @@ def doubt(folder: Path, facts: Mapping[str, Any]) -> str:
 
 
 def executes(facts: Mapping[str, Any]) -> tuple[str, str]:
-    """What a replay of a run executes, as one would type it, and in which folder: both others' words."""
+    """What a replay of a run executes, as one would type it, and in which folder: both others' words, on one line."""
+    told = shlex.join(words_of(facts)), str(facts.get("cwd") or os.getcwd())  # noqa: PTH109 (as replays have it)
+    return told[0].replace("\n", r"\n"), told[1].replace("\n", r"\n")
+
+
+def words_of(facts: Mapping[str, Any]) -> list[str]:
+    """The words of a run's command; none of what is not a list: what is shown is what is executed."""
     command = facts.get("command")
-    words = [str(word) for word in command] if isinstance(command, list) else []
-    return shlex.join(words), str(facts.get("cwd") or os.getcwd())  # noqa: PTH109 (as replays have it)
+    return [str(word) for word in command] if isinstance(command, list) else []
 
 
 def _of(facts: Mapping[str, Any], key: bytes) -> str:
@@ -100,8 +105,17 @@ def _said(facts: Mapping[str, Any], names: tuple[str, ...]) -> bytes:
 
 
 def _key_file() -> Path:
-    root = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111 (where there is none)
+    root = os.environ.get("XDG_STATE_HOME") or os.path.join(_home(), ".local/state")  # noqa: PTH118 (as there)
     return Path(root) / "weft" / "key"
+
+
+def _home() -> str:
+    """This user's home; of root never that of who called `sudo -E`. A relative path where there is none."""
+    home = os.path.expanduser("~")  # noqa: PTH111 (where there is none, Path raises)
+    with suppress(OSError):
+        if os.geteuid() == 0 and os.stat(home).st_uid != 0:  # noqa: PTH116 (as above)
+            return os.path.expanduser("~root")  # noqa: PTH111 (as above)
+    return home
 
 
 @cache
@@ -109,6 +123,8 @@ def _key(file: Path) -> bytes | None:
     """The user's key, made where it is missing; None where it cannot be: a home that is read only, or none."""
     if (key := _read_key(file)) is not None:
         return key
+    if not file.is_absolute():
+        return None
     with suppress(OSError):
         make_private(file.parent)
         beside = file.with_name(f".key-{os.urandom(8).hex()}")

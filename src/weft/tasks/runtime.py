@@ -92,7 +92,7 @@ def folder_of(library: Path) -> Path:
     make_private(folder)
     for name in NAMES:
         link = folder / name
-        if not link.is_symlink():
+        if not (link.is_symlink() and link.readlink() == library):
             fresh = folder / f".{name}.{os.getpid()}"
             fresh.symlink_to(library)
             fresh.replace(link)

@@ -15,7 +15,6 @@ from typing import Any, Final
 from weft.errors import UsageError, WeftError
 from weft.safety.runs import agreement
 from weft.trace import Trace
-from weft.trace.json_file import read_json
 from weft.view.adapter import START_SECONDS, Adapter, Body
 from weft.view.scale import Scale
 
@@ -171,7 +170,9 @@ class Replayed:
         self._adapter = adapter = Adapter(self._heard, self._gone)
         try:
             adapter.ask("initialize", adapterID="weft")
-            adapter.ask("launch", START_SECONDS, run=str(self.trace.path.resolve()), trusted=self._as_shown(), **how)
+            # The word for what was shown, not a yes: the run may be changed before it is read again.
+            how |= {"agreed": agreement(self.trace.run)} if self.trusted else {}
+            adapter.ask("launch", START_SECONDS, run=str(self.trace.path.resolve()), **how)
             self._set(self.stops)
             self._tell(state="running", said="")
             adapter.ask("configurationDone")
@@ -181,11 +182,6 @@ class Replayed:
             self._tell(state="failed", said=said, rows=[])
             raise WeftError(said) from error
         threading.Thread(target=self._follow, args=(adapter,), name="follow", daemon=True).start()
-
-    def _as_shown(self) -> bool:
-        """Whether what is started was agreed to: the run may have been changed since it was shown."""
-        now = read_json(self.trace.path, "run.json", "weft-run/1", [])
-        return self.trusted and agreement(now) == agreement(self.trace.run)
 
     def _go(self, request: str, **arguments: Any) -> None:
         adapter, before = self._running(), self.state
