@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -95,6 +95,9 @@ def own_memory() -> Ability:
     if got == 5 and target.value == source.value:
         return Ability("process_vm_readv reads it")
     words = os.strerror(ctypes.get_errno())
+    with suppress(OSError), Path("/proc/self/mem").open("rb", buffering=0) as memory:
+        if os.pread(memory.fileno(), 5, there.at or 0) == source.raw:
+            return Ability("/proc/self/mem has it")
     return Ability("", f"the system forbids process_vm_readv ({words}): buffers in use and messages are not looked at",
                    "in a container `--security-opt seccomp=unconfined`")  # fmt: skip
 
