@@ -53,6 +53,7 @@ class Client:
         self.said: list[Body] = []
         self._schema = schema
         self._messages: queue.Queue[Body | None] = queue.Queue()
+        self._is_initialized = False
         self._events: list[Body] = []
         self._responses: dict[int, Body] = {}
         self._seq = 0
@@ -115,9 +116,15 @@ class Client:
         self._events.remove(found)
         return dict(found.get("body") or {})
 
+    def initialize(self) -> None:
+        """Make the first request, unless it was made: the protocol knows no second one."""
+        if not self._is_initialized:
+            self.ask("initialize", adapterID="weft", supportsProgressReporting=True)
+            self._is_initialized = True
+
     def launch(self, *, breakpoints: dict[Path, list[Any]] | None = None, **arguments: Any) -> Body:
         """From the first request to the first stop."""
-        self.ask("initialize", adapterID="weft", supportsProgressReporting=True)
+        self.initialize()
         self.ask("launch", **arguments)
         self.event("initialized")
         for path, lines in (breakpoints or {}).items():

@@ -275,7 +275,7 @@ def test_the_way_to_a_finding_stops_at_breakpoints_or_goes_past_them(client: Sta
 
 def test_wrong_use_is_answered_with_what_is_right(client: Start, recorded: Record, tmp_path: Path) -> None:
     editor = client()
-    editor.ask("initialize", adapterID="weft")
+    editor.initialize()
     for arguments, words in [
         ({"run": 5}, "run is 5, give a text"), ({"ranks": 0, "program": "x"}, "give 1 or more"),
         ({"run": str(tmp_path / "none")}, "none"), ({"cwd": str(tmp_path / "none")}, "which is not a folder"),

@@ -196,7 +196,7 @@ def test_without_gdb_events_can_be_followed_and_values_not(cells: Recorded, tmp_
                 (tmp_path / tool.name).symlink_to(tool)
     out = cells.debug("next event", "print rank @0", env={"PATH": str(tmp_path)})
     assert "rank 0  before event 8" in out
-    assert "there is no gdb here, which looks into native ranks: install it" in out
+    assert "there is no gdb here, which looks into native ranks: apt install gdb, or pip install gdb-for-pwndbg" in out
 
 
 def test_fortran_is_stepped_like_c(record: Callable[..., Recorded], tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -129,22 +129,16 @@ def _ptrace(request: int, thread: int, signal: int = 0) -> bool:
 def registers_of(thread: int) -> list[int]:
     """The general registers of a thread that stands, in the order of `struct user_regs_struct`. OSError."""
     held = (ctypes.c_uint64 * 64)()
-    area = _Area(ctypes.addressof(held), ctypes.sizeof(held))
+    area = (ctypes.c_size_t * 2)(ctypes.addressof(held), ctypes.sizeof(held))  # struct iovec
     _checked(_system()(GETREGSET, thread, NT_PRSTATUS, ctypes.byref(area)))
-    return list(held[: area.length // 8])
+    return list(held[: area[1] // 8])
 
 
 def set_registers(thread: int, values: Sequence[int]) -> None:
     """Give a thread that stands other general registers, and leave all else. OSError where the kernel does not."""
     held = (ctypes.c_uint64 * len(values))(*values)
-    area = _Area(ctypes.addressof(held), ctypes.sizeof(held))
+    area = (ctypes.c_size_t * 2)(ctypes.addressof(held), ctypes.sizeof(held))  # struct iovec
     _checked(_system()(SETREGSET, thread, NT_PRSTATUS, ctypes.byref(area)))
-
-
-class _Area(ctypes.Structure):
-    """What `struct iovec` is."""
-
-    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
 
 def _checked(answer: int) -> None:

@@ -19,6 +19,7 @@ from typing import Final
 
 from weft.gdbs import REMEDY, find_gdb
 from weft.plain import dataclass
+from weft.safety.started import own_python
 
 SECONDS: Final = 60
 """A debugger that needs more to come up is one that does not."""
@@ -67,7 +68,7 @@ def waiting() -> Iterator[int]:
 def tracing() -> Ability:
     """Whether a process may trace another of the same user that it has not started: what every debugger does."""
     with waiting() as pid:
-        asked = [sys.executable, "-I", "-S", "-c", SEIZED.format(seize=SEIZE, pid=pid)]
+        asked = own_python("-I", "-S", "-c", SEIZED.format(seize=SEIZE, pid=pid))
         status = subprocess.run(asked, stdin=subprocess.DEVNULL, timeout=SECONDS, check=False).returncode
     if not status:
         return Ability("a process may be traced by another of its user")
@@ -83,20 +84,16 @@ def tracing() -> Ability:
 @cache
 def own_memory() -> Ability:
     """Whether a process may have the kernel read its memory, so that a bad address is an answer and not a crash."""
-
-    class Piece(ctypes.Structure):
-        _fields_ = (("at", ctypes.c_void_p), ("size", ctypes.c_size_t))
-
     libc = ctypes.CDLL(None, use_errno=True)
     source, target = ctypes.create_string_buffer(b"weft"), ctypes.create_string_buffer(5)
-    there, here = (Piece(ctypes.addressof(one), 5) for one in (source, target))
+    there, here = ((ctypes.c_size_t * 2)(ctypes.addressof(one), 5) for one in (source, target))  # struct iovec
     one = ctypes.c_ulong(1)
     got = libc.process_vm_readv(os.getpid(), ctypes.byref(here), one, ctypes.byref(there), one, ctypes.c_ulong(0))
     if got == 5 and target.value == source.value:
         return Ability("process_vm_readv reads it")
     words = os.strerror(ctypes.get_errno())
     with suppress(OSError), Path("/proc/self/mem").open("rb", buffering=0) as memory:
-        if os.pread(memory.fileno(), 5, there.at or 0) == source.raw:
+        if os.pread(memory.fileno(), 5, there[0]) == source.raw:
             return Ability("/proc/self/mem has it")
     return Ability("", f"the system forbids process_vm_readv ({words}): buffers in use and messages are not looked at",
                    "in a container `--security-opt seccomp=unconfined`")  # fmt: skip
