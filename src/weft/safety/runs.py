@@ -71,7 +71,7 @@ def own_facts(folder: Path) -> dict[str, Any] | None:
             if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
                 return None
             with suppress(ValueError, RecursionError):
-                facts = json.loads(reader.read(MAX_JSON))
+                facts = json.loads(reader.read(min(status.st_size, MAX_JSON)))
                 return facts if isinstance(facts, dict) else {}
             return {}
     return None
