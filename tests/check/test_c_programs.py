@@ -91,6 +91,7 @@ def test_a_local_of_an_iteration_is_judged_where_nothing_else_is_known_of_the_st
 CLANG = clang() if shutil.which(clang()) else ""
 
 
+@pytest.mark.cases(3)
 @pytest.mark.skipif(not CLANG, reason="clang is not installed")
 @pytest.mark.parametrize("name", NAMES)
 def test_clang_tells_the_same_errors_and_is_silent_about_the_twins(

@@ -77,6 +77,7 @@ def findings_of(program: Path, texts: Texts, tmp_path: Path, *arguments: str, gr
     return read(path, texts)
 
 
+@pytest.mark.cases(22)
 @pytest.mark.parametrize(("name", "kind", "case", "iteration", "index"), CASES)
 def test_a_wrong_program_is_told_with_its_iteration_and_element(  # noqa: PLR0917 - a row of CASES
     program: Path, texts: Texts, tmp_path: Path, name: str, kind: str, case: str, iteration: Any, index: Any

@@ -114,6 +114,7 @@ def on_each_grid() -> Iterator[Any]:
             yield pytest.param(name, grid, right, wrong, what, mark, place, marks=marks, id=f"{name}-{what}-{grid}")
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize(("name", "grid", "right", "wrong", "what", "mark", "place"), list(on_each_grid()))
 def test_a_planted_fault_is_the_first_difference(
     name: str, grid: str, right: str, wrong: str, *, what: str, mark: str, place: tuple[Any, ...], traced: Any
@@ -124,6 +125,7 @@ def test_a_planted_fault_is_the_first_difference(
     assert (found, mark in text, around, element, processors[0]) == (what, True, *place)
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize("name", sorted({name for name, *_ in PAIRS}))
 @pytest.mark.parametrize("grid", ["1", "2x3", *(pytest.param(g, marks=pytest.mark.matrix) for g in ("2", "2x2", "4"))])
 def test_the_twins_without_a_fault_are_alike(name: str, grid: str, traced: Any) -> None:

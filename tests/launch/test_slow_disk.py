@@ -134,6 +134,7 @@ def test_a_program_does_not_wait_for_a_slow_disk_and_its_run_is_whole(
     assert {path.name for path in run.iterdir()} == {path.name for path in plain.iterdir()}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("words", [(), ("reserve",)])
 def test_in_place_it_waits_once_for_each_64_kib_of_calls(
     weft_command: Weft, program: Program, mount: Mount, words: tuple[str, ...]

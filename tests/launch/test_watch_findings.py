@@ -65,6 +65,7 @@ def early(lines: list[str]) -> list[str]:
     return [text for text in lines[:ended] if not text.startswith("weft: building the recorder")]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("python", [False, True])
 def test_a_race_in_the_middle_is_told_once_with_its_lines_while_the_program_runs(watched: Way, python: bool) -> None:
     lines = watched("race", "3", python=python)
@@ -76,11 +77,13 @@ def test_a_race_in_the_middle_is_told_once_with_its_lines_while_the_program_runs
     assert told.replace("so far: ", "") in lines  # and at the end, in the same words
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("python", [False, True])
 def test_nothing_is_told_of_the_twin(watched: Way, python: bool) -> None:
     assert early(watched("named", "3", python=python)) == []
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("how", ["pool", "token"])
 def test_a_pool_that_answers_each_and_a_message_that_is_alone_are_no_news(watched: Way, how: str) -> None:
     assert early(watched(how, "3")) == []

@@ -98,6 +98,7 @@ def random_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "workers", [pytest.param(2, marks=pytest.mark.matrix), 3, pytest.param(4, marks=pytest.mark.matrix)]
 )
@@ -124,6 +125,7 @@ def run(tmp_path: Path) -> Path:
     return faulty(random.Random(7), tmp_path / "run").path
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("form", ["text", "json", "sarif"])
 def test_every_form_of_the_report_is_the_serial_one(run: Path, form: str) -> None:
     serial = execute([*WEFT, "report", run, "--format", form])

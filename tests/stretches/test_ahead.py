@@ -35,6 +35,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.stretches.closed.LAST", 1)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("program", "least"), [(pool, 40), (scattered, 30)])
 @seeds(12, 120)
 def test_random_programs_have_the_same_findings(
@@ -46,6 +47,7 @@ def test_random_programs_have_the_same_findings(
     assert sum(count for many, count in stretches.items() if many > 3) > 0.3 * len(seeds), stretches
 
 
+@pytest.mark.matrix
 @workers(3, 2, 4)
 def test_several_processes_find_what_one_finds(tmp_path: Path, workers: int) -> None:
     folder = tmp_path / "runs"
@@ -187,6 +189,7 @@ def proofs(ground: Ground, races: list[Finding]) -> dict[tuple[tuple[int, int], 
     return {one.events: one.evidence["proof"] for one in told if "proof" in one.evidence}
 
 
+@pytest.mark.matrix
 @seeds(10, 100)
 def test_the_proofs_of_races_count_what_was_known_in_the_run(seeds: range, tmp_path: Path) -> None:
     many = 0

@@ -587,6 +587,7 @@ def test_where_a_message_passes_every_world_collective_closed_cuts_go_on(tmp_pat
     assert compared(b.open()) > 20
 
 
+@pytest.mark.matrix
 @workers(3, 2, 4)
 def test_several_processes_find_what_one_finds(tmp_path: Path, workers: int) -> None:
     folder = tmp_path / "runs"

@@ -24,6 +24,7 @@ from weft.trace import Trace
 __all__ = ["short"]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("wrong", [0.0, 0.1, 0.3])
 @seeds(6, 20)
 def test_random_programs_of_files_have_the_same_findings(seeds: range, wrong: float, tmp_path: Path) -> None:
@@ -157,6 +158,7 @@ def closed(of: Program) -> Trace:
     return of.b.open()
 
 
+@pytest.mark.matrix
 @workers(3, 2, 4)
 def test_several_processes_find_what_one_finds_of_windows_and_files(tmp_path: Path, workers: int) -> None:
     folder = tmp_path / "runs"

@@ -171,6 +171,7 @@ def test_random_programs_have_the_same_findings(seeds: range) -> None:
     assert sum(count for many, count in stretches.items() if many > 1) > 0.2 * len(seeds), stretches
 
 
+@pytest.mark.matrix
 @seeds(40, 100)
 def test_random_faulty_programs_have_the_same_findings(seeds: range, tmp_path: Path) -> None:
     stretches: Counter[int] = Counter()
@@ -217,6 +218,7 @@ def mostly_right(rng: random.Random, path: Path, wrong: float) -> Trace:
     return b.open()
 
 
+@pytest.mark.matrix
 @seeds(8, 400)
 def test_what_is_told_does_not_depend_on_the_parts_of_a_stretch(
     seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -460,6 +462,7 @@ def test_a_run_that_is_never_quiet_is_one_stretch(tmp_path: Path) -> None:
     assert compared(b.open()) == 1
 
 
+@pytest.mark.matrix
 @workers(3, 2, 4)
 def test_several_processes_find_what_one_finds_in_stretches(tmp_path: Path, workers: int) -> None:
     folder = tmp_path / "runs"

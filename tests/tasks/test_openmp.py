@@ -516,6 +516,7 @@ def test_the_tool_compiles_without_a_warning(tmp_path: Path) -> None:
     assert "weft_tasks_signal" in exported
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_a_switch_to_a_task_that_lies_below_others_lands_on_its_next_line(tmp_path: Path, compiler: str) -> None:
     need(compiler)

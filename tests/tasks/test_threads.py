@@ -139,6 +139,7 @@ STUCK = {
 }
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("what", CIRCLES)
 def test_a_circle_through_threads_is_a_deadlock_and_each_in_it_is_named(what: str, python: str) -> None:
@@ -161,6 +162,7 @@ def test_threads_that_wait_for_nobody_are_told_where_nothing_can_happen_any_more
         assert re.search("nothing can happen any more: " + STUCK[what], stop["text"]), stop["text"]
 
 
+@pytest.mark.cases(10)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("what", [*CIRCLES, *STUCK, "at_work"])
 def test_the_corrected_twin_comes_to_its_end(what: str, python: str) -> None:
@@ -170,6 +172,7 @@ def test_the_corrected_twin_comes_to_its_end(what: str, python: str) -> None:
         assert (stop["why"], stop["code"]) == ("ended", 0), (stop, s.output())
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize(
     "wait",

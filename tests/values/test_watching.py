@@ -74,6 +74,7 @@ def watched(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("language", ["c", "f90", "py"])
 def test_a_watched_array_is_the_same_on_other_ranks(language: str, watched: Any) -> None:
     before, said = watched(language, 1)
