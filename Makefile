@@ -89,11 +89,11 @@ JOBS ?= 3
 NARROWED := $(strip $(CORPUS)$(STOPS)$(REPLAYS)$(KILLS)$(MUTANTS)$(PROGRAMS)$(TRIALS)$(MACHINES)$(filter-out tests,$(ROOMS)))
 PASSED = @$(if $(NARROWED),echo "narrowed: not written into docs/campaigns.md",$(BIN)/python tools/passed.py $@)
 
-# pytest's lines are the last, for those who read a log from its end.
+# ROOMS names some of them: make test ROOMS="tests/races tests/match". pytest's lines are the last, for those who read a log from its end.
 test: debian recorders
 	@if command -v node >/dev/null; then $(MAKE) --no-print-directory test-page; \
 	else echo "without node the page's own modules are not tested (make test-page)"; fi
-	$(PYTEST) -m "not matrix" -n $(JOBS) --dist loadfile
+	$(PYTEST) -m "not matrix" -n $(JOBS) --dist loadfile $(ROOMS)
 
 # The same at the ends of the ranges of pyproject.toml, in build/test-lowest and build/test-newest: the lowest versions that
 # have a wheel for this Python (otf2 is always built), and the newest. PYTHON=python3.13 makes them of another Python.
