@@ -591,7 +591,7 @@ export interface Api {
     given: { axis: string; version: number; written: number; patience: number },
     signal?: AbortSignal,
   ): Promise<Replay>;
-  move(name: Move, given: { rank?: number; event?: number }): Promise<void>;
+  move(name: Move, given: { rank?: number; event?: number; agreed?: boolean }): Promise<void>;
 }
 
 type Unplaced<T> = Omit<T, "from" | "to" | "end">;
