@@ -30,14 +30,14 @@ PARTS = {
     },
     "one task stepped": {
         "OpenMP": ["openmp.py", "gdb.py", "stacks.py", "bodies.py"],
-        "asyncio": ["inside/tracer.py", "inside/points.py", "inside/watches.py", "inside/agent.py", "python.py"],
+        "asyncio": ["inside/tracer.py", "inside/soon.py", "inside/points.py", "inside/watches.py", "inside/agent.py", "python.py"],
         "Cilk-5": ["cilk5/backend.py"],
         "OpenCilk": ["opencilk/backend.py", "opencilk/course.py"],
     },
     "started": {
         "OpenMP": ["runtime.py", "cilk.py"],
         "asyncio": ["commandline.py", "inside/program.py", "inside/__main__.py", "attached.py", "inside/attach.py",
-                    "processes.py", "inside/children.py"],
+                    "processes.py", "inside/children.py", "injected.py", "symbols.py", "rendezvous.py", "gdb_call.py"],
         "Cilk-5": ["cilk5/build.py"],
         "OpenCilk": [],
     },
