@@ -30,7 +30,8 @@ PARTS = {
     },
     "one task stepped": {
         "OpenMP": ["openmp.py", "gdb.py", "stacks.py", "bodies.py"],
-        "asyncio": ["inside/tracer.py", "inside/soon.py", "inside/points.py", "inside/watches.py", "inside/agent.py", "python.py"],
+        "asyncio": ["inside/tracer.py", "inside/soon.py", "inside/points.py", "inside/watches.py", "inside/agent.py",
+                    "python.py"],
         "Cilk-5": ["cilk5/backend.py"],
         "OpenCilk": ["opencilk/backend.py", "opencilk/course.py"],
     },
