@@ -107,6 +107,8 @@ def test_who_has_the_secret_is_served(editor: Editor, listening: tuple[Any, str]
     assert (tmp_path / "executed").exists(), answer
 
 
+# Once on a busy machine the second editor got no answer within two minutes: not understood yet.
+@pytest.mark.matrix
 def test_the_secret_may_be_chosen_and_the_program_does_not_find_it(tmp_path: Path) -> None:
     with server("--port", "0", WEFT_DAP_SECRET="sesame") as (address, _):
         editor = Editor(address)

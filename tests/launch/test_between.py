@@ -105,6 +105,7 @@ def test_a_host_that_cannot_reach_back_is_told(hosts: Hosts, mpich: Installed) -
     assert "WEFT_ADDRESS=" in checks["host b"]["remedy"]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("name", "path", "told"),
     [
