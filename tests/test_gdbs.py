@@ -31,8 +31,11 @@ def test_the_wheels_gdb_is_used_where_the_systems_cannot_call(
 ) -> None:
     monkeypatch.setattr(gdbs, "_has_amx", lambda: True)
     assert gdbs.find_gdb() == two[1]
+    assert len(gdbs.passed_over()) == 1
+    assert f"not {two[0]}: gdb 13 calls no function" in gdbs.passed_over()[0]
     monkeypatch.setattr(gdbs, "_of_wheel", lambda: None)
     assert gdbs.find_gdb() == two[0]  # better than none: it can do all else
+    assert gdbs.passed_over() == []
 
 
 def test_the_wheels_gdb_is_used_where_the_system_has_none(

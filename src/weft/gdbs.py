@@ -38,6 +38,11 @@ def debuggers() -> list[Debugger]:
     return sorted((Debugger(path, _lack(path)) for path in dict.fromkeys(found)), key=lambda one: bool(one.lack))
 
 
+def passed_over() -> list[str]:
+    """Return of each gdb that is here and not used what it cannot do, as `weft doctor` tells it."""
+    return [f"not {one.path}: {one.lack}" for one in debuggers()[1:] if one.lack]
+
+
 def _of_wheel() -> str | None:
     """The command that the wheel brings, which finds the rest of it."""
     with suppress(PackageNotFoundError):

@@ -48,7 +48,7 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
             "chunks gave their place several times"
         )
     spans = [(int(r.enter_ns()[-1]) - int(r.enter_ns()[0])) / 1e9 for r in trace.ranks]
-    assert all(0.9 * WISH < span < SECONDS for span in spans), spans  # a busy machine makes few calls in a second
+    assert all(0.9 * WISH < span < SECONDS / 2 for span in spans), spans
     for rank in trace.ranks:
         rows, uncounted = trace.kept.before(rank)
         assert not uncounted

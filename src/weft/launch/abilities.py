@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from weft.gdbs import REMEDY, find_gdb
+from weft.gdbs import REMEDY, find_gdb, passed_over
 from weft.plain import dataclass
 from weft.safety.started import own_python
 
@@ -114,7 +114,7 @@ def debugger() -> Ability:
         return Ability(where, f"{where} attaches to no process: {_fault(told)}", "install another gdb")
     version = re.search(r"weft: Python (\S+) gdb (.*)", told)
     assert version is not None
-    return Ability(f"{where} {version[2]}, Python {version[1]}")
+    return Ability("; ".join([f"{where} {version[2]}, Python {version[1]}", *passed_over()]))
 
 
 @cache
