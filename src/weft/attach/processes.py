@@ -16,7 +16,7 @@ from weft.launch import step
 from weft.lifetime import start_time
 from weft.terms.words import plural
 
-MPI = re.compile(r"/lib(p?mpi|mpich|mpi_abi|mpi_cray|mpi_gnu|mpi_ibm|open-rte|open-pal)\w*[.-][^/\n]*$", re.M)
+MPI = re.compile(r"/lib(p?mpi|mpich|mpi_abi|mpi_cray|mpi_gnu|mpi_ibm|open-rte|open-pal|open_mpi)\w*[.-][^/\n]*$", re.M)
 """A line of the map of a process that has an MPI library."""
 
 

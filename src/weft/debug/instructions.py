@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weft.debug.gdb import NativeHand
 
 NOT_THE_PROGRAM: Final = re.compile(
-    r"(libweft|weft|lib[pf]?mpi|libmpich|libopen-|libprrte|libpmix|libuc|libfabric|libhwloc|libevent|libc[.-]|libm[.-]"
+    r"(libweft|weft|lib[pf]?mpi|libmpich|libopen[-_]|libprrte|libpmix|libuc|libfabric|libhwloc|libevent|libc[.-]|libm[.-]"
     r"|libpthread|ld-linux|libmpifort|libmpicxx|libi?omp5?[.]|libgomp[.])[^/]*$|^\[vdso\]"
 )
 """Modules that are not the program's own: the recorder, MPI, the system's."""

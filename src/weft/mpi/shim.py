@@ -151,15 +151,17 @@ def probe(mpicc: str) -> Library:
         symbols = _symbols(path)
         if "PMPI_Init" in symbols:
             exported = frozenset(s for s in symbols if s.startswith("MPI_") and "P" + s in symbols)
-            variables = {
-                v
-                for v in _symbols(path, "BDRV")
-                if re.match(r"ompi_(mpi|request|message)_|MPI_(UNWEIGHTED|WEIGHTS_EMPTY)$", v)
-            }
             return Library(
-                path.resolve(), name, version.strip(), exported, _fortran_names(path, symbols), tuple(sorted(variables))
+                path.resolve(), name, version.strip(), exported, _fortran_names(path, symbols), _variables(linked)
             )
     raise RecorderError(f"programs compiled with {mpicc} are not linked with a shared libmpi (found {sorted(linked)})")
+
+
+def _variables(linked: dict[str, Path]) -> tuple[str, ...]:
+    """Variables that predefined handles stand for: Open MPI keeps them in libmpi, from 6 on in libopen_mpi."""
+    handle = re.compile(r"ompi_(mpi|request|message)_\w+|MPI_(UNWEIGHTED|WEIGHTS_EMPTY)")
+    libraries = [path for name, path in linked.items() if re.match(r"lib(open_)?mp(i|ich)\w*\.so", name)]
+    return tuple(sorted({v for path in libraries for v in _symbols(path, "BDRV") if handle.fullmatch(v)}))
 
 
 def _fortran_names(path: Path, symbols: set[str]) -> tuple[str, ...]:

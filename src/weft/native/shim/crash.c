@@ -188,7 +188,7 @@ static bool deadly(int number) {
     Dl_info info;
     if (plain(program, SIG_DFL)) return true;
     if (!dladdr((void *)program->sa_handler, &info) || !info.dli_fname) return false;
-    return strstr(info.dli_fname, "libopen-pal") || strstr(info.dli_fname, "libmpi") ||
+    return strstr(info.dli_fname, "libopen") || strstr(info.dli_fname, "libmpi") ||
            strstr(info.dli_fname, "libgfortran") || strstr(info.dli_fname, "libpmix") ||
            strstr(info.dli_fname, "libucs");
 }
