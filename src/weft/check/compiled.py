@@ -112,7 +112,8 @@ class Job:
         return [
             *FLAGS[self.language], *(HOOKS if self.gcc else CLANG_HOOKS),
             *(GCC_ONLY if self.gcc else ()), *(["-J", str(self.folder)] if fortran else []),
-            f"-I{sources()}", f"-I{self.marked.original.parent}", *(f"-I{path}" for path in options.include),
+            f"-I{sources()}", *beside(self.marked.original, fortran=fortran),
+            *(f"-I{path}" for path in options.include),
             *(f"-D{name}" for name in options.define), *options.flags,
         ]  # fmt: skip
 
@@ -208,6 +209,12 @@ def _unknown(command: str, gcc: bool) -> list[str]:
         return cached("shortcuts.txt", (), facts, make).read_text().splitlines()
     except WeftError:  # a compiler that takes no C
         return []
+
+
+def beside(source: Path, *, fortran: bool) -> list[str]:
+    """Options by which a copy elsewhere finds what lies beside the source, in quotes only: `#include <version>`
+    never means a file of that name there."""
+    return [f"-I{source.parent}"] if fortran else ["-iquote", str(source.parent)]
 
 
 def compile_one(command: list[str], original: Path, folder: Path) -> None:

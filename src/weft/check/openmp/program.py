@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
-from weft.check.compiled import compile_one
+from weft.check.compiled import beside, compile_one
 from weft.check.front_end import Request
 from weft.check.openmp.sources import (
     FIXED_SUFFIXES,
@@ -157,7 +157,7 @@ def flags(request: Request, source: Path, folder: Path) -> list[str]:
     # What the compiler would do itself in place of a call would pass by the wrapped functions.
     called = [f"-fno-builtin-{name}" for name in wrapped(runtime()) if not name.startswith("_")]
     return [
-        *KEPT, *called, *HOOKS, *((*FORTRAN, "-J", str(folder)) if fortran else ()), f"-I{source.parent}",
+        *KEPT, *called, *HOOKS, *((*FORTRAN, "-J", str(folder)) if fortran else ()), *beside(source, fortran=fortran),
         *(f"-I{path}" for path in options.include), *(f"-D{name}" for name in options.define), *options.flags,
     ]  # fmt: skip
 
