@@ -114,6 +114,7 @@ def test_the_program_runs_without_weft_as_ever(sources: Path, weft_command: Weft
     assert "__tsan_read4" in execute(["nm", sources / "prog"]).stdout
 
 
+@pytest.mark.cases(1)
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="hooks are calls on other machines")
 @pytest.mark.parametrize("words", [[], ["-pipe"], ["-save-temps"], ["-fPIE", "-pie"], ["-fno-pie", "-no-pie"]])
 def test_hooks_look_at_the_address_without_a_call(sources: Path, weft_command: Weft, words: list[str]) -> None:

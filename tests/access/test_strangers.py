@@ -41,6 +41,7 @@ def said(mpi: Installed, folder: Path, command: list[Path | str]) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("version", "weft", "words"), [(2, "0", "an older Weft"), (99, '"9.9"', "9.9"), (99, "0", "another Weft")]
 )

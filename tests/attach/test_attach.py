@@ -45,6 +45,7 @@ def test_a_rank_that_computes_is_told_from_those_that_stand(mpich: Installed, tm
         assert "ranks 0, 2 and 3 stand at the same place 1 s later" in told["told"]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("which", ["debian_openmpi", pytest.param("debian_mpich", marks=pytest.mark.matrix)])
 def test_fortran(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     of: Installed = request.getfixturevalue(which)
@@ -92,6 +93,7 @@ def test_optimised_code_is_told_by_its_own_lines_and_the_functions_that_it_calls
         assert line.endswith(" at halo.cpp:19 Field::exchange, not with the others")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("which", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 def test_a_python_rank_in_mpi_is_never_said_to_be_outside(
     which: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -123,6 +125,7 @@ def test_a_source_that_was_edited_since_gives_no_arguments(mpich: Installed, nam
         assert "tag" not in line
 
 
+@pytest.mark.matrix
 def test_a_program_that_was_built_again_since_has_no_lines_and_that_is_said(mpich: Installed, tmp_path: Path) -> None:
     with running(mpich, 4, [compiled(mpich, "hang.c", tmp_path), "recv", "go"], tmp_path) as job:
         once(lambda told: where(told) == {"MPI_Barrier": [0, 3], "MPI_Recv": [1], "": [2]}, job.pid)
@@ -147,6 +150,7 @@ def alive(pids: list[int]) -> bool:
     return all(status_of(pid) in (("R", 0), ("S", 0), ("D", 0)) for pid in pids)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=[pytest.mark.matrix, pytest.mark.timeout(600)])])
 def test_the_job_goes_on_though_weft_is_killed_while_it_looks(mpich: Installed, rounds: int, tmp_path: Path) -> None:
     with running(mpich, 4, [compiled(mpich, "hang.c", tmp_path), "recv", "go"], tmp_path) as job:

@@ -53,6 +53,7 @@ def job(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tol
         return told, dumped(told, folder), program
 
 
+@pytest.mark.matrix
 def test_core_files_show_what_the_ranks_showed(job: tuple[Told, list[Path], Path]) -> None:
     alive, files, _ = job
     told = seen(list(reversed(files)))

@@ -70,6 +70,7 @@ def database(folder: Path) -> None:
     (folder / "compile_commands.json").write_text(json.dumps(entries))
 
 
+@pytest.mark.matrix
 def test_a_folder_is_the_program_of_its_sources(folder: Path) -> None:
     words = ["src", "-I", "headers", "-D", "FIRST=i"]
     done = execute([*WEFT, "check", *words], timeout=200, cwd=folder)
@@ -152,6 +153,7 @@ int main(void)
 """
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("at", "status"), [("i", 0), ("a[i-1]", 1)], ids=["right", "faulty"])
 @pytest.mark.parametrize(
     ("names", "texts"),

@@ -135,6 +135,7 @@ def test_what_else_the_old_form_has_is_read_and_silent(tmp_path: Path) -> None:
     assert not [finding.message for finding in findings_of(text, tmp_path)]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [

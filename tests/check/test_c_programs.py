@@ -22,6 +22,7 @@ def run(name: str, right: bool, folder: Path) -> tuple[Path, list]:  # type: ign
     return path, list(check(Request((path,), timeout=30), built).findings)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_each_error_is_told_at_its_line_loop_iteration_and_element(name: str, tmp_path: Path) -> None:
     path, findings = run(name, False, tmp_path)
@@ -32,6 +33,7 @@ def test_each_error_is_told_at_its_line_loop_iteration_and_element(name: str, tm
     assert {finding.sites[0].file for finding in findings} == {str(path)}
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_corrected_twins_are_silent(name: str, tmp_path: Path) -> None:
     _, findings = run(name, True, tmp_path)

@@ -105,6 +105,7 @@ def test_the_directives_decide_between_front_ends_of_one_ending(
         assert package.of([tmp_path / "a.c"]).name == name
 
 
+@pytest.mark.matrix
 def test_options_behind_two_dashes_are_the_programs_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("numba")
     (tmp_path / "loop.py").write_text(LOOP)

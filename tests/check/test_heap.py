@@ -212,6 +212,7 @@ COMPLEX = "    double complex z[2];\n    complex double y;\n    double _Complex 
 OBJECTS = "    std::vector<double> v;\n    v = std::vector<double>(3);\n    v[0] = twice(sizeof(int));"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("suffix", "head", "more"), [
     (".cdv", "#include <complex.h>", COMPLEX), (".cpp", "#include <vector>", OBJECTS),
 ])  # fmt: skip

@@ -36,6 +36,7 @@ int main(void)
 FETCH = "#pragma dvm get_actual(a)"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("fetch", "part", "read", "wrong"),
     [

@@ -54,6 +54,7 @@ def test_rows_without_hooks_find_what_the_hooks_find(tmp_path: Path, monkeypatch
     assert kinds >= {"uninitialised-read", "stale-halo-read", "loop-dependence", "out-of-bounds"}
 
 
+@pytest.mark.cases(2)
 @needs_gcc
 @pytest.mark.parametrize(("seed", "grid"), [(0, ""), (2, ""), (3, ""), (4, "2x2"), (5, ""), (7, "1x3")])
 def test_random_loops_are_found_out_alike_with_rows_and_with_hooks(
@@ -83,6 +84,7 @@ def test_code_without_a_loop_is_found_out_alike_with_a_copy_and_with_hooks(
     assert {one.kind: one.evidence["count"] for one in found} == {"remote-access": 40 * 16, "uninitialised-read": 20}
 
 
+@pytest.mark.cases(1)
 @needs_gcc
 @pytest.mark.parametrize("seed", [1, 2, 4])
 def test_the_copy_of_code_without_a_loop_computes_the_same(
@@ -157,6 +159,7 @@ WRITES = [
 ]
 
 
+@pytest.mark.cases(1)
 @needs_gcc
 @pytest.mark.parametrize(("body", "rows_run"), WRITES)
 def test_a_branch_on_what_the_loop_writes_goes_the_programs_own_way(

@@ -39,6 +39,7 @@ CDVM$ END TASK_REGION
 RIGHT = {"OPERATION": "SUM", "START": "100", "FIRST": "S + 1", "INNER": "S + B(I)", "SECOND": "CONTINUE"}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("change", "told"),
     [

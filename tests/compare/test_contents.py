@@ -176,6 +176,7 @@ def test_the_first_message_of_a_fortran_program_that_differs_is_named(debian_mpi
     assert first["bytes"] == 64
 
 
+@pytest.mark.matrix
 def test_the_first_message_of_a_python_program_that_differs_is_named(mpich: Installed, tmp_path: Path) -> None:
     words = (str(mpich.python), str(PROGRAMS / "messages.py"))
     recorded(tmp_path, "right", WEFT, *words)

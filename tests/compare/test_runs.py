@@ -49,6 +49,7 @@ FAULTS = {
 """By fault: the ranks that differ first, the line, and what is said."""
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_the_first_difference(fault: str, mpich: Installed, tmp_path: Path) -> None:
     ranks, line, said = FAULTS[fault]

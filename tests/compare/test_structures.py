@@ -141,6 +141,7 @@ def test_the_first_place_where_the_structures_part_is_told(kept: tuple[str, Path
     assert f"{RUNS['ref']}`, that of the run `" in found and f"{RUNS[run]}`" in found
 
 
+@pytest.mark.cases(1)
 def test_values_that_cannot_be_read_are_no_all_clear(kept: tuple[str, Path], tmp_path: Path) -> None:
     _, folder = kept
     shutil.copytree(folder / "ref", tmp_path / "cut")

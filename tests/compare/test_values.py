@@ -52,6 +52,7 @@ def written(folder: Path, form: str, cuts: str, wrong: int = -1, *more: str) -> 
     return ValueTrace.open(folder)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("form", ["values", "changes", "hashes"])
 @pytest.mark.parametrize("other", ["values", "changes", "hashes"])
 def test_every_form_is_held_against_every_other(form: str, other: str, tmp_path: Path) -> None:
@@ -247,6 +248,7 @@ def command(folder: Path, *words: str) -> Any:
     return execute([*WEFT, *words], cwd=folder, env=environment())
 
 
+@pytest.mark.matrix
 def test_the_command_tells_the_first_difference_and_keeps_to_tolerances(mpich: Installed, tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text(PROGRAM)
     for name, argument in (("right", "0"), ("wrong", "1e-6")):

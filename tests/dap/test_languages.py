@@ -89,6 +89,7 @@ def test_values_of_fortran_open_into_components_and_sections(client: Start, of_f
     assert editor.variables(3)["got"]["value"] == "41"
 
 
+@pytest.mark.matrix
 def test_instructions_are_disassembled_and_a_breakpoint_at_one_holds_in_every_replay(
     client: Start, recorded: Record
 ) -> None:

@@ -6,7 +6,9 @@ import json
 import os
 import socket
 import stat
+import struct
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +18,8 @@ import pytest
 
 from second_user import as_second_user
 from tests_support import WEFT
+from weft.dap import listening as module
+from weft.dap.wire import Wire
 
 Body = dict[str, Any]
 
@@ -124,6 +128,22 @@ def test_the_secret_may_be_chosen_and_the_program_does_not_find_it(tmp_path: Pat
         after.ask("launch", program=words, cwd=str(tmp_path), secret="sesame")
         after.close()
         assert "LEFT" not in (tmp_path / "environment").read_text(), "one session's environment stays for the next"
+
+
+@pytest.mark.parametrize("unread", [b"", b"Content-Length: 2\r\n\r\n"])
+def test_a_signal_ends_the_server_also_while_an_editor_goes_away(unread: bytes) -> None:
+    def serve(wire: Wire) -> None:
+        editor.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        editor.close()  # a reset: nothing that is done with the connection succeeds any more
+        time.sleep(0.05)
+        wire.event("output", output="into nowhere")
+        raise SystemExit(143)  # as SIGTERM does
+
+    with module.port(0) as listener, socket.create_connection(listener.getsockname(), 20) as editor:
+        editor.sendall(unread)
+        listener.settimeout(5)  # of a server that went on
+        with pytest.raises(SystemExit, match="143"):
+            module.answer(listener, serve)
 
 
 @pytest.mark.parametrize("command", ["launch", "attach", "evaluate", "setBreakpoints", "weft/until"])

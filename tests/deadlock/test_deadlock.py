@@ -313,6 +313,7 @@ def test_a_thread_that_computes_can_help() -> None:
     none(b)
 
 
+@pytest.mark.matrix
 def test_a_thousand_ranks_in_one_cycle_are_one_short_finding_within_a_second() -> None:
     n = 1000
     b = Builder(ranks=n)

@@ -103,6 +103,7 @@ def comes_to_the_visit_before(prompt: TaskPrompt, comes: bool) -> None:
         assert prompt.answer("print k @0")["values"][0]["value"] == "2"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("short", [1, back.TRIES])
 def test_a_replay_that_did_not_come_past_the_place_proves_nothing(
     short: int, third_visit: TaskPrompt, monkeypatch: pytest.MonkeyPatch
@@ -119,6 +120,7 @@ def test_a_replay_that_did_not_come_past_the_place_proves_nothing(
     assert not cut
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("other", [1, back.TRIES])
 def test_a_replay_that_went_another_way_is_not_where_the_rank_was_to_go(
     other: int, third_visit: TaskPrompt, monkeypatch: pytest.MonkeyPatch

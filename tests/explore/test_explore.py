@@ -43,6 +43,7 @@ def explored(folder: Path, mode: str, *words: str) -> tuple[subprocess.Completed
     return done, json.loads((folder / "run" / "explored.json").read_text())
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(600)
 def test_the_one_order_of_six_that_deadlocks_is_found_and_the_report_says_it(mpich: Installed, tmp_path: Path) -> None:
     done, told = explored(tmp_path, "hang")
@@ -170,6 +171,7 @@ def test_a_program_that_ends_with_a_status_of_ours_has_ended(mpich: Installed, t
     assert told["outcomes"][1]["effects"] == ["ends with status 5 instead of 0"]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(

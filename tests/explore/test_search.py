@@ -110,6 +110,7 @@ def compared(seed: int) -> tuple[int, int, int] | None:
     return len(found), machine.runs, len(search.unreached)
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(600)
 def test_the_outcomes_are_those_of_all_legal_matchings_each_once() -> None:
     done, seed, several = 0, 0, 0
@@ -130,6 +131,7 @@ def wildcards(senders: int) -> list[list[Op]]:
     return [receives, *([("send", 0, 0, "")] for _ in range(senders))]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("seed", range(5))
 def test_the_orders_at_the_corners_are_among_the_first_of_720(seed: int) -> None:
     """By falling rank, by rising rank, and the opposite of the record: of each at most six steps, every other run."""

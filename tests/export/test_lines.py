@@ -93,6 +93,7 @@ def written(trace: Trace, table: Table | None) -> list[str]:
     return text.decode().split("\n")[:-1]
 
 
+@pytest.mark.cases(1)
 def test_text_is_what_python_says_of_each_call(every_function: Trace) -> None:
     found = events(every_function)
     table = Table(every_function, found[:100])

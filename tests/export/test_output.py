@@ -176,6 +176,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 MEMORY = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("to", sorted(FORMATS))
 def test_a_run_larger_than_the_memory_goes_through(to: str, large: Path, tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def columns(program: Built, folder: Path, *modes: str) -> list[dict[str, Any]]:
     return halo_programs.found(program[0], folder, 3, [program[1].with_name("columns"), *modes])
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("grid", [(), ("at",)], ids=["communicator", "at"])
 def test_arrays_of_the_main_program_are_seen(of_mpich: Built, tmp_path: Path, grid: tuple[str, ...]) -> None:
     findings = columns(of_mpich, tmp_path, "dropped", *grid)

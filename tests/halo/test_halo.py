@@ -53,6 +53,7 @@ def fault_is_found(mpi: Installed, folder: Path, dimensions: int, ranks: int, fa
         check_place(finding, ranks, dimensions, fault)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("dimensions", "ranks", "fault"), SHORT)
 def test_a_fault_is_found_at_its_line_rank_and_cell(
     mpich: Installed, tmp_path: Path, dimensions: int, ranks: int, fault: str
@@ -117,6 +118,7 @@ def mistake_is_found(mpi: Installed, folder: Path, way: str, *more: str) -> None
     check_certainty(findings)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("way", "early changed neighbours colours wavefront every-second lag reduced largest".split())
 def test_a_mistake_in_the_exchange_is_found_at_its_line(mpich: Installed, tmp_path: Path, way: str) -> None:
     mistake_is_found(mpich, tmp_path, way)

@@ -85,6 +85,7 @@ def fault_is_found(built: Built, folder: Path, dimensions: int, ranks: int, faul
         check_place(finding, ranks, dimensions, fault)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("dimensions", "ranks", "fault"), SHORT)
 def test_a_fault_is_found_at_its_line_rank_and_cell(
     of_mpich: Built, tmp_path: Path, dimensions: int, ranks: int, fault: str

@@ -17,6 +17,7 @@ from weft.launch import checkup, plan
 Weft = Callable[..., subprocess.CompletedProcess[str]]
 
 
+@pytest.mark.matrix
 def test_doctor_finds_this_environments_mpi_and_that_it_fits(weft_command: Weft, mpich: Installed) -> None:
     done = weft_command("doctor", "--format", "json")
     told = json.loads(done.stdout)

@@ -32,6 +32,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Installed], 
     return build
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("mpi", "abi", "family"),
     [

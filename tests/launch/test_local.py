@@ -87,6 +87,7 @@ def test_all_ranks_of_all_hosts_are_gathered(hosts: Hosts, line: Line, names: st
     nothing_stays(hosts, "abc")
 
 
+@pytest.mark.matrix
 def test_a_deadlock_over_hosts_is_proven_within_ten_seconds(hosts: Hosts, line: Line) -> None:
     began: list[float] = []
 

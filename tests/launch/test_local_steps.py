@@ -42,6 +42,7 @@ def facts(run: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("mode", "ended"), [("good", ("finished", 0)), ("deadlock", ("deadlock", 3))])
 def test_tasks_of_several_hosts_record_one_run(
     hosts: Hosts, line: Line, mode: str, ended: tuple[str, int]
@@ -151,6 +152,7 @@ def test_hosts_that_cannot_connect_put_their_records_into_the_run(hosts: Hosts, 
     nothing_stays(hosts, "ab")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("of", [pytest.param("the one that listens", marks=pytest.mark.matrix), "another"])
 def test_a_killed_task_hangs_nobody_and_the_records_come_all_the_same(hosts: Hosts, line: Line, of: str) -> None:
     run = hosts.folder / "run"
@@ -173,6 +175,7 @@ def test_a_killed_task_hangs_nobody_and_the_records_come_all_the_same(hosts: Hos
     assert facts(run)["ranks"] == 4
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "mode", ["good", "deadlock", *(pytest.param(mode, marks=pytest.mark.matrix) for mode in ("crash", "leave"))]
 )
@@ -213,6 +216,7 @@ def test_ctrl_c_gathers(mpich: Installed, program: Program, tmp_path: Path) -> N
     assert list((tmp_path / "disk").iterdir()) == []
 
 
+@pytest.mark.matrix
 def test_without_local_hosts_that_see_no_common_directory_say_so(hosts: Hosts, line: Line) -> None:
     words = [word for word in line("a,b", "step", "good") if word not in ("--local", hosts.home / "disk")]
     done = hosts.run("a", words)

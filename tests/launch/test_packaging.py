@@ -25,6 +25,7 @@ def test_no_address_of_the_project_is_of_a_private_host() -> None:
     assert all(url.startswith("https://pypi.org/project/weft-debugger/") for url in PROJECT["urls"].values())
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(200)
 def test_a_source_distribution_has_docs_tests_and_headers_and_nothing_that_was_built(tmp_path: Path) -> None:
     build = [sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", str(tmp_path)]

@@ -23,6 +23,7 @@ Program = Callable[[str], Path]
 Open = Callable[[Sequence[str]], Terminal]
 
 
+@pytest.mark.matrix
 def test_standard_input_output_and_error_reach_the_program_unchanged(weft_command: Weft, program: Program) -> None:
     text = "".join(f"line {i} äöü\n" for i in range(500))
     done = weft_command("run", "-n", "2", "--", program("echo"), stdin=text)
@@ -38,6 +39,7 @@ def test_wefts_own_lines_come_behind_all_of_the_programs(weft_command: Weft, pro
     assert all(line.startswith("weft: ") for line in lines[1:])
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("how", "status"), [("", 0), ("status", 7), ("abort", 5)])
 def test_the_exit_status_is_the_programs_own(weft_command: Weft, program: Program, how: str, status: int) -> None:
     assert weft_command("run", "-n", "2", "--", program("endings"), how).returncode == status
@@ -86,6 +88,7 @@ def listening(terminal: Open, program: Program) -> Iterator[Terminal]:
     yield opened
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("key", "number"), [("\x03", signal.SIGINT), ("\x1c", signal.SIGQUIT)], ids=["ctrl-c", "ctrl-backslash"]
 )

@@ -78,6 +78,7 @@ def test_a_proven_deadlock_is_ended_in_seconds_and_kept(weft_command: Weft, prog
     assert all(not events_of_rank[-1]["flags"] & 1 for events_of_rank in events)  # the receive is open for ever
 
 
+@pytest.mark.matrix
 def test_a_rank_that_computes_for_long_is_never_ended(weft_command: Weft, program: Program, tmp_path: Path) -> None:
     done = weft_command("run", "-n", "2", "--out", "run", "--hang-after", "1", "--", program("compute"), "5")
     assert done.returncode == 0
@@ -92,6 +93,7 @@ def pipe(tmp_path: Path) -> Path:
     return tmp_path / "pipe"
 
 
+@pytest.mark.matrix
 def test_a_standstill_without_proof_is_not_ended_by_itself(
     weft_command: Weft, program: Program, tmp_path: Path, pipe: Path
 ) -> None:
@@ -110,6 +112,7 @@ def test_hang_after_ends_a_standstill_and_says_that_it_is_no_proof(
     assert not processes_of(program("blocked"))
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("how", ["segfault", "abort", "kill", "exit"])
 def test_a_crash_is_told_and_the_record_is_whole(
     weft_command: Weft, program: Program, tmp_path: Path, how: str
@@ -200,6 +203,7 @@ def test_a_launcher_of_another_mpi_is_named(weft_command: Weft, program: Program
     assert any("belongs to Open MPI but the program loads" in line for line in own_lines(done))
 
 
+@pytest.mark.matrix
 def test_only_the_first_use_of_an_mpi_says_that_it_builds(weft_command: Weft, program: Program, tmp_path: Path) -> None:
     told = [
         weft_command("run", "--", program("many"), "3", env={"WEFT_CACHE": str(tmp_path / "cache")}, timeout=110).stderr

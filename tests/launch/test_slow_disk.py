@@ -113,6 +113,7 @@ def findings(weft_command: Weft, run: Path) -> object:
     return [(one["kind"], one["ranks"], one["sites"]) for one in told]
 
 
+@pytest.mark.matrix
 def test_a_program_does_not_wait_for_a_slow_disk_and_its_run_is_whole(
     weft_command: Weft, program: Program, mount: Mount, tmp_path: Path
 ) -> None:
@@ -147,6 +148,7 @@ def test_in_place_it_waits_once_for_each_64_kib_of_calls(
     assert 2 * PIECES < disk.waits(run) < 2 * 10 * PIECES, "and not for each page"
 
 
+@pytest.mark.matrix
 def test_where_the_run_must_stay_the_record_ends_before_the_program_has_waited_for_long(
     weft_command: Weft, program: Program, mount: Mount, mpich: Installed
 ) -> None:
@@ -164,6 +166,7 @@ def test_where_the_run_must_stay_the_record_ends_before_the_program_has_waited_f
     assert disk.waits(run) < 2 * 10 * (5 + 0.05 * (time.monotonic() - began) + 1), "ten in a second"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("words", [(), ("reserve",)])
 def test_a_full_disk_ends_the_record_not_the_program(
     weft_command: Weft, program: Program, mount: Mount, words: tuple[str, ...]

@@ -73,6 +73,7 @@ def facts(slurm: Slurm) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("mode", ENDED)
 @pytest.mark.parametrize("outside", [True, False], ids=["weft run -- srun", "srun weft run"])
 @pytest.mark.parametrize("of", ["step", pytest.param("openmpi_step", marks=pytest.mark.matrix)])
@@ -217,6 +218,7 @@ def test_a_host_that_dies_loses_only_its_own_ranks(
         assert (told["ranks"], told["lost"][0]["ranks"]) == (4, [2, 3])
 
 
+@pytest.mark.matrix
 def test_without_munge_each_host_keeps_its_part_and_says_what_needs_no_common_directory(
     slurm: Slurm, step: tuple[Path, str], tmp_path: Path
 ) -> None:

@@ -132,6 +132,7 @@ def test_a_job_that_has_left_mpi_altogether_does_not_stand_still(tmp_path: Path)
     assert goes_on(Watch(tmp_path))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("what", ["call", "return", "poll"])
 def test_any_movement_of_any_rank_ends_the_standstill(tmp_path: Path, what: str) -> None:
     records = [Record(tmp_path, rank, 3) for rank in range(3)]
@@ -225,6 +226,7 @@ def test_threads_beyond_the_first_chunk_table_are_seen(tmp_path: Path) -> None:
     assert watched.moved()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "content", [b"", b"WEFTRANK", b"\0" * PAGE, b"WEFTRANK" + b"\xff" * (PAGE - 8), os.urandom(PAGE)]
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,6 +65,7 @@ def test_grouping_is_a_stable_sort(keys: list[int]) -> None:
         assert rows[int(first[k]) : int(first[k + 1])].tolist() == [i for i, x in enumerate(keys) if x == k]
 
 
+@pytest.mark.matrix
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_a_recorded_run_is_matched_as_it_was_played(data: st.DataObject) -> None:

@@ -48,6 +48,7 @@ def test_the_record_is_what_the_program_logged(
     record_property("compared", outcome.compared)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("mpi", "situation"), marked(cells.MPIS, tuple(cells.SITUATIONS), _QUICK_SITUATIONS))
 def test_situations_are_recorded_as_logged(

@@ -40,6 +40,7 @@ def test_the_page_names_every_function_once() -> None:
         assert page.count(f"| `{function.name}` |") == 1
 
 
+@pytest.mark.cases(1)
 def test_each_exported_function_is_recorded_or_has_a_reason(installed: Installed) -> None:
     exported = {name for name in functions_in(shim.probe(installed.mpicc).path) if name.startswith("MPI_")}
     assert len(exported) > 300
@@ -50,6 +51,7 @@ def test_a_function_that_nobody_knows_is_reported() -> None:
     assert coverage.unexplained(["MPI_Send", "MPI_Invented", "MPI_Pcontrol"]) == ["MPI_Invented"]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.timeout(400)
 def test_the_recorder_has_a_wrapper_for_each_recorded_function(installed: Installed) -> None:
     wanted = {f.name for f in generate.recorded(set(shim.probe(installed.mpicc).exported))}

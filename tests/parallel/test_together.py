@@ -148,6 +148,7 @@ def test_one_process_of_mpiexec_needs_no_mpi4py(run: Path, no_mpi4py: dict[str, 
     assert together(1, *COMMAND, "report", run, env=no_mpi4py).stdout == serial.stdout
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("between", [[], ["sh", "-c", 'exec "$0" "$@"'], ["sh", "-c", '"$0" "$@"; exit $?']])
 def test_a_command_of_a_program_of_mpi_is_no_worker_of_its_job(run: Path, between: list[str]) -> None:
     """A test suite under mpiexec starts `weft report`: it reports alone, though it has the variables of a rank."""
@@ -160,6 +161,7 @@ def test_a_command_of_a_program_of_mpi_is_no_worker_of_its_job(run: Path, betwee
     assert together(3, *line).stdout == serial.stdout + "\n"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("between", [["sh", "-c", 'exec "$0" "$@"'], ["sh", "-c", '"$0" "$@"; exit $?']])
 def test_a_script_may_stand_between_the_launcher_and_its_workers(run: Path, between: list[str]) -> None:
     serial = execute([*WEFT, "report", run])

@@ -59,6 +59,7 @@ def test_a_program_in_c_that_waits_for_another_tag_shows_which_was_sent(mpich: I
     assert "✗╌╌╌tag 17╌╌╌╌✗    deadlock.c:9  wait in recv(tag=17)" in text
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("ranks", [3, 4])
 def test_a_race_in_python_shows_who_could_have_come_first(mpich: Installed, tmp_path: Path, ranks: int) -> None:
     assert mpich.python is not None

@@ -38,6 +38,7 @@ def machine(programs: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
         process.wait(20)
 
 
+@pytest.mark.matrix
 def test_a_run_joins_the_users_machine_and_leaves_it_as_it_was(
     programs: Path, tmp_path: Path, machine: dict[str, str]
 ) -> None:

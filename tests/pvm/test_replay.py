@@ -22,6 +22,7 @@ from weft.trace.layout import LogKind
 Record = Callable[..., Recorded]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("words", [("farm", "3", "12"), ("group", "4"), ("busy", "notify")], ids=lambda words: words[0])
 def test_replays_come_out_as_recorded(recorded: Record, tmp_path: Path, words: tuple[str, ...]) -> None:
     run, out, err, status = recorded(*words)
@@ -38,6 +39,7 @@ def test_replays_come_out_as_recorded(recorded: Record, tmp_path: Path, words: t
 RACES = [("races", "probes"), ("races", "team"), ("races", "notices"), ("races", "parents")]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("words", RACES, ids=lambda words: words[-1])
 def test_what_varies_is_replayed(recorded: Record, tmp_path: Path, words: tuple[str, ...]) -> None:
     """Probes that find nothing, groups that are joined in any order, a task that is killed, two parents at once."""
@@ -48,6 +50,7 @@ def test_what_varies_is_replayed(recorded: Record, tmp_path: Path, words: tuple[
     assert outcomes(tmp_path / "again") == outcomes(run)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("words", [("races", "farm"), ("races", "notices"), ("fortran",)], ids=lambda words: words[-1])
 def test_outcomes_alone_suffice_for_a_replay(recorded: Record, tmp_path: Path, words: tuple[str, ...]) -> None:
     if words == ("fortran",):
@@ -94,6 +97,7 @@ def test_a_breakpoint_stops_all_tasks_where_it_is_always_the_same(recorded: Reco
     ]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("what", ["team", "notices"])
 def test_one_task_at_a_time_makes_its_calls_in_one_order(recorded: Record, tmp_path: Path, what: str) -> None:
     run = recorded("races", what)[0]

@@ -48,6 +48,7 @@ def outcome(folder: Path, forced: str, receive: EventId) -> tuple[EventId, Event
     return taken(folder / "run", receive), taken(folder / out, receive)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("source", "ways", "served"), [("races.c", 6, 1), ("races.py", 3, 0)])
 def test_the_new_run_has_the_other_message_at_the_receive(
     source: str, ways: int, served: int, mpich: Installed, tmp_path: Path

@@ -54,6 +54,7 @@ def failed_polls(farm: Farm, rank: int) -> list[int]:
     return found
 
 
+@pytest.mark.cases(1)
 def test_a_stop_beside_ranks_that_poll_is_reached(farm: Farm) -> None:
     polls = failed_polls(farm, 0)
     for rank, event in [(0, polls[0]), (0, polls[-1]), (0, polls[0] + 1), (1, 9), (3, 3)]:
@@ -62,6 +63,7 @@ def test_a_stop_beside_ranks_that_poll_is_reached(farm: Farm) -> None:
         assert stands(done.stderr, rank) == [event], done.stderr
 
 
+@pytest.mark.cases(1)
 def test_a_demand_point_and_a_breakpoint_stop_where_either_does(farm: Farm) -> None:
     last = len(farm.trace.ranks[0]) - 2  # the barrier
     done = farm.replay("--until", f"0:{last}", "--break", "1:7")
@@ -93,6 +95,7 @@ def test_a_forced_message_that_never_comes_is_told_though_all_poll(farm: Farm) -
     assert ran, "each was refused: the test shows nothing"
 
 
+@pytest.mark.cases(1)
 def test_a_limit_ends_a_replay_and_says_where_it_was(farm: Farm) -> None:
     held = farm.replay("--break", "0:4", "--hold", "--timeout", "3")
     assert (held.returncode, stands(held.stderr, 0)) == (0, [4]), held.stderr

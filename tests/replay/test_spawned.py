@@ -30,6 +30,7 @@ def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Family(request.getfixturevalue(request.param), tmp_path_factory.mktemp(request.param))
 
 
+@pytest.mark.cases(1)
 def test_races_within_a_spawned_world_and_with_it_come_out_as_recorded(family: Family) -> None:
     assert len(family.said.split()) == 6, "rank 0 told whom it took six times"
     for _ in range(3):
@@ -38,6 +39,7 @@ def test_races_within_a_spawned_world_and_with_it_come_out_as_recorded(family: F
         assert "replayed 8 ranks, 66 calls that communicate: as recorded" in done.stderr
 
 
+@pytest.mark.cases(1)
 def test_a_stop_in_one_world_holds_the_others(family: Family) -> None:
     done = family.weft("replay", "run", "--until", "3:6")
     assert done.returncode == 0, done.stderr
@@ -49,6 +51,7 @@ def test_a_stop_in_one_world_holds_the_others(family: Family) -> None:
     assert "not spawned yet" not in second.stderr
 
 
+@pytest.mark.cases(1)
 def test_a_parent_that_stands_before_a_spawn_holds_the_other_one_in_it(family: Family) -> None:
     done = family.weft("replay", "run", "--break", "1:3")
     assert (done.returncode, stands(done.stderr, 1)) == (0, [3]), done.stderr
@@ -56,6 +59,7 @@ def test_a_parent_that_stands_before_a_spawn_holds_the_other_one_in_it(family: F
     assert "ranks 2-7 not spawned yet" in done.stderr
 
 
+@pytest.mark.cases(1)
 def test_before_its_spawn_a_rank_is_not_there(family: Family) -> None:
     out = family.weft("debug", "run", "-c", "ranks", "-c", "print 1 @4", "-c", "until 6:5", "-c", "ranks").stdout
     assert "ranks 2-7      not spawned yet" in out

@@ -11,6 +11,7 @@ from replay.stable_stop import Stops
 from tests_support import Installed
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", ["mpich", "openmpi"])
 def test_every_stop_is_at_the_same_event_of_every_rank(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -23,6 +24,7 @@ def test_every_stop_is_at_the_same_event_of_every_rank(
     assert "rank 2 before event 92: send(dest=0, tag=3) at delays.c" in first[0]
 
 
+@pytest.mark.matrix
 def test_without_a_record_the_same_delays_give_other_orders(mpich: Installed, tmp_path: Path) -> None:
     stops = Stops(Path(mpich.mpicc).parents[1], tmp_path, 10)
     sums = {stops.plain(WEFT_TEST_DELAYS=str(seed)) for seed in (2, 3, 4)}

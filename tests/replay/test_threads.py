@@ -28,6 +28,7 @@ def replay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("how", ["--until", "--break"])
 def test_a_stop_in_one_thread_is_the_same_each_time(how: str, folder: Path) -> None:
     first, second = (replay(folder, how, "0:12").stderr for _ in range(2))

@@ -119,6 +119,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.cases(1)
 def test_each_form_quotes_the_statement_and_says_of_no_change_on_the_first_day(recorded: Recorded) -> None:
     words, quoted = EXPECTED[recorded.source.name]
     made = recorded.first_day

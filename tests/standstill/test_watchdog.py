@@ -30,6 +30,7 @@ def told(folder: Path) -> str:
     pytest.fail("nothing was told")
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("which", ["mpich", "openmpi"])
 def test_a_rank_that_stands_tells_of_all_once_and_when_it_goes_on(
     which: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -259,6 +259,7 @@ def walked(trace: Trace, least: int = 8) -> tuple[Cuts, Walk]:
     return of, Walk(of, of.at[0], least)
 
 
+@pytest.mark.matrix
 @seeds(20, 80)
 def test_random_programs_have_the_same_findings(seeds: range, tmp_path: Path) -> None:
     stretches: Counter[int] = Counter()
@@ -267,6 +268,7 @@ def test_random_programs_have_the_same_findings(seeds: range, tmp_path: Path) ->
     assert sum(count for many, count in stretches.items() if many > 3) > 0.4 * len(seeds), stretches
 
 
+@pytest.mark.matrix
 @seeds(12, 40)
 def test_the_tables_of_random_programs_add_up(seeds: range, tmp_path: Path) -> None:
     many = 0

@@ -52,6 +52,7 @@ def ran(of: Installed, folder: Path, text: str, *options: str, n: int = 3) -> tu
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.cases(1)
 @BOTH
 def test_a_good_suite_has_one_summary(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     status, out = ran(request.getfixturevalue(which), tmp_path, GOOD)
@@ -61,6 +62,7 @@ def test_a_good_suite_has_one_summary(which: str, tmp_path: Path, request: pytes
     assert not list(tmp_path.glob(".weft-suite/*"))
 
 
+@pytest.mark.cases(1)
 @BOTH
 def test_a_failure_of_one_rank_fails_the_test_with_its_traceback(
     which: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -80,6 +82,7 @@ def test_ranks_that_can_be_interrupted_come_back_and_the_suite_goes_on(mpich: In
     assert out.count("1 failed, 1 passed") == 1
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("which", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 def test_a_test_that_hangs_in_mpi_ends_the_job_with_a_last_word(
     which: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -78,6 +78,7 @@ def test_parts_that_come_by_dlopen_are_recorded_with_mpich(
     opened(debian_mpich, tmp_path, flag, brings)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("flag", "brings"), CASES)
 def test_parts_that_come_by_dlopen_are_recorded_with_open_mpi(
     debian_openmpi: Installed, tmp_path: Path, flag: str, brings: bool

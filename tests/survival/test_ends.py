@@ -23,6 +23,7 @@ def last_logged(scene: Scene, rank: Rank) -> str:
     return "MPI_" + CALLS[int(log.entries["call"][-1])]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("how", ["abort", "segfault", "exit", "kill"])
 def test_a_rank_that_ends_badly_leaves_all_calls_of_every_rank(job: Start, mix: list[str], how: str) -> None:
     scene = job(mix, "40", how)

@@ -48,6 +48,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     execute(["umount", "--lazy", folder])  # what a failed test left running may still be at it
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_a_full_disk_stops_the_recording_not_the_program(
     job: Start, mix: list[str], small_disk: Path, ranks: int

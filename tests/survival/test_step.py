@@ -29,6 +29,7 @@ def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.cases(1)
 @pytest.mark.needs("ptrace")
 @pytest.mark.parametrize("level", ["trace", "outcomes"])
 def test_after_every_single_instruction_the_record_holds_all_calls(

@@ -64,6 +64,7 @@ def recorded(
     return done.stdout, done.stderr
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("mode", MODES)
 def test_memory_of_a_device_hurts_no_function(mpich: Installed, device: Path, tmp_path: Path, mode: str) -> None:
     output, said = recorded(mpich, tmp_path, device, mode, options=("--whole-buffers", "--hash-messages"))

@@ -198,6 +198,7 @@ def test_a_task_in_a_thread_of_its_own_is_followed_there() -> None:
         assert [stop["at"]["line"] for stop in stops] == [8, 9, 10, 11, 9, 10, 11, 9] or stops
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("program", "names", "kinds", "where"), [
     ("circle.py", {"a", "b", "c"}, {"await"}, {13}),
     ("gathered.py", {"parent", ""}, {"await", "gather"}, {12, 17}),
@@ -363,6 +364,7 @@ def test_people_see_a_thousand_tasks_and_machines_all() -> None:
         assert len(lines) == 1001 and lines[-1] == "and 501 more tasks"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_table_of_many_tasks_comes_at_once(python: str) -> None:
     with session([python, str(MANY), "future", "20000"]) as s:

@@ -59,6 +59,7 @@ def running(python: str, folder: Path, *arguments: str) -> Iterator[subprocess.P
         process.wait()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS[1:] or PYTHONS)
 def test_a_program_that_runs_is_stopped_at_a_line_and_left_as_it_was(tmp_path: Path, python: str) -> None:
     with running(python, tmp_path, "tick") as process:

@@ -216,6 +216,7 @@ def test_a_kill_loses_no_task_of_a_call(run: Run, tagged: Callable[..., Path], m
     assert trace.problems == []
 
 
+@pytest.mark.cases(1)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("which", ["mpich", "openmpi"])
 def test_each_call_is_of_the_asyncio_task_that_the_program_made_it_in(

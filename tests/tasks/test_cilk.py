@@ -35,6 +35,7 @@ def elision(name: str, folder: Path) -> Path:
     return folder / "elision"
 
 
+@pytest.mark.cases(1)
 def test_a_program_written_as_openmp_has_the_result_of_its_serial_elision(
     program: tuple[str, Path], tmp_path: Path
 ) -> None:

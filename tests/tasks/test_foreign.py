@@ -76,6 +76,7 @@ def test_main_is_told_with_its_line_beneath_its_region(build: Build, compiler: s
         assert first["at"]["line"] == s.do("where 1")["frames"][0]["line"]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_a_task_about_to_begin_is_not_shown_with_the_frames_of_the_one_beneath_it(build: Build, compiler: str) -> None:
     with session([str(build("many.c", compiler)), "5"]) as s:
@@ -160,6 +161,7 @@ def test_a_breakpoint_in_a_task_stops_once_in_each_where_the_line_is_done(build:
         s.do("delete")
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 @pytest.mark.parametrize("me", [0, 1])
 def test_from_the_end_of_a_threads_part_of_a_region_on_it_goes_on_behind_the_region(

@@ -71,11 +71,13 @@ def ended(s: Session) -> list[str]:
     return s.output().splitlines()
 
 
+@pytest.mark.cases(1)
 @compilers
 def test_a_task_that_has_not_begun_is_held_with_the_worker_that_comes_to_it(build: Build, compiler: str) -> None:
     with session([build("kept.c", compiler)]) as s:
         to(s, "reached")
-        made = [row["id"] for row in s.do("tasks")["tasks"] if row["parent"] == s.debugger.focus]
+        parent = s.debugger.focus
+        made = [row["id"] for row in s.do("tasks")["tasks"] if row["parent"] == parent]
         held = [row["id"] for row in s.do("tasks new")["tasks"]][1]
         assert "is held before it begins" in s.do(f"hold {held}")["text"]
         s.do("break done")
@@ -87,7 +89,7 @@ def test_a_task_that_has_not_begun_is_held_with_the_worker_that_comes_to_it(buil
         assert (stop["why"], stop["text"].splitlines()[0]) == (
             "stuck", f"nothing else can happen while task {held} is held: `release` lets it go on"
         )  # fmt: skip
-        assert re.search(rf"task 2 waits at kept.c:\d+ \(taskwait\) for task {held}$", stop["text"], re.M)
+        assert re.search(rf"task {parent} waits at kept.c:\d+ \(taskwait\) for task {held}$", stop["text"], re.M)
         row = row_of(s, held)
         assert (row["state"], row["held"]) == ("new", True)
         assert row["with"] in {other["worker"] for other in s.do("tasks")["tasks"]}
@@ -101,6 +103,7 @@ def test_a_task_that_has_not_begun_is_held_with_the_worker_that_comes_to_it(buil
         assert order.split()[-2:] == [str(made.index(held)), "6"]
 
 
+@pytest.mark.cases(1)
 @compilers
 def test_a_task_that_runs_is_held_at_its_line_with_all_that_it_has(build: Build, compiler: str) -> None:
     with session([build("kept.c", compiler)]) as s:
@@ -124,6 +127,7 @@ def test_a_task_that_runs_is_held_at_its_line_with_all_that_it_has(build: Build,
         assert ended(s)[0] == KEPT
 
 
+@pytest.mark.cases(1)
 @compilers
 def test_what_a_held_task_has_in_registers_is_what_it_had(build: Build, compiler: str) -> None:
     """Stopped at random instructions of optimized code, its thread goes elsewhere and comes back to them."""
@@ -146,6 +150,7 @@ def test_what_a_held_task_has_in_registers_is_what_it_had(build: Build, compiler
     raise AssertionError("hardly a task was held in ten runs")
 
 
+@pytest.mark.cases(1)
 @compilers
 def test_a_task_in_a_library_is_held_when_it_is_back_in_the_program(build: Build, compiler: str) -> None:
     with session([build("kept.c", compiler)]) as s:
@@ -166,6 +171,7 @@ def test_a_task_in_a_library_is_held_when_it_is_back_in_the_program(build: Build
         assert ended(s)[0] == KEPT
 
 
+@pytest.mark.cases(1)
 @compilers
 def test_a_task_beneath_others_is_held_when_they_have_gone(build: Build, compiler: str) -> None:
     with session([build("three.c", compiler)]) as s:

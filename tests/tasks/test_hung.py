@@ -61,6 +61,7 @@ def test_where_nothing_can_happen_any_more_it_is_told_with_who_could_have_helped
         assert {name: (rows[name]["kind"], rows[name]["what"]) for name in waits} == waits
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("what", ["queue", "pool", "event", "lock"])
 def test_the_corrected_twin_runs_to_its_end(what: str) -> None:
     with session([str(HUNG), what, "fixed"]) as s:
@@ -94,6 +95,7 @@ def test_all_frames_of_a_wait_are_shown_on_request() -> None:
             "Semaphore.acquire", "_ContextManagerMixin.__aenter__", "Pool.query", "Pool.query"]  # fmt: skip
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_a_task_that_dies_is_stopped_at_with_its_frames_where_that_was_asked_for(tmp_path: Path, python: str) -> None:
     program = tmp_path / "dies.py"

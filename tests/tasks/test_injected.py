@@ -131,6 +131,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.cases(1)
 @x86_64
 @pytest.mark.parametrize("how", ["sleep", "select", "lock"])
 def test_a_system_call_that_was_interrupted_goes_on_to_its_own_end(tmp_path: Path, how: str) -> None:

@@ -65,6 +65,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     return make
 
 
+@pytest.mark.matrix
 def test_an_untied_task_is_traced_from_thread_to_thread(build: Build) -> None:
     program = build("migrate.c", clang())
     moved = 0
@@ -107,6 +108,7 @@ def test_the_child_is_followed_down_and_its_joins_up_again(build: Build) -> None
     assert [line for why, line, _ in stops if why == "joined"] == [21, 44, 27]  # the region's last
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("untied", [False, True])
 def test_the_table_is_what_the_programs_own_log_says_at_random_stops(tmp_path: Path, untied: bool) -> None:
     if untied and shutil.which(clang()) is None:
@@ -155,6 +157,7 @@ def constructs(request: pytest.FixtureRequest, build: Build) -> dict[str, tuple[
 Constructs = dict[str, tuple[int, dict[int, Shown], list[Any]]]
 
 
+@pytest.mark.cases(1)
 def test_a_taskgroup_waits_for_what_was_made_in_it_and_deeper(constructs: Constructs) -> None:
     here, rows, waits = constructs["taskgroup"]
     (group,) = [row for row in waits if row["wait"]["kind"] == "taskgroup"]
@@ -321,6 +324,7 @@ def test_the_table_of_many_tasks_comes_at_once_and_out_of_a_core_too(
             dead.do("next")
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("name", "kinds", "where"), [
     ("crossed.c", {"lock"}, {15}), ("held.c", {"lock", "taskwait"}, {16, 23}),
 ])  # fmt: skip
@@ -336,6 +340,7 @@ def test_a_deadlock_is_named_with_its_circle_and_lines(
         assert {site["line"] for site in found["sites"]} == where
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("how", "waits"), [
     ("crossed", {"mutex x": "both", "mutex y": "both"}),
     ("twice", {"mutex x": "both"}),
@@ -355,6 +360,7 @@ def test_tasks_that_wait_for_mutexes_in_a_circle_are_a_deadlock(build: Build, ho
         ]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("how", ["ordered", "limited"])
 def test_tasks_that_take_mutexes_in_order_or_for_a_time_come_to_their_end(build: Build, how: str) -> None:
     with session([str(build("mutexes.c")), how]) as s:
@@ -391,6 +397,7 @@ def test_mutexes_of_c_plus_plus_are_told_at_the_programs_own_line(build: Build) 
         assert {"std::mutex::lock"} <= {frame["function"] for frame in s.do("where --all")["frames"]}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_values_have_formats_and_references_those_of_what_they_refer_to(build: Build, compiler: str) -> None:
     with session(

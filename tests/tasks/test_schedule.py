@@ -42,6 +42,7 @@ def test_runs_without_a_record_come_in_other_orders() -> None:
     assert len({ran([str(ORDERS), "sleeps"]) for _ in range(4)}) > 1
 
 
+@pytest.mark.matrix
 def test_a_replay_that_is_another_program_says_where_it_leaves_its_record(
     tmp_path: Path,
 ) -> None:
@@ -79,6 +80,7 @@ def ordered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return found
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("compiler", "kind"), [("gcc", "many"), ("gcc", "depending"), ("gcc", "nested"),
                                                 (clang(), "loose"), (clang(), "made")])  # fmt: skip
 def test_threads_run_openmps_tasks_in_the_order_of_the_record(
@@ -92,6 +94,7 @@ def test_threads_run_openmps_tasks_in_the_order_of_the_record(
     assert [ran(command, replay=file) for _ in range(2)] == [first] * 2
 
 
+@pytest.mark.matrix
 def test_a_task_of_a_replay_is_followed_as_in_any_run(tmp_path: Path, ordered: dict[str, str]) -> None:
     file, command = str(tmp_path / "schedule"), [ordered["gcc"], "tree"]
     ran(command, record=file)
@@ -113,6 +116,7 @@ def test_a_task_of_a_replay_is_followed_as_in_any_run(tmp_path: Path, ordered: d
     assert len(seen[0]) == 6
 
 
+@pytest.mark.matrix
 def test_a_native_replay_of_another_program_says_where_it_leaves_its_record(
     tmp_path: Path, ordered: dict[str, str]
 ) -> None:
@@ -125,6 +129,7 @@ def test_a_native_replay_of_another_program_says_where_it_leaves_its_record(
         assert s.do("continue")["why"] == "ended"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_a_task_is_held_while_the_others_go_on(python: str) -> None:
     with session([python, str(ORDERS), "sleeps"]) as s:

@@ -99,6 +99,7 @@ def test_a_work_is_looked_into_and_not_stepped_nor_held(at_work: Session) -> Non
         at_work.do("locals")
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_a_breakpoint_in_a_work_stops_in_it(python: str) -> None:
     with session([python, str(PROGRAM), "at_work", "fixed"]) as s:
@@ -152,6 +153,7 @@ def test_a_circle_through_threads_is_a_deadlock_and_each_in_it_is_named(what: st
         assert found["message"] == stop["text"]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("what", STUCK)
 def test_threads_that_wait_for_nobody_are_told_where_nothing_can_happen_any_more(what: str, python: str) -> None:
@@ -191,6 +193,7 @@ def test_a_thread_that_may_go_on_by_itself_is_waited_for(tmp_path: Path, wait: s
         assert (stop["why"], stop["code"]) == ("ended", 0), stop
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_what_is_handed_on_is_never_a_deadlock(python: str) -> None:
     with session([python, str(PROGRAM), "handed_on", "4"]) as s:
@@ -218,6 +221,7 @@ def test_what_is_handed_on_while_one_looks_is_never_a_deadlock() -> None:
         process.wait()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.needs("ptrace", "calls by gdb")
 @pytest.mark.parametrize("python", PYTHONS)
 def test_a_program_that_runs_already_shows_its_works_and_a_circle_of_them(python: str) -> None:

@@ -176,6 +176,7 @@ def test_tables_go_through_a_pipe(run: str, form: str, tmp_path: Path) -> None:
     assert piped.stdout == (tmp_path / "file").read_bytes() != b""
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("form", ["text", "json", "csv"])
 def test_a_reader_that_goes_away_is_no_error(form: str, tmp_path: Path) -> None:
     b = Builder(ranks=2, path=tmp_path / "long")

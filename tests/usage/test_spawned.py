@@ -25,6 +25,7 @@ def reported(mpi: Installed, source: Path, ranks: int, folder: Path, *words: str
     return done.stdout + done.stderr, [(f["kind"], [site["line"] for site in f["sites"]]) for f in found]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
 @pytest.mark.parametrize("name", ["mpich", "openmpi"])
 def test_a_message_to_a_spawned_world_is_matched_or_told(
@@ -44,6 +45,7 @@ def test_a_message_left_on_a_freed_communicator_is_told_and_nothing_else(mpich: 
     assert told == [("unmatched-send", [bug])], said
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("how", ["one", "many"])
 @pytest.mark.parametrize("name", ["mpich", "openmpi"])
 def test_what_counts_at_the_root_alone_is_read_at_the_root_alone(
@@ -54,6 +56,7 @@ def test_what_counts_at_the_root_alone_is_read_at_the_root_alone(
     assert told == []
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
 def test_the_ends_of_a_connection_are_one_communicator(left: bool, openmpi: Installed, tmp_path: Path) -> None:
     source = PROGRAM.with_name("connected.c")

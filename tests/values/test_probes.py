@@ -115,6 +115,7 @@ LANGUAGES = {
 Making = Callable[[Path, Installed], list[str | Path]]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_what_a_probe_is_given_is_read_back(language: str, mpich: Installed, tmp_path: Path) -> None:
     making, ranks, where = LANGUAGES[language]

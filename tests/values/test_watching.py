@@ -87,6 +87,7 @@ def test_a_watched_array_is_the_same_on_other_ranks(language: str, watched: Any)
     assert "kept nothing" not in said
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("language", "element"), [("c", (19, 5)), ("f90", (4, 19)), ("py", (19, 5))])
 def test_a_planted_fault_is_found_at_the_watched_line(language: str, element: tuple[int, int], watched: Any) -> None:
     made = compare_values(watched(language, 1)[0], watched(language, 4, True)[0], {"": {}})
@@ -180,6 +181,7 @@ int main() {
 """
 
 
+@pytest.mark.cases(1)
 @pytest.mark.needs("gdb")
 @pytest.mark.parametrize("level", ["-O0", "-Og"])
 def test_containers_and_references_of_cplusplus_are_kept_at_the_line_whatever_the_compiler_marks(

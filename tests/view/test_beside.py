@@ -97,6 +97,7 @@ def both(page: Show, chromium: Any, explored: Path) -> Iterator[Both]:
     yield Both(chromium)
 
 
+@pytest.mark.matrix
 def test_a_click_on_the_outcome_shows_both_orders_with_the_receive_in_the_middle(both: Both, explored: Path) -> None:
     assert both.middles() == [0.5, 0.5]
     assert both.state("page.axis") == "logical"

@@ -307,6 +307,7 @@ PICTURE = script("contrast") + script("picture")
 """Colours of words on the canvas that do not stand out."""
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_all_words_stand_out_from_their_ground(page: Show, hung: Path, tmp_path: Path, dark: bool) -> None:
     shown = page(hung, dark=dark, size=(1440, 900))
@@ -327,6 +328,7 @@ REACHED = script("reached")
 """How many controls are shown, those that cannot be touched well, and how wide the page is."""
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("width", [600, 360])
 def test_on_a_narrow_screen_everything_is_reached_by_touch(page: Show, hung: Path, tmp_path: Path, width: int) -> None:
     shown = page(hung, size=(width, 900))

@@ -77,6 +77,7 @@ def test_a_hung_run_opens_on_its_deadlock(page: Show, hung: Path) -> None:
     assert shown.colours() > 20
 
 
+@pytest.mark.matrix
 def test_every_number_that_a_click_shows_is_the_records(page: Show, hung: Path, halo: Path, folder: Path) -> None:
     for path, calls in ((hung, [(2, 34), (1, 33), (0, 32)]), (halo, [(3, 8), (1, 10), (0, 6)])):
         shown = page(path)
@@ -156,6 +157,7 @@ BOXES = """(() => {
 """How many pixels have the colour of a box."""
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("parts", [(0.2, 0.8), (-0.3, 1.3), (0.3, 1.3)], ids=["closer", "away", "along"])
 def test_no_frame_is_blank_while_an_answer_is_awaited(page: Show, halo: Path, parts: tuple[float, float]) -> None:
     shown = page(halo)
@@ -304,6 +306,7 @@ def test_the_address_holds_what_is_shown(page: Show, halo: Path, chromium: Any) 
     assert shown.text("#found").endswith("calls")
 
 
+@pytest.mark.matrix
 def test_a_thousand_ranks_are_a_few_groups(page: Show, folder: Path) -> None:
     shown = page(runs.deadlock(folder / "wide", 1024, 2), size=(1280, 800))
     heads = shown.state("page.graph.lanes.items.filter((i) => i.kind === 'head').map((i) => [i.rows.length, i.folded])")
@@ -316,6 +319,7 @@ def test_a_thousand_ranks_are_a_few_groups(page: Show, folder: Path) -> None:
     assert shown.colours() > 20
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("dark", [False, True])
 def test_light_and_dark_follow_the_system_and_the_switch(page: Show, hung: Path, dark: bool) -> None:
     shown = page(hung, dark=dark)

@@ -138,6 +138,7 @@ def test_lines_forth_and_back_the_end_and_what_was_written(shown: Page, gathered
     shown.ask("page.axis('time').then(done)")
 
 
+@pytest.mark.matrix
 def test_a_page_that_is_loaded_anew_finds_the_replay(shown: Page, gathered: Path) -> None:
     choose(shown, 3, call(gathered, 3, "fn:Send*"))
     told = press(shown, "replay-here")

@@ -136,6 +136,7 @@ def show(chromium: Any) -> Iterator[Callable[..., Shown]]:
     assert not said
 
 
+@pytest.mark.matrix
 def test_the_first_difference_stands_in_the_middle_and_its_spread_in_order(
     show: Callable[..., Shown], runs: Path, tmp_path: Path
 ) -> None:
@@ -202,6 +203,7 @@ def colours(shown: Shown) -> int:
     return int(shown.browser.execute_script(script))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("dark", [False, True])
 def test_of_three_dimensions_a_slice_is_shown_of_one_a_curve(
     show: Callable[..., Shown], runs: Path, tmp_path: Path, dark: bool

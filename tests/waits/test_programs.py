@@ -55,12 +55,14 @@ def waits_of(path: Path) -> Ledger:
     return found
 
 
+@pytest.mark.cases(1)
 def test_a_program_of_buffered_messages_has_no_late_receiver(recorded: Recorded) -> None:
     found = waits_of(recorded("eager"))
     assert found.total(Cause.LATE_RECEIVER) == 0
     assert found.by_rank[0].sum() > TIMES * LATE_NS  # in MPI_Barrier, or in the library, but for no receive
 
 
+@pytest.mark.cases(1)
 def test_a_program_of_messages_that_are_not_buffered_has_no_late_sender(recorded: Recorded) -> None:
     found = waits_of(recorded("rendezvous"))
     assert found.total(Cause.LATE_SENDER) < LATE_NS  # a sender may lose its core once, on a busy machine
@@ -68,6 +70,7 @@ def test_a_program_of_messages_that_are_not_buffered_has_no_late_sender(recorded
     assert found.by_rank[1, Cause.LATE_RECEIVER] == 0
 
 
+@pytest.mark.cases(1)
 def test_a_synchronous_send_of_few_bytes_waits_and_a_standard_one_beside_it_does_not(recorded: Recorded) -> None:
     path = recorded("synchronous")
     assert waits_of(path).total(Cause.LATE_RECEIVER) > TIMES * LATE_NS * 0.8
@@ -77,12 +80,14 @@ def test_a_synchronous_send_of_few_bytes_waits_and_a_standard_one_beside_it_does
     assert {clock.event(place).function.name for place in rows.waiter.tolist()} == {"MPI_Ssend"}
 
 
+@pytest.mark.cases(1)
 def test_an_exchange_with_a_late_rank_is_one_wait_of_a_late_sender(recorded: Recorded) -> None:
     found = waits_of(recorded("late"))
     assert found.by_rank[0, Cause.LATE_SENDER] > TIMES * LATE_NS * 0.8
     assert found.by_rank[0, Cause.LATE_RECEIVER] < LATE_NS
 
 
+@pytest.mark.cases(1)
 def test_every_kind_of_call_waits_by_its_own_cause(recorded: Recorded) -> None:
     found = waits_of(recorded("kinds"))
     for cause in (*COLLECTIVE, Cause.LATE_SENDER, Cause.LATE_POST, Cause.EARLY_WAIT, Cause.POLLING):

@@ -61,14 +61,27 @@ def answer(server: socket.socket, serve: Serve) -> None:
     while True:
         with suppress(OSError):  # a peer that has gone again is no reason to end
             editor, _ = server.accept()
-            with editor, as_before(), editor.makefile("rb") as source, editor.makefile("wb") as sink:
+            with editor, as_before():
                 if (user := peer(editor)) not in (None, 0, os.geteuid()):
                     print(f"weft: user {user} has connected, and is sent away", file=sys.stderr, flush=True)
                     continue
-                try:
-                    serve(Wire(source, sink))
-                finally:
-                    editor.shutdown(socket.SHUT_RDWR)  # else the thread that reads would be waited for
+                _serve_editor(editor, serve)
+
+
+def _serve_editor(editor: socket.socket, serve: Serve) -> None:
+    """Serve one editor and close its streams.
+
+    No error of a connection that is gone takes the place of what ended `serve`: SIGTERM's SystemExit would be lost.
+    """
+    source, sink = editor.makefile("rb"), editor.makefile("wb")
+    try:
+        serve(Wire(source, sink))
+    finally:
+        with suppress(OSError):
+            editor.shutdown(socket.SHUT_RDWR)  # else the thread that reads would be waited for
+        for stream in (source, sink):
+            with suppress(OSError):
+                stream.close()
 
 
 @contextmanager

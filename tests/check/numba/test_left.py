@@ -86,6 +86,7 @@ def check(script: Path, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+@pytest.mark.matrix
 def test_what_has_no_hooks_is_named(script: Path) -> None:
     status, out = check(script, "prog.py", "all")
     left = [line.removeprefix("Not looked at: ") for line in out.splitlines() if line.startswith("Not looked at: ")]
@@ -108,6 +109,7 @@ def test_a_program_that_calls_no_loop_exits_with_2(script: Path) -> None:
     assert "nothing was looked at: call the functions that hold the prange loops" in out
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -167,6 +169,7 @@ code(faulty)(10)
 """
 
 
+@pytest.mark.matrix
 def test_machine_code_that_is_called_past_its_function_is_checked_alike(tmp_path: Path) -> None:
     """What an iteration makes and frees lies at the same place in the next one."""
     script = tmp_path / "past.py"

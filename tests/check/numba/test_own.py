@@ -150,6 +150,7 @@ def found(function: Callable[..., None], name: str, monkeypatch: pytest.MonkeyPa
     return next((one[name] for one in reversed(seen) if name in one), None)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
@@ -177,6 +178,7 @@ def test_each_dimension_is_held_against_all_uses(monkeypatch: pytest.MonkeyPatch
     assert found(transposed, "c", monkeypatch, square) is None
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("function", "place"),
     [

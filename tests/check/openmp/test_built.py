@@ -96,6 +96,7 @@ def built(folder: Path, clause: str) -> Path:
     return folder / "prog"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("clause", "status"), [("reduction(+:sum)", 0), ("", 1)], ids=["right", "faulty"])
 def test_a_program_of_a_build_is_checked_from_its_own_sources_and_with_their_options(
     clause: str, status: int, tmp_path: Path
@@ -121,6 +122,7 @@ def test_the_program_keeps_a_stack_that_is_not_executed(tmp_path: Path) -> None:
     assert all(one["directory"].startswith(str(tmp_path)) for one in calls.within(program))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
 def test_each_rank_of_a_hybrid_program_is_checked_in_one_run(
     mpi: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -178,6 +180,7 @@ def test_what_starts_a_program_means_nothing_for_one_without_openmp(tmp_path: Pa
     )
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "text", ["not json\n", "[1]\n", '{"directory": 1}\n', '{"directory": "/", "arguments": []}\n', "\xff\n"]
 )

@@ -354,6 +354,7 @@ int main(void) {
     assert run(tmp_path, text.replace("INDEX", "-1")).findings == ()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("directive", ["for order(concurrent)", "for simd order(concurrent)", "simd order(concurrent)"])
 def test_a_loop_whose_order_is_free_has_iterations_of_their_own(tmp_path: Path, directive: str) -> None:
     text = f"""int a[50], b[50];

@@ -61,6 +61,7 @@ def test_a_parallel_workshare_is_two_directives_and_every_line_stays_its_own() -
     )
 
 
+@pytest.mark.matrix
 def test_words_of_fortran_have_no_case(tmp_path: Path) -> None:
     source = tmp_path / "a.f90"
     source.write_text(

@@ -188,9 +188,9 @@ static bool deadly(int number) {
     Dl_info info;
     if (plain(program, SIG_DFL)) return true;
     if (!dladdr((void *)program->sa_handler, &info) || !info.dli_fname) return false;
-    return strstr(info.dli_fname, "libopen") || strstr(info.dli_fname, "libmpi") ||
-           strstr(info.dli_fname, "libgfortran") || strstr(info.dli_fname, "libpmix") ||
-           strstr(info.dli_fname, "libucs");
+    return strstr(info.dli_fname, "libopen-pal") || strstr(info.dli_fname, "libopen_mpi") ||
+           strstr(info.dli_fname, "libmpi") || strstr(info.dli_fname, "libgfortran") ||
+           strstr(info.dli_fname, "libpmix") || strstr(info.dli_fname, "libucs");
 }
 
 static void look(int number, const siginfo_t *info, const void *context) {
