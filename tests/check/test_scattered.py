@@ -115,7 +115,7 @@ CASES = [
 ]
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("change", "found"), CASES)
 def test_elements_are_their_owners_and_those_of_edges_in_c(
     change: dict[str, str], found: list[tuple[str, int, str]], tmp_path: Path

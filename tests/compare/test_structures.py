@@ -112,7 +112,7 @@ def compared(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.cases(6)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("run", "said"),
     [

@@ -114,7 +114,7 @@ def on_each_grid() -> Iterator[Any]:
             yield pytest.param(name, grid, right, wrong, what, mark, place, marks=marks, id=f"{name}-{what}-{grid}")
 
 
-@pytest.mark.cases(8)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("name", "grid", "right", "wrong", "what", "mark", "place"), list(on_each_grid()))
 def test_a_planted_fault_is_the_first_difference(
     name: str, grid: str, right: str, wrong: str, *, what: str, mark: str, place: tuple[Any, ...], traced: Any

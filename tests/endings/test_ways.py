@@ -31,13 +31,13 @@ def holds(way: Way, outcome: Outcome) -> None:
         assert not any(banner in outcome.printed for banner in BANNERS), outcome.printed
 
 
-@pytest.mark.cases(14)
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("way", [w for w in ways() if w.language != "fortran"], ids=lambda way: way.name)
 def test_mpich(way: Way, mpich: Installed, tmp_path: Path) -> None:
     holds(way, run(way, mpich, tmp_path))
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "way",
     [

@@ -98,7 +98,7 @@ def test_a_run_without_races_has_no_other_outcome(mpich: Installed, tmp_path: Pa
     assert re.search(r"the report of run has \d findings?$", wrong.stderr.strip())  # a busy machine makes ranks late
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("how", "least"), [("any", 6), ("started", 6), ("some", 6)])
 def test_each_order_in_which_requests_are_completed_is_run(

@@ -143,7 +143,7 @@ TAKING = [
 ]  # fmt: skip
 
 
-@pytest.mark.cases(5)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("mpi", "way", "end"),
     [
@@ -179,7 +179,7 @@ def test_what_is_not_told_stays_open_and_nobody_is_blamed(taking: Taking, mpi: s
     assert len(before.unsettled) == 1
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("mpi", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 @pytest.mark.parametrize("way", ["sendrecv", "isendrecv", "waitall"])
 def test_a_deadlock_behind_such_calls_is_proven(taking: Taking, mpi: str, way: str) -> None:

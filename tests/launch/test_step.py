@@ -149,7 +149,7 @@ def facts(folder: Path) -> dict[str, Any]:
     return {**json.loads((run / "run.json").read_text()), "path": run}
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("mode", "ended"),
     [

@@ -83,7 +83,7 @@ def test_nothing_is_told_of_the_twin(watched: Way, python: bool) -> None:
     assert early(watched("named", "3", python=python)) == []
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("how", ["pool", "token"])
 def test_a_pool_that_answers_each_and_a_message_that_is_alone_are_no_news(watched: Way, how: str) -> None:
     assert early(watched(how, "3")) == []

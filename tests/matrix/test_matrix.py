@@ -85,7 +85,7 @@ def recorded(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> tupl
     return rank, (folder / "log" / f"{cells.pid(rank)}.log").read_text()
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(2)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_log_that_says_otherwise_differs(change: str, recorded: tuple[Rank, str], tmp_path: Path) -> None:

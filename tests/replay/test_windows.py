@@ -21,7 +21,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.cases(3)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("name", "mpi", "level"), CASES, ids=lambda case: case)
 def test_every_replay_decides_as_recorded(
     name: str, mpi: str, level: str, request: pytest.FixtureRequest, tmp_path: Path

@@ -35,7 +35,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.stretches.closed.LAST", 1)
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize(("program", "least"), [(pool, 40), (scattered, 30)])
 @seeds(12, 120)
 def test_random_programs_have_the_same_findings(

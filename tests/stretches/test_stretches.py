@@ -159,7 +159,6 @@ def compared(trace: Trace, least: int = 8) -> int:
     return len(ground.parts.spans)
 
 
-@pytest.mark.matrix
 @seeds(40, 100)
 def test_random_programs_have_the_same_findings(seeds: range) -> None:
     stretches: Counter[int] = Counter()

@@ -27,7 +27,7 @@ from weft.trace.varint import put_u
 __all__ = ["short"]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("wrong", [0.0, 0.05, 0.3])
 @seeds(3, 16)
 def test_random_one_sided_programs_have_the_same_findings(seeds: range, wrong: float, tmp_path: Path) -> None:

@@ -337,7 +337,7 @@ def timeless(row: Task) -> Task:
     return row._replace(worker=None, address=None, wait=wait)
 
 
-@pytest.mark.cases(8)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("kind", ["future", "task", "event", "sleep", "lock", "timeout", "new"])
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_table_by_c_is_the_one_by_python(python: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:

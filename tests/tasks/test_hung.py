@@ -37,7 +37,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.cases(8)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize(("what", "lines", "waits"), [
     ("queue", [r"Queue jobs: task 2 \(consumer\) waits at hung.py:29; who else has it: task 1 waits at hung.py:45"],
@@ -68,7 +68,7 @@ def test_the_corrected_twin_runs_to_its_end(what: str) -> None:
         assert s.do("continue")["why"] == "ended"
 
 
-@pytest.mark.cases(5)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("what", ["thread", "foreign", "child", "open_socket"])
 def test_what_may_still_come_from_elsewhere_is_waited_for(what: str, python: str) -> None:

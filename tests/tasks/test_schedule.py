@@ -29,7 +29,7 @@ def ran(command: list[str], *, record: str = "", replay: str = "") -> str:
         return s.output()
 
 
-@pytest.mark.cases(8)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_replay_has_the_order_of_its_record(tmp_path: Path, kind: str, python: str) -> None:

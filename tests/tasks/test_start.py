@@ -61,7 +61,7 @@ WAYS = [["prog.py"], ["-m", "pack"], ["-um", "pack", "boom"], ["-X", "dev", "-W"
         ["-O", "archive.pyz", "x"], ["-c", PROGRAM, "boom"], ["-I", "prog.py"]]  # fmt: skip
 
 
-@pytest.mark.cases(8)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("python", NEW)
 @pytest.mark.parametrize("words", WAYS, ids=lambda words: " ".join(words)[:20])
 def test_a_program_starts_and_ends_as_its_command_line_does_alone(folder: Path, words: list[str], python: str) -> None:

@@ -140,7 +140,7 @@ STUCK = {
 }
 
 
-@pytest.mark.cases(8)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("what", CIRCLES)
 def test_a_circle_through_threads_is_a_deadlock_and_each_in_it_is_named(what: str, python: str) -> None:
@@ -193,7 +193,7 @@ def test_a_thread_that_may_go_on_by_itself_is_waited_for(tmp_path: Path, wait: s
         assert (stop["why"], stop["code"]) == ("ended", 0), stop
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_what_is_handed_on_is_never_a_deadlock(python: str) -> None:
     with session([python, str(PROGRAM), "handed_on", "4"]) as s:

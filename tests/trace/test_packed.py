@@ -37,7 +37,7 @@ def run(path: Path, ranks: int = 4) -> Path:
     return b.open().path
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("version", sorted(p.name for p in GOLDEN.iterdir() if p.is_dir() and p.name[0].isdigit()))
 def test_a_packed_run_reads_as_its_records_did(version: str, tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / version, tmp_path / "run")

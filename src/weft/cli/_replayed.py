@@ -110,7 +110,7 @@ def _to_the_end(trace: Trace, session: Replay, job: Job) -> Told:
     status = job.process.shell_status
     short = session.unfinished()
     blind = [rank for rank, _, _ in short if not session.controls[rank].pid]
-    if blind and len(blind) < len(session.plans):
+    if blind and len(blind) < len(session.plans) and not status:
         return [
             f"{ranks_text(blind)} ran without the replay: their hosts do not see {job.run.path}. Replay on one host: "
             f"weft replay {shown_path(trace.path)} -n {len(session.plans)} -- PROGRAM ARGS"
@@ -121,7 +121,7 @@ def _to_the_end(trace: Trace, session: Replay, job: Job) -> Told:
             for rank, made, recorded in short[:8]
         ], status or LEFT_STATUS
     free = session.free
-    held = [plan for plan in session.plans if plan.rank not in free]
+    held = [plan for plan in session.plans if plan.rank not in free and plan.rank not in blind]
     calls, ranks = sum(thread.size for plan in held for thread in plan.threads), len(held)
     what = "outcomes" if not session.checked else "calls that communicate"
     where = "" if not any(c.behind() for c in session.controls) else ", then on where the record ends"
@@ -131,4 +131,6 @@ def _to_the_end(trace: Trace, session: Replay, job: Job) -> Told:
         lines.append(
             f"{ranks_text(free)} ran freely, not held to the record: which of its spawned worlds they are is not known"
         )
+    if blind:  # a launcher ends ranks that are about to start when another one fails
+        lines.append(f"{ranks_text(blind)} had not begun to replay when the job ended with status {status}")
     return lines, status

@@ -67,7 +67,7 @@ def runs(path: Path, folder: Path, environments: list[dict[str, str]], monkeypat
     return told
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_the_verdict_is_the_same_however_many_threads_are_asked_for(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
