@@ -45,11 +45,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the cases beyond the number that `@pytest.mark.cases(number)` gives as `matrix`: `make test-all` runs them.
 
-    Those that stay for `make test` are spread evenly over the list of parameters, first and last included.
+    Those that stay for `make test` are spread evenly over the list of parameters without those that are `matrix` by
+    themselves, first and last included.
     """
     by_function: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("cases") is not None:
+        if item.get_closest_marker("cases") is not None and item.get_closest_marker("matrix") is None:
             by_function.setdefault(item.nodeid.split("[", 1)[0], []).append(item)
     for cases in by_function.values():
         marker = cases[0].get_closest_marker("cases")

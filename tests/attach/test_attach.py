@@ -93,7 +93,6 @@ def test_optimised_code_is_told_by_its_own_lines_and_the_functions_that_it_calls
         assert line.endswith(" at halo.cpp:19 Field::exchange, not with the others")
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("which", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 def test_a_python_rank_in_mpi_is_never_said_to_be_outside(
     which: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -41,7 +41,6 @@ def program(folder: Path, end: str = "", source: str = "i") -> Path:
     return path
 
 
-@pytest.mark.matrix
 def test_the_last_line_says_what_was_looked_at(tmp_path: Path) -> None:
     status, out, _ = weft(program(tmp_path), "--format", "json", cwd=tmp_path)
     looked = json.loads(out)["run"]["looked"]
@@ -77,7 +76,6 @@ def test_what_was_found_before_a_crash_is_told(tmp_path: Path) -> None:
     assert "[loop-dependence]" in out and "ended by SIGABRT" in out
 
 
-@pytest.mark.matrix
 def test_a_program_that_is_cut_off_is_no_all_clear_even_where_it_ignores_the_signal(tmp_path: Path) -> None:
     path = program(tmp_path, "extern void *signal(int, void *); signal(15, (void *)1); for (;;) pause();")
     status, out, _ = weft(path, "--timeout", "1", cwd=tmp_path)

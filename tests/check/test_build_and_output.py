@@ -153,7 +153,6 @@ int main(void)
 """
 
 
-@pytest.mark.cases(1)
 @pytest.mark.parametrize(("at", "status"), [("i", 0), ("a[i-1]", 1)], ids=["right", "faulty"])
 @pytest.mark.parametrize(
     ("names", "texts"),

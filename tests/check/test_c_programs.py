@@ -22,7 +22,6 @@ def run(name: str, right: bool, folder: Path) -> tuple[Path, list]:  # type: ign
     return path, list(check(Request((path,), timeout=30), built).findings)
 
 
-@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_each_error_is_told_at_its_line_loop_iteration_and_element(name: str, tmp_path: Path) -> None:
     path, findings = run(name, False, tmp_path)

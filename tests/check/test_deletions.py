@@ -29,7 +29,6 @@ def lines(finding: Finding) -> set[int]:
     return {finding.evidence.get("loop", {}).get("line", 0), finding.sites[0].line}
 
 
-@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_correct_program_is_silent_on_every_grid(name: str, tmp_path: Path) -> None:
     marked, texts = mark([PROGRAMS / f"{name}.cdv"])

@@ -119,7 +119,6 @@ def shown(findings: tuple[Finding, ...]) -> str:
     return "\n".join(f"{f.sites[0].line}: {f.message} [{f.kind}] {dict(f.evidence)}" for f in findings)
 
 
-@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", PLAIN)
 def test_each_error_is_told_at_its_line_loop_iteration_and_element(name: str, results: Any) -> None:
     path, findings = results(name, False)

@@ -277,7 +277,6 @@ def marked(files: dict[str, str]) -> list[tuple[str, str, int]]:
     )
 
 
-@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_arrays_of_a_host_are_known_to_its_procedures_in_files_of_any_order(name: str, tmp_path: Path) -> None:
     texts, array = PROGRAMS[name]

@@ -111,7 +111,6 @@ def test_a_memory_that_is_too_small_is_said_of_every_language(tmp_path: Path) ->
         assert status == 4 and "there is no room for the shadow of the program's memory" in out, out
 
 
-@pytest.mark.matrix
 @unlimited
 def test_a_suite_of_tests_is_told_that_its_stack_has_no_limit(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(NUMBA.replace("fill(np.zeros(9))", "def test_it():\n    fill(np.zeros(9))"))

@@ -169,7 +169,6 @@ def test_a_race_of_a_prange_loop_is_the_first_difference(
     assert (found, mark in text, around, element, processors[0]) == (what, True, *place)
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize(
     "kernel", ["stencil", *(pytest.param(k, marks=pytest.mark.matrix) for k in ("matrices", "bodies", "sort"))]
 )

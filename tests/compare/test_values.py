@@ -52,7 +52,6 @@ def written(folder: Path, form: str, cuts: str, wrong: int = -1, *more: str) -> 
     return ValueTrace.open(folder)
 
 
-@pytest.mark.cases(1)
 @pytest.mark.parametrize("form", ["values", "changes", "hashes"])
 @pytest.mark.parametrize("other", ["values", "changes", "hashes"])
 def test_every_form_is_held_against_every_other(form: str, other: str, tmp_path: Path) -> None:
@@ -77,7 +76,7 @@ def test_the_order_in_memory_is_not_part_of_a_value(tmp_path: Path) -> None:
     assert compare_values(rows, hashed, {}).alike
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("form", ["values", "hashes"])
 @pytest.mark.parametrize("cuts", ["0,100,300", "0,1,2,299,300", "0,0,150,150,300"])
 def test_several_parts_of_one_process_are_one_array(form: str, cuts: str, tmp_path: Path) -> None:

@@ -50,7 +50,6 @@ def test_open_mpi(way: Way, openmpi: Installed, tmp_path: Path) -> None:
     holds(way, run(way, openmpi, tmp_path))
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("way", [w for w in ways() if w.language == "fortran"], ids=lambda way: way.name)
 def test_fortran(way: Way, debian_mpich: Installed, tmp_path: Path) -> None:
     need("mpif90.mpich")

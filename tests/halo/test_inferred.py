@@ -214,7 +214,6 @@ def test_a_fault_of_a_compiled_program_is_found(
     test_native.fault_is_found(of_mpich, tmp_path, dimensions, ranks, fault, "inferred")
 
 
-@pytest.mark.cases(2)
 @pytest.mark.parametrize("words", ["faces 2 box", "faces 2 wide", "ways again", "guarded right"])
 def test_the_twin_of_a_compiled_program_is_silent(of_mpich: test_native.Built, tmp_path: Path, words: str) -> None:
     program, *more = words.split()

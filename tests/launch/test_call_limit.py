@@ -22,7 +22,6 @@ def limits(done: CompletedProcess[str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("weft: limit: ")]
 
 
-@pytest.mark.matrix
 def test_a_call_over_the_limit_is_told_once_and_the_run_goes_on(weft_command: Weft, program: Program) -> None:
     done = weft_command("run", "--call-limit", "2", "-n", "3", "--", program("limit"), "7")
     assert done.returncode == 0, done.stderr

@@ -22,13 +22,24 @@ Program = Callable[[str], Path]
 SECONDS = 4
 WISH = 0.4
 EVENTS_OF_BURST = 300 * 5 + 1
-"""Of a rank of lasting.c between two sleeps: 300 times five calls, and MPI_Bcast."""
+"""Of a rank of lasting.c in a burst of messages: 300 times five calls, and MPI_Bcast."""
 DROPPED = re.compile(r"([\d,]+) earlier calls were dropped")
 
 
 def kept(weft_command: Weft, program: Program, end: str) -> CompletedProcess[str]:
     return weft_command(
-        "run", "--keep", f"last:{WISH}s", "--out", "run", "-n", "2", "--", program("lasting"), str(SECONDS), end
+        "run",
+        "--keep",
+        f"last:{WISH}s",
+        "--out",
+        "run",
+        "-n",
+        "2",
+        "--",
+        program("lasting"),
+        str(SECONDS),
+        end,
+        str(WISH),
     )
 
 
@@ -54,9 +65,11 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
     for rank in trace.ranks:
         rows, uncounted = trace.kept.before(rank)
         assert not uncounted
-        # What is on the disk is bounded by the most that a rank can make in that time: an eighth more of it, and two
-        # accounts of what was dropped. The program sleeps 10 ms after each burst, on the fastest machine too.
-        assert rank.file.size < 56 * 1.5 * EVENTS_OF_BURST * WISH / 0.01 + (1 << 19)
+        # What is on the disk is bounded by what is kept: an eighth more of it, and two accounts of what is not. Where a
+        # run is slower at its end, on a busy machine, by what it made in such a time while it was fastest.
+        fastest = int(done.stdout) * EVENTS_OF_BURST
+        room = 56 * max(2 * len(rank.events), 1.5 * fastest) + (1 << 19)
+        assert rank.file.size < room, (len(rank.events), fastest)
         sends = trace.functions.mask(("MPI_Send",))
         there = int(sends[rank.events["function"]].sum()) + int(rows["count"][sends[rows["function"]]].sum())
         assert there % 300 == 0, "each call is there, or counted once"
@@ -66,7 +79,6 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
         assert "weft: only the end of the run is there (--keep last:0.4s)" in told.stderr, told.stderr
 
 
-@pytest.mark.matrix
 def test_a_deadlock_behind_dropped_calls_is_proven(weft_command: Weft, program: Program, tmp_path: Path) -> None:
     done = kept(weft_command, program, "deadlock")
     assert done.returncode == 3, done.stderr
@@ -179,7 +191,7 @@ def test_what_is_not_told_stays_open_and_nobody_is_blamed(taking: Taking, mpi: s
     assert len(before.unsettled) == 1
 
 
-@pytest.mark.matrix
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("mpi", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 @pytest.mark.parametrize("way", ["sendrecv", "isendrecv", "waitall"])
 def test_a_deadlock_behind_such_calls_is_proven(taking: Taking, mpi: str, way: str) -> None:

@@ -23,7 +23,6 @@ Program = Callable[[str], Path]
 Open = Callable[[Sequence[str]], Terminal]
 
 
-@pytest.mark.matrix
 def test_standard_input_output_and_error_reach_the_program_unchanged(weft_command: Weft, program: Program) -> None:
     text = "".join(f"line {i} äöü\n" for i in range(500))
     done = weft_command("run", "-n", "2", "--", program("echo"), stdin=text)

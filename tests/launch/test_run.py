@@ -78,7 +78,6 @@ def test_a_proven_deadlock_is_ended_in_seconds_and_kept(weft_command: Weft, prog
     assert all(not events_of_rank[-1]["flags"] & 1 for events_of_rank in events)  # the receive is open for ever
 
 
-@pytest.mark.matrix
 def test_a_rank_that_computes_for_long_is_never_ended(weft_command: Weft, program: Program, tmp_path: Path) -> None:
     done = weft_command("run", "-n", "2", "--out", "run", "--hang-after", "1", "--", program("compute"), "5")
     assert done.returncode == 0
@@ -93,7 +92,6 @@ def pipe(tmp_path: Path) -> Path:
     return tmp_path / "pipe"
 
 
-@pytest.mark.matrix
 def test_a_standstill_without_proof_is_not_ended_by_itself(
     weft_command: Weft, program: Program, tmp_path: Path, pipe: Path
 ) -> None:

@@ -104,7 +104,6 @@ def test_a_group_is_recorded_and_its_calls_stand_where_the_program_makes_them(re
     assert kinds(recorded("group", "4")) == []
 
 
-@pytest.mark.matrix
 def test_a_barrier_that_one_does_not_reach_is_proven_while_it_stands(recorded: Record) -> None:
     run, _, said, status = recorded("group", "4", "missing")
     assert status == 3
@@ -122,7 +121,6 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.cases(2)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(recorded: Record, fault: str) -> None:
     assert kinds(recorded("faults", fault)) == FAULTS[fault]
@@ -169,7 +167,6 @@ def test_an_option_of_mpi_alone_is_refused(programs: Path, tmp_path: Path, optio
 # Nothing is left behind
 
 
-@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("who", "number"),
     [("weft run", signal.SIGINT), ("weft run", signal.SIGKILL), ("daemon", signal.SIGKILL), ("child", signal.SIGKILL),

@@ -83,7 +83,6 @@ class Recorded:
         return f"{point[0]}:{self.calls[point]}"
 
 
-@pytest.mark.matrix
 @pytest.mark.timeout(60 + 30 * PROGRAMS)
 @pytest.mark.parametrize("block", range(0, PROGRAMS, 10))
 def test_a_replay_runs_again_the_causal_past_of_its_point_and_nothing_else(
@@ -152,7 +151,6 @@ def test_with_one_call_less_on_any_rank_the_point_is_not_reached(
         assert status == LEFT_STATUS, f"script {seed}, until {point} without {last}: reached all the same"
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 def test_a_large_message_needs_no_receiver(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     venv = Path(request.getfixturevalue(name).mpicc).parents[1]

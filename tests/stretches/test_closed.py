@@ -268,7 +268,6 @@ def test_random_programs_have_the_same_findings(seeds: range, tmp_path: Path) ->
     assert sum(count for many, count in stretches.items() if many > 3) > 0.4 * len(seeds), stretches
 
 
-@pytest.mark.matrix
 @seeds(12, 40)
 def test_the_tables_of_random_programs_add_up(seeds: range, tmp_path: Path) -> None:
     many = 0

@@ -52,7 +52,6 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.cases(2)
 @pytest.mark.parametrize(("how", "number", "function", "address"), FAULTS, ids=[row[0] for row in FAULTS])
 def test_a_crash_is_told_with_its_place(  # noqa: PLR0917
     ends: str, record: Run, how: str, number: int, function: str, address: int | None
@@ -148,7 +147,6 @@ PYTHONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.cases(1)
 @pytest.mark.parametrize(("how", "status", "kind", "name", "who"), PYTHONS, ids=[row[0] for row in PYTHONS])
 def test_a_python_program_tells_why_it_ended_and_where(  # noqa: PLR0917
     record: Run, how: str, status: int, kind: EndingKind, name: str, who: str

@@ -124,7 +124,6 @@ def kill_launcher(scene: Scene, chance: random.Random) -> None:
     os.kill(launcher_of(scene), signal.SIGKILL)
 
 
-@pytest.mark.cases(1)
 @slow_when_many
 @pytest.mark.parametrize("kill", [kill_one_rank, kill_all_ranks, kill_launcher])
 @pytest.mark.parametrize("level", ["trace", "outcomes"])

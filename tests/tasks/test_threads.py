@@ -140,7 +140,7 @@ STUCK = {
 }
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("what", CIRCLES)
 def test_a_circle_through_threads_is_a_deadlock_and_each_in_it_is_named(what: str, python: str) -> None:

@@ -110,18 +110,28 @@ def _to_the_end(trace: Trace, session: Replay, job: Job) -> Told:
     status = job.process.shell_status
     short = session.unfinished()
     blind = [rank for rank, _, _ in short if not session.controls[rank].pid]
+    hosts = "its host does" if len(blind) == 1 else "their hosts do"
+    unseen = (
+        f"{hosts} not see {job.run.path}. Replay on one host: "
+        f"weft replay {shown_path(trace.path)} -n {len(session.plans)} -- PROGRAM ARGS"
+    )
     if blind and len(blind) < len(session.plans) and not status:
-        return [
-            f"{ranks_text(blind)} ran without the replay: their hosts do not see {job.run.path}. Replay on one host: "
-            f"weft replay {shown_path(trace.path)} -n {len(session.plans)} -- PROGRAM ARGS"
-        ], status or LEFT_STATUS
+        return [f"{ranks_text(blind)} ran without the replay: {unseen}"], LEFT_STATUS
+    # A launcher ends ranks that are about to start when another one fails.
+    absent = [
+        f"{ranks_text(blind)} did not come to the replay: the job ended with status {status} before, or {unseen}"
+    ] if blind else []  # fmt: skip
     if short and trace.run.get("ended") == "finished":
+        came = [row for row in short if row[0] not in blind]
         return [
-            f"rank {rank} made {made} of the {recorded} calls that its record has, then its process ended"
-            for rank, made, recorded in short[:8]
+            *absent,
+            *(
+                f"rank {rank} made {made} of the {recorded} calls that its record has, then its process ended"
+                for rank, made, recorded in came[:8]
+            ),
         ], status or LEFT_STATUS
     free = session.free
-    held = [plan for plan in session.plans if plan.rank not in free and plan.rank not in blind]
+    held = [plan for plan in session.plans if plan.rank not in {*free, *blind}]
     calls, ranks = sum(thread.size for plan in held for thread in plan.threads), len(held)
     what = "outcomes" if not session.checked else "calls that communicate"
     where = "" if not any(c.behind() for c in session.controls) else ", then on where the record ends"
@@ -131,6 +141,4 @@ def _to_the_end(trace: Trace, session: Replay, job: Job) -> Told:
         lines.append(
             f"{ranks_text(free)} ran freely, not held to the record: which of its spawned worlds they are is not known"
         )
-    if blind:  # a launcher ends ranks that are about to start when another one fails
-        lines.append(f"{ranks_text(blind)} had not begun to replay when the job ended with status {status}")
-    return lines, status
+    return [*lines, *absent], status
