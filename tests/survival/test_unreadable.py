@@ -73,12 +73,7 @@ def test_memory_of_a_device_hurts_no_function(mpich: Installed, device: Path, tm
     assert said.count("buffers that the recorder cannot read") == MODES[mode] or mode == "gone"
 
 
-# With hashes the sum that the program prints differed in some 5 of 60 runs on a busy machine, and in none since:
-# not understood yet, and not for every change.
-@pytest.mark.parametrize(
-    "options",
-    [(), pytest.param(("--whole-buffers", "--hash-messages"), marks=pytest.mark.matrix), ("--level", "outcomes")],
-)
+@pytest.mark.parametrize("options", [(), ("--whole-buffers", "--hash-messages"), ("--level", "outcomes")])
 def test_nor_with_types_that_have_gaps(
     mpich: Installed, device: Path, tmp_path: Path, options: tuple[str, ...]
 ) -> None:

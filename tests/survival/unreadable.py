@@ -101,6 +101,8 @@ def calls(exported: Collection[str]) -> str:
             arguments.append(_argument(f, p, buffers))
             buffers += _is_buffer(p)
         before, after = _around(f)
-        basic = any(p.kind == "OPERATION" for p in f.parameters) or f.name.startswith("MPI_Compare")
+        # MPICH 5.0.2 sends, of a type with gaps, what lies behind its own copy of the buffer: other bytes in each run.
+        is_broken = f.name.startswith("MPI_Isendrecv_replace")
+        basic = is_broken or any(p.kind == "OPERATION" for p in f.parameters) or f.name.startswith("MPI_Compare")
         lines.append(f"CALL({f.name}, {int(basic)}, {before} {f.name}({', '.join(arguments)}); {after})")
     return "\n".join(lines) + "\n"
