@@ -216,16 +216,23 @@ struct entry {
     void *found;
 };
 
-/* A library of Fortran's entries that was loaded with RTLD_LOCAL has them for those only who name it. It stays loaded, as its
- * entries are known from now on. */
+/* A library of Fortran's entries that was loaded with RTLD_LOCAL has them for those only who name it. */
 static int entry_visit(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
     struct entry *entry = data;
     if (!info->dlpi_name || !is_fortran(weft_soname_of(info->dlpi_name))) return 0;
-    void *handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    void *handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
     entry->found = handle ? dlsym(handle, entry->name) : NULL;
     if (handle) dlclose(handle);
     return entry->found != NULL;
+}
+
+/* The library that a function is of stays loaded though the program closes it: the slots hold the function's address, and
+ * the library would come to another one when the program opens it again. */
+static void pin_library(const void *function) {
+    Dl_info info;
+    void *handle = dladdr(function, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) : NULL;
+    if (handle) dlclose(handle);
 }
 
 /* First call of an entry: Fortran's libraries may come at any time, by dlopen(). */
@@ -240,6 +247,7 @@ void weft_bind_fortran(int entry) {
         fprintf(stderr, "%s: symbol lookup error: undefined symbol: %s\n", program_invocation_name, wanted.name);
         _exit(127);
     }
+    pin_library(wanted.found);
     pthread_mutex_lock(&lock);
     if (module_code_at(wanted.found, &start, &end)) fortran_module_add(start, end);
     pthread_mutex_unlock(&lock);
