@@ -15,6 +15,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 COMMANDS = sorted(path for path in BENCHMARKS.glob("*.py") if "argparse" in path.read_text())
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda path: path.stem)
 def test_a_benchmark_says_how_it_is_used(command: Path) -> None:
     done = subprocess.run([sys.executable, command, "--help"], capture_output=True, text=True, timeout=60, check=False)

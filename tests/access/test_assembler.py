@@ -63,7 +63,7 @@ def avx(options: tuple[str, ...]) -> None:
         pytest.skip("no AVX2 here")
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("options", SETS, ids=lambda words: words[0] + words[-1])
 @pytest.mark.parametrize("seed", [3, 11, 29])
 def test_a_program_computes_the_same_whatever_is_wanted(
@@ -80,7 +80,7 @@ def test_a_program_computes_the_same_whatever_is_wanted(
     assert int(told["all"][1].split()[0]) > 1000
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("options", SETS, ids=lambda words: words[0] + words[-1])
 def test_each_access_of_what_is_wanted_is_told_as_if_hooks_were_calls(
     tmp_path: Path, weft_command: Weft, recorder: Path, options: tuple[str, ...]
@@ -96,7 +96,7 @@ def test_each_access_of_what_is_wanted_is_told_as_if_hooks_were_calls(
     assert code.count("<weft_hook_reach>\n") > 5, "no loop asks for how long it may run"
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("options", SETS, ids=lambda words: words[0] + words[-1])
 def test_the_callers_of_an_access_are_found_from_each_form(
     tmp_path: Path, weft_command: Weft, recorder: Path, options: tuple[str, ...]

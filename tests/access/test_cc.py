@@ -133,6 +133,7 @@ def test_assembly_that_a_person_wrote_is_assembled_as_it_is(sources: Path, weft_
     assert (sources / "sum.s").read_text() == text
 
 
+@pytest.mark.matrix
 def test_objects_libraries_and_static_links_are_built_one_after_the_other(sources: Path, weft_command: Weft) -> None:
     for words in (
         ["-c", "-fPIC", "sum.c"], ["-shared", "-o", "libsum.so", "sum.o"], ["-c", "main.c"],
@@ -145,6 +146,7 @@ def test_objects_libraries_and_static_links_are_built_one_after_the_other(source
         assert execute([sources / program]).stdout == "20\n"
 
 
+@pytest.mark.matrix
 def test_make_builds_with_it(sources: Path) -> None:
     (sources / "Makefile").write_text("prog: main.o sum.o\n\t$(CC) -o $@ $^\n")
     weft = " ".join(WEFT)
@@ -153,6 +155,7 @@ def test_make_builds_with_it(sources: Path) -> None:
     assert execute([sources / "prog"]).stdout == "20\n"
 
 
+@pytest.mark.matrix
 def test_cpp_and_fortran_are_built(tmp_path: Path, weft_command: Weft) -> None:
     (tmp_path / "a.cpp").write_text(
         "#include <iostream>\n#include <vector>\nstruct B { virtual ~B() {} virtual int f() { return 1; } };\n"

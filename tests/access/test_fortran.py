@@ -24,12 +24,14 @@ def of_mpi(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return mpi, need(f"mpif90.{request.param}"), tmp_path_factory.mktemp(f"fortran-{request.param}")
 
 
+@pytest.mark.cases(1)
 def test_right_use_is_not_alarmed(of_mpi: tuple[Installed, str, Path]) -> None:
     mpi, compiler, folder = of_mpi
     found = run(mpi, folder, built(mpi, folder, SOURCE, compiler=compiler), "right")
     assert [finding["message"] for finding in found] == []
 
 
+@pytest.mark.cases(1)
 def test_each_access_is_found_at_its_line(of_mpi: tuple[Installed, str, Path]) -> None:
     mpi, compiler, folder = of_mpi
     found = run(mpi, folder, built(mpi, folder, SOURCE, compiler=compiler), "wrong")

@@ -22,12 +22,14 @@ def of_mpi(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return request.getfixturevalue(request.param), tmp_path_factory.mktemp(f"hybrid-{request.param}")
 
 
+@pytest.mark.cases(1)
 def test_threads_that_keep_apart_are_not_alarmed(of_mpi: tuple[Installed, Path]) -> None:
     mpi, folder = of_mpi
     found = run(mpi, folder, built(mpi, folder, SOURCE, "-fopenmp"), "right", threads=2)
     assert [finding["message"] for finding in found] == []
 
 
+@pytest.mark.cases(1)
 def test_each_access_of_another_thread_is_found_at_its_line(of_mpi: tuple[Installed, Path]) -> None:
     mpi, folder = of_mpi
     found = run(mpi, folder, built(mpi, folder, SOURCE, "-fopenmp"), "wrong", threads=2)

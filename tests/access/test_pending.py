@@ -31,11 +31,13 @@ def of_mpi(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return request.getfixturevalue(request.param), tmp_path_factory.mktemp(f"pending-{request.param}")
 
 
+@pytest.mark.cases(1)
 def test_right_programs_are_not_alarmed(of_mpi: tuple[Installed, Path]) -> None:
     mpi, folder = of_mpi
     assert [finding["message"] for finding in run(mpi, folder, built(mpi, folder, SOURCE), "right")] == []
 
 
+@pytest.mark.cases(1)
 def test_each_access_of_a_pending_buffer_is_found_at_its_line_and_nothing_else(of_mpi: tuple[Installed, Path]) -> None:
     mpi, folder = of_mpi
     found = run(mpi, folder, built(mpi, folder, SOURCE), "wrong")

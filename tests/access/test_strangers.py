@@ -59,6 +59,7 @@ def test_a_program_that_another_weft_built_is_named_with_the_remedy(
     assert f"prog was built with `weft cc` of {words}" in report
 
 
+@pytest.mark.matrix
 def test_one_that_this_weft_built_is_not(mpich: Installed, tmp_path: Path) -> None:
     (tmp_path / "prog.c").write_text(SOURCE.replace("join(&client)", "(void)0").format(version=2, weft="0"))
     program = built(mpich, tmp_path, tmp_path / "prog.c", "-D_GNU_SOURCE")

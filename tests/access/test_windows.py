@@ -37,11 +37,13 @@ def of_mpi(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return request.getfixturevalue(request.param), tmp_path_factory.mktemp(f"windows-{request.param}")
 
 
+@pytest.mark.cases(1)
 def test_ordered_accesses_are_not_alarmed(of_mpi: tuple[Installed, Path]) -> None:
     mpi, folder = of_mpi
     assert [finding["message"] for finding in run(mpi, folder, built(mpi, folder, SOURCE), "right")] == []
 
 
+@pytest.mark.cases(1)
 def test_each_race_is_found_at_both_lines_and_nothing_else(of_mpi: tuple[Installed, Path]) -> None:
     mpi, folder = of_mpi
     found = run(mpi, folder, built(mpi, folder, SOURCE), "wrong")

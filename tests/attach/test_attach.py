@@ -37,6 +37,7 @@ def test_the_rank_that_is_not_with_the_others_is_named_with_its_peer(mpich: Inst
         assert job.returncode == 0
 
 
+@pytest.mark.matrix
 def test_a_rank_that_computes_is_told_from_those_that_stand(mpich: Installed, tmp_path: Path) -> None:
     with running(mpich, 4, [compiled(mpich, "hang.c", tmp_path), "compute", "go"], tmp_path) as job:
         told = once(lambda told: where(told) == {"MPI_Barrier": [0, 3], "": [1, 2]}, job.pid)
@@ -68,6 +69,7 @@ def test_python_and_native_frames_are_one_stack(which: str, tmp_path: Path, requ
         assert stack["call"]["name"] == "MPI_Mprobe"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("which", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 def test_a_thread_of_openmp_that_is_in_mpi_is_its_rank_s_call(
     which: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -79,6 +81,7 @@ def test_a_thread_of_openmp_that_is_in_mpi_is_its_rank_s_call(
         assert len(told["ranks"][1]["threads"]) == 2
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("which", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 def test_optimised_code_is_told_by_its_own_lines_and_the_functions_that_it_calls(
     which: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -93,6 +96,7 @@ def test_optimised_code_is_told_by_its_own_lines_and_the_functions_that_it_calls
         assert line.endswith(" at halo.cpp:19 Field::exchange, not with the others")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("which", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 def test_a_python_rank_in_mpi_is_never_said_to_be_outside(
     which: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -172,6 +176,7 @@ def test_the_job_goes_on_though_weft_is_killed_while_it_looks(mpich: Installed, 
         assert job.returncode == 0
 
 
+@pytest.mark.matrix
 def test_ranks_that_are_stopped_or_not_named_are_told(mpich: Installed, tmp_path: Path) -> None:
     with running(mpich, 4, [compiled(mpich, "hang.c", tmp_path), "recv", "go"], tmp_path) as job:
         told = once(lambda told: where(told) == {"MPI_Barrier": [0, 3], "MPI_Recv": [1], "": [2]}, job.pid)

@@ -70,6 +70,7 @@ def test_ranks_without_a_core_file_are_named(job: tuple[Told, list[Path], Path])
     assert "of ranks 0, 2 and 3 of 4 there is no core file here" in told["told"]
 
 
+@pytest.mark.matrix
 def test_a_program_that_lies_elsewhere_now_is_named(job: tuple[Told, list[Path], Path], tmp_path: Path) -> None:
     alive, files, program = job
     moved = program.rename(tmp_path / "elsewhere")
@@ -139,6 +140,7 @@ def test_what_is_no_core_file_is_told_with_the_remedy(tmp_path: Path, job: tuple
         cores.read(tmp_path / "none")
 
 
+@pytest.mark.matrix
 def test_a_damaged_file_is_told_or_read_and_never_more(job: tuple[Told, list[Path], Path], tmp_path: Path) -> None:
     whole = bytearray(job[1][0].read_bytes())
     chance = random.Random(1)

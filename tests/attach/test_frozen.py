@@ -83,6 +83,7 @@ def functions(frames: Frames, process: subprocess.Popen[bytes]) -> list[str | No
     return [frame.site.function for frame in frames[process.pid]]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("text", [SAME_LINE, SAME_CALL, LINES, THREADS])
 def test_who_stands_is_not_unwound_again(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with target(tmp_path, text) as process:
@@ -102,6 +103,7 @@ def test_another_function_by_the_same_way_and_line_is_another_place(
         assert ("--native",) in Counted.how
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("text", [SAME_CALL, THREADS])
 def test_the_same_call_again_is_known_by_the_numbers(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -113,6 +115,7 @@ def test_the_same_call_again_is_known_by_the_numbers(
         assert [one["step"] for one in values] == ["0", "1"]
 
 
+@pytest.mark.matrix
 def test_the_same_function_at_the_next_line_is_another_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with target(tmp_path, LINES) as process:
         before, after = looks(process, monkeypatch, byte=True)

@@ -41,6 +41,7 @@ def program(folder: Path, end: str = "", source: str = "i") -> Path:
     return path
 
 
+@pytest.mark.matrix
 def test_the_last_line_says_what_was_looked_at(tmp_path: Path) -> None:
     status, out, _ = weft(program(tmp_path), "--format", "json", cwd=tmp_path)
     looked = json.loads(out)["run"]["looked"]
@@ -76,6 +77,7 @@ def test_what_was_found_before_a_crash_is_told(tmp_path: Path) -> None:
     assert "[loop-dependence]" in out and "ended by SIGABRT" in out
 
 
+@pytest.mark.matrix
 def test_a_program_that_is_cut_off_is_no_all_clear_even_where_it_ignores_the_signal(tmp_path: Path) -> None:
     path = program(tmp_path, "extern void *signal(int, void *); signal(15, (void *)1); for (;;) pause();")
     status, out, _ = weft(path, "--timeout", "1", cwd=tmp_path)
@@ -154,6 +156,7 @@ def test_a_preprocessor_that_complains_is_one_line(tmp_path: Path) -> None:
     assert err.startswith("weft: p.F90:2: the preprocessor says: ") and len(err.splitlines()) == 1
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("variable", "name"), [("CC", "p.cdv"), ("FC", "p.fdv")])
 def test_a_compiler_that_is_not_there_is_an_error(variable: str, name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("int main(void) { return 0; }\n" if name == "p.cdv" else "      end\n")

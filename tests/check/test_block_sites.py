@@ -74,6 +74,7 @@ def expected(grid: str) -> dict[int, int]:
     return found
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("grid", ["2x2", "3x2", "1x3", "4x1"])
 def test_every_access_of_another_block_is_counted(grid: str, tmp_path: Path) -> None:
     assert told(tmp_path, grid, "") == expected(grid)

@@ -79,6 +79,7 @@ def test_a_folder_is_the_program_of_its_sources(folder: Path) -> None:
     assert "[stale-halo-read]" in done.stdout
 
 
+@pytest.mark.matrix
 def test_a_finding_shows_its_lines_with_the_access_marked(folder: Path) -> None:
     database(folder)
     done = execute([*WEFT, "check", "."], timeout=200, cwd=folder)
@@ -153,6 +154,7 @@ int main(void)
 """
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("at", "status"), [("i", 0), ("a[i-1]", 1)], ids=["right", "faulty"])
 @pytest.mark.parametrize(
     ("names", "texts"),
@@ -180,6 +182,7 @@ def test_each_source_of_a_build_has_the_macros_of_its_own_call(
     assert done.returncode == status, done.stdout
 
 
+@pytest.mark.matrix
 def test_files_beside_a_database_are_those_of_it_that_are_meant(tmp_path: Path) -> None:
     entries = []
     for name, text, value in (("p.c", VALUES, 1), ("q.c", OTHER, 2), ("alone.c", ALONE, 3)):
@@ -306,6 +309,7 @@ def test_sarif_has_the_place_the_column_and_the_loop(folder: Path) -> None:
     Sarif.model_validate(json.loads((folder / "found.sarif").read_text()))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("loop", "status", "successful", "said"),
     [

@@ -72,6 +72,7 @@ def findings_of(text: str, folder: Path) -> list[Finding]:
     return list(check(Request((path,), timeout=30), built).findings)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", PROMISED)
 def test_each_error_is_told_at_its_line_loop_iteration_and_element(name: str, tmp_path: Path) -> None:
     told = [fault(finding) for finding in findings_of(variant((OLD / f"{name}.cdv").read_text(), False), tmp_path)]
@@ -81,6 +82,7 @@ def test_each_error_is_told_at_its_line_loop_iteration_and_element(name: str, tm
     assert {one.line for one in told} == {one.line for one in promised}, told
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", PROMISED)
 def test_the_corrected_twins_are_silent(name: str, tmp_path: Path) -> None:
     found = findings_of(variant((OLD / f"{name}.cdv").read_text(), True), tmp_path)
@@ -135,7 +137,7 @@ def test_what_else_the_old_form_has_is_read_and_silent(tmp_path: Path) -> None:
     assert not [finding.message for finding in findings_of(text, tmp_path)]
 
 
-@pytest.mark.cases(2)
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [

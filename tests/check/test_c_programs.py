@@ -22,6 +22,7 @@ def run(name: str, right: bool, folder: Path) -> tuple[Path, list]:  # type: ign
     return path, list(check(Request((path,), timeout=30), built).findings)
 
 
+@pytest.mark.cases(9)
 @pytest.mark.parametrize("name", NAMES)
 def test_each_error_is_told_at_its_line_loop_iteration_and_element(name: str, tmp_path: Path) -> None:
     path, findings = run(name, False, tmp_path)
@@ -32,7 +33,7 @@ def test_each_error_is_told_at_its_line_loop_iteration_and_element(name: str, tm
     assert {finding.sites[0].file for finding in findings} == {str(path)}
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_corrected_twins_are_silent(name: str, tmp_path: Path) -> None:
     _, findings = run(name, True, tmp_path)
@@ -92,7 +93,7 @@ def test_a_local_of_an_iteration_is_judged_where_nothing_else_is_known_of_the_st
 CLANG = clang() if shutil.which(clang()) else ""
 
 
-@pytest.mark.cases(3)
+@pytest.mark.cases(1)
 @pytest.mark.skipif(not CLANG, reason="clang is not installed")
 @pytest.mark.parametrize("name", NAMES)
 def test_clang_tells_the_same_errors_and_is_silent_about_the_twins(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from check import c_programs
 from tests_support import WEFT, execute
 from weft.check import Request, check
@@ -78,6 +80,7 @@ int main()
 """
 
 
+@pytest.mark.matrix
 def test_arrays_of_namespaces_are_aligned_and_loops_of_templates_checked(tmp_path: Path) -> None:
     (path := tmp_path / "grid.cpp").write_text(NAMESPACES.replace("RENEW", ""))
     found = check(Request((path,), timeout=60), tmp_path).findings

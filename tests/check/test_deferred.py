@@ -79,6 +79,7 @@ def told(text: str, folder: Path) -> list[tuple[str, int, str]]:
     return [(f.kind, f.sites[0].line, str(f.evidence["case"])) for f in one.findings]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("right", [True, False])
 def test_a_loop_on_an_array_that_nothing_has_distributed_yet_is_told(right: bool, tmp_path: Path) -> None:
     text = LATER.replace("FIRST", "CDVM$ REDISTRIBUTE A(BLOCK)" if right else "C")
@@ -114,6 +115,7 @@ int main(void)
 """
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("second", "grid", "expected"),
     [

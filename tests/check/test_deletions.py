@@ -29,6 +29,7 @@ def lines(finding: Finding) -> set[int]:
     return {finding.evidence.get("loop", {}).get("line", 0), finding.sites[0].line}
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_correct_program_is_silent_on_every_grid(name: str, tmp_path: Path) -> None:
     marked, texts = mark([PROGRAMS / f"{name}.cdv"])
@@ -40,7 +41,7 @@ def test_a_correct_program_is_silent_on_every_grid(name: str, tmp_path: Path) ->
         assert not findings, f"{grid}: " + "\n".join(finding.message for finding in findings)
 
 
-@pytest.mark.cases(2)
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", NAMES)
 def test_every_deleted_clause_is_missed_at_its_loop(name: str, tmp_path: Path) -> None:
     tried = list(deletions((PROGRAMS / f"{name}.cdv").read_text()))

@@ -119,6 +119,7 @@ def shown(findings: tuple[Finding, ...]) -> str:
     return "\n".join(f"{f.sites[0].line}: {f.message} [{f.kind}] {dict(f.evidence)}" for f in findings)
 
 
+@pytest.mark.cases(9)
 @pytest.mark.parametrize("name", PLAIN)
 def test_each_error_is_told_at_its_line_loop_iteration_and_element(name: str, results: Any) -> None:
     path, findings = results(name, False)
@@ -129,7 +130,7 @@ def test_each_error_is_told_at_its_line_loop_iteration_and_element(name: str, re
     assert {f.sites[0].line for f in findings} == {fault.line for fault in expected}, shown(findings)
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", PLAIN)
 def test_corrected_twins_are_silent(name: str, results: Any) -> None:
     _, findings = results(name, True)
@@ -150,6 +151,7 @@ def test_a_twin_within_its_bounds_is_silent(case: int, results: Any) -> None:
     assert not findings, shown(findings)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("grid", ["", "1", "2x2"])
 def test_correct_uses_of_the_language_are_silent_on_any_grid(grid: str, results: Any) -> None:
     _, findings = results("right/features", False, (), grid)

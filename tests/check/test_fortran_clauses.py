@@ -92,6 +92,7 @@ def program(folder: Path) -> tuple[Path, list[Deletion]]:
     return path, made
 
 
+@pytest.mark.matrix
 def test_the_programs_are_silent_as_they_are(tmp_path: Path) -> None:
     text = PROGRAMS.read_text()
     calls = "".join(f"      CALL {name.upper()}{ARGUMENTS.get(name, '')}\n" for name in subroutines())
@@ -101,6 +102,7 @@ def test_the_programs_are_silent_as_they_are(tmp_path: Path) -> None:
     assert not check(Request((path,), timeout=30), tmp_path).findings
 
 
+@pytest.mark.matrix
 def test_each_deleted_clause_is_told_at_its_loop(tmp_path: Path) -> None:
     path, made = program(tmp_path)
     assert len(made) >= 20

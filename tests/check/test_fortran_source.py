@@ -156,6 +156,7 @@ def test_files_modules_includes_and_procedures_are_one_program(tmp_path: Path) -
     assert (finding.evidence["variable"], finding.evidence["index"]) == ("u", [1])
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("grid", "iteration"), [("", [2]), ("2", [5]), ("4", [3])])
 def test_a_grid_of_processors_makes_blocks(tmp_path: Path, grid: str, iteration: list[int]) -> None:
     sources = write(

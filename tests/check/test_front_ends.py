@@ -127,6 +127,7 @@ end program
 """
 
 
+@pytest.mark.matrix
 def test_directives_beside_sources_of_another_language_are_not_passed_over(tmp_path: Path) -> None:
     (tmp_path / "p.f90").write_text(FORTRAN)
     (tmp_path / "q.c").write_text('#include <stdio.h>\nvoid told_(void) { puts("told"); }\n')

@@ -67,6 +67,7 @@ def test_a_place_that_is_suppressed_does_not_suppress_the_others(folder: Path) -
     assert "p.cdv:11" in out and "p.cdv:12" in out
 
 
+@pytest.mark.matrix
 def test_a_report_of_findings_of_one_cause_is_a_baseline_of_all_its_places(folder: Path) -> None:
     report(folder)
     out = weft(folder, "--baseline", "report.json")

@@ -152,6 +152,7 @@ int main(void)
 """
 
 
+@pytest.mark.matrix
 def test_many_small_blocks_cost_no_table(tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     one = checked(LIST, tmp_path)
@@ -212,7 +213,7 @@ COMPLEX = "    double complex z[2];\n    complex double y;\n    double _Complex 
 OBJECTS = "    std::vector<double> v;\n    v = std::vector<double>(3);\n    v[0] = twice(sizeof(int));"
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize(("suffix", "head", "more"), [
     (".cdv", "#include <complex.h>", COMPLEX), (".cpp", "#include <vector>", OBJECTS),
 ])  # fmt: skip

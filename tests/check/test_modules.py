@@ -277,6 +277,7 @@ def marked(files: dict[str, str]) -> list[tuple[str, str, int]]:
     )
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_arrays_of_a_host_are_known_to_its_procedures_in_files_of_any_order(name: str, tmp_path: Path) -> None:
     texts, array = PROGRAMS[name]
@@ -286,6 +287,7 @@ def test_arrays_of_a_host_are_known_to_its_procedures_in_files_of_any_order(name
     assert findings(tmp_path, right, list(texts)[::-1]) == []
 
 
+@pytest.mark.matrix
 def test_what_a_loop_leaves_without_a_value_is_told_where_any_unit_puts_it_out(tmp_path: Path) -> None:
     faulty = {"after.f90": AFTER.replace("FIXED", "")}
     assert findings(tmp_path, faulty, list(faulty)) == marked(faulty)
@@ -293,6 +295,7 @@ def test_what_a_loop_leaves_without_a_value_is_told_where_any_unit_puts_it_out(t
     assert findings(tmp_path, right, list(right)) == []
 
 
+@pytest.mark.matrix
 def test_local_arrays_without_a_value_are_told_in_units_without_directives(tmp_path: Path) -> None:
     faulty = {"arrays.f90": ARRAYS.replace("FIRST", "2")}
     assert findings(tmp_path, faulty, list(faulty)) == marked(faulty)

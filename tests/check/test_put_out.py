@@ -60,6 +60,7 @@ def told(text: str, suffix: str, folder: Path) -> list[tuple[str, int]]:
     return [(one.kind, one.sites[0].line) for one in checked.findings]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("program", [(C, ".c", 17), (FORTRAN, ".f90", 13)])
 @pytest.mark.parametrize(
     ("last", "without", "kinds"),
@@ -128,6 +129,7 @@ int main(void)
 """
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("choice", ["if", "ifdef"])
 @pytest.mark.parametrize(("which", "found"), [("WHICH", [("uninitialised-read", 14)]), ("__STDC__", [])])
 def test_an_assignment_that_the_preprocessor_leaves_out_gives_no_value(
@@ -312,6 +314,7 @@ end program
 """
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("given", "lines"),
     [
@@ -349,6 +352,7 @@ int main(void)
 """
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("left_out", "lines"), [("one.x = i;", []), ("", [16])])
 def test_a_structure_is_copied_with_its_gaps(left_out: str, lines: list[int], tmp_path: Path) -> None:
     found = told(COPIED.replace("LEFT_OUT", left_out), ".c", tmp_path)

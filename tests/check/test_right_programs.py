@@ -277,7 +277,7 @@ def run(case: Case, word: str, folder: Path, capfd: pytest.CaptureFixture[str]) 
     return [(one.kind, one.sites[0].line) for one in checked.findings], capfd.readouterr().out
 
 
-@pytest.mark.cases(4)
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", CASES)
 def test_a_right_program_stays_right(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found, said = run(CASES[name], CASES[name].right, tmp_path, capfd)
@@ -285,7 +285,7 @@ def test_a_right_program_stays_right(name: str, tmp_path: Path, capfd: pytest.Ca
     assert CASES[name].said in said
 
 
-@pytest.mark.cases(4)
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", CASES)
 def test_its_faulty_twin_is_told(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(CASES[name], CASES[name].wrong, tmp_path, capfd)[0] == CASES[name].found

@@ -67,6 +67,7 @@ def counted(text: str, grid: str, folder: Path) -> tuple[set[str], int]:
     return {one.kind for one in found}, sum(int(one.evidence["count"]) for one in found)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("kind", "extent", "index", "grid", "clause", "far"), LINES)
 def test_arrays_that_are_distributed_otherwise_are_remote(  # noqa: PLR0917 - a line of the table
     kind: str, extent: int, index: str, grid: str, clause: str, far: int, tmp_path: Path
@@ -103,6 +104,7 @@ int main(void)
 """
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("value", "wrong"), [("2 * j", False), ("2 * j + (i == 3)", True), ("b[j] + i", True)])
 def test_copies_that_iterations_write_on_their_processors_are_to_be_alike(
     value: str, wrong: bool, tmp_path: Path

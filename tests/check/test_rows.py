@@ -54,7 +54,7 @@ def test_rows_without_hooks_find_what_the_hooks_find(tmp_path: Path, monkeypatch
     assert kinds >= {"uninitialised-read", "stale-halo-read", "loop-dependence", "out-of-bounds"}
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @needs_gcc
 @pytest.mark.parametrize(("seed", "grid"), [(0, ""), (2, ""), (3, ""), (4, "2x2"), (5, ""), (7, "1x3")])
 def test_random_loops_are_found_out_alike_with_rows_and_with_hooks(

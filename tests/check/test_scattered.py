@@ -142,6 +142,7 @@ def test_with_a_grid_the_table_says_which_elements_are_together(
 FORTRAN_RIGHT = {"local": "next", "index": "next(i)", "of_face": "sides(2,i)", "renewal": ', shadow_renew(u("next"))'}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("change", "found"),
     [
@@ -158,6 +159,7 @@ def test_elements_are_their_owners_and_those_of_edges_in_fortran(
     assert told(FORTRAN, "p.f90", tmp_path, **(FORTRAN_RIGHT | change)) == found
 
 
+@pytest.mark.matrix
 def test_numbers_that_are_localized_lie_in_an_edge_in_fortran(tmp_path: Path) -> None:
     text = FORTRAN.replace("(next(c)) with", "(mod(c, 8_8) + 1) with")
     found = told(text, "p.f90", tmp_path, **(FORTRAN_RIGHT | {"index": "mod(i, n) + 1"}))

@@ -44,6 +44,7 @@ double a[16];
 FILES = {"main.c": MAIN, "work.c": WORK, "data.c": DATA}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("order", [("main.c", "work.c", "data.c"), ("data.c", "work.c", "main.c")])
 @pytest.mark.parametrize("right", [True, False])
 def test_the_order_of_the_files_does_not_matter(order: tuple[str, ...], right: bool, tmp_path: Path) -> None:
@@ -63,6 +64,7 @@ TEMPLATE = DATA.replace(
 )  # fmt: skip
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("right", [True, False])
 def test_a_template_may_be_known_to_one_file_only(right: bool, tmp_path: Path) -> None:
     for name, text in (FILES | {"data.c": TEMPLATE}).items():

@@ -40,6 +40,7 @@ def words(name: str) -> tuple[list[str], bool]:
     return [name, *compiled.C_FLAGS, *hooks], gcc
 
 
+@pytest.mark.cases(4)
 @pytest.mark.skipif(not POSSIBLE, reason="shortcuts are of x86-64")
 @pytest.mark.parametrize("name", HERE)
 def test_every_shortcut_is_found_in_what_a_compiler_writes(name: str, tmp_path: Path) -> None:
@@ -64,6 +65,7 @@ def test_a_compiler_that_writes_otherwise_is_told(what: str, tmp_path: Path, mon
     assert told == [shortcuts.UNKNOWN.format(compiler=later, what=what)]
 
 
+@pytest.mark.matrix
 @needs_gcc
 def test_it_is_said_with_what_a_check_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one.cdv").write_text(PROGRAM)

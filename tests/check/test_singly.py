@@ -9,6 +9,7 @@ import pytest
 from check import singly
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["buffer_write", "stale_copy"])
 def test_a_program_with_one_error_is_told_of_that_error(name: str, tmp_path: Path) -> None:
     told, promised = [], set()

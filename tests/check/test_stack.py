@@ -72,6 +72,7 @@ def weft(limits: str, *words: str | Path, cwd: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("at", "status", "said"), [("", 0, "Nothing found"), ("- 1", 1, "[stale-halo-read]")])
 def test_arrays_of_a_procedure_may_be_larger_than_the_stack(at: str, status: int, said: str, tmp_path: Path) -> None:
     (tmp_path / "p.cdv").write_text(LARGE.replace("AT", at))
@@ -111,6 +112,7 @@ def test_a_memory_that_is_too_small_is_said_of_every_language(tmp_path: Path) ->
         assert status == 4 and "there is no room for the shadow of the program's memory" in out, out
 
 
+@pytest.mark.matrix
 @unlimited
 def test_a_suite_of_tests_is_told_that_its_stack_has_no_limit(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(NUMBA.replace("fill(np.zeros(9))", "def test_it():\n    fill(np.zeros(9))"))

@@ -66,6 +66,7 @@ def test_commands_are_completed(shell: str, place: Path) -> None:
     assert asked(shell, "weft exp", place) == ["explain", "explore", "export"]
 
 
+@pytest.mark.cases(1)
 @SHELLS
 def test_runs_are_completed_and_other_folders_are_not(shell: str, place: Path) -> None:
     assert asked(shell, "weft dump w", place) == ["weft-runs/ring-1", "weft-runs/ring-2"]

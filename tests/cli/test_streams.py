@@ -52,6 +52,7 @@ def test_a_full_disk_under_standard_output_is_one_sentence_and_status_4(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_reader_that_has_left_changes_no_status(command: str, faulty: Path) -> None:
     reader, writer = os.pipe()

@@ -65,6 +65,7 @@ def test_runs_that_are_alike_are_not_replayed(folder: Path) -> None:
     assert "replaying" not in done.stderr
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(600)
 def test_a_replay_hashes_the_messages_of_a_run_that_was_recorded_without(folder: Path) -> None:
     assert not any(len(rank.hashes) for rank in weft.open(folder / "right").ranks)

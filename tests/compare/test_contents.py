@@ -146,6 +146,7 @@ def told(folder: Path, one: str, two: str) -> dict[str, Any]:
 FIRST = {"1": (1, "MPI_Sendrecv", 14), "2": (0, "MPI_Isend", 18), "3": (2, "MPI_Allreduce", 22)}
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(600)  # may have to build two recorders
 def test_messages_in_c_are_compared_across_two_mpis(mpich: Installed, openmpi: Installed, tmp_path: Path) -> None:
     for mpi in (mpich, openmpi):

@@ -58,6 +58,7 @@ def test_it_stops_before_the_call_whose_message_differs_first(folder: Path) -> N
     assert done.stdout.rstrip().endswith("2")
 
 
+@pytest.mark.matrix
 def test_runs_that_are_alike_open_nothing(folder: Path) -> None:
     done = execute([*WEFT, "compare", "right", "right", "--debug"], cwd=folder, env=environment(), stdin="ranks\n")
     assert done.returncode == 0, done.stderr

@@ -86,6 +86,7 @@ def test_errors_of_numbers_that_have_no_size_or_are_wide() -> None:
     assert apart(np.array([True]), np.array([False])).tolist() == [1]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("form", ["values", "changes"])
 def test_an_array_in_other_pieces_is_one_layer(form: str, tmp_path: Path) -> None:
     before, after = (

@@ -120,6 +120,7 @@ def test_runs_without_such_results_are_not_called_alike() -> None:
     assert "nothing was compared: the runs have no such result in common" in lines
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("which", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 @pytest.mark.timeout(300)  # may have to build a recorder
 def test_a_program_on_1_2_and_4_ranks(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:

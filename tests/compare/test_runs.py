@@ -49,7 +49,7 @@ FAULTS = {
 """By fault: the ranks that differ first, the line, and what is said."""
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_the_first_difference(fault: str, mpich: Installed, tmp_path: Path) -> None:
     ranks, line, said = FAULTS[fault]
@@ -71,6 +71,7 @@ def test_two_runs_of_a_right_program_are_alike(mpich: Installed, tmp_path: Path)
     assert "calls are alike, and every receive takes the same message" in done.stdout
 
 
+@pytest.mark.matrix
 def test_what_cannot_be_compared_is_said_with_the_remedy(mpich: Installed, tmp_path: Path) -> None:
     recorded(tmp_path, "right")
     (tmp_path / "ring.py").write_text(RING)

@@ -112,7 +112,7 @@ def compared(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("run", "said"),
     [
@@ -141,7 +141,7 @@ def test_the_first_place_where_the_structures_part_is_told(kept: tuple[str, Path
     assert f"{RUNS['ref']}`, that of the run `" in found and f"{RUNS[run]}`" in found
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 def test_values_that_cannot_be_read_are_no_all_clear(kept: tuple[str, Path], tmp_path: Path) -> None:
     _, folder = kept
     shutil.copytree(folder / "ref", tmp_path / "cut")
@@ -158,6 +158,7 @@ def test_values_that_cannot_be_read_are_no_all_clear(kept: tuple[str, Path], tmp
     assert done.returncode == 4 and "there is no such directory" in done.stderr
 
 
+@pytest.mark.cases(1)
 def test_a_reference_of_another_program_is_told_as_one(kept: tuple[str, Path], tmp_path: Path) -> None:
     _, folder = kept
     (tmp_path / "other.py").write_text("import weft\nfor k in range(3):\n    weft.probe('energy', float(k))\n")

@@ -114,7 +114,7 @@ def on_each_grid() -> Iterator[Any]:
             yield pytest.param(name, grid, right, wrong, what, mark, place, marks=marks, id=f"{name}-{what}-{grid}")
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("name", "grid", "right", "wrong", "what", "mark", "place"), list(on_each_grid()))
 def test_a_planted_fault_is_the_first_difference(
     name: str, grid: str, right: str, wrong: str, *, what: str, mark: str, place: tuple[Any, ...], traced: Any
@@ -169,6 +169,7 @@ def test_a_race_of_a_prange_loop_is_the_first_difference(
     assert (found, mark in text, around, element, processors[0]) == (what, True, *place)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "kernel", ["stencil", *(pytest.param(k, marks=pytest.mark.matrix) for k in ("matrices", "bodies", "sort"))]
 )
@@ -180,6 +181,7 @@ def test_the_twins_of_prange_loops_are_alike(kernel: str, grid: str, traced: Any
     assert made.compared > 300
 
 
+@pytest.mark.matrix
 def test_a_program_that_computes_in_float32_differs_from_the_right_one(traced: Any) -> None:
     reference = traced("stencil.cdv", "2x2")[0]
     wrong = traced("stencil.cdv", "2x2", "scale * (A[i - 2][j]", "(float)scale * (A[i - 2][j]")[1]
@@ -231,6 +233,7 @@ def test_a_run_is_stopped_at_the_first_difference(tmp_path: Path) -> None:
     assert "first difference: B behind the loop" in done.stdout
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize(
     ("words", "why"),
     [

@@ -91,7 +91,7 @@ PAIRS = [
 SUFFIX = {"c": "kernels.c", "fortran": "kernels.f90"}
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("language", "kernel", "ranks", "fault", "mark", "where", "element"),
     PAIRS, ids=lambda one: one if isinstance(one, str | int) else "",
@@ -116,7 +116,7 @@ KERNELS = [("c", "heat"), ("c", "matmul"), ("c", "nbody"), ("c", "sort"),
            ("fortran", "heat"), ("fortran", "matmul"), ("fortran", "cg")]  # fmt: skip
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("language", "kernel"), KERNELS)
 @pytest.mark.parametrize("ranks", [2, 4, 6])
 def test_the_twins_without_a_fault_are_alike(language: str, kernel: str, ranks: int, kept: Any) -> None:

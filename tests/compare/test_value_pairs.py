@@ -85,7 +85,7 @@ def compared(before: ValueTrace, after: ValueTrace, **settings: Any) -> ValueCom
     return compare_values(before, after, {"": settings})
 
 
-@pytest.mark.cases(10)
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(
     ("kernel", "ranks", "fault", "mark", "iterations", "where", "element", "sort"),
     PAIRS,
@@ -118,7 +118,7 @@ def test_a_planted_fault_is_the_first_difference(
     assert said[0].startswith(f"first difference: probe {place.name} at kernels.py:{place.line} on rank")
 
 
-@pytest.mark.cases(6)
+@pytest.mark.matrix
 @pytest.mark.parametrize("kernel", ["heat", "matmul", "nbody", "cg", "sort"])
 @pytest.mark.parametrize("ranks", [2, 3, 4, 6])
 def test_the_twins_without_a_fault_are_alike(kernel: str, ranks: int, kept: Any) -> None:

@@ -52,6 +52,7 @@ def written(folder: Path, form: str, cuts: str, wrong: int = -1, *more: str) -> 
     return ValueTrace.open(folder)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("form", ["values", "changes", "hashes"])
 @pytest.mark.parametrize("other", ["values", "changes", "hashes"])
 def test_every_form_is_held_against_every_other(form: str, other: str, tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ def test_the_order_in_memory_is_not_part_of_a_value(tmp_path: Path) -> None:
     assert compare_values(rows, hashed, {}).alike
 
 
-@pytest.mark.cases(3)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("form", ["values", "hashes"])
 @pytest.mark.parametrize("cuts", ["0,100,300", "0,1,2,299,300", "0,0,150,150,300"])
 def test_several_parts_of_one_process_are_one_array(form: str, cuts: str, tmp_path: Path) -> None:
@@ -104,6 +105,7 @@ def test_a_part_that_is_kept_again_in_an_iteration_is_another_value(tmp_path: Pa
     assert [(some[0].judged.one, some[0].judged.two) for some in made.found] == [(2.0, 3.0)]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("fault", [-1, 15])
 def test_rounding_that_grew_is_told_as_what_it_may_be_and_a_fault_behind_it_as_none(fault: int, tmp_path: Path) -> None:
     code = (
@@ -282,6 +284,7 @@ for i in range(600):
 """
 
 
+@pytest.mark.matrix
 def test_a_run_is_stopped_at_the_first_value_that_differs(mpich: Installed, tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text(LONG)
     assert command(tmp_path, "run", "--out", "right", "--", sys.executable, "p.py").returncode == 0
@@ -318,6 +321,7 @@ else:
 """
 
 
+@pytest.mark.matrix
 def test_memory_does_not_grow_with_the_values_of_a_run(tmp_path: Path) -> None:
     """640 MB in the files of both; of each a stretch is held, and then given back."""
     for name, wrong in (("one", "0"), ("two", "1")):

@@ -42,6 +42,7 @@ def test_a_breakpoint_stops_all_and_each_rank_shows_its_frames_and_variables(cli
         assert outer["me"]["value"] == str(rank) and "Parcel" not in outer
 
 
+@pytest.mark.matrix
 def test_objects_open_into_their_parts(client: Start, recorded: Record) -> None:
     run = recorded(PARCELS)
     editor = client()
@@ -61,6 +62,7 @@ def test_objects_open_into_their_parts(client: Start, recorded: Record) -> None:
     assert deep["[1]"]["evaluateName"] == "(((parcel).notes)[7])[1]"
 
 
+@pytest.mark.matrix
 def test_a_step_goes_on_by_a_line_and_a_step_back_to_the_line_before(client: Start, recorded: Record) -> None:
     run = recorded(PARCELS)
     editor = client()
@@ -99,6 +101,7 @@ def test_a_value_that_is_set_is_what_the_rank_goes_on_with(client: Start, record
     assert editor.variables(2)["got"]["value"] == "507"
 
 
+@pytest.mark.matrix
 def test_conditions_counts_and_log_points(client: Start, recorded: Record) -> None:
     run = recorded(PARCELS)
     editor = client()
@@ -256,6 +259,7 @@ def test_findings_lead_to_their_moments(client: Start, mpich: Installed, tmp_pat
     assert editor.threads()[1] == "rank 0 · recv(source=ANY_SOURCE, tag=7)"
 
 
+@pytest.mark.matrix
 def test_the_way_to_a_finding_stops_at_breakpoints_or_goes_past_them(client: Start, recorded: Record) -> None:
     run = recorded(PROGRAMS / "gather.py")
     editor = client()

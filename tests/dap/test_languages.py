@@ -37,6 +37,7 @@ def held_to_the_squares(editor: Client, run: Recorded, add: str, square: str) ->
     assert editor.variables(3)["total"]["value"] in ("5", "14")
 
 
+@pytest.mark.matrix
 def test_ranks_of_c(client: Start, recorded: Record) -> None:
     editor = client()
     held_to_the_squares(editor, recorded(SQUARES / "squares.c"), "add", "square")
@@ -45,6 +46,7 @@ def test_ranks_of_c(client: Start, recorded: Record) -> None:
     assert editor.output() == "[rank 0] all 316\n"
 
 
+@pytest.mark.matrix
 def test_ranks_of_fortran(client: Start, of_fortran: Record) -> None:
     held_to_the_squares(client(), of_fortran(SQUARES / "squares.f90"), "sums::add", "sums::square")
 

@@ -76,6 +76,7 @@ def test_a_value_of_a_task_is_opened_and_set_and_a_step_back_is_refused(client: 
         editor.ask("stepBack", threadId=server)
 
 
+@pytest.mark.matrix
 def test_without_being_asked_for_no_task_is_a_thread(client: Start, served: Path) -> None:
     editor = client()
     editor.launch(run=str(served), breakpoints={SERVED: [line(SERVED, "n += 1")]})

@@ -158,6 +158,7 @@ def told(name: str, found: list[Finding]) -> None:
     assert {site.line for site in finding.sites} >= {20}, name
 
 
+@pytest.mark.cases(44)
 @pytest.mark.parametrize("name", EVERY)
 def test_a_rank_in_it_whose_partner_waits_for_it_is_a_deadlock_and_a_partner_that_comes_is_none(name: str) -> None:
     row = meaning.every()[name]

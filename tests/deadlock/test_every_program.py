@@ -49,7 +49,7 @@ def test_the_program_has_collectives_of_every_sort() -> None:
     assert set(QUICK) < set(NAMES)
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.matrix) for n in NAMES])
 def test_a_rank_in_the_call_whose_partner_waits_for_it(

@@ -49,6 +49,7 @@ def test_changes_come_backwards_in_the_order_in_which_they_came(language: str, s
     assert changes(said, "reverse-continue")[0] == "1 -> 5", said
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["C", pytest.param("Python", marks=AGAIN)])
 def test_the_return_of_a_frame_is_no_change_of_what_was_watched_in_it(
@@ -60,6 +61,7 @@ def test_the_return_of_a_frame_is_no_change_of_what_was_watched_in_it(
     assert changes(said, "reverse-continue") == ["14 -> 30"] * 2, said
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["C", "Python"])
 def test_lines_come_backwards_over_functions_and_into_them(language: str, session: Callable[..., str]) -> None:
@@ -120,7 +122,7 @@ def test_a_replay_that_did_not_come_past_the_place_proves_nothing(
     assert not cut
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("other", [1, back.TRIES])
 def test_a_replay_that_went_another_way_is_not_where_the_rank_was_to_go(
     other: int, third_visit: TaskPrompt, monkeypatch: pytest.MonkeyPatch

@@ -78,6 +78,7 @@ def test_names_and_expressions_of_a_debugger_are_not_executed(mi: Mi, payloads: 
                 deed()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", ["shows", "sh ows", 'it\'s "this"', "a\nshell touch made"])
 def test_a_program_gets_its_arguments_and_its_environment_as_they_were_given(
     tmp_path: Path, payloads: list[str], name: str

@@ -28,12 +28,14 @@ def recorded(mpi: Installed, folder: Path, version: str) -> str:
     return done.stderr + done.stdout
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("version", ["3.14.2 free-threading build (main)", "3.10.4 (main)"])
 def test_a_run_says_why_it_has_no_lines_of_python(mpich: Installed, tmp_path: Path, version: str) -> None:
     assert f"not seen: lines of Python: they are read in the ordinary builds of CPython 3.11 to 3.14, and this is " \
            f"{version} (0 and 1)" in recorded(mpich, tmp_path, version)  # fmt: skip
 
 
+@pytest.mark.matrix
 def test_the_debugger_refuses_a_build_without_a_lock_and_no_other(mpich: Installed, tmp_path: Path) -> None:
     for version, refused in (("3.14.2 free-threading build (main)", True), ("3.10.4 (main)", False)):
         folder = tmp_path / version[:4]

@@ -28,6 +28,7 @@ def line(text: str, name: str = "cells.c") -> int:
     return found
 
 
+@pytest.mark.matrix
 def test_a_script_shows_where_all_ranks_stand_and_what_they_hold(cells: Recorded) -> None:
     send, receive, barrier = line("MPI_Send(mine"), line("MPI_Recv(other"), line("MPI_Barrier")
     source, call = (PROGRAMS / "cells.c").read_text().splitlines(), line("mine, other, 1 - rank, 5, type")
@@ -61,6 +62,7 @@ def values(out: str, command: str) -> str:
     return out.partition(command + "\n")[2].partition("(weft)")[0]
 
 
+@pytest.mark.matrix
 def test_the_session_of_the_page_is_what_is_printed(cells: Recorded) -> None:
     page = (ROOT / "docs" / "commands" / "debug.md").read_text()
     session = page.split("$ weft debug weft-runs/cells-1\n")[1].split("```")[0]
@@ -119,6 +121,7 @@ def test_until_stops_at_a_breakpoint_on_the_way(cells: Recorded) -> None:
     assert "rank 1  before event 11" in last
 
 
+@pytest.mark.matrix
 def test_a_deadlocked_rank_goes_no_further_and_that_is_said(cells: Recorded) -> None:
     out = cells.debug("continue", "next", "print tag")
     assert "rank 0 gets no further: as in the record, recv(source=1, tag=7)" in out
@@ -199,6 +202,7 @@ def test_without_gdb_events_can_be_followed_and_values_not(cells: Recorded, tmp_
     assert "there is no gdb here, which looks into native ranks: apt install gdb, or pip install gdb-for-pwndbg" in out
 
 
+@pytest.mark.matrix
 def test_fortran_is_stepped_like_c(record: Callable[..., Recorded], tmp_path_factory: pytest.TempPathFactory) -> None:
     mpif90, mpiexec = need("mpif90.mpich"), need("mpiexec.mpich", "shared memory")
     program = tmp_path_factory.mktemp("fortran") / "ring"
@@ -260,6 +264,7 @@ def test_changes_come_backwards_out_of_one_call_of_a_function_into_the_call_befo
     )  # on the stack
 
 
+@pytest.mark.matrix
 def test_a_breakpoint_at_an_instruction_is_named_by_file_and_place(cells: Recorded) -> None:
     program = Path(json.loads((cells.run / "run.json").read_text())["command"][-1])
     symbols = execute(["nm", program]).stdout.splitlines()
@@ -276,6 +281,7 @@ def test_a_breakpoint_at_an_instruction_is_named_by_file_and_place(cells: Record
     assert {(one["function"], one["line"]) for one in at} == {("exchange", line("static void exchange"))}
 
 
+@pytest.mark.matrix
 def test_gdb_is_waited_for_while_it_works_and_no_longer() -> None:
     gdb = Mi()
     try:

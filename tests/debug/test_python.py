@@ -80,6 +80,7 @@ def test_functions_are_stepped_into_and_over(collect: Recorded) -> None:
     assert f"rank 0  at collect.py:{line('for _ in')} in collect" in out
 
 
+@pytest.mark.matrix
 def test_an_event_back_and_forth_is_the_same_place(collect: Recorded) -> None:
     out = collect.debug(
         "next event", "print parts", "next event", "prev event", "print parts", "prev event", "prev event"
@@ -132,6 +133,7 @@ def test_open_mpi_is_debugged_alike(record: Callable[..., Recorded], openmpi: In
     assert "holds     {'" in script
 
 
+@pytest.mark.matrix
 def test_a_person_types_with_completion_and_history(collect: Recorded, tmp_path: Path) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
@@ -167,6 +169,7 @@ def test_a_person_types_with_completion_and_history(collect: Recorded, tmp_path:
     assert (tmp_path / "weft" / "debug_history").read_text().splitlines()[0] == "print rank"
 
 
+@pytest.mark.matrix
 def test_a_program_that_reads_its_input_is_given_it_again(record: Callable[..., Recorded], tmp_path: Path) -> None:
     program = tmp_path / "reads.py"
     program.write_text(
@@ -202,6 +205,7 @@ def test_a_rank_that_stands_in_mpi_with_pythons_lock_is_looked_into(
     assert time.monotonic() - begun < 60
 
 
+@pytest.mark.matrix
 def test_a_step_back_does_not_repeat_what_the_program_wrote(collect: Recorded) -> None:
     barrier = line("comm.Barrier()")
     out = collect.debug(f"until 0:collect.py:{barrier}", "prev event", "next event", "continue")

@@ -26,6 +26,7 @@ def threaded(record: Callable[..., Recorded], mpich: Installed) -> Recorded:
     return record("threaded", "-n", "2", "--", sys.executable, PROGRAMS / "threaded.py")
 
 
+@pytest.mark.matrix
 def test_a_thread_that_is_started_later_stops_and_is_named(threaded: Recorded) -> None:
     at = line("squares[number]")
     out = threaded.debug(f"break threaded.py:{at}", "continue", "print value", "where @1", "next", "print squares[3]",
@@ -38,6 +39,7 @@ def test_a_thread_that_is_started_later_stops_and_is_named(threaded: Recorded) -
     assert out.endswith(f"(weft) continue\n{threaded.out}the program has come to its end\n")
 
 
+@pytest.mark.matrix
 def test_a_thread_that_waits_already_stops_too(threaded: Recorded) -> None:
     at = line('squares["early"]')
     out = threaded.debug("until 0:5", f"break threaded.py:{at} if value > 10", "continue", "print value @1", "continue")
@@ -47,6 +49,7 @@ def test_a_thread_that_waits_already_stops_too(threaded: Recorded) -> None:
     assert out.endswith(f"{threaded.out}the program has come to its end\n")
 
 
+@pytest.mark.matrix
 def test_a_function_stops_the_thread_that_calls_it(threaded: Recorded) -> None:
     out = threaded.debug("break 0:square", "continue", "print number", "step", "continue")
     at = line("def square")

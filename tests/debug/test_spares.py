@@ -70,6 +70,7 @@ def of(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "language", [pytest.param("C", marks=pytest.mark.needs("gdb")), pytest.param("Python", marks=pytest.mark.matrix)]
 )
@@ -113,6 +114,7 @@ def test_where_a_rank_writes_to_a_file_no_replay_waits_beside_it(
     assert prompt.debugger.spares.kept == []
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("moment", ["its replay begins", "its replay stands"])
 def test_a_debugger_that_is_killed_leaves_no_replay_behind(moment: str, bench: Bench, tmp_path: Path) -> None:
     assert bench.build("C")

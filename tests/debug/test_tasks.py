@@ -49,6 +49,7 @@ def of_rank(answers: list[dict[str, Any]]) -> list[Any]:
             for answer in answers]  # fmt: skip
 
 
+@pytest.mark.matrix
 def test_openmp_tasks_of_every_rank_are_listed_with_those_that_have_not_begun(hybrid: Recorded) -> None:
     made, sent = line("#pragma omp task shared(sums)", "hybrid.c"), line("if (rank == 0) MPI_Send", "hybrid.c")
     _, zero, one, tree, waits = of_rank(hybrid.answers("tasks", "tasks new @1", "tasks --tree", "waits @1"))
@@ -60,6 +61,7 @@ def test_openmp_tasks_of_every_rank_are_listed_with_those_that_have_not_begun(hy
     assert waits["deadlocks"] == []
 
 
+@pytest.mark.matrix
 def test_one_openmp_task_is_stepped_through_calls_of_mpi_while_others_run(hybrid: Recorded) -> None:
     answers = of_rank(hybrid.answers("tasks top @1"))
     received = line("if (rank == 1) MPI_Recv", "hybrid.c")
@@ -77,6 +79,7 @@ def test_one_openmp_task_is_stepped_through_calls_of_mpi_while_others_run(hybrid
     assert "rank 1: 69 101" in steps[9]["output"] and "rank 0: 9 101" in steps[9]["output"]
 
 
+@pytest.mark.matrix
 def test_an_openmp_task_that_has_not_begun_is_followed_to_its_join(hybrid: Recorded) -> None:
     body = line("long sum = work", "hybrid.c")
     new = of_rank(hybrid.answers("tasks new"))[1]["tasks"][1]
@@ -116,6 +119,7 @@ def test_asyncio_tasks_of_every_rank_are_listed_with_what_they_wait_for(served: 
     assert [row["id"] for row in waits["waits"]] == [rows["main"]["id"]] and waits["deadlocks"] == []
 
 
+@pytest.mark.matrix
 def test_one_asyncio_task_is_stepped_through_calls_of_mpi_to_its_join(served: Recorded) -> None:
     send = line("comm.send(", "served.py")
     steps = of_rank(served.answers(
@@ -153,6 +157,7 @@ def test_a_breakpoint_stops_one_asyncio_task_of_one_rank(served: Recorded) -> No
     assert "rank 0: 5 3" in out and "rank 1: 3 3" in out
 
 
+@pytest.mark.matrix
 def test_a_task_in_the_last_call_of_its_rank_gets_no_further_and_that_is_said(
     record: Callable[..., Recorded], mpich: Installed
 ) -> None:

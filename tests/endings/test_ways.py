@@ -31,7 +31,7 @@ def holds(way: Way, outcome: Outcome) -> None:
         assert not any(banner in outcome.printed for banner in BANNERS), outcome.printed
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("way", [w for w in ways() if w.language != "fortran"], ids=lambda way: way.name)
 def test_mpich(way: Way, mpich: Installed, tmp_path: Path) -> None:
     holds(way, run(way, mpich, tmp_path))
@@ -50,6 +50,7 @@ def test_open_mpi(way: Way, openmpi: Installed, tmp_path: Path) -> None:
     holds(way, run(way, openmpi, tmp_path))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("way", [w for w in ways() if w.language == "fortran"], ids=lambda way: way.name)
 def test_fortran(way: Way, debian_mpich: Installed, tmp_path: Path) -> None:
     need("mpif90.mpich")
@@ -68,6 +69,7 @@ MPI.COMM_WORLD.Barrier()
 """
 
 
+@pytest.mark.matrix
 def test_sys_exit_of_a_module_is_told_and_one_that_was_caught_is_not(mpich: Installed, tmp_path: Path) -> None:
     (tmp_path / "left.py").write_text(LEFT)
     python = [mpich.python or sys.executable, "-m", "left"]

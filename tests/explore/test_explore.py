@@ -63,6 +63,7 @@ def test_the_one_order_of_six_that_deadlocks_is_found_and_the_report_says_it(mpi
     assert "Explored: " in report
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(600)
 def test_a_race_that_changes_nothing_is_benign_and_what_was_tried_is_not_tried_again(
     mpich: Installed, tmp_path: Path
@@ -190,6 +191,7 @@ def test_an_order_that_was_not_run_to_its_end_is_not_called_unreached(
     assert not list(tmp_path.glob("run-other-*"))
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_polls_that_failed_are_named_as_what_is_not_varied(mpich: Installed, tmp_path: Path) -> None:

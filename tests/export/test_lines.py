@@ -100,6 +100,7 @@ def test_text_is_what_python_says_of_each_call(every_function: Trace) -> None:
     assert written(every_function, table) == ["  ".join(table.cells(event)).rstrip() for event in found]
 
 
+@pytest.mark.cases(1)
 def test_json_is_what_python_says_of_each_call(every_function: Trace) -> None:
     assert written(every_function, None) == [json.dumps(event_json(event)) for event in events(every_function)]
 

@@ -108,6 +108,7 @@ def test_without_out_it_goes_to_the_current_directory(weft_command: Weft, hung: 
     assert "rank" in done.stderr  # what could not be read is said
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(300)
 def test_a_real_run_that_hung_is_exported(mpich: Installed, weft_command: Weft) -> None:
     program = ROOT / "src" / "weft" / "examples" / "heat.py"
@@ -127,6 +128,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("to", sorted(FORMATS))
 def test_a_full_disk_is_one_line_and_leaves_nothing_behind(to: str, tmp_path: Path) -> None:
     b = Builder(ranks=2, path=tmp_path / "run")
@@ -176,7 +178,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 MEMORY = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.slow
 @pytest.mark.parametrize("to", sorted(FORMATS))
 def test_a_run_larger_than_the_memory_goes_through(to: str, large: Path, tmp_path: Path) -> None:

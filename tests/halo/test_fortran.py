@@ -56,6 +56,7 @@ def fault_is_found(program: Built, folder: Path, fault: str, *more: str) -> None
         assert ((i > 6) * 2 + (j > 5)) == evidence["owner"]
 
 
+@pytest.mark.matrix
 def test_a_fault_is_found_at_its_line_rank_and_cell(of_mpich: Built, tmp_path: Path) -> None:
     fault_is_found(of_mpich, tmp_path, "written")
 
@@ -64,6 +65,7 @@ def test_the_corrected_twin_is_silent(of_mpich: Built, tmp_path: Path) -> None:
     assert found(of_mpich, tmp_path, "boundary") == []
 
 
+@pytest.mark.matrix
 def test_without_widths_a_fault_is_found_and_its_twin_silent(of_mpich: Built, tmp_path: Path) -> None:
     for mode in ("written", "boundary"):
         (tmp_path / mode).mkdir()
@@ -87,6 +89,7 @@ def test_arrays_of_the_main_program_are_seen(of_mpich: Built, tmp_path: Path, gr
         assert evidence["cell"][1] == reader * 4 + evidence["ghost"][1] - 1  # four columns each, one ghost before them
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("grid", [(), ("at",), ("inferred",)], ids=["communicator", "at", "inferred"])
 def test_the_corrected_twin_of_the_main_program_is_silent(
     of_mpich: Built, tmp_path: Path, grid: tuple[str, ...]

@@ -53,7 +53,7 @@ def fault_is_found(mpi: Installed, folder: Path, dimensions: int, ranks: int, fa
         check_place(finding, ranks, dimensions, fault)
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("dimensions", "ranks", "fault"), SHORT)
 def test_a_fault_is_found_at_its_line_rank_and_cell(
     mpich: Installed, tmp_path: Path, dimensions: int, ranks: int, fault: str
@@ -69,6 +69,7 @@ def test_each_fault_is_found_on_each_grid(
     fault_is_found(mpich, tmp_path, dimensions, ranks, fault)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("dimensions", "ranks", "twin"), [(2, 4, "box"), (1, 3, "right")])
 def test_a_corrected_twin_is_silent(mpich: Installed, tmp_path: Path, dimensions: int, ranks: int, twin: str) -> None:
     assert found(mpich, tmp_path, ranks, "faces.py", str(dimensions), twin) == []
@@ -83,6 +84,7 @@ def test_each_corrected_twin_is_silent_on_each_grid(
     assert found(mpich, tmp_path, ranks, "faces.py", str(dimensions), *words.split()) == []
 
 
+@pytest.mark.matrix
 def test_every_right_way_to_exchange_is_silent(mpich: Installed, tmp_path: Path) -> None:
     assert found(mpich, tmp_path, 3, "ways.py", ",".join(WAYS)) == []
 
@@ -118,7 +120,7 @@ def mistake_is_found(mpi: Installed, folder: Path, way: str, *more: str) -> None
     check_certainty(findings)
 
 
-@pytest.mark.cases(2)
+@pytest.mark.matrix
 @pytest.mark.parametrize("way", "early changed neighbours colours wavefront every-second lag reduced largest".split())
 def test_a_mistake_in_the_exchange_is_found_at_its_line(mpich: Installed, tmp_path: Path, way: str) -> None:
     mistake_is_found(mpich, tmp_path, way)

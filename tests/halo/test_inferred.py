@@ -122,7 +122,7 @@ def test_an_outermost_layer_that_nothing_fills_is_told() -> None:
 SHORT = [(2, 4, "corner"), (1, 3, "swapped"), (2, 4, "width")]
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("dimensions", "ranks", "fault"), SHORT)
 def test_a_fault_is_found_at_its_line_rank_and_cell(
     mpich: Installed, tmp_path: Path, dimensions: int, ranks: int, fault: str
@@ -207,6 +207,7 @@ NATIVE_WAYS = "colours seidel persistent lagging looked".split()
 RIGHT_WAYS = ["overlap", "again", "children"]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("dimensions", "ranks", "fault"), [(2, 4, "corner"), (1, 3, "swapped")])
 def test_a_fault_of_a_compiled_program_is_found(
     of_mpich: test_native.Built, tmp_path: Path, dimensions: int, ranks: int, fault: str
@@ -214,6 +215,7 @@ def test_a_fault_of_a_compiled_program_is_found(
     test_native.fault_is_found(of_mpich, tmp_path, dimensions, ranks, fault, "inferred")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("words", ["faces 2 box", "faces 2 wide", "ways again", "guarded right"])
 def test_the_twin_of_a_compiled_program_is_silent(of_mpich: test_native.Built, tmp_path: Path, words: str) -> None:
     program, *more = words.split()

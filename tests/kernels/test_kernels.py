@@ -70,7 +70,7 @@ MUTANTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.cases(2)
+@pytest.mark.matrix
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: f"{m.kernel}-{m.kind}")
 def test_a_kernel_made_wrong_is_told(mutant: Mutant, tmp_path: Path, mpich: Installed) -> None:
     text = (PROGRAMS / mutant.kernel).read_text()

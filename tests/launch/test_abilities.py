@@ -50,7 +50,7 @@ def on(machine: str, *command: str | Path) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.cases(3)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("machine", [pytest.param(name, marks=SLOW.get(name, ())) for name in LACKS])
 def test_a_poorer_machine_lacks_what_it_says_and_nothing_else(machine: str) -> None:
     if any(ability(name).lack for name in LACKS[machine]):

@@ -62,6 +62,7 @@ def test_messages_between_hosts_pass(hosts: Hosts, mpich: Installed) -> None:
     nothing_runs(hosts)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("of", ["openmpi", pytest.param("debian_openmpi", marks=pytest.mark.matrix)])
 def test_with_open_mpi_they_pass_too(hosts: Hosts, of: str, request: pytest.FixtureRequest) -> None:
     installed: Installed = request.getfixturevalue(of)
@@ -97,6 +98,7 @@ def test_a_message_that_never_comes_ends_the_trial_and_names_the_hosts(hosts: Ho
     nothing_runs(hosts)
 
 
+@pytest.mark.matrix
 def test_a_host_that_cannot_reach_back_is_told(hosts: Hosts, mpich: Installed) -> None:
     env = {"WEFT_ADDRESS": "10.77.23.200"}
     checks, status = doctor(hosts, "a,b", *hydra(mpich, hosts), env=env)
@@ -105,7 +107,7 @@ def test_a_host_that_cannot_reach_back_is_told(hosts: Hosts, mpich: Installed) -
     assert "WEFT_ADDRESS=" in checks["host b"]["remedy"]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("name", "path", "told"),
     [
@@ -149,6 +151,7 @@ def test_an_agent_that_hangs_ends_within_the_limit(hosts: Hosts, mpich: Installe
     nothing_runs(hosts)
 
 
+@pytest.mark.matrix
 def test_under_slurm_srun_is_tried_with_the_mpi_of_the_program(
     program: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

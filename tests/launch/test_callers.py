@@ -67,6 +67,7 @@ def way(event: Event) -> list[str]:
     return [event.site.function.split(".")[-1], *(str(caller.function) for caller in event.site.callers)]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("flags", ["-O0", "-O2"])
 def test_each_way_to_a_wrapper_is_told(
     flags: str, tmp_path: Path, mpich: Installed, weft_command: Callable[..., subprocess.CompletedProcess[str]]
@@ -102,6 +103,7 @@ def test_python_tells_each_way_too(
     assert [[c.line for c in e.site.callers] for e in events] == [[7, 10], [8, 11], [7, 12]]
 
 
+@pytest.mark.matrix
 def test_a_line_or_function_on_the_way_names_the_calls_through_it(
     tmp_path: Path, mpich: Installed, weft_command: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:

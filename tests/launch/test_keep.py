@@ -79,6 +79,7 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
         assert "weft: only the end of the run is there (--keep last:0.4s)" in told.stderr, told.stderr
 
 
+@pytest.mark.matrix
 def test_a_deadlock_behind_dropped_calls_is_proven(weft_command: Weft, program: Program, tmp_path: Path) -> None:
     done = kept(weft_command, program, "deadlock")
     assert done.returncode == 3, done.stderr
@@ -155,7 +156,7 @@ TAKING = [
 ]  # fmt: skip
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("mpi", "way", "end"),
     [
@@ -174,7 +175,7 @@ def test_what_dropped_calls_took_is_told_beside_them(taking: Taking, mpi: str, w
     assert all(abs(n) <= 3 for n in before.balance.values()), "as many as were under way when calls begin to count"
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("mpi", "way", "end"),
     [
@@ -191,7 +192,7 @@ def test_what_is_not_told_stays_open_and_nobody_is_blamed(taking: Taking, mpi: s
     assert len(before.unsettled) == 1
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("mpi", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 @pytest.mark.parametrize("way", ["sendrecv", "isendrecv", "waitall"])
 def test_a_deadlock_behind_such_calls_is_proven(taking: Taking, mpi: str, way: str) -> None:

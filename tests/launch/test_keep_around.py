@@ -66,6 +66,7 @@ def test_a_race_that_the_ring_has_dropped_is_told_from_what_was_set_aside(
     assert "| MPI_Recv(&value" in own or "MPI_Recv(&value, 1, MPI_INT" in own
 
 
+@pytest.mark.matrix
 def test_without_a_race_nothing_is_set_aside(early: Early, tmp_path: Path) -> None:
     done = early("named", "--keep-around-findings")
     assert done.returncode == 0, done.stderr

@@ -57,6 +57,7 @@ def nothing_half_there(run: Path) -> bool:
     return not list(run.glob("around/.new-*"))
 
 
+@pytest.mark.matrix
 def test_the_ninth_finding_is_not_set_aside_and_that_was_said_before(run: Path, show: Show) -> None:
     around = live.Around(run)
     for k in range(1, 9):
@@ -143,6 +144,7 @@ def test_a_disk_that_fills_while_it_is_copied_is_told(
     assert list(small_disk.iterdir()) == [small_disk / "other"]
 
 
+@pytest.mark.matrix
 def test_what_is_in_none_of_three_copies_is_given_up_and_told(
     run: Path, show: Show, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip

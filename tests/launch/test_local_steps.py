@@ -42,7 +42,7 @@ def facts(run: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize(("mode", "ended"), [("good", ("finished", 0)), ("deadlock", ("deadlock", 3))])
 def test_tasks_of_several_hosts_record_one_run(
     hosts: Hosts, line: Line, mode: str, ended: tuple[str, int]
@@ -201,6 +201,7 @@ def test_tasks_of_one_host_end_as_without_local(
     assert facts(tmp_path / "weft-runs" / "step-1")["ranks"] == 3
 
 
+@pytest.mark.matrix
 def test_ctrl_c_gathers(mpich: Installed, program: Program, tmp_path: Path) -> None:
     line = [*mpich.mpiexec, "-n", "3", *WEFT, "run", "--local", tmp_path / "disk", "--", program("ring"), "30"]
     with subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:

@@ -23,6 +23,7 @@ Program = Callable[[str], Path]
 Open = Callable[[Sequence[str]], Terminal]
 
 
+@pytest.mark.matrix
 def test_standard_input_output_and_error_reach_the_program_unchanged(weft_command: Weft, program: Program) -> None:
     text = "".join(f"line {i} äöü\n" for i in range(500))
     done = weft_command("run", "-n", "2", "--", program("echo"), stdin=text)
@@ -54,6 +55,7 @@ def test_the_exit_status_of_a_rank_that_leaves_is_what_the_launcher_makes_of_it(
     assert done.returncode == int(own.read_text()) != 0
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGTERM])
 def test_a_signal_that_ends_the_program_gives_the_status_of_a_shell(weft_command: Weft, number: int) -> None:
     done = weft_command("run", "--", "sh", "-c", f"kill -{number} $$")
@@ -87,7 +89,7 @@ def listening(terminal: Open, program: Program) -> Iterator[Terminal]:
     yield opened
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("key", "number"), [("\x03", signal.SIGINT), ("\x1c", signal.SIGQUIT)], ids=["ctrl-c", "ctrl-backslash"]
 )
@@ -107,6 +109,7 @@ def test_a_new_window_size_reaches_the_program_once(listening: Terminal) -> None
     assert listening.expect(r"signal (\d+): (\d+)").groups() == (str(int(signal.SIGTERM)), "1")
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH])
 def test_a_signal_sent_to_weft_alone_is_passed_on_once(listening: Terminal, number: int) -> None:
     listening.process.send_signal(number)

@@ -45,6 +45,7 @@ def processes_of(path: Path) -> list[int]:
     return found
 
 
+@pytest.mark.matrix
 def test_a_run_is_kept_under_the_programs_name(weft_command: Weft, program: Program, tmp_path: Path) -> None:
     done = weft_command("run", "-n", "2", "--", program("matched"))
     assert done.returncode == 0
@@ -58,6 +59,7 @@ def test_a_run_is_kept_under_the_programs_name(weft_command: Weft, program: Prog
     assert own_lines(done)[0] == "weft: recorded 2 ranks in weft-runs/matched-1"
 
 
+@pytest.mark.matrix
 def test_a_job_that_weft_ends_leaves_no_shared_memory_of_mpich(weft_command: Weft, program: Program) -> None:
     done = weft_command("run", "-n", "2", "--out", "run", "--", program("segment"))
     assert done.returncode == 3
@@ -92,6 +94,7 @@ def pipe(tmp_path: Path) -> Path:
     return tmp_path / "pipe"
 
 
+@pytest.mark.matrix
 def test_a_standstill_without_proof_is_not_ended_by_itself(
     weft_command: Weft, program: Program, tmp_path: Path, pipe: Path
 ) -> None:
@@ -100,6 +103,7 @@ def test_a_standstill_without_proof_is_not_ended_by_itself(
     assert facts(tmp_path / "run")["ended"] != "deadlock"
 
 
+@pytest.mark.matrix
 def test_hang_after_ends_a_standstill_and_says_that_it_is_no_proof(
     weft_command: Weft, program: Program, tmp_path: Path, pipe: Path
 ) -> None:
@@ -110,7 +114,7 @@ def test_hang_after_ends_a_standstill_and_says_that_it_is_no_proof(
     assert not processes_of(program("blocked"))
 
 
-@pytest.mark.cases(2)
+@pytest.mark.matrix
 @pytest.mark.parametrize("how", ["segfault", "abort", "kill", "exit"])
 def test_a_crash_is_told_and_the_record_is_whole(
     weft_command: Weft, program: Program, tmp_path: Path, how: str
@@ -135,6 +139,7 @@ def test_a_killed_ranks_file_is_cut_behind_its_last_byte(weft_command: Weft, pro
         assert path.stat().st_size <= 15 * 4096
 
 
+@pytest.mark.matrix
 def test_both_open_mpi_and_mpmd_lines_work(weft_command: Weft, openmpi: Installed, tmp_path: Path) -> None:
     target = tmp_path / "matched"
     source = Path(__file__).parent / "programs" / "matched.c"
@@ -146,6 +151,7 @@ def test_both_open_mpi_and_mpmd_lines_work(weft_command: Weft, openmpi: Installe
     assert facts(tmp_path / "run")["mpi"]["abi"] == "openmpi"
 
 
+@pytest.mark.matrix
 def test_n_starts_the_launcher_of_the_programs_own_mpi(weft_command: Weft, openmpi: Installed, tmp_path: Path) -> None:
     target = tmp_path / "matched"
     source = Path(__file__).parent / "programs" / "matched.c"
@@ -156,6 +162,7 @@ def test_n_starts_the_launcher_of_the_programs_own_mpi(weft_command: Weft, openm
     assert facts(tmp_path / "run")["mpi"]["launcher"] == [openmpi.mpiexec[0]]
 
 
+@pytest.mark.matrix
 def test_python_ranks_are_recorded_through_their_mpi4py(weft_command: Weft, mpich: Installed, tmp_path: Path) -> None:
     script = tmp_path / "step.py"
     script.write_text(
@@ -175,6 +182,7 @@ def test_the_report_is_written_where_it_was_asked_for(weft_command: Weft, progra
     assert report["findings"][0]["kind"] == "deadlock"
 
 
+@pytest.mark.matrix
 def test_the_corrected_twin_of_the_deadlock_has_no_finding(
     weft_command: Weft, program: Program, tmp_path: Path
 ) -> None:
@@ -310,6 +318,7 @@ def test_a_disk_without_any_room_is_one_line_and_status_4(
     assert "No space left on device" in own_lines(done)[0]
 
 
+@pytest.mark.matrix
 def test_the_recorders_variables_do_not_reach_a_ranks_children(
     weft_command: Weft, mpich: Installed, tmp_path: Path
 ) -> None:
@@ -323,12 +332,14 @@ def test_the_recorders_variables_do_not_reach_a_ranks_children(
     assert done.stdout == "0 None\n", done.stderr
 
 
+@pytest.mark.matrix
 def test_a_record_says_whose_it_is(weft_command: Weft, program: Program, tmp_path: Path) -> None:
     weft_command("run", "-n", "2", "--out", "run", "--", program("matched"))
     headers = [read_header(path.read_bytes()[:4096]) for path in sorted((tmp_path / "run" / "ranks").iterdir())]
     assert [(header.rank, header.world_size) for header in headers if header] == [(0, 2), (1, 2)]
 
 
+@pytest.mark.matrix
 def test_a_report_that_was_asked_for_is_always_written(mpich: Installed, tmp_path: Path) -> None:
     """Where nothing was recorded, and of level `outcomes`, too: it says why it is empty."""
     for name, command in (

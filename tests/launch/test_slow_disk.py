@@ -166,7 +166,7 @@ def test_where_the_run_must_stay_the_record_ends_before_the_program_has_waited_f
     assert disk.waits(run) < 2 * 10 * (5 + 0.05 * (time.monotonic() - began) + 1), "ten in a second"
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("words", [(), ("reserve",)])
 def test_a_full_disk_ends_the_record_not_the_program(
     weft_command: Weft, program: Program, mount: Mount, words: tuple[str, ...]
@@ -197,6 +197,7 @@ def test_a_run_that_finds_no_room_at_its_place_stays_where_it_was_recorded(
         shutil.rmtree(local.parent)
 
 
+@pytest.mark.matrix
 def test_who_kills_weft_finds_the_run_by_its_link(
     weft_command: Weft, program: Program, mount: Mount, tmp_path: Path
 ) -> None:

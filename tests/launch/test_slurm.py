@@ -61,7 +61,7 @@ def held(slurm: Slurm, command: Sequence[str | Path], folder: Path, mode: str) -
     return {**facts, "name": run.name}
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("mode", ENDED)
 @pytest.mark.parametrize("of", ["mpich_step", pytest.param("openmpi_step", marks=pytest.mark.matrix)])
 def test_weft_run_starts_srun(slurm: Slurm, of: str, mode: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
@@ -70,7 +70,7 @@ def test_weft_run_starts_srun(slurm: Slurm, of: str, mode: str, tmp_path: Path, 
     assert facts["name"] == "step-1"
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("mode", ENDED)
 @pytest.mark.parametrize("of", ["mpich_step", pytest.param("openmpi_step", marks=pytest.mark.matrix)])
 def test_srun_starts_many_weft_run(
@@ -125,7 +125,7 @@ def test_tasks_of_a_job_array_make_runs_of_their_own(
     assert [text.count("weft: recorded 2 ranks in weft-runs/") for text in said] == [1, 1, 1]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("mode", ENDED)
 @pytest.mark.parametrize(
     ("of", "batch"),

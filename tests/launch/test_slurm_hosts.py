@@ -73,7 +73,7 @@ def facts(slurm: Slurm) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("mode", ENDED)
 @pytest.mark.parametrize("outside", [True, False], ids=["weft run -- srun", "srun weft run"])
 @pytest.mark.parametrize("of", ["step", pytest.param("openmpi_step", marks=pytest.mark.matrix)])

@@ -168,6 +168,7 @@ def varint(value: int) -> bytes:
     return bytes([*parts, value])
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_thread_that_has_ended_does_not_hide_a_standstill(tmp_path: Path, ended: bool) -> None:
     record = Record(tmp_path, 0, 1)

@@ -65,7 +65,7 @@ def early(lines: list[str]) -> list[str]:
     return [text for text in lines[:ended] if not text.startswith("weft: building the recorder")]
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", [False, True])
 def test_a_race_in_the_middle_is_told_once_with_its_lines_while_the_program_runs(watched: Way, python: bool) -> None:
     lines = watched("race", "3", python=python)
@@ -77,18 +77,19 @@ def test_a_race_in_the_middle_is_told_once_with_its_lines_while_the_program_runs
     assert told.replace("so far: ", "") in lines  # and at the end, in the same words
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", [False, True])
 def test_nothing_is_told_of_the_twin(watched: Way, python: bool) -> None:
     assert early(watched("named", "3", python=python)) == []
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("how", ["pool", "token"])
 def test_a_pool_that_answers_each_and_a_message_that_is_alone_are_no_news(watched: Way, how: str) -> None:
     assert early(watched(how, "3")) == []
 
 
+@pytest.mark.matrix
 def test_what_is_read_of_a_run_that_goes_on_holds_the_send_of_each_receive(
     mpich: Installed, program: Callable[[str], Path], tmp_path: Path
 ) -> None:

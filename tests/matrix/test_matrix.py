@@ -36,7 +36,7 @@ def installed(request: pytest.FixtureRequest) -> Installed:
     return mpi
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("mpi", "language"), marked(cells.MPIS, cells.LANGUAGES, _QUICK))
 def test_the_record_is_what_the_program_logged(
@@ -85,7 +85,7 @@ def recorded(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> tupl
     return rank, (folder / "log" / f"{cells.pid(rank)}.log").read_text()
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_log_that_says_otherwise_differs(change: str, recorded: tuple[Rank, str], tmp_path: Path) -> None:

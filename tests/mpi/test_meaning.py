@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import pytest
+
 import weft
 from weft.mpi import meaning, table
 from weft.mpi.meaning import Act, Form, InPlace, Meaning, Mode, Over, Share, Sync, Trait, Waits
@@ -204,6 +206,7 @@ def _named(node: ast.AST) -> list[str]:
     return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
 
 
+@pytest.mark.matrix
 def test_no_room_keeps_a_list_of_functions_of_its_own() -> None:
     package = Path(weft.__file__).parent
     found = set()

@@ -71,7 +71,7 @@ def test_every_source_is_of_some_part(tmp_path: Path, mpich: Installed) -> None:
     assert own - named == set()
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("compiler", here())
 def test_a_compiler_takes_all_c_of_weft(compiler: str, tmp_path: Path, mpich: Installed) -> None:
     for sources, flags in commands(tmp_path, mpich):

@@ -41,6 +41,7 @@ def python(watched: dict[str, str], *command: str | Path) -> subprocess.Complete
     )
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(300)
 def test_the_analyses_of_damaged_runs_keep_to_their_memory(watched: dict[str, str]) -> None:
     done = python(watched, Path(__file__).with_name("damaged.py"), CASES, "0")

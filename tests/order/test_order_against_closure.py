@@ -135,6 +135,7 @@ def closure(trace: Trace, edges: list[tuple[tuple[int, int], tuple[int, int]]]) 
     return {(i, j): reach[number[i], number[j]] for i in number for j in number}  # type: ignore[misc,index]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("memory", [1 << 30, 1], ids=["all vectors kept", "one vector in many kept"])
 def test_before_past_and_future_are_those_of_the_closure(memory: int) -> None:
     for seed in range(120):

@@ -108,6 +108,7 @@ def test_several_processes_find_what_one_finds_in_200_random_programs(random_run
     assert done.returncode == 0
 
 
+@pytest.mark.matrix
 def test_the_random_programs_have_findings_of_many_kinds(random_runs: Path) -> None:
     """What is compared is not silence: every analysis that is shared out finds something."""
     from weft.report import examine
@@ -134,6 +135,7 @@ def test_every_form_of_the_report_is_the_serial_one(run: Path, form: str) -> Non
     assert shared.returncode == serial.returncode
 
 
+@pytest.mark.matrix
 def test_more_processes_than_ranks_are_no_harm(tmp_path: Path) -> None:
     b = Builder(ranks=2, path=tmp_path / "run")
     b.ranks[0].send(1, 3)

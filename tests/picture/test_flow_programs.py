@@ -29,6 +29,7 @@ def drawn(text: str) -> list[str]:
     return [line for line in text.splitlines() if DRAWN.match(line)]
 
 
+@pytest.mark.matrix
 def test_readme_shows_what_the_command_prints(heat: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     _, done = heat
     block = (ROOT / "README.md").read_text().split("$ weft run -n 3 -- python heat.py\n")[1].split("```")[0]
@@ -49,6 +50,7 @@ def test_the_report_prints_the_picture_too_and_in_ascii_where_lines_cannot_be_sh
     assert len(drawn(plain.stdout)) == len(drawn(done.stderr))
 
 
+@pytest.mark.matrix
 def test_a_program_in_c_that_waits_for_another_tag_shows_which_was_sent(mpich: Installed, tmp_path: Path) -> None:
     program = tmp_path / "deadlock"
     source = PROGRAMS / "launch" / "programs" / "deadlock.c"

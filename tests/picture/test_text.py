@@ -52,6 +52,7 @@ def test_open_calls_stand_in_the_last_column_with_a_torn_edge_and_their_reason()
     assert "waits for: 0 ⟶ 1 ⟶ 0" in lines
 
 
+@pytest.mark.matrix
 def test_ranks_that_do_the_same_are_one_row() -> None:
     lines = draw(ring(1024).open(), 100).splitlines()
     rows = [line for line in lines if line.startswith("rank")]

@@ -39,7 +39,7 @@ def test_replays_come_out_as_recorded(recorded: Record, tmp_path: Path, words: t
 RACES = [("races", "probes"), ("races", "team"), ("races", "notices"), ("races", "parents")]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("words", RACES, ids=lambda words: words[-1])
 def test_what_varies_is_replayed(recorded: Record, tmp_path: Path, words: tuple[str, ...]) -> None:
     """Probes that find nothing, groups that are joined in any order, a task that is killed, two parents at once."""
@@ -73,6 +73,7 @@ def test_children_that_a_run_cannot_have_are_no_children(recorded: Record, tmp_p
     assert births(weft.open(run)) == []
 
 
+@pytest.mark.matrix
 def test_the_log_of_outcomes_takes_less_than_a_byte_a_receive(recorded: Record) -> None:
     whole, less = weft.open(recorded("races", "pool")[0]), weft.open(recorded("races", "pool", level="outcomes")[0])
     receives = sum(1 for _ in whole.select("fn:pvm_recv"))
@@ -82,6 +83,7 @@ def test_the_log_of_outcomes_takes_less_than_a_byte_a_receive(recorded: Record) 
     assert [kind for kind, _ in logged[0]] == [LogKind.SOURCE] * 43  # half a byte each
 
 
+@pytest.mark.matrix
 def test_a_breakpoint_stops_all_tasks_where_it_is_always_the_same(recorded: Record, tmp_path: Path) -> None:
     run = recorded("races", "pool")[0]
     [told] = list(weft.open(run).select("fn:pvm_mcast rank:0"))[:1]
@@ -108,6 +110,7 @@ def test_one_task_at_a_time_makes_its_calls_in_one_order(recorded: Record, tmp_p
     assert interleaving(tmp_path / "one") == interleaving(tmp_path / "two")
 
 
+@pytest.mark.matrix
 def test_a_demand_point_behind_a_notice_needs_the_end_of_that_task(recorded: Record, tmp_path: Path) -> None:
     run = recorded("races", "notices")[0]
     first = next(weft.open(run).select("fn:pvm_recv.notice rank:0"))  # behind the last no call may be left
@@ -116,6 +119,7 @@ def test_a_demand_point_behind_a_notice_needs_the_end_of_that_task(recorded: Rec
     assert "stopped as asked" in done.stderr
 
 
+@pytest.mark.matrix
 def test_a_demand_point_behind_the_last_message_stops_before_the_task_leaves(recorded: Record, tmp_path: Path) -> None:
     run = recorded("races", "notices")[0]
     last = len(weft.open(run).ranks[0]) - 1
@@ -128,6 +132,7 @@ def test_a_demand_point_behind_the_last_message_stops_before_the_task_leaves(rec
     assert f"event {last - 1} of rank 0, pvm_upkint at races.c" in done.stderr
 
 
+@pytest.mark.matrix
 def test_a_demand_point_that_nothing_can_stop_before_is_told_the_same_each_time(
     recorded: Record, tmp_path: Path
 ) -> None:
@@ -142,6 +147,7 @@ def test_a_demand_point_that_nothing_can_stop_before_is_told_the_same_each_time(
         assert "lies behind the last call that the rank can stop before" in done.stderr
 
 
+@pytest.mark.matrix
 def test_a_demand_point_at_a_multicast_needs_no_worker(recorded: Record, tmp_path: Path) -> None:
     run = recorded("races", "pool")[0]
     first = next(weft.open(run).select("fn:pvm_recv rank:2"))
@@ -158,6 +164,7 @@ def test_a_deadlock_is_one_again(recorded: Record, tmp_path: Path) -> None:
     assert "as in the record, it is deadlocked" in done.stderr
 
 
+@pytest.mark.matrix
 def test_a_demand_point_runs_no_more_than_it_needs(recorded: Record, tmp_path: Path) -> None:
     run = recorded("farm", "3", "12")[0]
     work = next(e for e in weft.open(run).select("fn:pvm_recv rank:2"))
@@ -179,6 +186,7 @@ def test_the_other_outcome_of_a_race_is_run(recorded: Record, tmp_path: Path) ->
     assert first.peer == other
 
 
+@pytest.mark.matrix
 def test_a_debugger_breaks_at_calls_of_pvm_by_their_name(recorded: Record) -> None:
     run = recorded("farm", "3", "12")[0]
     done = execute([*WEFT, "debug", run], stdin="break pvm_send tag:4 peer:2\ncontinue\nquit\n", timeout=120)
@@ -186,6 +194,7 @@ def test_a_debugger_breaks_at_calls_of_pvm_by_their_name(recorded: Record) -> No
     assert "MPI" not in done.stdout
 
 
+@pytest.mark.matrix
 def test_a_debugger_stops_in_spawned_tasks_and_goes_back(recorded: Record) -> None:
     run = recorded("farm", "3", "12")[0]
     [line] = [n for n, text in enumerate((PROGRAMS / "farm.c").read_text().splitlines(), 1)

@@ -104,6 +104,7 @@ def test_a_group_is_recorded_and_its_calls_stand_where_the_program_makes_them(re
     assert kinds(recorded("group", "4")) == []
 
 
+@pytest.mark.matrix
 def test_a_barrier_that_one_does_not_reach_is_proven_while_it_stands(recorded: Record) -> None:
     run, _, said, status = recorded("group", "4", "missing")
     assert status == 3
@@ -121,6 +122,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(recorded: Record, fault: str) -> None:
     assert kinds(recorded("faults", fault)) == FAULTS[fault]
@@ -156,6 +158,7 @@ def test_a_notice_of_the_daemon_is_no_message_of_a_task_and_the_program_reads_it
     assert kinds(recorded("busy", "notify")) == []
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("option", ["--whole-buffers", "--hash-messages", "--tasks"])
 def test_an_option_of_mpi_alone_is_refused(programs: Path, tmp_path: Path, option: str) -> None:
     done = execute([*WEFT, "run", "--out", tmp_path / "run", option, "--", programs / "farm"])
@@ -167,6 +170,7 @@ def test_an_option_of_mpi_alone_is_refused(programs: Path, tmp_path: Path, optio
 # Nothing is left behind
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("who", "number"),
     [("weft run", signal.SIGINT), ("weft run", signal.SIGKILL), ("daemon", signal.SIGKILL), ("child", signal.SIGKILL),

@@ -39,7 +39,7 @@ def command(venv: Path, name: str, folder: Path) -> list[str]:
     return [str(venv / "bin" / "python"), str(HERE / source), *arguments]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize(("case", "back"), CROSS, ids=lambda v: {False: "to Open MPI", True: "to MPICH"}.get(v, v))
 def test_another_mpi_replays_the_run(
     case: str, back: bool, mpich: Installed, openmpi: Installed, tmp_path: Path

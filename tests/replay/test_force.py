@@ -89,6 +89,7 @@ def receives(folder: Path) -> list[EventId]:
     return [(0, i) for i in range(len(trace.ranks[0])) if trace.event(0, i).function.base == "MPI_Recv"]
 
 
+@pytest.mark.matrix
 def test_the_other_outcome_is_compared_with_the_record(answered: Path) -> None:
     third = receives(answered)[2]
     took = taken(answered / "run", third)[0]

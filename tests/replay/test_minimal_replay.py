@@ -83,6 +83,7 @@ class Recorded:
         return f"{point[0]}:{self.calls[point]}"
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(60 + 30 * PROGRAMS)
 @pytest.mark.parametrize("block", range(0, PROGRAMS, 10))
 def test_a_replay_runs_again_the_causal_past_of_its_point_and_nothing_else(

@@ -54,7 +54,7 @@ def failed_polls(farm: Farm, rank: int) -> list[int]:
     return found
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 def test_a_stop_beside_ranks_that_poll_is_reached(farm: Farm) -> None:
     polls = failed_polls(farm, 0)
     for rank, event in [(0, polls[0]), (0, polls[-1]), (0, polls[0] + 1), (1, 9), (3, 3)]:
@@ -81,6 +81,7 @@ def test_a_call_that_is_no_communication_is_named(farm: Farm) -> None:
     assert "the stop is at the next one that is" in done.stderr
 
 
+@pytest.mark.cases(1)
 def test_a_forced_message_that_never_comes_is_told_though_all_poll(farm: Farm) -> None:
     """Rank 0 tests for two messages of one worker at once, which sends the second when it has an answer."""
     first = next(e.index for e in calls(farm, 0) if e.function.name == "MPI_Irecv")
@@ -95,7 +96,7 @@ def test_a_forced_message_that_never_comes_is_told_though_all_poll(farm: Farm) -
     assert ran, "each was refused: the test shows nothing"
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 def test_a_limit_ends_a_replay_and_says_where_it_was(farm: Farm) -> None:
     held = farm.replay("--break", "0:4", "--hold", "--timeout", "3")
     assert (held.returncode, stands(held.stderr, 0)) == (0, [4]), held.stderr

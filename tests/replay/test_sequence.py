@@ -38,7 +38,7 @@ def recorded(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> dict
     return {name: folder / f"run-{name}" for name in ("halo", "pool", "threads")}
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["halo", "pool"])
 def test_one_rank_goes_at_a_time(recorded: dict[str, Path], tmp_path: Path, name: str) -> None:
     for again in (tmp_path / "one", tmp_path / "two"):

@@ -30,7 +30,7 @@ def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Family(request.getfixturevalue(request.param), tmp_path_factory.mktemp(request.param))
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 def test_races_within_a_spawned_world_and_with_it_come_out_as_recorded(family: Family) -> None:
     assert len(family.said.split()) == 6, "rank 0 told whom it took six times"
     for _ in range(3):
@@ -39,7 +39,7 @@ def test_races_within_a_spawned_world_and_with_it_come_out_as_recorded(family: F
         assert "replayed 8 ranks, 66 calls that communicate: as recorded" in done.stderr
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 def test_a_stop_in_one_world_holds_the_others(family: Family) -> None:
     done = family.weft("replay", "run", "--until", "3:6")
     assert done.returncode == 0, done.stderr

@@ -47,6 +47,7 @@ def test_before_the_threads_begin_nothing_was_run(folder: Path) -> None:
     assert "stopped as asked: 0 of 43 calls were run again" in replay(folder, "--until", "0:2").stderr
 
 
+@pytest.mark.matrix
 def test_a_thread_that_waits_for_others_holds_no_stop_up(folder: Path) -> None:
     """The main thread of rank 0 is in pthread_join while its receivers stand, or when they have ended."""
     finalize = len(weft.open(folder / "run").ranks[0]) - 1

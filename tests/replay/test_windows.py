@@ -40,6 +40,7 @@ def spun(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.matrix
 def test_the_order_that_was_found_explains_every_value(spun: Path) -> None:
     ranks = weft.open(spun / "run").ranks
     found = turns(ranks)
@@ -62,6 +63,7 @@ def test_a_stop_in_the_midst_needs_the_turns_before_it(spun: Path) -> None:
     assert first.stderr == second.stderr
 
 
+@pytest.mark.matrix
 def test_a_replay_of_a_replay_is_the_same_run(spun: Path) -> None:
     one = execute([*WEFT, "replay", "run", "--out", "one"], cwd=spun, env=environment())
     two = execute([*WEFT, "replay", "one", "--out", "two"], cwd=spun, env=environment())

@@ -193,6 +193,7 @@ def test_an_input_that_was_changed_is_named(bench: Bench) -> None:
     assert "input.txt" in done.stderr.splitlines()[-2]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("level", ["trace", "outcomes"])
 def test_a_program_that_draws_lots_leaves_its_record_or_comes_to_its_end(bench: Bench, level: str) -> None:
     """At level outcomes only outcomes are held, and these are the same whatever is drawn."""
@@ -213,6 +214,7 @@ def test_a_message_that_the_record_never_sends_is_refused(bench: Bench) -> None:
     assert "--force 0:3=0: rank 0 never sends a message to rank 0 that fits this receive" in done.stderr
 
 
+@pytest.mark.matrix
 def test_a_sender_that_looks_at_a_file_leaves_its_record_where_another_outcome_is_forced(bench: Bench) -> None:
     execute([bench.mpicc, "-g", "-o", bench.folder / "hidden", HERE / "hidden.c"]).check_returncode()
     bench.weft("run", "--out", "hidden-1", "-n", "3", "--", "./hidden").check_returncode()

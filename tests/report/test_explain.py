@@ -71,6 +71,7 @@ def test_a_report_names_the_command_once() -> None:
     assert of("truncation", "deadlock").endswith(": weft explain KIND (deadlock, truncation)")
 
 
+@pytest.mark.matrix
 def test_what_is_installed_holds_the_pages(tmp_path: Path) -> None:
     done = execute([sys.executable, "setup.py", "-q", "build_py", "--build-lib", tmp_path], cwd=ROOT)
     assert done.returncode == 0, done.stderr

@@ -185,6 +185,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("broken", [True, False])
 def test_a_run_whose_analysis_fails_ends_with_status_4(mpich: Installed, tmp_path: Path, broken: bool) -> None:
     program = tmp_path / "program.py"

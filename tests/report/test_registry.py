@@ -75,6 +75,7 @@ def imported() -> Iterator[str]:
             yield module.find.__module__
 
 
+@pytest.mark.matrix
 def test_every_analysis_of_the_package_is_in_the_registry() -> None:
     assert written() == set(imported())
     assert len(list(imported())) == len(ANALYSES)

@@ -196,6 +196,7 @@ def test_a_whole_run_has_no_lines_of_this_kind() -> None:
     assert "notes" not in to_json(trace, ())
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("part", range(3))
 def test_what_is_told_of_an_end_is_told_of_the_whole_run(part: int) -> None:
     cuts = 0

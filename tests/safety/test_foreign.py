@@ -54,6 +54,7 @@ def test_numbers_are_read(tmp_path: Path) -> None:
     assert problems == []
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "words", [["report", "--format", "html", "-o"], ["dump", "--definitions", "-o"], ["view", "--export"]]
 )

@@ -151,6 +151,7 @@ def test_no_key_can_be_made_in_a_home_that_is_read_only_and_the_run_is_recorded_
     assert doubt(run.path, run.facts)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("words", [["replay"], ["debug", "-c", "ranks"], ["explore"]])
 def test_a_run_of_another_user_is_executed_only_when_that_is_said(
     weft_command: Weft, mpich: Installed, tmp_path: Path, shared: Path, words: list[str]

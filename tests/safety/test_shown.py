@@ -50,6 +50,7 @@ def test_what_is_printed_of_json_stays_json() -> None:
     assert json.loads(printed(text), strict=True) == list(HOSTILE.values())
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", ["report", "replay"])
 def test_no_command_hands_a_hostile_path_to_the_terminal(weft_command: Weft, name: str) -> None:
     text = "".join(text for text in HOSTILE.values() if text != "\ud800")

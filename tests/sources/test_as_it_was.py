@@ -119,7 +119,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 def test_each_form_quotes_the_statement_and_says_of_no_change_on_the_first_day(recorded: Recorded) -> None:
     words, quoted = EXPECTED[recorded.source.name]
     made = recorded.first_day
@@ -142,6 +142,7 @@ def test_the_end_of_weft_run_says_the_words_of_the_report(recorded: Recorded) ->
     assert said and all(line in recorded.first_day["text"] for line in said)
 
 
+@pytest.mark.cases(1)
 def test_after_an_edit_all_is_as_it_was_but_for_one_note(
     recorded: Recorded, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +181,7 @@ def test_on_another_machine_all_is_as_it_was_without_a_note(recorded: Recorded, 
     assert reports(tmp_path) == recorded.first_day
 
 
+@pytest.mark.matrix
 def test_without_sources_the_words_are_the_same_and_no_line_is_kept(mpich: Installed, tmp_path: Path) -> None:
     bare = python_run(mpich, tmp_path, "--no-sources")
     assert not (tmp_path / RUN / "sources.bin").exists()

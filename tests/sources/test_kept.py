@@ -175,6 +175,7 @@ def test_a_source_newer_than_its_program_may_not_be_what_ran(tmp_path: Path) -> 
     assert _doubt(trace, "step.py", 10**10, wanted) == {}
 
 
+@pytest.mark.matrix
 def test_a_run_cannot_make_its_reader_unpack_more_than_it_says(tmp_path: Path) -> None:
     trace, source = recorded(tmp_path)
     keep(trace)

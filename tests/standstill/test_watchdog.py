@@ -61,6 +61,7 @@ def test_a_rank_that_comes_on_tells_nothing(mpich: Installed, tmp_path: Path) ->
     assert not list(tmp_path.glob("weft-watch-*"))
 
 
+@pytest.mark.matrix
 def test_the_program_is_ended_where_that_is_asked_for(mpich: Installed, tmp_path: Path) -> None:
     env = {"WEFT_WATCH": "1.5", "WEFT_WATCH_ACTION": "abort", "WEFT_WATCH_FILE": str(tmp_path / "told.txt")}
     command = [*mpich.mpiexec, "-n", "2", sys.executable, "-m", "weft.standstill", STANDS, "never"]
@@ -112,6 +113,7 @@ def test_nothing_is_watched_unless_that_is_asked_for() -> None:
     assert os.environ.get("WEFT_WATCH") is None
 
 
+@pytest.mark.matrix
 def test_the_line_that_is_told_is_the_program_s_own_where_a_library_waits_for_it(tmp_path: Path) -> None:
     program = tmp_path / "waits.py"
     program.write_text(

@@ -70,6 +70,7 @@ def looking(trace: Trace, of: Cuts) -> Looking:
     return Looking(of, np.array([wild(rank) for rank in trace.ranks]), [sends(rank) for rank in trace.ranks], nothing)
 
 
+@pytest.mark.matrix
 @seeds(10, 60)
 def test_nothing_crosses_the_cuts(seeds: range, tmp_path: Path) -> None:
     """But receives that are pending on ranks that name whom they receive from."""
@@ -146,6 +147,7 @@ def pools(path: Path, *, rounds: int = 90, answers: bool = True, second: int = 6
     return ended(b)
 
 
+@pytest.mark.matrix
 def test_only_who_comes_after_a_race_is_influenced_by_it(tmp_path: Path) -> None:
     trace = pools(tmp_path / "run")
     assert compared(trace, 60) > 10
@@ -157,6 +159,7 @@ def test_only_who_comes_after_a_race_is_influenced_by_it(tmp_path: Path) -> None
     ]  # fmt: skip
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("how", ["all are answered", "nobody is", "one is not"])
 def test_who_is_told_nothing_leaves_what_it_sends_to_in_one_stretch(how: str, tmp_path: Path) -> None:
     """Whatever it sends later could have come first, in each receive that it knows nothing of."""
@@ -262,6 +265,7 @@ def test_a_race_that_one_far_behind_decides_is_not_told_before_that_one_is_seen(
     assert all(by for *_, by in racing(trace, lambda event: event, False))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("end", ["well", "waiting for the other", "soon"])
 def test_what_another_match_comes_to_behind_a_look_is_left_open(end: str, tmp_path: Path) -> None:
     """Had a wildcard taken the other message, the receives behind it get the next ones; whether the last one gets any

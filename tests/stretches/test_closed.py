@@ -386,6 +386,7 @@ def greatest(of: Match, window: list[int], carried: tuple[list[bool], list[bool]
             return tuple(bound)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("carries", [False, True])
 @seeds(20, 60)
 def test_the_cut_is_the_greatest_that_is_closed(seeds: range, carries: bool, tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ def _quiet(steps: Steps, path: Path) -> bool:
     return ends_quiet(cuts, next(k for k in range(1, len(cuts)) if cuts.at[k, 0] > behind))
 
 
+@pytest.mark.matrix
 def test_a_view_and_a_place_in_it_are_known_in_later_stretches(tmp_path: Path) -> None:
     """Rank 1 stands where rank 0 writes only because of the view and the seek far in front."""
     of = program(tmp_path / "run")
@@ -138,6 +139,7 @@ def test_a_view_and_a_place_in_it_are_known_in_later_stretches(tmp_path: Path) -
     assert [(f.kind, f.evidence["from"]) for f in found_of_files(trace)] == [("file-race", 80)]
 
 
+@pytest.mark.matrix
 def test_a_file_that_is_written_and_closed_each_time_is_in_many_stretches(tmp_path: Path) -> None:
     of = program(tmp_path / "run")
     for step in range(20):

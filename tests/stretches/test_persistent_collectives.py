@@ -86,6 +86,7 @@ def of_starts(rng: random.Random, path: Path) -> Trace:
     return b.open()
 
 
+@pytest.mark.matrix
 @seeds(8, 25)
 def test_random_programs_of_persistent_collectives_have_the_same_findings(seeds: range, tmp_path: Path) -> None:
     stretches: Counter[int] = Counter()

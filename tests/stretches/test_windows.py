@@ -173,6 +173,7 @@ def _quiet(steps: tuple[Callable[[Run], None], ...]) -> bool:
     return ends_quiet(of, next(k for k in range(1, len(of)) if of.at[k, 0] > behind))
 
 
+@pytest.mark.matrix
 def test_a_lock_of_all_is_held_over_the_whole_run(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     run.each("Win_lock_all")
@@ -186,6 +187,7 @@ def test_a_lock_of_all_is_held_over_the_whole_run(tmp_path: Path) -> None:
     assert compared(trace) > 15 and one_sided_findings(trace) == []
 
 
+@pytest.mark.matrix
 def test_a_race_in_one_stretch_of_a_held_lock_is_found(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     run.each("Win_lock_all")
@@ -221,6 +223,7 @@ def test_fences_that_assert_something_are_no_moments(tmp_path: Path) -> None:
     assert in_stretches(run.end()) is None
 
 
+@pytest.mark.matrix
 def test_an_epoch_that_is_left_open_across_stretches_is_told_at_the_end(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     run.call(0, "Win_lock", rank=2, lock_type=EXCLUSIVE)
@@ -231,6 +234,7 @@ def test_an_epoch_that_is_left_open_across_stretches_is_told_at_the_end(tmp_path
     assert [(f.kind, f.events[1]) for f in told] == [("epoch-misuse", (0, 2))]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("behind", [False, True])
 def test_a_store_before_the_last_fence_is_told_with_what_others_do_behind_it(behind: bool, tmp_path: Path) -> None:
     """Whose bytes changed is known only with those who write there in the next epoch."""
@@ -250,6 +254,7 @@ def test_a_store_before_the_last_fence_is_told_with_what_others_do_behind_it(beh
     assert [f.kind for f in one_sided_findings(trace)] == ([] if behind else ["rma-race"])
 
 
+@pytest.mark.matrix
 def test_memory_attached_before_a_stretch_is_known_in_it(tmp_path: Path) -> None:
     run = Run(tmp_path / "run", flavor=2)
     for me in range(3):
@@ -276,6 +281,7 @@ def test_a_run_that_hangs_at_a_fence_is_told_by_its_last_stretch(tmp_path: Path)
     assert compared(run.b.open()) > 10
 
 
+@pytest.mark.matrix
 def test_windows_that_come_and_go_are_followed_while_they_are_there(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     for _ in range(20):

@@ -71,6 +71,7 @@ def opened(mpi: Installed, folder: Path, flag: str, brings: bool) -> None:
         assert calls[-1] == "MPI_Finalize"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("flag", "brings"), CASES)
 def test_parts_that_come_by_dlopen_are_recorded_with_mpich(
     debian_mpich: Installed, tmp_path: Path, flag: str, brings: bool
@@ -86,6 +87,7 @@ def test_parts_that_come_by_dlopen_are_recorded_with_open_mpi(
     opened(debian_openmpi, tmp_path, flag, brings)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("initialises", [True, False])
 def test_functions_that_a_program_looks_up_itself_are_told_as_the_cause(
     mpich: Installed, tmp_path: Path, initialises: bool

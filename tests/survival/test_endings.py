@@ -52,6 +52,7 @@ FAULTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(("how", "number", "function", "address"), FAULTS, ids=[row[0] for row in FAULTS])
 def test_a_crash_is_told_with_its_place(  # noqa: PLR0917
     ends: str, record: Run, how: str, number: int, function: str, address: int | None
@@ -81,6 +82,7 @@ def test_a_handler_of_the_programs_own_ends_it_as_ever(ends: str, record: Run) -
     assert [(one.kind, one.code) for one in told(trace)] == [(EndingKind.SIGNAL, 11), (EndingKind.EXIT, 42)]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("how", "status"), [("got-over", 0), ("over-exit", 3)])
 def test_a_fault_that_the_program_gets_over_is_not_told(ends: str, record: Run, how: str, status: int) -> None:
     got, _, trace = record(ends, how)
@@ -95,6 +97,7 @@ def test_a_child_that_crashes_tells_nothing(ends: str, record: Run) -> None:
     assert not told(trace)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("how", "status", "kind", "function"),
     [("exit", 4, ExitKind.EXIT, "end"), ("at-once", 6, ExitKind.AT_ONCE, "end"), ("return", 5, ExitKind.RETURN, None)],
@@ -147,6 +150,7 @@ PYTHONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("how", "status", "kind", "name", "who"), PYTHONS, ids=[row[0] for row in PYTHONS])
 def test_a_python_program_tells_why_it_ended_and_where(  # noqa: PLR0917
     record: Run, how: str, status: int, kind: EndingKind, name: str, who: str
@@ -169,6 +173,7 @@ def test_what_a_python_program_catches_is_not_told(record: Run) -> None:
     assert not told(trace)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_knows_where_each_rank_was(ends: str, tmp_path: Path, number: int) -> None:
     words = [*WEFT, "run", "-n", "2", "--out", str(tmp_path / "run"), "--", ends, "loop"]

@@ -124,6 +124,7 @@ def kill_launcher(scene: Scene, chance: random.Random) -> None:
     os.kill(launcher_of(scene), signal.SIGKILL)
 
 
+@pytest.mark.cases(2)
 @slow_when_many
 @pytest.mark.parametrize("kill", [kill_one_rank, kill_all_ranks, kill_launcher])
 @pytest.mark.parametrize("level", ["trace", "outcomes"])

@@ -30,6 +30,7 @@ def sent(mpich: Installed, program: list[str], variables: dict[str, str], folder
     return [(folder / f"spy.{rank}").read_text() for rank in range(2)]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("program", [["stencil", "32", "40"], ["sort", "500", "10"]])
 def test_recording_adds_no_byte_to_any_message(
     mpich: Installed, recorder: shim.Shim, compiled: Path, tmp_path: Path, program: list[str]

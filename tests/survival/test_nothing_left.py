@@ -164,6 +164,7 @@ BEGUN: dict[str, tuple[Callable[[Scene, Installed], list[str | Path]], Callable[
 SOME = {("check of C", signal.SIGTERM), ("check of C", signal.SIGKILL), ("tasks", signal.SIGKILL)}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("name", "cause"),
     [pytest.param(name, cause, marks=[] if (name, cause) in SOME else pytest.mark.matrix, id=f"{name}-{cause.name}")

@@ -19,6 +19,7 @@ def compiled(mpi: Installed, folder: Path, source: Path, *options: str | Path) -
     return program
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("where", ["mapping", "thread"])
 def test_a_guard_that_maps_do_not_show_hurts_nobody(mpich: Installed, tmp_path: Path, where: str) -> None:
     program = compiled(mpich, tmp_path, PROGRAMS / "guards.c", "-lpthread")
@@ -64,7 +65,7 @@ def recorded(
     return done.stdout, done.stderr
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_memory_of_a_device_hurts_no_function(mpich: Installed, device: Path, tmp_path: Path, mode: str) -> None:
     output, said = recorded(mpich, tmp_path, device, mode, options=("--whole-buffers", "--hash-messages"))
@@ -73,6 +74,7 @@ def test_memory_of_a_device_hurts_no_function(mpich: Installed, device: Path, tm
     assert said.count("buffers that the recorder cannot read") == MODES[mode] or mode == "gone"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("options", [(), ("--whole-buffers", "--hash-messages"), ("--level", "outcomes")])
 def test_nor_with_types_that_have_gaps(
     mpich: Installed, device: Path, tmp_path: Path, options: tuple[str, ...]

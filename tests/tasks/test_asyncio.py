@@ -58,6 +58,7 @@ def lines(stops: list[tuple[str, int | None, int, str]], function: str) -> list[
     return [line for why, _, line, name in stops if name == function and why == "line"]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_a_step_onto_a_breakpoint_stops_there_once_as_it(python: str, tmp_path: Path) -> None:
     program = tmp_path / "steps.py"
@@ -91,6 +92,7 @@ def test_a_task_is_traced_from_its_first_line_to_its_join(python: str) -> None:
         assert s.output() == "value 2221\n"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_steps_see_the_functions_of_the_task_and_no_line_of_another(python: str) -> None:
     with debug("twisted.py", python=python) as s:
@@ -226,6 +228,7 @@ def test_the_corrected_twin_of_a_deadlock_runs_to_its_end(program: str) -> None:
         assert s.do("continue")["why"] == "ended"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_table_is_what_the_programs_own_log_says_at_random_stops(python: str) -> None:
     wrong, seen = stops.asyncio_(25, python, seed=os.getpid())

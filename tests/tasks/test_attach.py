@@ -145,6 +145,7 @@ def test_a_program_that_computes_lets_the_agent_in_between_two_instructions(tmp_
         process.wait()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("python", [sys.executable, *NEW])
 def test_a_program_that_sleeps_in_a_system_call_lets_the_agent_in_and_sleeps_on(tmp_path: Path, python: str) -> None:
     program = tmp_path / "sleeps.py"

@@ -151,6 +151,7 @@ def test_where_the_disk_is_full_later_calls_are_of_no_known_task_and_none_of_a_w
     assert "stopped recording tasks" in " ".join(trace.problems)
 
 
+@pytest.mark.cases(1)
 @needs_llvm
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
@@ -163,6 +164,7 @@ def test_each_call_is_of_the_openmp_task_that_the_program_made_it_in(
     assert trace.problems == []
 
 
+@pytest.mark.matrix
 @needs_llvm
 @pytest.mark.timeout(300)
 def test_the_same_with_open_mpi(run: Run, tagged: Callable[..., Path], openmpi: Installed) -> None:
@@ -201,6 +203,7 @@ def test_a_hang_is_told_with_the_task_that_stands_in_it(
     assert [json.loads(row)["args"]["tag"] for row in chosen.splitlines()] == [300]
 
 
+@pytest.mark.matrix
 @needs_llvm
 @pytest.mark.timeout(300)
 def test_a_kill_loses_no_task_of_a_call(run: Run, tagged: Callable[..., Path], mpich: Installed) -> None:
@@ -216,7 +219,7 @@ def test_a_kill_loses_no_task_of_a_call(run: Run, tagged: Callable[..., Path], m
     assert trace.problems == []
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("which", ["mpich", "openmpi"])
 def test_each_call_is_of_the_asyncio_task_that_the_program_made_it_in(
@@ -284,6 +287,7 @@ def test_the_step_with_which_a_task_begins_eagerly_is_nobodys_in_python_3_14(run
         assert by_tag[2] == by_tag[3] == {main}
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(300)
 def test_a_hung_asyncio_task_is_told_by_its_name(run: Run, mpich: Installed, weft_command: Callable[..., Any]) -> None:
     trace = run(sys.executable, PROGRAMS / "spoken.py", "1", "hang", status=3)
@@ -292,6 +296,7 @@ def test_a_hung_asyncio_task_is_told_by_its_name(run: Run, mpich: Installed, wef
     assert f"(last), made at spoken.py:{made};" in report, report
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(300)
 def test_without_the_option_nothing_of_it_is_there(
     run: Run, mpich: Installed, weft_command: Callable[..., Any]
@@ -302,6 +307,7 @@ def test_without_the_option_nothing_of_it_is_there(
     assert " task " not in weft_command("dump", trace.path).stdout.splitlines()[0]
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(300)
 def test_a_program_without_tasks_notices_nothing(
     tmp_path: Path, mpich: Installed, weft_command: Callable[..., Any]
@@ -322,6 +328,7 @@ def test_a_program_without_tasks_notices_nothing(
     assert not (tmp_path / "run" / "tasks").exists()
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(300)
 def test_a_signal_that_ends_the_run_tells_the_task_of_each_open_call(
     tmp_path: Path, mpich: Installed, tagged: Callable[..., Path]

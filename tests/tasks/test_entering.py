@@ -57,7 +57,7 @@ def test_who_waits_at_the_door_of_a_lock_is_not_inside(python: str) -> None:
         assert "inside" not in told
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.needs("ptrace", "calls by gdb")
 @pytest.mark.parametrize("python", PYTHONS)
 def test_who_is_inside_is_told_apart_from_who_waits_to_be(tmp_path: Path, python: str) -> None:

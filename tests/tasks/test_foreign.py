@@ -36,6 +36,7 @@ def typed(program: Path, *arguments: str) -> Iterator[typed_at.Typed]:  # type: 
         console.close()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_a_task_that_waits_is_followed_though_its_thread_comes_to_the_same_line_in_another_one(
     build: Build, compiler: str
@@ -53,6 +54,7 @@ def test_a_task_that_waits_is_followed_though_its_thread_comes_to_the_same_line_
         assert s.do("print n")["value"] == "2"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_a_task_whose_maker_waits_at_the_end_of_its_region_is_joined_behind_the_region(
     build: Build, compiler: str
@@ -66,6 +68,7 @@ def test_a_task_whose_maker_waits_at_the_end_of_its_region_is_joined_behind_the_
         assert s.do("print got")["value"] == "2"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_main_is_told_with_its_line_beneath_its_region(build: Build, compiler: str) -> None:
     with session([str(build("waited.c", compiler))]) as s:
@@ -76,7 +79,7 @@ def test_main_is_told_with_its_line_beneath_its_region(build: Build, compiler: s
         assert first["at"]["line"] == s.do("where 1")["frames"][0]["line"]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_a_task_about_to_begin_is_not_shown_with_the_frames_of_the_one_beneath_it(build: Build, compiler: str) -> None:
     with session([str(build("many.c", compiler)), "5"]) as s:
@@ -101,6 +104,7 @@ def test_a_task_about_to_begin_is_not_shown_with_the_frames_of_the_one_beneath_i
         assert (stop["task"], stop["at"]["line"] > new["created"]["line"]) == (new["id"], True)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_a_thread_that_waits_at_the_end_of_a_region_has_no_frame_of_it(build: Build, compiler: str) -> None:
     with session([str(build("behind.c", compiler))]) as s:
@@ -120,6 +124,7 @@ def test_a_thread_that_waits_at_the_end_of_a_region_has_no_frame_of_it(build: Bu
         assert s.do("print total")["value"] == "1"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_a_task_has_no_frame_that_the_compiler_made(build: Build, compiler: str) -> None:
     with session([str(build("waited.c", compiler))]) as s:
@@ -131,6 +136,7 @@ def test_a_task_has_no_frame_that_the_compiler_made(build: Build, compiler: str)
         assert len(s.do(f"where {parent}")["frames"]) == 2
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_the_first_line_of_an_untied_task_is_told_once_and_next_goes_over_its_call(build: Build, compiler: str) -> None:
     with session([str(build("single.c", compiler, "-O0"))]) as s:
@@ -148,6 +154,7 @@ def test_the_first_line_of_an_untied_task_is_told_once_and_next_goes_over_its_ca
         assert s.output() == "0 2 4 6\n"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_a_breakpoint_in_a_task_stops_once_in_each_where_the_line_is_done(build: Build, compiler: str) -> None:
     with session([str(build("single.c", compiler, "-O0"))]) as s:

@@ -71,7 +71,7 @@ def ended(s: Session) -> list[str]:
     return s.output().splitlines()
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @compilers
 def test_a_task_that_has_not_begun_is_held_with_the_worker_that_comes_to_it(build: Build, compiler: str) -> None:
     with session([build("kept.c", compiler)]) as s:
@@ -127,7 +127,7 @@ def test_a_task_that_runs_is_held_at_its_line_with_all_that_it_has(build: Build,
         assert ended(s)[0] == KEPT
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @compilers
 def test_what_a_held_task_has_in_registers_is_what_it_had(build: Build, compiler: str) -> None:
     """Stopped at random instructions of optimized code, its thread goes elsewhere and comes back to them."""
@@ -150,7 +150,7 @@ def test_what_a_held_task_has_in_registers_is_what_it_had(build: Build, compiler
     raise AssertionError("hardly a task was held in ten runs")
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @compilers
 def test_a_task_in_a_library_is_held_when_it_is_back_in_the_program(build: Build, compiler: str) -> None:
     with session([build("kept.c", compiler)]) as s:
@@ -190,6 +190,7 @@ def test_a_task_beneath_others_is_held_when_they_have_gone(build: Build, compile
         assert ended(s) == ["total 45"]
 
 
+@pytest.mark.matrix
 def test_an_untied_task_on_the_heap_is_held_where_it_would_go_on(build: Build) -> None:
     seen = 0
     for attempt in range(40):
@@ -231,6 +232,7 @@ def test_another_task_goes_on_line_by_line_beside_a_held_one(build: Build) -> No
         assert ended(s)[0] == KEPT
 
 
+@pytest.mark.matrix
 def test_a_breakpoint_at_which_a_task_was_held_is_told_once(build: Build) -> None:
     with session([build("kept.c")]) as s:
         s.do("break slow")
@@ -246,6 +248,7 @@ def test_a_breakpoint_at_which_a_task_was_held_is_told_once(build: Build) -> Non
         assert len(told) == 6
 
 
+@pytest.mark.matrix
 def test_ctrl_c_comes_back_while_tasks_are_held(build: Build) -> None:
     with session([build("kept.c")]) as s:
         held = to(s, "slow")["task"]
@@ -268,6 +271,7 @@ def test_a_held_thread_that_a_barrier_needs_is_no_deadlock(build: Build) -> None
         assert ended(s) == ["2 1"]
 
 
+@pytest.mark.matrix
 def test_a_lock_of_a_held_task_is_named_and_is_no_deadlock(build: Build) -> None:
     with session([build("fenced.c")]) as s:
         s.do("break entered")
@@ -284,6 +288,7 @@ def test_a_lock_of_a_held_task_is_named_and_is_no_deadlock(build: Build) -> None
         assert ended(s) == ["2 1"]
 
 
+@pytest.mark.matrix
 def test_tasks_that_wait_in_a_circle_are_a_deadlock_beside_a_held_one(build: Build) -> None:
     with session([build("crossed.c")]) as s:
         s.do("step")

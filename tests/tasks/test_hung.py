@@ -37,7 +37,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize(("what", "lines", "waits"), [
     ("queue", [r"Queue jobs: task 2 \(consumer\) waits at hung.py:29; who else has it: task 1 waits at hung.py:45"],
@@ -61,7 +61,7 @@ def test_where_nothing_can_happen_any_more_it_is_told_with_who_could_have_helped
         assert {name: (rows[name]["kind"], rows[name]["what"]) for name in waits} == waits
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("what", ["queue", "pool", "event", "lock"])
 def test_the_corrected_twin_runs_to_its_end(what: str) -> None:
     with session([str(HUNG), what, "fixed"]) as s:

@@ -82,6 +82,7 @@ def test_an_untied_task_is_traced_from_thread_to_thread(build: Build) -> None:
     assert moved
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("name", "compiler", "place", "expected"), [
     ("migrate.c", "gcc", "migrate.c:18", campaign.TIED["gcc"]),
     ("tied.f90", "gfortran", "tied.f90:9", campaign.TIED["gfortran"]),
@@ -108,7 +109,7 @@ def test_the_child_is_followed_down_and_its_joins_up_again(build: Build) -> None
     assert [line for why, line, _ in stops if why == "joined"] == [21, 44, 27]  # the region's last
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("untied", [False, True])
 def test_the_table_is_what_the_programs_own_log_says_at_random_stops(tmp_path: Path, untied: bool) -> None:
     if untied and shutil.which(clang()) is None:
@@ -118,6 +119,7 @@ def test_the_table_is_what_the_programs_own_log_says_at_random_stops(tmp_path: P
     assert min(seen[what] for what in ("new", "parents", "states", "waits")) > 20, seen
 
 
+@pytest.mark.matrix
 def test_the_judge_of_stops_finds_a_table_that_is_wrong(tmp_path: Path) -> None:
     with session([str(stops.build(tmp_path, untied=False))]) as s:
         run_to(s, "leaves")
@@ -208,6 +210,7 @@ def test_a_nested_region_is_of_the_task_that_opened_it(constructs: Constructs) -
             assert set(row["wait"]["tasks"]) <= inner | {at}
 
 
+@pytest.mark.matrix
 def test_what_the_hot_paths_take_for_granted_is_true(build: Build, tmp_path: Path) -> None:
     checked = tmp_path / "checked.so"
     command = [
@@ -228,6 +231,7 @@ def test_what_the_hot_paths_take_for_granted_is_true(build: Build, tmp_path: Pat
         subprocess.run([program], env=environment, check=True, timeout=30, stdout=subprocess.DEVNULL)
 
 
+@pytest.mark.matrix
 def test_a_detached_task_lies_on_the_heap_until_its_event(tmp_path: Path) -> None:
     if shutil.which(clang()) is None:
         pytest.skip("there is no clang here: gcc's detach is refused")
@@ -269,6 +273,7 @@ int main(void) {
 """
 
 
+@pytest.mark.matrix
 def test_where_crops_to_the_task_and_tells_its_spawns(build: Build) -> None:
     with session([str(build("three.c"))]) as s:
         run_to(s, "leaf")
@@ -278,6 +283,7 @@ def test_where_crops_to_the_task_and_tells_its_spawns(build: Build) -> None:
         assert s.do("print n")["value"] in ("10", "20")
 
 
+@pytest.mark.matrix
 def test_a_task_that_has_not_begun_can_be_chosen_named_and_stepped(build: Build) -> None:
     with session([str(build("many.c")), "5"]) as s:
         run_to(s, "reached")
@@ -303,6 +309,7 @@ with session(sys.argv[1:]) as s:
 """
 
 
+@pytest.mark.matrix
 def test_the_table_of_many_tasks_comes_at_once_and_out_of_a_core_too(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,7 +367,7 @@ def test_tasks_that_wait_for_mutexes_in_a_circle_are_a_deadlock(build: Build, ho
         ]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("how", ["ordered", "limited"])
 def test_tasks_that_take_mutexes_in_order_or_for_a_time_come_to_their_end(build: Build, how: str) -> None:
     with session([str(build("mutexes.c")), how]) as s:
@@ -389,6 +396,7 @@ def test_a_program_whose_file_is_called_as_one_of_wefts_is_told_by_its_lines(tmp
         assert s.do("next")["at"]["line"] == 22
 
 
+@pytest.mark.matrix
 def test_mutexes_of_c_plus_plus_are_told_at_the_programs_own_line(build: Build) -> None:
     with session([str(build("accounts.cpp", "g++", "-std=c++17"))]) as s:
         stop = s.do("continue")
@@ -397,7 +405,7 @@ def test_mutexes_of_c_plus_plus_are_told_at_the_programs_own_line(build: Build) 
         assert {"std::mutex::lock"} <= {frame["function"] for frame in s.do("where --all")["frames"]}
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_values_have_formats_and_references_those_of_what_they_refer_to(build: Build, compiler: str) -> None:
     with session(
@@ -434,6 +442,7 @@ def test_a_step_does_not_go_into_headers_of_the_system(build: Build) -> None:
         assert s.do("continue")["why"] == "ended"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", ["crossed.c", "held.c"])
 def test_the_corrected_twin_of_a_deadlock_runs_to_its_end(build: Build, name: str) -> None:
     with session([str(build(name, "gcc", "-DFIXED"))]) as s:
@@ -503,6 +512,7 @@ def test_a_program_without_openmp_is_refused(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.matrix
 def test_the_tool_compiles_without_a_warning(tmp_path: Path) -> None:
     command = [
         "gcc",
@@ -533,6 +543,7 @@ def test_a_switch_to_a_task_that_lies_below_others_lands_on_its_next_line(tmp_pa
     assert sum(one is not None for one in seen) > 1
 
 
+@pytest.mark.matrix
 def test_a_switch_to_a_task_on_the_heap_lands_on_its_next_line(tmp_path: Path) -> None:
     if shutil.which(clang()) is None:
         pytest.skip("there is no clang here")
@@ -562,6 +573,7 @@ def test_after_the_programs_end_there_are_no_tasks_and_no_frames(build: Build) -
                 s.do(command)
 
 
+@pytest.mark.matrix
 def test_a_hook_that_comes_late_does_not_stop_a_continue(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread may have read that its task is traced right before the debugger took that back."""
     with session([str(build("many.c")), "5"]) as s:
@@ -573,6 +585,7 @@ def test_a_hook_that_comes_late_does_not_stop_a_continue(build: Build, monkeypat
         assert s.do("continue")["why"] == "ended"
 
 
+@pytest.mark.matrix
 def test_a_damaged_table_ends_no_console(build: Build) -> None:
     with session([str(build("three.c"))]) as s:
         s.do("break leaf")

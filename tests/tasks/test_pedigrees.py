@@ -38,6 +38,7 @@ def variables(s: Session) -> dict[str, str]:
     return {one["name"]: one["value"] for one in s.do("locals")["values"]}
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("built", [True, False])
 def test_an_asyncio_task_has_the_same_pedigree_in_every_run(
@@ -52,6 +53,7 @@ def test_an_asyncio_task_has_the_same_pedigree_in_every_run(
             "1": 1, "1.1": 2, "1.1.1": 3, "1.1.2": 4, "1.1.1.1": 5, "1.1.2.1": 6}  # fmt: skip
 
 
+@pytest.mark.matrix
 def test_native_tasks_have_the_same_pedigrees_in_every_run_and_each_its_own(three: str) -> None:
     runs = []
     for _ in range(3):
@@ -71,6 +73,7 @@ def test_native_tasks_have_the_same_pedigrees_in_every_run_and_each_its_own(thre
         assert {way: told[way] for way in common} == {way: runs[0][1][way] for way in common}
 
 
+@pytest.mark.matrix
 def test_a_breakpoint_for_a_pedigree_holds_before_its_task_is_there(three: str) -> None:
     with session([str(PROGRAMS / "levels.py")]) as s:
         s.do("break leaf task 1.1.2 descendants")

@@ -23,7 +23,7 @@ MADE, RETURNS = (LINES.index(text) + 1 for text in ('    print("made", flush=Tru
 WAITS = RETURNS - 1
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
 def test_processes_are_named_and_one_is_looked_into_and_left(how: str, python: str) -> None:

@@ -80,7 +80,7 @@ def ordered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return found
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize(("compiler", "kind"), [("gcc", "many"), ("gcc", "depending"), ("gcc", "nested"),
                                                 (clang(), "loose"), (clang(), "made")])  # fmt: skip
 def test_threads_run_openmps_tasks_in_the_order_of_the_record(

@@ -84,6 +84,7 @@ print(json.dumps([told, len(done), done == [threading.get_ident()] * len(done)])
 """
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", pythons())
 def test_it_is_done_at_the_next_event_of_the_thread(python: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)

@@ -61,7 +61,7 @@ WAYS = [["prog.py"], ["-m", "pack"], ["-um", "pack", "boom"], ["-X", "dev", "-W"
         ["-O", "archive.pyz", "x"], ["-c", PROGRAM, "boom"], ["-I", "prog.py"]]  # fmt: skip
 
 
-@pytest.mark.cases(2)
+@pytest.mark.matrix
 @pytest.mark.parametrize("python", NEW)
 @pytest.mark.parametrize("words", WAYS, ids=lambda words: " ".join(words)[:20])
 def test_a_program_starts_and_ends_as_its_command_line_does_alone(folder: Path, words: list[str], python: str) -> None:
@@ -135,6 +135,7 @@ def test_a_signal_that_ends_a_program_is_named(tmp_path: Path) -> None:
         assert s.console.told(stop) == ["the program has come to its end, killed by SIGABRT"]
 
 
+@pytest.mark.matrix
 @pytest.mark.needs("gcc", "gdb", "OMPT")
 def test_a_native_program_without_lines_says_so_and_its_signal_is_named(tmp_path: Path) -> None:
     source, program = tmp_path / "bare.c", tmp_path / "bare"

@@ -44,6 +44,7 @@ def at_work(request: pytest.FixtureRequest) -> Any:
         yield s
 
 
+@pytest.mark.cases(1)
 def test_threads_and_works_stand_under_their_makers_with_state_and_line(at_work: Session) -> None:
     rows = named(at_work)
     reader, first, second = (rows[name] for name in ("reader", "first", "second"))
@@ -63,6 +64,7 @@ def test_threads_and_works_stand_under_their_makers_with_state_and_line(at_work:
     assert [row["id"] for row in at_work.do("tasks queued")["tasks"]] == [of_second["id"]]
 
 
+@pytest.mark.cases(1)
 def test_who_waits_for_a_work_names_it_with_its_line_and_since_when(at_work: Session) -> None:
     rows = named(at_work)
     told = [at_work.console.told({"kind": "task", "task": rows[name]})[0] for name in ("reader", "first", "second")]
@@ -76,6 +78,7 @@ def test_who_waits_for_a_work_names_it_with_its_line_and_since_when(at_work: Ses
     assert rows["reader"]["wait"]["tasks"] == [work["reader"]]
 
 
+@pytest.mark.cases(1)
 def test_a_work_is_looked_into_and_not_stepped_nor_held(at_work: Session) -> None:
     rows = named(at_work)
     number = rows["load", rows["first"]["id"]]["id"]
@@ -140,7 +143,7 @@ STUCK = {
 }
 
 
-@pytest.mark.cases(8)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("what", CIRCLES)
 def test_a_circle_through_threads_is_a_deadlock_and_each_in_it_is_named(what: str, python: str) -> None:
@@ -153,7 +156,7 @@ def test_a_circle_through_threads_is_a_deadlock_and_each_in_it_is_named(what: st
         assert found["message"] == stop["text"]
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("what", STUCK)
 def test_threads_that_wait_for_nobody_are_told_where_nothing_can_happen_any_more(what: str, python: str) -> None:
@@ -164,7 +167,7 @@ def test_threads_that_wait_for_nobody_are_told_where_nothing_can_happen_any_more
         assert re.search("nothing can happen any more: " + STUCK[what], stop["text"]), stop["text"]
 
 
-@pytest.mark.cases(10)
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("what", [*CIRCLES, *STUCK, "at_work"])
 def test_the_corrected_twin_comes_to_its_end(what: str, python: str) -> None:
@@ -174,7 +177,7 @@ def test_the_corrected_twin_comes_to_its_end(what: str, python: str) -> None:
         assert (stop["why"], stop["code"]) == ("ended", 0), (stop, s.output())
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize(
     "wait",
@@ -193,7 +196,7 @@ def test_a_thread_that_may_go_on_by_itself_is_waited_for(tmp_path: Path, wait: s
         assert (stop["why"], stop["code"]) == ("ended", 0), stop
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_what_is_handed_on_is_never_a_deadlock(python: str) -> None:
     with session([python, str(PROGRAM), "handed_on", "4"]) as s:

@@ -37,6 +37,7 @@ def line(stop: dict[str, Any]) -> int:
     return found
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_an_attribute_and_an_element_stop_whichever_task_changes_them(python: str) -> None:
     with session([python, str(PROGRAMS / "watched.py")]) as s:
@@ -59,6 +60,7 @@ def test_an_attribute_and_an_element_stop_whichever_task_changes_them(python: st
     ]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_a_local_is_watched_across_suspensions_until_its_frame_ends(python: str) -> None:
     with session([python, str(PROGRAMS / "watched.py")]) as s:
@@ -94,6 +96,7 @@ def compiled(folder: Path, name: str, compiler: str, *options: str) -> str:
     return str(target)
 
 
+@pytest.mark.matrix
 @native
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_a_variable_of_a_function_stops_in_the_tasks_that_change_it(tmp_path: Path, compiler: str) -> None:
@@ -141,6 +144,7 @@ def test_a_dummy_argument_of_fortran_is_watched_where_the_variable_lies(tmp_path
     assert told == ["total: 0 -> 11", "total: 11 -> 16", "total is out of scope, and no longer watched"]
 
 
+@pytest.mark.matrix
 @native
 def test_a_step_of_one_task_stops_at_a_change_by_another_and_goes_on(tmp_path: Path) -> None:
     with session([compiled(tmp_path, "summed.c", "gcc")]) as s:

@@ -198,6 +198,7 @@ def flat(shape: object) -> list[str]:
     return [name for n, child in zip(blocks, children, strict=True) for _ in range(n) for name in flat(child)]
 
 
+@pytest.mark.matrix
 @settings(max_examples=60, deadline=None)
 @given(nested())
 def test_a_signature_is_what_the_elements_say_one_by_one(shape: object) -> None:

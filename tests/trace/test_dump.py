@@ -168,6 +168,7 @@ def test_csv_and_parquet_hold_the_same_table(run: str, tmp_path: Path) -> None:
     assert (tmp_path / "none.csv").read_text().count("\n") == 1
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_tables_go_through_a_pipe(run: str, form: str, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")

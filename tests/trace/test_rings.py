@@ -289,6 +289,7 @@ def test_a_copy_of_a_ring_that_turns_is_whole_or_not_made(run: Path) -> None:
     assert len(dropped) > 2, "the ring turned meanwhile"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("more", [600, 60_000])
 def test_a_file_that_grows_while_it_is_copied_is_whole(
     run: Path, monkeypatch: pytest.MonkeyPatch, more: int

@@ -58,6 +58,7 @@ def test_a_task_whose_end_was_not_written_ends_where_it_says() -> None:
     assert b.open().ranks[0].tasks.ids.tolist() == [7, 7, 0, 0]  # type: ignore[union-attr]
 
 
+@pytest.mark.matrix
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.integers(0, 3)), max_size=40))
 def test_the_join_is_that_of_the_definition(steps: list[tuple[int, bool, int]]) -> None:

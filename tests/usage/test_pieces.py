@@ -172,6 +172,7 @@ def test_what_is_clean_piece_by_piece_has_no_findings(tmp_path: Path) -> None:
     assert dirty >= 8
 
 
+@pytest.mark.cases(1)
 def test_a_rank_without_faults_is_clean_in_many_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     old = pieces.Requests.clean

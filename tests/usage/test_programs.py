@@ -22,7 +22,7 @@ def test_a_bug_is_found_and_its_twin_is_silent(program: Program, mpi: str, tmp_p
     assert check(program, tmp_path, VENVS[mpi]) == [(program.title, "ok")]
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("mpi", VENVS)
 @pytest.mark.parametrize("program", list(race_programs()), ids=lambda p: p.title)
 def test_every_situation_of_a_race_is_found_and_what_cannot_race_is_silent(

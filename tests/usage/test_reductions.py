@@ -117,6 +117,7 @@ print(comm.allreduce(1), comm.allreduce((comm.rank, 1), op=MPI.MAXLOC))
 """
 
 
+@pytest.mark.cases(1)
 @pytest.mark.timeout(600)  # may have to build two recorders
 @pytest.mark.parametrize("name", ["mpich", "openmpi"])
 def test_a_member_with_another_operation_is_found_and_a_right_program_is_silent(

@@ -52,10 +52,12 @@ def of_mpi(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return mpi, tmp_path_factory.mktemp(f"right-{request.param}")
 
 
+@pytest.mark.cases(1)
 def test_what_the_standard_allows_is_not_alarmed(of_mpi: tuple[Installed, Path]) -> None:
     assert [finding["message"] for finding in run(*of_mpi, "right")] == []
 
 
+@pytest.mark.cases(1)
 def test_each_error_beside_it_is_found_at_its_line_and_nothing_else(of_mpi: tuple[Installed, Path]) -> None:
     found = run(*of_mpi, "wrong")
     lines = [({site["line"] for site in f["sites"]}, f["kind"], f["severity"]) for f in found]

@@ -24,13 +24,13 @@ def findings(mpi: Installed, folder: Path, *options: str) -> list[dict[str, Any]
     return [f for f in json.loads(report.read_text())["findings"] if f["severity"] != "note"]
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_name_for_bytes_that_another_value_has_is_not_told(mpich: Installed, tmp_path: Path, level: str) -> None:
     assert [f["message"] for f in findings(mpich, tmp_path, level)] == []
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_wrong_type_and_a_wrong_count_are_told_all_the_same(mpich: Installed, tmp_path: Path, level: str) -> None:
     lines = SOURCE.read_text().splitlines()

@@ -25,7 +25,7 @@ def reported(mpi: Installed, source: Path, ranks: int, folder: Path, *words: str
     return done.stdout + done.stderr, [(f["kind"], [site["line"] for site in f["sites"]]) for f in found]
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
 @pytest.mark.parametrize("name", ["mpich", "openmpi"])
 def test_a_message_to_a_spawned_world_is_matched_or_told(

@@ -28,10 +28,12 @@ def mpi(request: pytest.FixtureRequest) -> Installed:
     return request.getfixturevalue(request.param)
 
 
+@pytest.mark.cases(1)
 def test_buffers_that_are_left_alone_are_not_told(mpi: Installed, tmp_path: Path) -> None:
     assert [f["message"] for f in findings(mpi, tmp_path, "right", "--whole-buffers")] == []
 
 
+@pytest.mark.cases(1)
 def test_a_change_in_the_middle_is_told_with_both_lines(mpi: Installed, tmp_path: Path) -> None:
     lines: dict[str, set[int]] = {}
     for number, line in enumerate(PROGRAM.read_text().splitlines(), 1):

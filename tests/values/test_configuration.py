@@ -85,6 +85,7 @@ KEPT = {
 }  # fmt: skip
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("text", KEPT)
 def test_what_is_asked_for_is_kept_and_nothing_else(text: str, mpich: Installed, tmp_path: Path) -> None:
     found, said = recorded(tmp_path, text)

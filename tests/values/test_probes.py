@@ -115,7 +115,7 @@ LANGUAGES = {
 Making = Callable[[Path, Installed], list[str | Path]]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_what_a_probe_is_given_is_read_back(language: str, mpich: Installed, tmp_path: Path) -> None:
     making, ranks, where = LANGUAGES[language]
@@ -159,6 +159,7 @@ int main(void) {
 """
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("compiler", ["cc -O0", "cc -O2", "c++ -x c++ -O2"])
 def test_memory_that_is_not_there_is_told_once_and_never_read(compiler: str, mpich: Installed, tmp_path: Path) -> None:
     (tmp_path / "f.c").write_text(FAULTY)
@@ -176,6 +177,7 @@ def test_memory_that_is_not_there_is_told_once_and_never_read(compiler: str, mpi
     assert len(kept(tmp_path, "inside")) == len(kept(tmp_path, "there")) == 1
 
 
+@pytest.mark.matrix
 def test_the_header_may_stand_before_all_others(tmp_path: Path) -> None:
     program = """#include <weft.h>
 #include <dlfcn.h>
@@ -239,6 +241,7 @@ def test_whatever_python_gives_a_probe_the_program_goes_on(mpich: Installed, tmp
     assert by_name["child"] == by_name["grandchild"] == []
 
 
+@pytest.mark.matrix
 def test_a_killed_process_keeps_all_that_it_had(mpich: Installed, tmp_path: Path) -> None:
     done = run(tmp_path, sys.executable, PROGRAMS / "heat.py", "killed")
     assert done.returncode == 137
@@ -254,12 +257,14 @@ def test_without_weft_run_nothing_is_written_and_numpy_is_not_loaded(tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.matrix
 def test_a_run_without_probes_has_no_values(mpich: Installed, tmp_path: Path) -> None:
     done = run(tmp_path, sys.executable, "-c", "from mpi4py import MPI")
     assert "values" not in done.stderr
     assert not (tmp_path / "run" / "values").exists()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("form", ["changes", "hashes", "statistics"])
 def test_forms_keep_what_they_say(form: str, mpich: Installed, tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(f'arrays = "{form}"\n')

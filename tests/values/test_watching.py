@@ -74,7 +74,7 @@ def watched(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("language", ["c", "f90", "py"])
 def test_a_watched_array_is_the_same_on_other_ranks(language: str, watched: Any) -> None:
     before, said = watched(language, 1)
@@ -87,7 +87,7 @@ def test_a_watched_array_is_the_same_on_other_ranks(language: str, watched: Any)
     assert "kept nothing" not in said
 
 
-@pytest.mark.cases(2)
+@pytest.mark.matrix
 @pytest.mark.parametrize(("language", "element"), [("c", (19, 5)), ("f90", (4, 19)), ("py", (19, 5))])
 def test_a_planted_fault_is_found_at_the_watched_line(language: str, element: tuple[int, int], watched: Any) -> None:
     made = compare_values(watched(language, 1)[0], watched(language, 4, True)[0], {"": {}})

@@ -115,6 +115,7 @@ def test_a_click_on_the_outcome_shows_both_orders_with_the_receive_in_the_middle
     assert "first difference: rank 0" in texts and "deadlock" in texts
 
 
+@pytest.mark.matrix
 def test_both_windows_move_as_one_and_come_back(both: Both) -> None:
     for move in ("page.zoom(0.4)", "page.pan(0.3)", "page.pan(-2)", "page.zoom(3)"):
         both.state(f"({move}, 1)")
@@ -167,6 +168,7 @@ def test_calls_without_their_like_are_marked_on_their_side_only(tmp_path: Path) 
     assert len(told["sides"][1]["only"]) == len(only) > 0 == len(told["sides"][0]["only"])
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("command", ["view", "compare"])
 def test_the_commands_open_on_both_runs(tmp_path: Path, command: str) -> None:
     one, two = runs.halo(tmp_path / "one"), runs.halo(tmp_path / "two", steps=9)

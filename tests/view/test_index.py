@@ -62,6 +62,7 @@ def slow_share(calls: list[tuple[int, int, int]], cls: int, start: int, end: int
     return inside / (end - start) if end > start else 0.0
 
 
+@pytest.mark.matrix
 @settings(max_examples=40, deadline=None)
 @given(st.lists(calls, min_size=1, max_size=4), st.integers(1, 60), st.integers(-300, 4000), st.integers(1, 9000))
 def test_columns_are_the_true_shares(rows: list[list[Made]], columns: int, start: int, span: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,6 +73,7 @@ made_steps = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.matrix
 @settings(max_examples=40, deadline=None)
 @given(made_steps, st.integers(2, 5))
 def test_a_call_ends_one_step_after_all_that_it_has_to_come_after(made: list[Step], ranks: int) -> None:

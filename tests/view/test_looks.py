@@ -191,6 +191,7 @@ KEYS = [
 ]  # fmt: skip
 
 
+@pytest.mark.matrix
 def test_a_key_that_can_do_nothing_says_so(page: Show, folder: Path) -> None:
     b = Builder(ranks=2, path=folder / "still")
     for rank in b.ranks:
@@ -307,7 +308,7 @@ PICTURE = script("contrast") + script("picture")
 """Colours of words on the canvas that do not stand out."""
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_all_words_stand_out_from_their_ground(page: Show, hung: Path, tmp_path: Path, dark: bool) -> None:
     shown = page(hung, dark=dark, size=(1440, 900))
@@ -328,7 +329,7 @@ REACHED = script("reached")
 """How many controls are shown, those that cannot be touched well, and how wide the page is."""
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("width", [600, 360])
 def test_on_a_narrow_screen_everything_is_reached_by_touch(page: Show, hung: Path, tmp_path: Path, width: int) -> None:
     shown = page(hung, size=(width, 900))
@@ -411,6 +412,7 @@ class TestSource:
         shown.until(lambda: "Waitall" in shown.text("#tables h3") or "allreduce" in shown.text("#tables .here"))
 
 
+@pytest.mark.matrix
 def test_an_exported_file_has_messages_tips_and_sources_too(page: Show, hung: Path, tmp_path: Path) -> None:
     picture = Picture(weft.open(hung))
     picture.analyse()
@@ -443,6 +445,7 @@ def test_edges_are_moved_with_keys_and_kept(page: Show, hung: Path) -> None:
     shown.js("localStorage.clear(); document.documentElement.style.removeProperty('--details')")
 
 
+@pytest.mark.matrix
 def test_tasks_with_names_are_shown_by_them(page: Show, folder: Path) -> None:
     for named in (True, False):
         b = Builder(ranks=2, path=folder / f"named-{named}")

@@ -60,6 +60,7 @@ def as_shown(page: Page, event: Event) -> None:
     assert page.text("#replay").endswith(f"--until {event.rank.index}:{event.index}")
 
 
+@pytest.mark.matrix
 def test_a_hung_run_opens_on_its_deadlock(page: Show, hung: Path) -> None:
     shown = page(hung)
     trace = weft.open(hung)
@@ -105,6 +106,7 @@ def test_the_source_around_the_call_is_shown_with_its_line(page: Show, hung: Pat
     assert "def last_word" in shown.text("#details pre")
 
 
+@pytest.mark.matrix
 def test_the_partner_is_a_click_away_and_back(page: Show, halo: Path) -> None:
     shown = page(halo)
     trace = weft.open(halo)
@@ -157,7 +159,7 @@ BOXES = """(() => {
 """How many pixels have the colour of a box."""
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("parts", [(0.2, 0.8), (-0.3, 1.3), (0.3, 1.3)], ids=["closer", "away", "along"])
 def test_no_frame_is_blank_while_an_answer_is_awaited(page: Show, halo: Path, parts: tuple[float, float]) -> None:
     shown = page(halo)
@@ -184,6 +186,7 @@ def test_no_frame_is_blank_while_an_answer_is_awaited(page: Show, halo: Path, pa
     assert min(seen) > 0.8 * seen[-1] > 1000, seen  # what is drawn over the boxes has their colours, too
 
 
+@pytest.mark.matrix
 def test_a_filter_dims_counts_and_steps(page: Show, halo: Path) -> None:
     shown = page(halo)
     trace = weft.open(halo)
@@ -202,6 +205,7 @@ def test_a_filter_dims_counts_and_steps(page: Show, halo: Path) -> None:
     shown.until(lambda: shown.text("#found") == f"{len(trace.ranks[1])} calls")
 
 
+@pytest.mark.matrix
 def test_logical_time_is_one_step_a_level(page: Show, halo: Path) -> None:
     shown = page(halo)
     shown.key("t")
@@ -231,6 +235,7 @@ def test_idle_time_is_folded_with_a_label(page: Show, folder: Path) -> None:
     assert shown.state(f"page.graph.realTime({at})") == pytest.approx(start)
 
 
+@pytest.mark.matrix
 def test_findings_are_flown_to_in_order(page: Show, folder: Path) -> None:
     shown = page(runs.race(folder / "races"))
     assert "warning: message-race" in shown.text("#findings")
@@ -253,6 +258,7 @@ def test_a_crashed_run_opens(page: Show, folder: Path) -> None:
     assert shown.state("page.graph.part.data.flags.filter((f) => !(f & 1)).length") == 3
 
 
+@pytest.mark.matrix
 def test_past_and_future_are_shaded(page: Show, halo: Path) -> None:
     shown = page(halo)
     shown.ask("page.jump([2, 20]); done()")
@@ -264,6 +270,7 @@ def test_past_and_future_are_shaded(page: Show, halo: Path) -> None:
     shown.until(lambda: shown.colours() != before)
 
 
+@pytest.mark.matrix
 def test_tables_lead_into_the_graph(page: Show, halo: Path) -> None:
     shown = page(halo)
     trace = weft.open(halo)
@@ -319,7 +326,7 @@ def test_a_thousand_ranks_are_a_few_groups(page: Show, folder: Path) -> None:
     assert shown.colours() > 20
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("dark", [False, True])
 def test_light_and_dark_follow_the_system_and_the_switch(page: Show, hung: Path, dark: bool) -> None:
     shown = page(hung, dark=dark)
@@ -396,6 +403,7 @@ class TestMarkup:
         self.hold(shown)
 
 
+@pytest.mark.matrix
 def test_an_exported_file_shows_the_same_without_weft(page: Show, hung: Path, tmp_path: Path) -> None:
     picture = Picture(weft.open(hung))
     picture.analyse()

@@ -72,6 +72,7 @@ def stands(told: dict[str, Any], rank: int) -> dict[str, Any]:
     return next(row for row in told["ranks"] if row["rank"] == rank)
 
 
+@pytest.mark.matrix
 def test_the_program_is_replayed_to_a_call_and_the_picture_goes_there(shown: Page, gathered: Path) -> None:
     sent = call(gathered, 2, "fn:Send*")
     choose(shown, 2, sent)
@@ -92,6 +93,7 @@ def test_the_program_is_replayed_to_a_call_and_the_picture_goes_there(shown: Pag
     assert abs(focus["x"] - place) < 1 and focus["lane"]["rows"] == [2]
 
 
+@pytest.mark.matrix
 def test_what_the_page_is_told_is_of_its_type(shown: Page, gathered: Path, tmp_path: Path) -> None:
     choose(shown, 0, call(gathered, 0, "is:wildcard"))
     told = press(shown, "stop-here")
@@ -162,6 +164,7 @@ def test_a_program_that_is_gone_is_told(page: Show, gathered: Path, tmp_path: Pa
     assert "gone.py" in shown.text("#tables")
 
 
+@pytest.mark.matrix
 def test_a_run_of_another_machine_is_started_only_when_that_is_agreed_to(page: Show, gathered: Path) -> None:
     shown = page(gathered, size=(1440, 900))
     choose(shown, 2, call(gathered, 2, "fn:Send*"))
@@ -171,6 +174,7 @@ def test_a_run_of_another_machine_is_started_only_when_that_is_agreed_to(page: S
     assert shown.state("page.replay.told.state") == "none" and not shown.state("page.replay.acting")
 
 
+@pytest.mark.matrix
 def test_a_file_gives_the_commands_instead(page: Show, gathered: Path, tmp_path: Path) -> None:
     picture = Picture(weft.open(gathered))
     picture.analyse()
@@ -186,6 +190,7 @@ def test_a_file_gives_the_commands_instead(page: Show, gathered: Path, tmp_path:
     assert "copy the command" in shown.said()
 
 
+@pytest.mark.matrix
 def test_the_replay_ends_with_the_view(gathered: Path) -> None:
     server = Server(Picture(weft.open(gathered)))
     replayed = server.picture.replayed

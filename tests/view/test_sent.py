@@ -128,12 +128,14 @@ def test_each_question_of_the_server_has_a_type() -> None:
     assert set(OF_VALUES_TYPES) == set(OF_VALUES)
 
 
+@pytest.mark.matrix
 def test_each_answer_is_of_its_type(pictures: list[Picture], tmp_path: Path) -> None:
     told = [(TYPES[name], value) for picture in pictures for name, value in answers(picture)]
     assert {kind for kind, _ in told} == set(TYPES.values())
     assert complaints(program(told), tmp_path) == []
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("form", ["values", "hashes"])
 def test_each_answer_about_values_is_of_its_type(form: str, tmp_path: Path) -> None:
     traces = [written(tmp_path / str(wrong), form, "0,100,300", wrong) for wrong in (-1, 123)]
@@ -153,6 +155,7 @@ def test_each_answer_about_values_is_of_its_type(form: str, tmp_path: Path) -> N
     assert [one for one in complaints(text, tmp_path) if "never used" not in one] == []
 
 
+@pytest.mark.matrix
 def test_an_exported_file_holds_what_its_type_says(pictures: list[Picture], tmp_path: Path) -> None:
     arrays = "Float64Array | Uint32Array | Uint16Array | Uint8Array | Int32Array"
     kind = f"{{ [name in keyof Exported]: Exported[name] extends {arrays} ? never[] : Exported[name] }}"

@@ -155,6 +155,7 @@ def test_the_first_difference_stands_in_the_middle_and_its_spread_in_order(
     Page.save(shown.browser, tmp_path, "values")
 
 
+@pytest.mark.matrix
 def test_keys_alone_lead_to_each_moment_and_element(show: Callable[..., Shown], runs: Path) -> None:
     shown = show(valued(runs, "one", "wrong"))
     first = shown.state("page.strip.chosen")
@@ -174,6 +175,7 @@ def test_keys_alone_lead_to_each_moment_and_element(show: Callable[..., Shown], 
     assert shown.state("page.field.unit") == "ulps" and max(shown.state("[...page.field.data.cells]")) > 1e6
 
 
+@pytest.mark.matrix
 def test_the_picture_has_the_error_of_each_element_and_nothing_where_runs_are_alike(
     show: Callable[..., Shown], runs: Path
 ) -> None:
@@ -203,7 +205,7 @@ def colours(shown: Shown) -> int:
     return int(shown.browser.execute_script(script))
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("dark", [False, True])
 def test_of_three_dimensions_a_slice_is_shown_of_one_a_curve(
     show: Callable[..., Shown], runs: Path, tmp_path: Path, dark: bool
@@ -269,6 +271,7 @@ def test_states_are_by_rank(runs: Path) -> None:
     assert corners.sum() == 30 and not others["reference"][:, corners].any(), "a probe that only the run has"
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -312,6 +315,7 @@ def test_messages_that_hold_other_bytes_are_marked_and_the_first_stands_in_the_m
     shown.until("document.body.dataset.ready === 'yes'")
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("words", "home"), [([], "/values"), (["--calls"], "/beside"), (["--values"], "/values")])
 def test_the_command_opens_where_the_runs_differ(runs: Path, words: list[str], home: str) -> None:
     line = [*WEFT, "compare", runs / "three", runs / "wrong", "--view", *words]

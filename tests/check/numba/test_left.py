@@ -86,6 +86,7 @@ def check(script: Path, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+@pytest.mark.matrix
 def test_what_has_no_hooks_is_named(script: Path) -> None:
     status, out = check(script, "prog.py", "all")
     left = [line.removeprefix("Not looked at: ") for line in out.splitlines() if line.startswith("Not looked at: ")]

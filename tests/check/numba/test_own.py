@@ -178,6 +178,7 @@ def test_each_dimension_is_held_against_all_uses(monkeypatch: pytest.MonkeyPatch
     assert found(transposed, "c", monkeypatch, square) is None
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(
     ("function", "place"),
     [

@@ -114,6 +114,7 @@ def test_a_program_of_a_build_is_checked_from_its_own_sources_and_with_their_opt
     ] == ([("data-race", "part.c", 8)] if status else [])
 
 
+@pytest.mark.matrix
 def test_the_program_keeps_a_stack_that_is_not_executed(tmp_path: Path) -> None:
     program = built(tmp_path, "reduction(+:sum)")
     headers = execute(["readelf", "-lW", program]).stdout
@@ -154,6 +155,7 @@ def refused(folder: Path, *words: str | Path) -> str:
     return done.stderr
 
 
+@pytest.mark.matrix
 def test_what_is_no_program_of_weft_cc_is_refused_with_the_remedy(tmp_path: Path) -> None:
     assert "name a program's sources" in refused(tmp_path)
     assert "./missing is not there" in refused(tmp_path, "--", "./missing")
@@ -164,6 +166,7 @@ def test_what_is_no_program_of_weft_cc_is_refused_with_the_remedy(tmp_path: Path
     assert "part.c, which is not there any more" in refused(tmp_path, "--", program, "2")
 
 
+@pytest.mark.matrix
 def test_an_object_with_hooks_that_keeps_no_call_is_named(tmp_path: Path) -> None:
     program = built(tmp_path, "reduction(+:sum)")
     subprocess.run(["objcopy", "--remove-section", calls.SECTION, "main.o"], cwd=tmp_path, check=True)

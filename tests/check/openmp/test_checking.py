@@ -122,6 +122,7 @@ int main(int n, char **v) {
 """
 
 
+@pytest.mark.matrix
 def test_a_target_region_that_runs_on_the_host_copies_nothing(tmp_path: Path) -> None:
     def copied(condition: str) -> int:
         return len(run(tmp_path, COPIED.replace("IF", condition).replace("HOST", "")).findings)
@@ -130,6 +131,7 @@ def test_a_target_region_that_runs_on_the_host_copies_nothing(tmp_path: Path) ->
     assert copied("if (n < 5)") == copied("device(0)") == 1
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("host", ["memset(a, 0, sizeof a);", 'sscanf("9", "%d", a + 3);', "a[3] = 7;"])
 def test_what_the_host_has_written_again_is_no_old_copy(tmp_path: Path, host: str) -> None:
     assert run(tmp_path, COPIED.replace("IF", "").replace("HOST", host)).findings == ()
@@ -142,6 +144,7 @@ def test_a_program_that_requires_one_memory_has_no_old_copies(tmp_path: Path) ->
     assert any("one memory" in one for one in found.looked.left)
 
 
+@pytest.mark.matrix
 def test_what_fortran_prints_is_read(tmp_path: Path) -> None:
     text = """program p
   real :: a(4, 8)
@@ -163,6 +166,7 @@ end program
     assert run(tmp_path, text.replace("MAP", "tofrom"), "prog.f90").findings == ()
 
 
+@pytest.mark.matrix
 def test_a_block_that_the_compiler_gives_another_line_is_named_at_its_directive(tmp_path: Path) -> None:
     text = """program p
   real :: a(100), b(100)
@@ -184,6 +188,7 @@ end program
     assert run(tmp_path, text.replace(" nowait", ""), "prog.f90").findings == ()
 
 
+@pytest.mark.matrix
 def test_memory_that_is_allocated_on_the_device_needs_no_map(tmp_path: Path) -> None:
     text = """#include <omp.h>
 #include <stdlib.h>
@@ -242,6 +247,7 @@ int main(void) {
     }
 
 
+@pytest.mark.matrix
 def test_several_files_in_c_and_cplusplus_are_one_program(tmp_path: Path) -> None:
     (tmp_path / "part.c").write_text("int total;\nvoid add(int i) {\n    total += i;\n}\n")
     (tmp_path / "whole.cpp").write_text(
@@ -293,6 +299,7 @@ int main(void) {
     assert "reduction" not in told["last"]
 
 
+@pytest.mark.matrix
 def test_the_index_of_an_inner_loop_that_all_share_belongs_in_private(tmp_path: Path) -> None:
     text = """int a[20][20], k;
 int main(void) {
@@ -306,6 +313,7 @@ int main(void) {
     assert run(tmp_path, text.replace("PRIVATE", "private(k)")).findings == ()
 
 
+@pytest.mark.matrix
 def test_the_same_iteration_of_two_static_loops_is_one_threads(tmp_path: Path) -> None:
     text = """int a[50], b[50];
 int main(void) {
@@ -340,6 +348,7 @@ int main(void) {
     assert "iteration 4999" in one.message.lower()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("index", [777, 90_001])
 def test_neighbours_race_in_a_loop_of_very_many_iterations(tmp_path: Path, index: int) -> None:
     """A thread has many of them one behind the other, and each is held against the next all the same."""
@@ -354,7 +363,7 @@ int main(void) {
     assert run(tmp_path, text.replace("INDEX", "-1")).findings == ()
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("directive", ["for order(concurrent)", "for simd order(concurrent)", "simd order(concurrent)"])
 def test_a_loop_whose_order_is_free_has_iterations_of_their_own(tmp_path: Path, directive: str) -> None:
     text = f"""int a[50], b[50];
@@ -458,6 +467,7 @@ int main(void) {
 """Calls that libgomp has from gcc 13 and 14 on, by any gcc."""
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("wait", "kinds"), [("pragma omp taskwait", set()), ("", {"data-race"})])
 def test_an_asynchronous_copy_is_a_task(wait: str, kinds: set[str], tmp_path: Path) -> None:
     checked = run(tmp_path, ASYNCHRONOUS.replace("#WAIT", wait and f"#{wait}"))

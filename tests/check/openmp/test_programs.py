@@ -30,6 +30,7 @@ def wrong(found: Checked, case: Case) -> str:
     return "" if told(findings) == case.lines else f"{case.name}: {sorted(told(findings))}, not {sorted(case.lines)}"
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_each_error_is_found_at_its_lines(path: Path, tmp_path: Path) -> None:
     found = checked(path, False, tmp_path)
@@ -65,7 +66,7 @@ def runs(path: Path, folder: Path, environments: list[dict[str, str]], monkeypat
     return told
 
 
-@pytest.mark.cases(4)
+@pytest.mark.matrix
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_the_verdict_is_the_same_however_many_threads_are_asked_for(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
