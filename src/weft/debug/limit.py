@@ -5,7 +5,9 @@ Scripts come to an end also where the program does not. What is being said to gd
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -101,3 +103,14 @@ def interruptible() -> None:
     if _kept.came and _kept.layers and not _elsewhere():
         _kept.came = False
         raise KeyboardInterrupt
+
+
+def has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process has ended, asked where Ctrl-C and the limit may come at any moment.
+
+    Popen.poll() takes a lock, which stays taken where one comes just behind that; each wait() then waits for ever.
+    """
+    try:
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:  # it has been waited for
+        return True

@@ -8,9 +8,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
+from weft.debug.limit import has_ended, kept
 from weft.debug.record import Position, Record
 from weft.errors import WeftError
 from weft.launch.watch import Watch, inside
@@ -80,7 +80,7 @@ class Replica:
         """Wait until every rank has taken its plan up; `look` is called all the while."""
         until = time.monotonic() + BEGIN
         files = [self.run / "replay" / f"control-{rank:06d}.bin" for rank in range(self.record.size)]
-        while self.process.poll() is None and time.monotonic() < until:
+        while not self.over and time.monotonic() < until:
             if not self.controls and all(file.exists() and file.stat().st_size == CONTROL_SIZE for file in files):
                 self.controls = [Control(self.run / "replay", rank, made=True) for rank in range(self.record.size)]
             if self.controls and all(
@@ -90,10 +90,11 @@ class Replica:
                 return
             look()
             time.sleep(TICK)
-        if self.process.poll() is None:
+        if not self.over:
             raise WeftError(f"the ranks had not {self.record.trace.system.entered} after {BEGIN:.0f} seconds")
         if not (self.controls and any(control.pid for control in self.controls)):
-            words = self.output().strip().removeprefix("weft: ") or f"status {self.process.returncode}"
+            with kept():
+                words = self.output().strip().removeprefix("weft: ") or f"status {self.process.wait()}"
             raise WeftError(f"the replay did not start: {words}")
 
     def agent(self, rank: int) -> Path:
@@ -113,7 +114,7 @@ class Replica:
     @property
     def over(self) -> bool:
         """Whether the program has ended."""
-        return self.process.poll() is not None
+        return has_ended(self.process)
 
     def alive(self, rank: int) -> bool:
         """Whether the rank's process is there and has not come to MPI_Finalize."""
@@ -175,8 +176,9 @@ class Replica:
             self.watch.look_at_all()
             rest = [t for t in self.record.threads if t[0] not in at_lines and not self._stands(t)]
             if not any(self.alive(rank) for rank in range(self.record.size)):
-                with suppress(subprocess.TimeoutExpired):
-                    self.process.wait(timeout=5)
+                until = time.monotonic() + 5
+                while not self.over and time.monotonic() < until:
+                    time.sleep(TICK)
                 return True
             stand = not any(only in (None, rank) for rank, _ in rest) or self._stand_in_calls(rest, quiet)
             if stand and not self._falls(quiet):

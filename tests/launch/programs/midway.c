@@ -1,7 +1,8 @@
 /* Messages in the middle of a run, by its first argument:
  * race: rank 0 receives from whoever comes; named: the twin, which names its sources;
  * token: one message goes round and is received from any source: nothing else is ever on its way;
- * pool: rank 0 answers each, as they come. The second argument is how long, in seconds. */
+ * pool: rank 0 answers each, as they come. The second argument is how long, in seconds; with a third one all ends half a second
+ * after there is a file of that name. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,7 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    double begun = MPI_Wtime(), length = atof(argv[2]);
+    double end = MPI_Wtime() + atof(argv[2]);
     int how = argv[1][0], more = 1, fast = how == 't' || how == 'p';
     for (int step = 0; more; step++) {
         if (how == 't') token();
@@ -46,7 +47,8 @@ int main(int argc, char **argv) {
         else if (step == 5) once(how == 'n');
         if (!fast) usleep(20000);
         if (fast && step % 100) continue;
-        more = MPI_Wtime() - begun < length;
+        if (argc > 3 && !access(argv[3], F_OK) && end > MPI_Wtime() + 0.5) end = MPI_Wtime() + 0.5;
+        more = MPI_Wtime() < end;
         MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
     MPI_Finalize();
