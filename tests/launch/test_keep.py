@@ -56,9 +56,7 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
     assert dropped is not None, done.stderr
     bursts = int(dropped[1].replace(",", "")) // (2 * EVENTS_OF_BURST)
     if bursts < 50:
-        pytest.skip(
-            f"the machine is too busy: its ranks came to {bursts} bursts of messages in {SECONDS} s, of some 300"
-        )
+        pytest.skip(f"the machine is too busy: {bursts} bursts of messages in {SECONDS} s, of some 300")
     trace = weft.open(tmp_path / "run")
     assert trace.kept is not None
     assert trace.problems == []
