@@ -75,6 +75,7 @@ static bool sum_of_whole(const struct weft_pending *p, uint64_t *sum, bool *gone
 
 /* The sum of what is watched; false where it cannot be looked at, `gone` where it is gone. */
 static bool sum_now(const struct weft_pending *p, uint64_t *sum, bool *gone) {
+    WEFT_WORK(WEFT_BUFFERS);
     if (p->bytes > WATCHED_WHOLE && whole(p->bytes)) return sum_of_whole(p, sum, gone);
     struct iovec pieces[WATCHED_PIECES];
     uint8_t copy[WATCHED_BYTES];
@@ -112,6 +113,7 @@ struct weft_seen {
 };
 
 static void seen_begin(const struct weft_pending *p, MPI_Request request) {
+    WEFT_WORK(WEFT_BUFFERS);
     struct iovec pieces[WATCHED_PIECES];
     int count, arrived = 0;
     size_t size;
@@ -128,11 +130,13 @@ void weft_buffer_asked(const struct weft_pending *p) {
     int count;
     size_t size;
     if (!p->seen->begun || p->seen->looked) return;
+    WEFT_WORK(WEFT_BUFFERS);
     p->seen->looked = look(p, p->seen->asked, pieces, &count, &size) == (ssize_t)size;
     p->seen->begun = p->seen->looked;
 }
 
 static bool written(const struct weft_pending *p) {
+    WEFT_WORK(WEFT_BUFFERS);
     struct iovec pieces[WATCHED_PIECES];
     uint8_t *now = p->seen->now;
     int count;
@@ -183,6 +187,7 @@ void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void 
     pending->buffer = buffer;
     pending->bytes = to_watch(site, buffer, count, type);
     if (!pending->bytes) return;
+    WEFT_WORK(WEFT_BUFFERS);
     size_t room = watched_bytes(pending->bytes);
     pending->seen = malloc(sizeof *pending->seen + 3 * room);
     if (!pending->seen) {
@@ -334,6 +339,7 @@ void weft_exposed_closing(MPI_Win window) {
 
 /* u window, u fences before the closing one, u n, n (u offset, u bytes, u whether they changed once more) */
 static void tell_changes(const struct exposed *e, const uint8_t *now) {
+    WEFT_WORK(WEFT_BUFFERS);
     uint8_t payload[EXPOSED_RANGES * 24 + 64];
     struct {
         size_t at, bytes;

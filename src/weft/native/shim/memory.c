@@ -282,6 +282,7 @@ void weft_attend(struct weft_thread *thread, struct weft_event *event) {
     if (!thread->fresh) return;
     weft_buffer_met((const void *)(uintptr_t)event->buffer);
     if (weft_lock_taken(&lock)) {
+        WEFT_WORK(WEFT_HEAP);
         blocks_tell(thread);
         pthread_mutex_unlock(&lock);
     }
@@ -291,7 +292,7 @@ void weft_attend(struct weft_thread *thread, struct weft_event *event) {
 
 void weft_attend_next(struct weft_thread *thread) {
     thread->met = 0;
-    if (thread->fresh) return;
+    if (thread->fresh || weft_leaves_out(WEFT_HEAP)) return;
     thread->fresh = true;
     __atomic_fetch_add(&weft_attention, WEFT_ATTENTION_FRESH, __ATOMIC_RELAXED);
 }
@@ -318,7 +319,8 @@ static int watching;
 
 void weft_memory_exposed(MPI_Win window, const void *base, int64_t size) {
     struct weft_block block;
-    if (!base || size <= 0 || !weft_lock_taken(&lock)) return;
+    if (!base || size <= 0 || weft_leaves_out(WEFT_HEAP) || !weft_lock_taken(&lock)) return;
+    WEFT_WORK(WEFT_HEAP);
     if (watching < WINDOWS && block_of((uintptr_t)base, &block) && block.high > block.low) {
         watched[watching].window = window;
         watched[watching].base = (uintptr_t)base;
@@ -333,6 +335,7 @@ void weft_memory_leaving(struct weft_thread *thread, MPI_Win window, uint32_t id
     uint8_t payload[64];
     struct weft_block now = {0};
     if (!weft_lock_taken(&lock)) return;
+    WEFT_WORK(WEFT_HEAP);
     for (int i = 0; i < watching; i++) {
         if (watched[i].window != window) continue;
         struct weft_block then = watched[i].block;
