@@ -36,7 +36,9 @@ enum {
     PAGE = 4096,
     ARENA = 64 << 20, /* glibc's HEAP_MAX_SIZE */
     ARENA_HEAD = 48, /* sizeof(heap_info); 32 before glibc 2.35 */
-    ARENA_STATE = 2200, /* sizeof(struct malloc_state) */
+    ARENA_STATE =
+        2200, /* sizeof(struct malloc_state), whose last two words say how much it has from the system, and had at most */
+    SAMPLE = 1000, /* bytes of a block by which it is seen whether this malloc keeps its blocks so */
     /* What looking may cost, in steps of some 10 ns, such as one chunk of a walk: 10 ms, and a hundredth of the time since. */
     STEPS = 1 << 20,
     LOOK = 170, /* a look through the kernel, and each page of it */
@@ -165,15 +167,39 @@ static void steps_earn(void) {
     if (ns - before >= NS_OF_A_STEP) before = ns;
 }
 
-/* Whether malloc is glibc's own: another one keeps its blocks otherwise. */
+static void tell_unknown(void) {
+    static const char words[] =
+        "blocks of malloc's behind buffers: the program's malloc does not keep them as glibc's does; "
+        "buffers that are longer than their block, and windows that outlive it, are not found";
+    uint8_t payload[sizeof words + 16];
+    struct weft_text text = {.p = payload, .end = payload + sizeof payload};
+    weft_text_s(&text, words, sizeof words - 1);
+    weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
+}
+
+/* Whether a block of a known size has the head that it should have, and one behind it that says that it is in use. */
+static bool sample_fits(void) {
+    size_t (*usable)(void *) = (size_t (*)(void *))dlsym(RTLD_DEFAULT, "malloc_usable_size");
+    void *block = malloc(SAMPLE);
+    uintptr_t chunk = (uintptr_t)block - HEAD;
+    size_t of[2], behind[2], size = block && usable ? usable(block) + HEAD / 2 : 0;
+    bool fits = size >= SAMPLE + HEAD / 2 && size < SAMPLE + LEAST + HEAD && head_at(chunk, of) &&
+                (of[1] & ~(size_t)SIZE_BITS) == size && !(of[1] & MAPPED) && head_at(chunk + size, behind) &&
+                behind[1] & IN_USE;
+    free(block);
+    return fits;
+}
+
+/* Whether malloc is glibc's own, and keeps its blocks as is known here: seen once. */
 static bool malloc_is_known(void) {
     static int known = -1;
     if (known < 0) {
         Dl_info one, two;
         void *version = dlsym(RTLD_DEFAULT, "gnu_get_libc_version"), *allocate = dlsym(RTLD_DEFAULT, "malloc");
         known = sizeof(size_t) == 8 && version && allocate && dladdr(version, &one) && dladdr(allocate, &two) &&
-                one.dli_fbase == two.dli_fbase;
+                one.dli_fbase == two.dli_fbase && sample_fits();
         if (known) libc_version = (const char *(*)(void))version;
+        else tell_unknown();
     }
     return known;
 }
@@ -210,6 +236,15 @@ static bool mapped_block(const struct region *region, uintptr_t chunk, struct we
     return true;
 }
 
+/* Whether the head of an arena has the size that is known here: what it has from the system is in pages, not less than this
+ * heap's part and not more than it ever had. */
+static bool arena_fits(uintptr_t arena, size_t written) {
+    size_t of[2], last[2];
+    uintptr_t words = arena + ARENA_STATE - sizeof of; /* at 8 past a multiple of HEAD */
+    if (!head_at(words - HEAD / 2, of) || !head_at(words + HEAD / 2, last)) return false;
+    return of[1] % PAGE == 0 && of[1] >= written && of[1] <= last[0];
+}
+
 /* A block of an arena other than the main one: one of its heaps holds the address. */
 static bool block_of_arena(uintptr_t p, struct weft_block *block) {
     uintptr_t heap = p & ~(uintptr_t)(ARENA - 1);
@@ -221,7 +256,7 @@ static bool block_of_arena(uintptr_t p, struct weft_block *block) {
     if (top - heap > ARENA || top < p || top % PAGE || before % ARENA) return false;
     uintptr_t head = strverscmp(libc_version(), "2.35") < 0 ? 32 : ARENA_HEAD;
     uintptr_t first = arena == heap + head ? (arena + ARENA_STATE + HEAD - 1) & ~(uintptr_t)(HEAD - 1) : heap + head;
-    if (first == heap + head && !before) return false;
+    if ((first == heap + head && !before) || !arena_fits(arena, written[0])) return false;
     return p >= first + HEAD && block_among(p, first, top, OTHER_ARENA, block);
 }
 
