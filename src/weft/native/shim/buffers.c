@@ -213,7 +213,9 @@ bool weft_buffer_changed(const struct weft_pending *p) { return p->seen ? writte
 struct origin {
     MPI_Win window;
     int target;
+    uint32_t site, starts; /* of its site, with itself */
     bool changed;
+    bool shared; /* another operation writes there, too: that MPI did it cannot be told from that the program did */
     struct weft_pending watch;
 };
 
@@ -222,14 +224,33 @@ static struct origin *origins;
 static int origin_space;
 static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Another one that is not watched may write there as well: of some sites only the first are. */
+static bool are_others_watched(const struct origin *o) {
+    uint32_t now = __atomic_load_n(&starts_of_site[o->site % WATCHED_SITES], __ATOMIC_RELAXED);
+    return now == o->starts || now <= WATCHED_FIRST || weft_watching == WEFT_WATCH_ALL;
+}
+
+/* Under the lock: those whose buffers meet that of `made`, where one of the two is written by MPI. */
+static void mark_shared(struct origin *made) {
+    const uint8_t *low = made->watch.buffer, *high = low + made->watch.bytes;
+    for (int i = 0; i < weft_origins; i++) {
+        struct origin *o = &origins[i];
+        const uint8_t *from = o->watch.buffer;
+        if ((o->watch.seen || made->watch.seen) && from < high && low < from + o->watch.bytes)
+            o->shared = made->shared = true;
+    }
+}
+
 void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type,
                  bool written_to) {
-    struct origin made = {.window = window, .target = target};
+    struct origin made = {.window = window, .target = target, .site = site};
     if (target < 0) return;
     if (written_to) weft_watch_receive(&made.watch, site, buffer, count, type, MPI_REQUEST_NULL);
     else weft_watch(&made.watch, site, buffer, count, type);
     if (!made.watch.bytes) return;
+    made.starts = __atomic_load_n(&starts_of_site[site % WATCHED_SITES], __ATOMIC_RELAXED);
     pthread_mutex_lock(&buffers_lock);
+    mark_shared(&made);
     if (weft_origins == origin_space) {
         int space = origin_space ? origin_space * 2 : 64;
         struct origin *grown = space <= ORIGINS ? realloc(origins, sizeof *grown * (size_t)space) : NULL;
@@ -268,7 +289,8 @@ const void *weft_origins_done(MPI_Win window, int target) {
             origins[kept++] = *o;
             continue;
         }
-        if (!found && (o->watch.seen ? weft_buffer_changed(&o->watch) : o->changed)) found = o->watch.buffer;
+        bool told = !found && !o->shared && (!o->watch.seen || are_others_watched(o));
+        if (told && (o->watch.seen ? weft_buffer_changed(&o->watch) : o->changed)) found = o->watch.buffer;
         free(o->watch.seen);
     }
     weft_origins = kept;
