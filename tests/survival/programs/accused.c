@@ -1,5 +1,6 @@
 /* Crashes by a fault of its own, where the recorder's code is on the stack, or runs when the signal comes. */
 #include <mpi.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +45,18 @@ static void by_heap(void) {
     enum { N = 64 };
     static int buffers[N];
     MPI_Request requests[N];
-    memset(malloc(40), 'A', 4096);
+    volatile char *block = malloc(40);
+    for (int i = 0; i < 4096; i++) block[i] = 'A';
     for (int i = 0; i < N; i++) MPI_Irecv(&buffers[i], 1, MPI_INT, 0, i, MPI_COMM_SELF, &requests[i]);
+}
+
+/* A jump to the C library: its frame is gone. */
+static void *copy(void *text) { return strdup(text); }
+
+static void by_thread(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, copy, NOWHERE);
+    pthread_join(thread, NULL);
 }
 
 static void by_counts(void) {
@@ -60,6 +71,7 @@ int main(int argc, char **argv) {
     if (!strcmp(how, "attribute")) by_attribute();
     if (!strcmp(how, "heap")) by_heap();
     if (!strcmp(how, "counts")) by_counts();
+    if (!strcmp(how, "thread")) by_thread();
     if (!strcmp(how, "requests")) MPI_Waitall(2, NOWHERE, MPI_STATUSES_IGNORE);
     if (!strcmp(how, "request")) MPI_Wait(NOWHERE, MPI_STATUS_IGNORE);
     if (!strcmp(how, "name")) MPI_Comm_set_name(MPI_COMM_SELF, NOWHERE);

@@ -298,7 +298,7 @@ void weft_crash_over(const struct weft_stack *stack) {
 }
 
 /* Now the program's own disposition, and the signal once more. */
-static void hand_over(int number, siginfo_t *info, void *context) {
+static WEFT_GIVEN void hand_over(int number, siginfo_t *info, void *context) {
     const struct sigaction *program = &table[number].program;
     pid_t self = (pid_t)syscall(SYS_gettid);
     table[number].done = true;
@@ -315,7 +315,7 @@ static void hand_over(int number, siginfo_t *info, void *context) {
     else syscall(SYS_tgkill, getpid(), self, number);
 }
 
-static void asked(siginfo_t *info, void *context) {
+static WEFT_GIVEN void asked(siginfo_t *info, void *context) {
     static volatile int times;
     const struct sigaction *program = &table[ASKED].program;
     if (info->si_code == SI_QUEUE && info->si_value.sival_ptr == &shown) show_oneself(context);
