@@ -36,8 +36,8 @@ enum {
     PAGE = 4096,
     ARENA = 64 << 20, /* glibc's HEAP_MAX_SIZE */
     ARENA_HEAD = 48, /* sizeof(heap_info); 32 before glibc 2.35 */
-    ARENA_STATE =
-        2200, /* sizeof(struct malloc_state), whose last two words say how much it has from the system, and had at most */
+    STATE_LEAST = 1 << 10, /* sizeof(struct malloc_state), that glibc changes now and then, lies between these */
+    STATE_MOST = 1 << 12,
     SAMPLE = 1000, /* bytes of a block by which it is seen whether this malloc keeps its blocks so */
     /* What looking may cost, in steps of some 10 ns, such as one chunk of a walk: 10 ms, and a hundredth of the time since. */
     STEPS = 1 << 20,
@@ -236,13 +236,24 @@ static bool mapped_block(const struct region *region, uintptr_t chunk, struct we
     return true;
 }
 
-/* Whether the head of an arena has the size that is known here: what it has from the system is in pages, not less than this
- * heap's part and not more than it ever had. */
-static bool arena_fits(uintptr_t arena, size_t written) {
-    size_t of[2], last[2];
-    uintptr_t words = arena + ARENA_STATE - sizeof of; /* at 8 past a multiple of HEAD */
-    if (!head_at(words - HEAD / 2, of) || !head_at(words + HEAD / 2, last)) return false;
-    return of[1] % PAGE == 0 && of[1] >= written && of[1] <= last[0];
+static size_t word_at(uintptr_t at) {
+    size_t pair[2];
+    return head_at(at & ~(uintptr_t)(HEAD - 1), pair) ? pair[at / sizeof *pair % 2] : 1;
+}
+
+/* Whether an arena's state ends so many bytes behind its begin: its last two words are what it has from the system and had at
+ * most, in pages, not less than this heap has of it. */
+static bool state_fits(uintptr_t arena, size_t size, size_t written) {
+    size_t now = word_at(arena + size - 2 * sizeof now), most = word_at(arena + size - sizeof now);
+    return now % PAGE == 0 && most % PAGE == 0 && now >= written && now <= most;
+}
+
+/* The bytes of an arena's state: seen at the first one, and held against each. 0: not known. */
+static size_t state_of(uintptr_t arena, size_t written) {
+    static size_t known;
+    for (size_t size = STATE_LEAST; !known && size < STATE_MOST; size += sizeof size)
+        if (state_fits(arena, size, written)) known = size;
+    return known && state_fits(arena, known, written) ? known : 0;
 }
 
 /* A block of an arena other than the main one: one of its heaps holds the address. */
@@ -255,8 +266,9 @@ static bool block_of_arena(uintptr_t p, struct weft_block *block) {
     uintptr_t arena = info[0], before = info[1], top = heap + written[0];
     if (top - heap > ARENA || top < p || top % PAGE || before % ARENA) return false;
     uintptr_t head = strverscmp(libc_version(), "2.35") < 0 ? 32 : ARENA_HEAD;
-    uintptr_t first = arena == heap + head ? (arena + ARENA_STATE + HEAD - 1) & ~(uintptr_t)(HEAD - 1) : heap + head;
-    if ((first == heap + head && !before) || !arena_fits(arena, written[0])) return false;
+    size_t state = state_of(arena, written[0]);
+    uintptr_t first = arena == heap + head ? (arena + state + HEAD - 1) & ~(uintptr_t)(HEAD - 1) : heap + head;
+    if (!state || (first == heap + head && !before)) return false;
     return p >= first + HEAD && block_among(p, first, top, OTHER_ARENA, block);
 }
 
