@@ -61,6 +61,7 @@ def run_broken(mpi: Installed, folder: Path, breaking: Path, part: str, program:
     assert "nothing found" in done.stderr
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("part", BROKEN)
 def test_a_crash_of_the_recorder_is_wefts(mpich: Installed, tmp_path: Path, breaking: Path, part: str) -> None:
     run_broken(mpich, tmp_path, breaking, part, compiled(mpich, tmp_path, "exchanges"))
