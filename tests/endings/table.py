@@ -31,6 +31,8 @@ INTRODUCTION = """\
   `weft report --format html` shows the traceback, `--format json` has it in `evidence.traceback`. Of a crash it keeps the
   signal, the address, and the native stack of every thread, of a Python rank also the Python stack. Source lines are kept
   as of any other place, unless the run was made with [`--no-sources`](commands/run.md#the-source-as-it-was).
+- **A fault of Weft's own recorder** that ends a rank is told as [Weft's](findings/weft-error.md), with what to send and how to record
+  without the part that failed, never at a line of the program.
 - **A run that was ended from outside** tells where each rank was, in MPI or outside of it, with its line. The status is 128
   and the signal: 130 after Ctrl-C, 143 after SIGTERM (`timeout`, a batch system), 129 after a closed terminal. It is never
   called a deadlock. A second Ctrl-C ends what the first did not; the record is written all the same.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import weft
 from tests_support import Installed, execute
 from weft.launch import library as libraries
 from weft.launch import plan
@@ -16,6 +17,7 @@ from weft.launch.compiler import compiler_for
 from weft.launch.library import Library, interpreter, is_library, of_program
 from weft.launch.line import family_of
 from weft.launch.options import Family
+from weft.mpi import shim
 
 SOURCE = Path(__file__).parent / "programs" / "matched.c"
 
@@ -131,3 +133,65 @@ def test_interpreters_are_found_behind_scripts(tmp_path: Path) -> None:
     script.write_text("#!/bin/sh\n")
     assert interpreter(script) is None
     assert interpreter(Path("/usr/bin/python3.11")) == Path("/usr/bin/python3.11")
+
+
+# ---- a tree as wheels have it: copies in place of links, and an mpicc that knows it by a variable alone ----
+MPICC = """#!/bin/sh
+test -n "$I_MPI_ROOT" || exit 1
+exec cc -I"$I_MPI_ROOT/include" "$@" -L"$I_MPI_ROOT/lib" -Wl,-rpath,"$I_MPI_ROOT/lib" -lmpi
+"""
+
+
+@pytest.fixture
+def copies(mpich: Installed, tmp_path: Path) -> Path:
+    """MPICH in such a tree."""
+    real = Path(mpich.mpicc).parent.parent
+    for name in ("bin", "lib"):
+        (tmp_path / name).mkdir()
+    for name in ("libmpi.so", "libmpi.so.12"):
+        shutil.copy(real / "lib/libmpi.so.12", tmp_path / "lib" / name)
+    (tmp_path / "include").symlink_to(real / "include")
+    for name in ("mpicc", "mpigcc"):
+        (tmp_path / "bin" / name).write_text(MPICC)
+        (tmp_path / "bin" / name).chmod(0o755)
+    return tmp_path
+
+
+def test_a_library_is_known_by_what_it_is_not_by_its_path(copies: Path) -> None:
+    linked, opened = Library(copies / "lib/libmpi.so.12"), Library(copies / "lib/libmpi.so")
+    assert opened.real != linked.real and opened.is_same(linked) and linked.is_same(opened)
+    assert (opened.abi, opened.family) == ("mpich", Family.HYDRA)
+    assert compiler_for(opened) == compiler_for(linked) == copies / "bin/mpicc"
+
+
+def test_another_build_of_that_name_is_another_library(copies: Path) -> None:
+    linked, other = Library(copies / "lib/libmpi.so.12"), copies / "lib/libmpi.so"
+    text = other.read_bytes()
+    other.write_bytes(text[:-1] + bytes([text[-1] ^ 1]))  # as long as the first
+    assert Library(other).abi == "mpich" and not Library(other).is_same(linked)
+    assert compiler_for(Library(other)) is None
+
+
+def test_a_file_that_is_none_has_no_abi(tmp_path: Path) -> None:
+    for text in (b"", b"\x7fELF", b"\x7fELF\x02\x01" + bytes(58), b"\x7fELF\x02\x01" + bytes([255] * 1000)):
+        (tmp_path / "libmpi.so").write_bytes(text)
+        assert Library(tmp_path / "libmpi.so").abi == ""
+
+
+def test_a_program_that_opens_the_copy_is_recorded(mpich: Installed, copies: Path, tmp_path: Path) -> None:
+    recorder, run = shim.build(mpich.mpicc), tmp_path / "run"
+    (run / "ranks").mkdir(parents=True)
+    shutil.copy(recorder.functions_json_path, run / "functions.json")
+    (run / "run.json").write_text("{}")
+    beside = libraries.needed(Path(mpich.mpicc).parent.parent / "lib/libmpi.so.12")
+    folders = dict.fromkeys(str(Path(one).parent) for one in beside if not one.startswith(("/lib", "/usr/lib")))
+    environment = {
+        "MPI4PY_LIBMPI": str(copies / "lib/libmpi.so"), "LD_LIBRARY_PATH": ":".join(folders),
+        "LD_PRELOAD": str(recorder.path), "WEFT_RUN": str(run),
+    }  # fmt: skip
+    program = "from mpi4py import MPI; print([line for line in open('/proc/self/maps') if 'libmpi.so' in line][0])"
+    done = execute([sys.executable, "-c", program], env=environment)
+    assert done.returncode == 0 and str(copies / "lib/libmpi.so") in done.stdout, done.stderr
+    assert not list(run.glob("ranks/other-*"))
+    [rank] = weft.open(run).ranks
+    assert not rank.missing and len(rank)

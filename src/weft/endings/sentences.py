@@ -66,11 +66,36 @@ def _by_crash(end: End) -> str:
         failed = _ASSERTION.search(ending.text)
         said = f"assertion `{failed[1]}' failed" if failed else first_line(ending.text) or "it called abort()"
         return f"crashed by {signal_name(ending.code)}: {said}{at(ending)}"
+    return f"crashed by {_fault(ending)},{at(ending) or ' at an unknown line'}"
+
+
+def _fault(ending: Ending) -> str:
+    """`SIGSEGV at address 0x8 (nothing is there)`."""
     why = _FAULTS.get((ending.code, ending.detail), "")
     touched = ending.code in (signal.SIGSEGV, signal.SIGBUS) and ending.detail > 0
     address = f" at address {ending.address:#x}" if touched else ""
-    fault = f"{address} ({why})" if why else address
-    return f"crashed by {signal_name(ending.code)}{fault},{at(ending) or ' at an unknown line'}"
+    return signal_name(ending.code) + (f"{address} ({why})" if why else address)
+
+
+_WORKS: Final[Mapping[str, str]] = {
+    "heap": "it looked for blocks of malloc's behind buffers", "buffers": "it looked at buffers of pending operations",
+    "hashes": "it hashed messages", "accesses": "it noted accesses of a program built with `weft cc`",
+    "halo": "it looked at ghost cells", "lines": "it looked where a call is made",
+}  # fmt: skip
+"""What the parts of the recorder do that WEFT_WITHOUT leaves out (weft.launch.recorder)."""
+
+
+def _by_weft(end: End) -> str:
+    """That the fault is Weft's own, what to send, and how to record without its part; never a line of the program."""
+    ending = end.ending
+    assert ending is not None
+    part = ending.part_of_weft
+    around = f"; WEFT_WITHOUT={part} records without that" if part in _WORKS else ""
+    return (
+        f"was ended by Weft's error, not the program's (to have it mended, send {end.rank.trace.path} and what "
+        f"`weft doctor --report` says{around}): its recorder crashed by {_fault(ending)} while "
+        f"{_WORKS.get(part, 'it recorded a call')}"
+    )
 
 
 def _by_abort(end: End) -> str:
@@ -153,6 +178,7 @@ def _last(end: End) -> str:
 _WORDS: Final[Mapping[How, Callable[[End], str]]] = {
     How.EXCEPTION: _by_exception,
     How.CRASH: _by_crash,
+    How.WEFT: _by_weft,
     How.ABORT: _by_abort,
     How.ERROR: _by_error,
     How.EXIT: _by_exit,

@@ -130,8 +130,10 @@ def append(words: list[str], word: str) -> None:
 
 def entry(found: dict[Path, Installation], library: Library) -> Installation:
     """Return the installation of a library, made where it is new."""
-    if library.real not in found:
-        found[library.real] = Installation(str(library.real), library_version(library.real), library.abi)
+    for real, known in found.items():
+        if library.is_same(Library(real)):
+            return known
+    found[library.real] = Installation(str(library.real), library_version(library.real), library.abi)
     return found[library.real]
 
 

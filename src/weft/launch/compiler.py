@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from weft.launch.library import Library, of_native
+from weft.mpi import tools
 
 NAMES = ("mpicc", "mpicc.mpich", "mpicc.openmpi", "mpicc_abi", "mpiicc", "mpiicx", "cc")
 """Compiler wrappers, the usual one first. `cc` is one on Cray systems."""
@@ -20,7 +21,7 @@ def compiler_for(library: Library, launcher: str | None = None) -> Path | None:
     """Return the mpicc whose programs load `library`, None when there is none on this machine."""
     for candidate in candidates(library, launcher):
         linked = linked_by(candidate)
-        if linked is not None and linked.real == library.real:
+        if linked is not None and linked.is_same(library):
             return candidate
     return None
 
@@ -65,7 +66,10 @@ def linked_by(mpicc: Path) -> Library | None:
         source.write_text(PROBE)
         command = [str(mpicc), "-shared", "-fPIC", "-o", str(target), str(source)]
         try:
-            done = subprocess.run(command, capture_output=True, timeout=60, stdin=subprocess.DEVNULL, check=False)
+            done = subprocess.run(
+                command, capture_output=True, timeout=60, stdin=subprocess.DEVNULL, check=False,
+                env=tools.environment(mpicc),
+            )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired):
             return None
         return of_native(target) if done.returncode == 0 else None

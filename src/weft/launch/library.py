@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import re
 import shutil
@@ -52,14 +53,27 @@ class Library:
     @property
     def abi(self) -> str:
         """Which of the three ABIs it has: mpich, openmpi or mpi-abi (MPI-5); empty when it is another one."""
-        for name in (self.path.name, self.real.name):
-            if name.startswith("libmpi_abi."):
-                return "mpi-abi"
-            if name.startswith("libmpich.") or re.match(r"libmpi(_mt)?\.so\.12\b", name):
-                return "mpich"
-            if re.match(r"libmpi\.so\.[1-4]0\b", name):
-                return "openmpi"
-        return ""
+        return abi_of(self.path.name) or abi_of(self.real.name) or abi_of(self._soname)
+
+    @cached_property
+    def _soname(self) -> str:
+        """The name that it has for itself: where links are copies, as in wheels, that of its file tells less."""
+        # Few libraries need it, and `weft run` starts without numpy.
+        from weft.trace.elf import soname_of
+
+        try:
+            return soname_of(self.real)
+        except (OSError, ValueError):
+            return ""
+
+    def is_same(self, other: Library) -> bool:
+        """Whether both are one library: one file, or copies of one. Wheels have copies where packages have links."""
+        if self.real == other.real:
+            return True
+        try:
+            return filecmp.cmp(self.real, other.real, shallow=False)
+        except OSError:
+            return False
 
     @property
     def family(self) -> Family:
@@ -77,6 +91,15 @@ class PythonMPI:
     version: str | None
     library: Library | None
     error: str | None
+
+
+def abi_of(name: str) -> str:
+    """Return the ABI that a library's name tells, empty for none."""
+    if name.startswith("libmpi_abi."):
+        return "mpi-abi"
+    if name.startswith("libmpich.") or re.match(r"libmpi(_mt)?\.so\.12\b", name):
+        return "mpich"
+    return "openmpi" if re.match(r"libmpi\.so\.[1-4]0\b", name) else ""
 
 
 def is_library(path: str) -> bool:

@@ -122,7 +122,7 @@ def find_launcher(library: Library | None) -> str:
     if library is None:
         return found[0]
     alike = [one for one in found if library.family in (family_of(one), Family.OTHER)]
-    own = (one for one in alike if (its := beside(one)) is not None and its.real == library.real)
+    own = (one for one in alike if (its := beside(one)) is not None and its.is_same(library))
     return next(own, (alike or found)[0])
 
 
@@ -146,7 +146,7 @@ def plan_for(line: Line, environment: dict[str, str], library: Library | None = 
     library = library or next(iter(found), None)
     launcher = shutil.which(line.launcher) if line.launcher else None
     notes = []
-    if len({one.real for one in found}) > 1:
+    if any(not one.is_same(found[0]) for one in found):
         notes.append(
             "the programs of this line load different MPI libraries: only those with " + f"{library} are recorded"
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.errors import WeftError
+from weft.errors import UsageError, WeftError
 from weft.launch.line import PRELOAD
 from weft.launch.plan import Plan
 from weft.launch.rundir import RunDirectory, unwritable
@@ -15,6 +16,10 @@ from weft.mpi import ready
 if TYPE_CHECKING:
     from weft.mpi.ready import Shim
 
+WITHOUT = "WEFT_WITHOUT"
+"""The variable that leaves parts of the recorder out, for the time until a fault in one is mended."""
+PARTS = ("heap", "buffers", "hashes", "accesses", "halo", "lines")
+"""Those parts: native/shim/process.c has the same names."""
 PVM_PRELOAD = "WEFT_PVM_PRELOAD"
 """The variable by which a virtual machine of PVM is told what to preload into tasks."""
 
@@ -35,9 +40,11 @@ def build(plan: Plan) -> Shim:
     except ImportError as error:
         raise WeftError(f"this installation of Weft has no recorder: {error}") from error
     try:
-        return shim.build(str(plan.mpicc), announce=announce)
+        built = shim.build(str(plan.mpicc), announce=announce)
     except OSError as error:
         raise WeftError(f"cannot build the recorder with {plan.mpicc}: {error}") from error
+    ready.remember(plan.library.path, built)  # the compiler may link a copy of it
+    return built
 
 
 def announce(library: Path) -> None:
@@ -54,7 +61,17 @@ def variables(
     more = ({"WEFT_WATCH": "all"} if whole_buffers else {}) | ({"WEFT_HASH": "1"} if hash_messages else {})
     more |= {"WEFT_KEEP": str(max(1, round(keep * 1e9)))} if keep is not None else {}
     more |= {"WEFT_PATIENT": "1"} if patient else {}
+    more |= {WITHOUT: ",".join(left)} if (left := left_out()) else {}
     return {preload: str(shim.path), "WEFT_RUN": str(run.path), "WEFT_LEVEL": level} | more
+
+
+def left_out() -> list[str]:
+    """Return the parts of the recorder that the user leaves out. UsageError for a word that names none."""
+    left = [word.strip() for word in os.environ.get(WITHOUT, "").split(",") if word.strip()]
+    for word in left:
+        if word not in PARTS:
+            raise UsageError(f"{WITHOUT}: `{word}` is not a part of the recorder; its parts are {', '.join(PARTS)}")
+    return left
 
 
 def describe(plan: Plan, shim: Shim, run: RunDirectory) -> None:

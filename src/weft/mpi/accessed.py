@@ -50,7 +50,7 @@ def accessed_c(functions: list[Function]) -> str:
 def _body(f: Function, statements: list[str]) -> str:
     after = [line.removeprefix("after:") for line in statements if line.startswith("after:")]
     before = [line for line in statements if not line.startswith(("after:", "returned:"))]
-    lines = [f"static {f.result} weft_a_{f.name}({expressions.parameters(f)}) {{"]
+    lines = [f"static WEFT_GIVEN {f.result} weft_a_{f.name}({expressions.parameters(f)}) {{"]
     lines += [f"    {line}" for line in before]
     lines += [f"    {f.result} result = {expressions.forwarded(f, 'weft_beneath')};"]
     lines += [f"    if (result == MPI_SUCCESS) {line}" for line in after]

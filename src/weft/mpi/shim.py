@@ -23,7 +23,7 @@ from pathlib import Path
 
 from weft.errors import WeftError
 from weft.lifetime import temporary_folder
-from weft.mpi import accessed, generate, ready, seldom, table
+from weft.mpi import accessed, generate, ready, seldom, table, tools
 from weft.mpi.ready import Shim, alone
 from weft.safety.folders import cache_folder, is_kept, make_private
 
@@ -114,8 +114,9 @@ def run_tool(command: list[str], what: str, cwd: Path) -> str:
     """What a compiler or another tool prints. RecorderError, with what it was wanted for, where it fails."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=300, cwd=cwd, check=False, errors="replace"
-        )
+            command, capture_output=True, text=True, timeout=300, cwd=cwd, check=False, errors="replace",
+            env=tools.environment(command[0]),
+        )  # fmt: skip
     except FileNotFoundError:
         raise RecorderError(f"{command[0]} is missing; it is needed to {what}") from None
     except subprocess.TimeoutExpired:
@@ -181,10 +182,17 @@ def _sources() -> dict[str, bytes]:
     return {name: native.joinpath(name).read_bytes() for name in wanted}
 
 
+def _shown(mpicc: str) -> subprocess.CompletedProcess[str]:
+    """What `mpicc` adds to a call of the compiler."""
+    return subprocess.run(
+        [mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False, env=tools.environment(mpicc)
+    )
+
+
 def _key(mpicc: str, library: Library, sources: dict[str, bytes]) -> str:
     """Everything that the recorder is made of; the compiler's own flags included."""
     digest = hashlib.sha256()
-    show = subprocess.run([mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False)
+    show = _shown(mpicc)
     for part in (os.path.realpath(mpicc), show.stdout, str(library.path), library.version, library.soname, *_LINK):
         digest.update(part.encode() + b"\0")
     for name, text in sorted(sources.items()):
@@ -228,7 +236,7 @@ def build(mpicc: str, cache: Path | None = None, announce: Callable[[Path], obje
 def _note_key(mpicc: str) -> str:
     """What decides which recorder an mpicc needs, but for the library itself: asking again costs half a second."""
     digest = hashlib.sha256()
-    show = subprocess.run([mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False)
+    show = _shown(mpicc)
     digest.update(f"{os.path.realpath(mpicc)} {Path(mpicc).stat().st_mtime_ns} {show.stdout}".encode())
     for text in [*(module.read_bytes() for module in ready.generators()), *(t for _, t in sorted(_sources().items()))]:
         digest.update(text + b"\0")
@@ -327,7 +335,7 @@ def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
 def _compiler(mpicc: str) -> list[str]:
     """The compiler behind `mpicc` with all that it adds to a compilation, `mpicc` itself where it does not say."""
     try:
-        shown = subprocess.run([mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False)
+        shown = _shown(mpicc)
         words = shlex.split(shown.stdout) if shown.returncode == 0 and shown.stdout.count("\n") == 1 else []
     except (OSError, ValueError, subprocess.TimeoutExpired):
         words = []

@@ -34,7 +34,7 @@ _WELL: Final = "ok && (w_result == MPI_SUCCESS || w_statuses[i].MPI_ERROR == MPI
 def wrapper(f: Function) -> str:
     """The C text of one function's wrapper at level trace."""
     given = parameters(f)
-    lines = [f"WEFT_HIDDEN {f.result} weft_w_{f.name}({given});", f"{f.result} weft_w_{f.name}({given}) {{"]
+    lines = [f"WEFT_HIDDEN WEFT_GIVEN {f.result} weft_w_{f.name}({given});", f"{f.result} weft_w_{f.name}({given}) {{"]
     lines += _opening(f)
     entry = [p for p in f.parameters if p.part in ("entry", "both")]
     leaving = [p for p in f.parameters if p.part in ("exit", "both")]

@@ -339,6 +339,8 @@ enum weft_def {
  *  EXCEPTION    0                 0         0        the type, qualified     str() of it       whole, causes and notes too
  *  EXIT         the status        how       0        exit, _exit, ...        of a SystemExit   of the SystemExit
  *  SIGNAL       the signal        si_code   faulting the signal's            assertion, abort's message, C++ type
+ *                                                                            its traceback, where the recorder raised it: which part of it was
+ *                                                                            at work (WEFT_WITHOUT leaves it out), "calls" for none
  *  ABORT        the error code    0         0        MPI_Abort
  *  WHERE        0                 0         0
  *  RETURNED     the signal        0         0        : a SIGNAL before it on this thread did not end the process

@@ -1,4 +1,4 @@
-"""The build id of an ELF file: what tells one build of a program from the next."""
+"""What an ELF file says of itself: its build id, which tells one build of a program from the next, and its name."""
 
 from __future__ import annotations
 
@@ -6,32 +6,71 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 NT_GNU_BUILD_ID: Final = 3
+PT_LOAD: Final = 1
+PT_DYNAMIC: Final = 2
 PT_NOTE: Final = 4
+DT_STRTAB: Final = 5
+DT_SONAME: Final = 14
 MAX_NOTES: Final = 1 << 20
+MAX_NAME: Final = 4096
+
+Segment = tuple[int, int, int, int]
+"""Kind, offset in the file, address, bytes in the file."""
 
 
 def build_id_of(path: Path) -> str:
     """The build id in hex, "" for none. ValueError where the file is no 64-bit little-endian ELF file."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(fd, "rb") as file:
-        head = file.read(64)
-        if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
-            raise ValueError("the file is not a 64-bit ELF file")
-        (table,) = struct.unpack_from("<Q", head, 32)
-        size, count = struct.unpack_from("<HH", head, 54)
-        file.seek(min(table, 2**62))
-        segments = file.read(size * count)
-        for at in range(0, len(segments) - 55, max(size, 56)):
-            kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", segments, at)
+    with _opened(path) as file:
+        for kind, offset, _, length in _segments(file):
             if kind == PT_NOTE and length <= MAX_NOTES:
                 file.seek(min(offset, 2**62))
                 found = build_id(file.read(length))
                 if found:
                     return found
     return ""
+
+
+def soname_of(path: Path) -> str:
+    """The name by which programs ask for a library, "" for none. ValueError as above."""
+    with _opened(path) as file:
+        segments = list(_segments(file))
+        tags = dict(_dynamic(file, segments))
+        if DT_SONAME not in tags or DT_STRTAB not in tags:
+            return ""
+        strings = tags[DT_STRTAB]
+        for kind, offset, address, length in segments:
+            if kind == PT_LOAD and address <= strings < address + length:
+                file.seek(min(offset + strings - address + tags[DT_SONAME], 2**62))
+                return file.read(MAX_NAME).partition(b"\0")[0].decode(errors="replace")
+    return ""
+
+
+def _opened(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
+
+
+def _segments(file: BinaryIO) -> Iterator[Segment]:
+    head = file.read(64)
+    if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("the file is not a 64-bit ELF file")
+    (table,) = struct.unpack_from("<Q", head, 32)
+    size, count = struct.unpack_from("<HH", head, 54)
+    file.seek(min(table, 2**62))
+    segments = file.read(size * count)
+    for at in range(0, len(segments) - 55, max(size, 56)):
+        kind, _, offset, address, _, length = struct.unpack_from("<IIQQQQ", segments, at)
+        yield kind, offset, address, length
+
+
+def _dynamic(file: BinaryIO, segments: list[Segment]) -> Iterator[tuple[int, int]]:
+    for kind, offset, _, length in segments:
+        if kind == PT_DYNAMIC and length <= MAX_NOTES:
+            file.seek(min(offset, 2**62))
+            held = file.read(length)
+            yield from struct.iter_unpack("<qQ", held[: len(held) // 16 * 16])
 
 
 def build_id(held: bytes) -> str:

@@ -36,12 +36,18 @@ class Ending:
     name: str
     text: str
     traceback: str
+    """EXCEPTION: as Python printed it. SIGNAL: what part of the recorder was at work, where the fault is its own."""
     who: str
     """Name of the thread or task, empty for the main thread."""
     python: tuple[CallSite, ...] = ()
     """The Python stack, innermost first; empty where there is none."""
     native: tuple[CallSite, ...] = ()
     """The native stack, innermost first, with the functions that were inlined."""
+
+    @property
+    def part_of_weft(self) -> str:
+        """Of a signal that Weft's own recorder raised: the part of it that was at work; else empty."""
+        return self.traceback if self.kind is EndingKind.SIGNAL else ""
 
     @property
     def how(self) -> ExitKind:
@@ -93,12 +99,13 @@ def _went_on(rank: Rank, crash: EndingDefinition) -> bool:
 
 def _resolved(rank: Rank, one: EndingDefinition) -> Ending:
     sites = rank.trace.sites
+    own = one.kind is EndingKind.SIGNAL and bool(one.traceback)  # else the recorder's frames tell nothing
     python = tuple(CallSite(file or None, line, function or None) for file, line, function in one.python)
     native = tuple(
         site
         for module, offset in one.native
         for site in sites.native(rank, module, offset)
-        if not (site.module or "").endswith("/libweft-shim.so")
+        if own or not (site.module or "").endswith("/libweft-shim.so")
     )
     return Ending(
         one.kind, one.slot, one.tid, rank.axis.ns(one.ticks), one.code, one.detail, one.address, one.name, one.text,

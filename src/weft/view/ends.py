@@ -14,7 +14,8 @@ KINDS: Final = ("exception", "exit", "crash", "abort", "killed", "lost")
 """How a rank can end: each has a word in the legend of the page."""
 
 _OF: Final = {
-    How.EXCEPTION: "exception", How.EXIT: "exit", How.CRASH: "crash", How.ABORT: "abort", How.ERROR: "abort",
+    How.EXCEPTION: "exception", How.EXIT: "exit", How.CRASH: "crash", How.WEFT: "crash",
+    How.ABORT: "abort", How.ERROR: "abort",
     How.SIGNAL: "killed", How.CUT_OFF: "killed", How.STOPPED: "lost", How.MISSING: "lost",
 }  # fmt: skip
 

@@ -124,6 +124,7 @@ void weft_access_watch(uintptr_t low, uintptr_t high, int by) {
 }
 
 static uint32_t hold_add(uintptr_t low, uintptr_t high, bool reads) {
+    WEFT_WORK(WEFT_ACCESSES);
     if (low >= high) return 0;
     pthread_mutex_lock(&hold_lock);
     uint32_t number = hold_free;
@@ -144,6 +145,7 @@ static uint32_t hold_add(uintptr_t low, uintptr_t high, bool reads) {
 
 static void hold_end(uint32_t number) {
     if (!number) return;
+    WEFT_WORK(WEFT_ACCESSES);
     pthread_mutex_lock(&hold_lock);
     __atomic_add_fetch(&sequence, 1, __ATOMIC_SEQ_CST);
     count_pieces(&holds[number], -1);
@@ -332,6 +334,7 @@ static inline bool goes_on(struct line_entry *e, uintptr_t a, size_t n, unsigned
 
 static __attribute__((noinline)) void touched_now(struct toucher *t, struct line_entry *e, uintptr_t a, size_t n,
                                                   unsigned kind, uintptr_t place) {
+    WEFT_WORK(WEFT_ACCESSES);
     uint64_t event = moment_now();
     bool same = e->place == place && e->kind == kind && e->moment == event && e->row && e->row->size == n;
     if (UNLIKELY(exhausted(e, place, kind, event))) {
@@ -391,6 +394,7 @@ static void touched(uintptr_t a, size_t n, unsigned kind, uintptr_t place) {
 
 /* A hold, as a row. */
 static void tell_hold(uint8_t kind, uintptr_t low, int64_t count, uint32_t type, uint64_t bytes, uint32_t object) {
+    WEFT_WORK(WEFT_ACCESSES);
     struct toucher *t = toucher_here ? toucher_here : toucher_new();
     struct weft_touch *row = t ? row_new(t) : NULL;
     if (!row) return;
@@ -442,7 +446,7 @@ void weft_access_leave(struct weft_client *client) {
 }
 
 static void begin(bool threads) {
-    if (weft_accessing) return;
+    if (weft_accessing || weft_leaves_out(WEFT_ACCESSES)) return;
     weft_access_threads = threads;
     first_thread = weft_self;
     holds =
@@ -535,6 +539,7 @@ int64_t weft_many(MPI_Comm comm) {
 }
 
 void weft_part(const void *buffer, int64_t count, MPI_Datatype type, bool written) {
+    WEFT_WORK(WEFT_ACCESSES);
     if (buffer == MPI_IN_PLACE || count <= 0 || type == MPI_DATATYPE_NULL) return;
     /* A type of absolute addresses has its bytes there. */
     if ((!buffer || buffer == MPI_BOTTOM) &&

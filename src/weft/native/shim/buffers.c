@@ -75,6 +75,7 @@ static bool sum_of_whole(const struct weft_pending *p, uint64_t *sum, bool *gone
 
 /* The sum of what is watched; false where it cannot be looked at, `gone` where it is gone. */
 static bool sum_now(const struct weft_pending *p, uint64_t *sum, bool *gone) {
+    WEFT_WORK(WEFT_BUFFERS);
     if (p->bytes > WATCHED_WHOLE && whole(p->bytes)) return sum_of_whole(p, sum, gone);
     struct iovec pieces[WATCHED_PIECES];
     uint8_t copy[WATCHED_BYTES];
@@ -112,6 +113,7 @@ struct weft_seen {
 };
 
 static void seen_begin(const struct weft_pending *p, MPI_Request request) {
+    WEFT_WORK(WEFT_BUFFERS);
     struct iovec pieces[WATCHED_PIECES];
     int count, arrived = 0;
     size_t size;
@@ -128,11 +130,13 @@ void weft_buffer_asked(const struct weft_pending *p) {
     int count;
     size_t size;
     if (!p->seen->begun || p->seen->looked) return;
+    WEFT_WORK(WEFT_BUFFERS);
     p->seen->looked = look(p, p->seen->asked, pieces, &count, &size) == (ssize_t)size;
     p->seen->begun = p->seen->looked;
 }
 
 static bool written(const struct weft_pending *p) {
+    WEFT_WORK(WEFT_BUFFERS);
     struct iovec pieces[WATCHED_PIECES];
     uint8_t *now = p->seen->now;
     int count;
@@ -183,6 +187,7 @@ void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void 
     pending->buffer = buffer;
     pending->bytes = to_watch(site, buffer, count, type);
     if (!pending->bytes) return;
+    WEFT_WORK(WEFT_BUFFERS);
     size_t room = watched_bytes(pending->bytes);
     pending->seen = malloc(sizeof *pending->seen + 3 * room);
     if (!pending->seen) {
@@ -208,7 +213,9 @@ bool weft_buffer_changed(const struct weft_pending *p) { return p->seen ? writte
 struct origin {
     MPI_Win window;
     int target;
+    uint32_t site, starts; /* of its site, with itself */
     bool changed;
+    bool shared; /* another operation writes there, too: that MPI did it cannot be told from that the program did */
     struct weft_pending watch;
 };
 
@@ -217,14 +224,33 @@ static struct origin *origins;
 static int origin_space;
 static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Another one that is not watched may write there as well: of some sites only the first are. */
+static bool are_others_watched(const struct origin *o) {
+    uint32_t now = __atomic_load_n(&starts_of_site[o->site % WATCHED_SITES], __ATOMIC_RELAXED);
+    return now == o->starts || now <= WATCHED_FIRST || weft_watching == WEFT_WATCH_ALL;
+}
+
+/* Under the lock: those whose buffers meet that of `made`, where one of the two is written by MPI. */
+static void mark_shared(struct origin *made) {
+    const uint8_t *low = made->watch.buffer, *high = low + made->watch.bytes;
+    for (int i = 0; i < weft_origins; i++) {
+        struct origin *o = &origins[i];
+        const uint8_t *from = o->watch.buffer;
+        if ((o->watch.seen || made->watch.seen) && from < high && low < from + o->watch.bytes)
+            o->shared = made->shared = true;
+    }
+}
+
 void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type,
                  bool written_to) {
-    struct origin made = {.window = window, .target = target};
+    struct origin made = {.window = window, .target = target, .site = site};
     if (target < 0) return;
     if (written_to) weft_watch_receive(&made.watch, site, buffer, count, type, MPI_REQUEST_NULL);
     else weft_watch(&made.watch, site, buffer, count, type);
     if (!made.watch.bytes) return;
+    made.starts = __atomic_load_n(&starts_of_site[site % WATCHED_SITES], __ATOMIC_RELAXED);
     pthread_mutex_lock(&buffers_lock);
+    mark_shared(&made);
     if (weft_origins == origin_space) {
         int space = origin_space ? origin_space * 2 : 64;
         struct origin *grown = space <= ORIGINS ? realloc(origins, sizeof *grown * (size_t)space) : NULL;
@@ -263,7 +289,8 @@ const void *weft_origins_done(MPI_Win window, int target) {
             origins[kept++] = *o;
             continue;
         }
-        if (!found && (o->watch.seen ? weft_buffer_changed(&o->watch) : o->changed)) found = o->watch.buffer;
+        bool told = !found && !o->shared && (!o->watch.seen || are_others_watched(o));
+        if (told && (o->watch.seen ? weft_buffer_changed(&o->watch) : o->changed)) found = o->watch.buffer;
         free(o->watch.seen);
     }
     weft_origins = kept;
@@ -334,6 +361,7 @@ void weft_exposed_closing(MPI_Win window) {
 
 /* u window, u fences before the closing one, u n, n (u offset, u bytes, u whether they changed once more) */
 static void tell_changes(const struct exposed *e, const uint8_t *now) {
+    WEFT_WORK(WEFT_BUFFERS);
     uint8_t payload[EXPOSED_RANGES * 24 + 64];
     struct {
         size_t at, bytes;

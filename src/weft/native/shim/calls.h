@@ -26,10 +26,33 @@
 #include "../record.h"
 
 #define WEFT_COLD __attribute__((cold, noinline, visibility("hidden")))
+/* Reads what the program gave a call, as the MPI's own function does next: a fault there is the program's (crash.c). */
+#define WEFT_GIVEN __attribute__((section("weft_given")))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 extern WEFT_HIDDEN __thread void *weft_fortran_site; /* return address of the Fortran call under way */
+
+/* ---- parts of the recorder that can be left out (WEFT_WITHOUT) ---- */
+enum weft_work {
+    WEFT_WORK_NONE,
+    WEFT_HEAP,
+    WEFT_BUFFERS,
+    WEFT_HASHES,
+    WEFT_ACCESSES,
+    WEFT_HALO,
+    WEFT_LINES,
+    WEFT_WORKS
+};
+extern WEFT_HIDDEN __thread int weft_work; /* the one that this thread is in: what crash.c tells of a fault */
+extern WEFT_HIDDEN unsigned weft_left_out; /* bit 1 << work: the user leaves it out */
+extern WEFT_HIDDEN const char *const weft_works[]; /* their names */
+WEFT_INLINE void weft_work_over(const int *before) { weft_work = *before; }
+/* From here to the end of the block this thread is in a part. */
+#define WEFT_WORK(part)                                                                                                \
+    int work_before __attribute__((cleanup(weft_work_over))) = weft_work;                                              \
+    weft_work = part
+WEFT_INLINE bool weft_leaves_out(enum weft_work part) { return weft_left_out >> part & 1; }
 
 /* ---- threads ---- */
 struct weft_cached {
@@ -123,7 +146,7 @@ WEFT_INLINE void weft_text_u(struct weft_text *t, uint64_t v) {
 }
 WEFT_INLINE void weft_text_z(struct weft_text *t, int64_t v) { weft_text_u(t, (uint64_t)v << 1 ^ (uint64_t)(v >> 63)); }
 /* Numbers, and handles that are numbers or addresses. */
-WEFT_INLINE int64_t weft_element(const void *array, int64_t i, size_t size) {
+WEFT_INLINE WEFT_GIVEN int64_t weft_element(const void *array, int64_t i, size_t size) {
     int small;
     int64_t large;
     if (size == sizeof small) {

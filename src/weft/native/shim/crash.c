@@ -193,6 +193,57 @@ static bool deadly(int number) {
            strstr(info.dli_fname, "libpmix") || strstr(info.dli_fname, "libucs");
 }
 
+/* ---- whose fault it is ----
+ *
+ * The recorder's own: the innermost frame that is not of the C library is the recorder's. But not where it reads what the
+ * program gave a call (WEFT_GIVEN), as MPI would, nor where malloc comes to a heap that is damaged, the stack is full, or the
+ * signal was sent. */
+extern WEFT_HIDDEN const char given_start[] __asm__("__start_weft_given"), given_end[] __asm__("__stop_weft_given");
+enum { NEAR_STACK = 1 << 17 };
+
+static bool of_libc(const char *path) {
+    static const char *const names[] = {"libc.", "libc-", "ld-", "libgcc_s.", "linux-vdso", "libpthread", "libdl"};
+    const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path ? path : "";
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strncmp(name, names[i], strlen(names[i]))) return true;
+    return false;
+}
+
+static bool allocates(const char *function) {
+    static const char *const parts[] = {"alloc", "free", "memalign"};
+    for (size_t i = 0; function && i < sizeof parts / sizeof *parts; i++)
+        if (strstr(function, parts[i])) return true;
+    return false;
+}
+
+/* Whether an address lies in what this thread writes of the record. */
+static bool in_record(uintptr_t address) {
+    const struct weft_thread *t = weft_self;
+    if (!t) return false;
+    const struct weft_stream *streams[] = {&t->events, &t->tails, &t->outcomes, &t->windows};
+    for (size_t i = 0; i < sizeof streams / sizeof *streams; i++)
+        if (address >= (uintptr_t)streams[i]->base && address < (uintptr_t)streams[i]->end) return true;
+    return false;
+}
+
+static bool is_own_fault(int number, const siginfo_t *info, const void *context, const struct weft_stack *stack) {
+    Dl_info self, at;
+    bool raised = number == SIGABRT ? info->si_code == SI_TKILL && info->si_pid == getpid() : info->si_code > 0;
+    uintptr_t address = (uintptr_t)info->si_addr, top = weft_stack_top(context);
+    if (!raised || !dladdr((void *)weft_tell, &self)) return false;
+    if (number == SIGSEGV && address - top + NEAR_STACK < 2 * NEAR_STACK) return false; /* no room for one more frame */
+    for (uint32_t i = 0; i < stack->natives; i++) {
+        uintptr_t place = stack->native[i] - 1;
+        bool somewhere = dladdr((void *)place, &at);
+        if (somewhere && at.dli_fbase == self.dli_fbase) {
+            bool given = place >= (uintptr_t)given_start && place < (uintptr_t)given_end;
+            return !given || in_record(address);
+        }
+        if (somewhere ? !of_libc(at.dli_fname) || allocates(at.dli_sname) : i) return false;
+    }
+    return false;
+}
+
 static void look(int number, const siginfo_t *info, const void *context) {
     static struct weft_stack stack; /* large: handlers of one thread at a time come here */
     bool fault = among(number, faults, FAULTS);
@@ -211,6 +262,8 @@ static void look(int number, const siginfo_t *info, const void *context) {
     if ((pid_t)syscall(SYS_gettid) != weft_pid) name_of_thread((pid_t)syscall(SYS_gettid), name, sizeof name);
     told.who = name;
     weft_stack_take(&stack, context);
+    if (fault && is_own_fault(number, info, context, &stack))
+        told.traceback = weft_work ? weft_works[weft_work] : "calls";
     if (fault || stack.slot || stack.pythons || stack.tid == weft_pid) weft_tell(&told); /* else a library's thread */
     if (!fault || deadly(number)) tell_others(told);
 }
@@ -245,7 +298,7 @@ void weft_crash_over(const struct weft_stack *stack) {
 }
 
 /* Now the program's own disposition, and the signal once more. */
-static void hand_over(int number, siginfo_t *info, void *context) {
+static WEFT_GIVEN void hand_over(int number, siginfo_t *info, void *context) {
     const struct sigaction *program = &table[number].program;
     pid_t self = (pid_t)syscall(SYS_gettid);
     table[number].done = true;
@@ -262,7 +315,7 @@ static void hand_over(int number, siginfo_t *info, void *context) {
     else syscall(SYS_tgkill, getpid(), self, number);
 }
 
-static void asked(siginfo_t *info, void *context) {
+static WEFT_GIVEN void asked(siginfo_t *info, void *context) {
     static volatile int times;
     const struct sigaction *program = &table[ASKED].program;
     if (info->si_code == SI_QUEUE && info->si_value.sival_ptr == &shown) show_oneself(context);
@@ -324,15 +377,16 @@ static void came(int number, siginfo_t *info, void *context) {
 /* ---- what the program sets and reads back ---- */
 static bool ours(int number) { return armed && number > 0 && number < 65 && table[number].ours && !table[number].done; }
 
-static int exchange(int number, const struct sigaction *action, struct sigaction *before) {
+static WEFT_GIVEN int exchange(int number, const struct sigaction *action, struct sigaction *before) {
     sigset_t all, mask;
+    struct sigaction wanted = action ? *action : (struct sigaction){0}; /* read while signals can come */
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &mask);
     while (__atomic_exchange_n(&turn, 1, __ATOMIC_ACQUIRE)) {
     }
     struct sigaction was = table[number].program;
     if (action) {
-        table[number].program = *action;
+        table[number].program = wanted;
         install(number);
     }
     __atomic_store_n(&turn, 0, __ATOMIC_RELEASE);
@@ -341,13 +395,13 @@ static int exchange(int number, const struct sigaction *action, struct sigaction
     return 0;
 }
 
-__attribute__((visibility("default"))) int sigaction(int number, const struct sigaction *restrict action,
-                                                     struct sigaction *restrict before) {
+WEFT_GIVEN __attribute__((visibility("default"))) int sigaction(int number, const struct sigaction *restrict action,
+                                                                struct sigaction *restrict before) {
     find_real();
     return ours(number) ? exchange(number, action, before) : real_sigaction(number, action, before);
 }
 
-static sighandler_t set_simply(const char *name, int number, sighandler_t handler, int flags, bool masked) {
+static WEFT_GIVEN sighandler_t set_simply(const char *name, int number, sighandler_t handler, int flags, bool masked) {
     sighandler_t (*real)(int, sighandler_t) = (__typeof__(real))dlsym(RTLD_NEXT, name);
     if (!ours(number) || handler == SIG_ERR) return real(number, handler);
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, before;

@@ -75,6 +75,15 @@ static void walk(struct weft_stack *stack, uintptr_t top, uintptr_t frame) {
     }
 }
 
+uintptr_t weft_stack_top(const void *context) {
+    const ucontext_t *c = context;
+#if defined(__x86_64__)
+    return (uintptr_t)c->uc_mcontext.gregs[REG_RSP];
+#else
+    return (uintptr_t)c->uc_mcontext.sp;
+#endif
+}
+
 void weft_stack_take(struct weft_stack *stack, const void *context) {
     stack->tid = (pid_t)syscall(SYS_gettid);
     stack->slot = weft_self ? weft_self->slot + 1 : 0;
@@ -200,7 +209,7 @@ static WEFT_COLD void exiting(int status, int how, const char *name) {
 /* The process is about to end with this status, though things come before that may not end. */
 void weft_exit_soon(int status) { exiting(status, WEFT_EXIT_PYTHON, "sys.exit"); }
 
-__attribute__((visibility("default"), noreturn)) void exit(int status);
+WEFT_GIVEN __attribute__((visibility("default"), noreturn)) void exit(int status);
 void exit(int status) {
     void (*real)(int) __attribute__((noreturn)) = (__typeof__(real))dlsym(RTLD_NEXT, "exit");
     if (weft_the_record && getpid() == weft_pid) {

@@ -46,6 +46,8 @@ WEFT_HIDDEN bool weft_telling(void);
 WEFT_HIDDEN void weft_tell(const struct weft_told *told);
 /* Where this thread is now. `context`: of the signal whose handler this is, else NULL and the caller's caller comes first. */
 WEFT_HIDDEN void weft_stack_take(struct weft_stack *stack, const void *context);
+/* Its stack pointer. */
+WEFT_HIDDEN uintptr_t weft_stack_top(const void *context);
 /* Locks within 50 ms where we are careful, or however long else. */
 WEFT_HIDDEN bool weft_lock_taken(pthread_mutex_t *lock);
 

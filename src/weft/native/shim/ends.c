@@ -28,7 +28,8 @@ static WEFT_COLD void ended(const char *words) {
 }
 
 #ifdef OPEN_MPI
-__attribute__((visibility("default"))) int PMIx_Abort(int status, const char *words, void *processes, size_t n);
+WEFT_GIVEN __attribute__((visibility("default"))) int PMIx_Abort(int status, const char *words, void *processes,
+                                                                 size_t n);
 int PMIx_Abort(int status, const char *words, void *processes, size_t n) {
     int (*real)(int, const char *, void *, size_t) = (__typeof__(real))dlsym(RTLD_NEXT, "PMIx_Abort");
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -41,7 +42,7 @@ int PMIx_Abort(int status, const char *words, void *processes, size_t n) {
     return real ? real(status, words, processes, n) : -1;
 }
 #else
-__attribute__((visibility("default"))) int fputs(const char *restrict words, FILE *restrict stream) {
+WEFT_GIVEN __attribute__((visibility("default"))) int fputs(const char *restrict words, FILE *restrict stream) {
     static int (*real)(const char *, FILE *);
     if (UNLIKELY(!real)) real = (__typeof__(real))dlsym(RTLD_NEXT, "fputs");
     uintptr_t at = (uintptr_t)__builtin_return_address(0);

@@ -117,6 +117,7 @@ static bool there(const struct part *p) {
 
 /* Writes values down where they have changed. */
 static bool look(struct part *p, struct cells *c, int kind, uint64_t moment) {
+    WEFT_WORK(WEFT_HALO);
     if (!c->n) return false;
     for (uint32_t k = 0; k < c->n; k++) c->now[k] = value_at(p, c->places[k]);
     if (c->known && !memcmp(c->now, c->seen, c->n * sizeof *c->now)) return false;
@@ -153,6 +154,7 @@ static bool look_at_ghosts(struct part *p, uint64_t moment) {
 /* All that is open is written down, in the order in which it began, with the values that it left. */
 void weft_halo_settle(void) {
     if (!on || !weft_halo_open || weft_self != owner) return;
+    WEFT_WORK(WEFT_HALO);
     int n = weft_halo_open;
     for (int k = 0; k < n; k++) {
         struct part *p = groups[k].part;
@@ -224,6 +226,7 @@ static struct group *group_of(struct part *p, uintptr_t at, bool copies, uint64_
 }
 
 static void stored(struct part *p, uint32_t place, uintptr_t at, bool copies, uint64_t moment) {
+    WEFT_WORK(WEFT_HALO);
     bool ghost = (p->cells[place] & OF_CELL) == GHOST;
     p->stores += ghost;
     if (p == last_part && place == last_place) { /* v = 0; v += a; v += b: one store */
@@ -250,6 +253,7 @@ static void stored(struct part *p, uint32_t place, uintptr_t at, bool copies, ui
 }
 
 static void loaded(struct part *p, uint32_t place, uintptr_t at, uint64_t moment) {
+    WEFT_WORK(WEFT_HALO);
     for (int k = 0; k < weft_halo_open; k++)
         if (groups[k].of_ghosts && groups[k].part == p) {
             weft_halo_settle();
@@ -446,7 +450,10 @@ bool weft_halo_declare(const struct part *given, const int64_t *shape, const int
 
 /* `halo` NULL: its widths are told by receives. */
 static void declare(const struct part *given, const int64_t *shape, const int64_t *halo, struct said *said) {
-    if (!weft_recording || !weft_self || weft_replay_path[0] || weft_level != WEFT_LEVEL_TRACE) return;
+    if (!weft_recording || !weft_self || weft_replay_path[0] || weft_level != WEFT_LEVEL_TRACE ||
+        weft_leaves_out(WEFT_ACCESSES) || weft_leaves_out(WEFT_HALO))
+        return;
+    WEFT_WORK(WEFT_HALO);
     if (!weft_accessing) {
         weft_access_note("uses of ghost cells: the program was not built with `weft cc`");
         return;

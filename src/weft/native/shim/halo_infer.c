@@ -116,6 +116,7 @@ static void indices(const struct waiting *w, uint64_t place, int64_t *index) {
 
 void weft_halo_received(uintptr_t low, uintptr_t high) {
     if (!weft_halo_mine()) return;
+    WEFT_WORK(WEFT_HALO);
     for (struct waiting *w = waiting; w; w = w->next) {
         if (low < w->given.low || high > w->high || low >= high) continue;
         int64_t first[DIMENSIONS], last[DIMENSIONS], halo[DIMENSIONS];

@@ -198,6 +198,7 @@ static uint32_t keep_content(struct weft_hashing *h, const struct weft_part *par
 }
 
 struct weft_hash weft_hash_parts(const struct weft_part *parts, int64_t n, bool sent, uint64_t most, bool keep) {
+    WEFT_WORK(WEFT_HASHES);
     struct weft_hash made = {.known = false};
     struct weft_hashing *h = hashing_of(weft_self);
     if (!h || !h->space) return made;
@@ -237,6 +238,7 @@ static bool keep_bytes(uint32_t n) {
 }
 
 void weft_hash_tell(const struct weft_hash *hash, enum weft_hash_side side, struct weft_moment at, uint32_t request) {
+    WEFT_WORK(WEFT_HASHES);
     struct weft_stream *s = &weft_self->hashes;
     if (!hash->known) return;
     if (!s->base && !weft_stream_open(weft_the_record, s, WEFT_STREAM_HASHES, (int)weft_self->slot)) weft_stop();
@@ -269,7 +271,7 @@ void weft_hash_arrived(struct weft_parts *parts, uint32_t request, const MPI_Sta
 
 void weft_hash_begin(void) {
     const char *wanted = getenv("WEFT_HASH");
-    if (!wanted || strcmp(wanted, "1")) return;
+    if (!wanted || strcmp(wanted, "1") || weft_leaves_out(WEFT_HASHES)) return;
     weft_parts_wanted();
     weft_hashing = 1;
 }

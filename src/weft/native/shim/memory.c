@@ -36,7 +36,9 @@ enum {
     PAGE = 4096,
     ARENA = 64 << 20, /* glibc's HEAP_MAX_SIZE */
     ARENA_HEAD = 48, /* sizeof(heap_info); 32 before glibc 2.35 */
-    ARENA_STATE = 2200, /* sizeof(struct malloc_state) */
+    STATE_LEAST = 1 << 10, /* sizeof(struct malloc_state), that glibc changes now and then, lies between these */
+    STATE_MOST = 1 << 12,
+    SAMPLE = 1000, /* bytes of a block by which it is seen whether this malloc keeps its blocks so */
     /* What looking may cost, in steps of some 10 ns, such as one chunk of a walk: 10 ms, and a hundredth of the time since. */
     STEPS = 1 << 20,
     LOOK = 170, /* a look through the kernel, and each page of it */
@@ -165,15 +167,39 @@ static void steps_earn(void) {
     if (ns - before >= NS_OF_A_STEP) before = ns;
 }
 
-/* Whether malloc is glibc's own: another one keeps its blocks otherwise. */
+static void tell_unknown(void) {
+    static const char words[] =
+        "blocks of malloc's behind buffers: the program's malloc does not keep them as glibc's does; "
+        "buffers that are longer than their block, and windows that outlive it, are not found";
+    uint8_t payload[sizeof words + 16];
+    struct weft_text text = {.p = payload, .end = payload + sizeof payload};
+    weft_text_s(&text, words, sizeof words - 1);
+    weft_define(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
+}
+
+/* Whether a block of a known size has the head that it should have, and one behind it that says that it is in use. */
+static bool sample_fits(void) {
+    size_t (*usable)(void *) = (size_t (*)(void *))dlsym(RTLD_DEFAULT, "malloc_usable_size");
+    void *block = malloc(SAMPLE);
+    uintptr_t chunk = (uintptr_t)block - HEAD;
+    size_t of[2], behind[2], size = block && usable ? usable(block) + HEAD / 2 : 0;
+    bool fits = size >= SAMPLE + HEAD / 2 && size < SAMPLE + LEAST + HEAD && head_at(chunk, of) &&
+                (of[1] & ~(size_t)SIZE_BITS) == size && !(of[1] & MAPPED) && head_at(chunk + size, behind) &&
+                behind[1] & IN_USE;
+    free(block);
+    return fits;
+}
+
+/* Whether malloc is glibc's own, and keeps its blocks as is known here: seen once. */
 static bool malloc_is_known(void) {
     static int known = -1;
     if (known < 0) {
         Dl_info one, two;
         void *version = dlsym(RTLD_DEFAULT, "gnu_get_libc_version"), *allocate = dlsym(RTLD_DEFAULT, "malloc");
         known = sizeof(size_t) == 8 && version && allocate && dladdr(version, &one) && dladdr(allocate, &two) &&
-                one.dli_fbase == two.dli_fbase;
+                one.dli_fbase == two.dli_fbase && sample_fits();
         if (known) libc_version = (const char *(*)(void))version;
+        else tell_unknown();
     }
     return known;
 }
@@ -210,6 +236,26 @@ static bool mapped_block(const struct region *region, uintptr_t chunk, struct we
     return true;
 }
 
+static size_t word_at(uintptr_t at) {
+    size_t pair[2];
+    return head_at(at & ~(uintptr_t)(HEAD - 1), pair) ? pair[at / sizeof *pair % 2] : 1;
+}
+
+/* Whether an arena's state ends so many bytes behind its begin: its last two words are what it has from the system and had at
+ * most, in pages, not less than this heap has of it. */
+static bool state_fits(uintptr_t arena, size_t size, size_t written) {
+    size_t now = word_at(arena + size - 2 * sizeof now), most = word_at(arena + size - sizeof now);
+    return now % PAGE == 0 && most % PAGE == 0 && now >= written && now <= most;
+}
+
+/* The bytes of an arena's state: seen at the first one, and held against each. 0: not known. */
+static size_t state_of(uintptr_t arena, size_t written) {
+    static size_t known;
+    for (size_t size = STATE_LEAST; !known && size < STATE_MOST; size += sizeof size)
+        if (state_fits(arena, size, written)) known = size;
+    return known && state_fits(arena, known, written) ? known : 0;
+}
+
 /* A block of an arena other than the main one: one of its heaps holds the address. */
 static bool block_of_arena(uintptr_t p, struct weft_block *block) {
     uintptr_t heap = p & ~(uintptr_t)(ARENA - 1);
@@ -220,8 +266,9 @@ static bool block_of_arena(uintptr_t p, struct weft_block *block) {
     uintptr_t arena = info[0], before = info[1], top = heap + written[0];
     if (top - heap > ARENA || top < p || top % PAGE || before % ARENA) return false;
     uintptr_t head = strverscmp(libc_version(), "2.35") < 0 ? 32 : ARENA_HEAD;
-    uintptr_t first = arena == heap + head ? (arena + ARENA_STATE + HEAD - 1) & ~(uintptr_t)(HEAD - 1) : heap + head;
-    if (first == heap + head && !before) return false;
+    size_t state = state_of(arena, written[0]);
+    uintptr_t first = arena == heap + head ? (arena + state + HEAD - 1) & ~(uintptr_t)(HEAD - 1) : heap + head;
+    if (!state || (first == heap + head && !before)) return false;
     return p >= first + HEAD && block_among(p, first, top, OTHER_ARENA, block);
 }
 
@@ -282,6 +329,7 @@ void weft_attend(struct weft_thread *thread, struct weft_event *event) {
     if (!thread->fresh) return;
     weft_buffer_met((const void *)(uintptr_t)event->buffer);
     if (weft_lock_taken(&lock)) {
+        WEFT_WORK(WEFT_HEAP);
         blocks_tell(thread);
         pthread_mutex_unlock(&lock);
     }
@@ -291,7 +339,7 @@ void weft_attend(struct weft_thread *thread, struct weft_event *event) {
 
 void weft_attend_next(struct weft_thread *thread) {
     thread->met = 0;
-    if (thread->fresh) return;
+    if (thread->fresh || weft_leaves_out(WEFT_HEAP)) return;
     thread->fresh = true;
     __atomic_fetch_add(&weft_attention, WEFT_ATTENTION_FRESH, __ATOMIC_RELAXED);
 }
@@ -318,7 +366,8 @@ static int watching;
 
 void weft_memory_exposed(MPI_Win window, const void *base, int64_t size) {
     struct weft_block block;
-    if (!base || size <= 0 || !weft_lock_taken(&lock)) return;
+    if (!base || size <= 0 || weft_leaves_out(WEFT_HEAP) || !weft_lock_taken(&lock)) return;
+    WEFT_WORK(WEFT_HEAP);
     if (watching < WINDOWS && block_of((uintptr_t)base, &block) && block.high > block.low) {
         watched[watching].window = window;
         watched[watching].base = (uintptr_t)base;
@@ -333,6 +382,7 @@ void weft_memory_leaving(struct weft_thread *thread, MPI_Win window, uint32_t id
     uint8_t payload[64];
     struct weft_block now = {0};
     if (!weft_lock_taken(&lock)) return;
+    WEFT_WORK(WEFT_HEAP);
     for (int i = 0; i < watching; i++) {
         if (watched[i].window != window) continue;
         struct weft_block then = watched[i].block;

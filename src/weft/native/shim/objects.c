@@ -830,7 +830,7 @@ struct weft_found weft_request_look(MPI_Request request, const MPI_Request *at, 
     return found;
 }
 
-void weft_request_all(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp) {
+WEFT_GIVEN void weft_request_all(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp) {
     struct table *t = &tables[WEFT_CLASS_REQUEST];
     table_lock(t);
     MPI_Request last = MPI_REQUEST_NULL;
@@ -928,7 +928,7 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
 }
 
 /* ---- texts ---- */
-void weft_text_status(struct weft_text *t, const MPI_Status *status, bool set) {
+WEFT_GIVEN void weft_text_status(struct weft_text *t, const MPI_Status *status, bool set) {
     if (!set) {
         weft_text_u(t, 0);
         return;

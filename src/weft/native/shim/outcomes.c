@@ -264,7 +264,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Wait)(MPI_Request *request, MPI_Status *status) {
 }
 
 /* Copies of the handles and statuses of our own, in the thread's scratch. */
-static bool many(struct weft_thread *thread, int n, const MPI_Request *requests, MPI_Request **before, MPI_Status **statuses) {
+static WEFT_GIVEN bool many(struct weft_thread *thread, int n, const MPI_Request *requests, MPI_Request **before, MPI_Status **statuses) {
     size_t count = n > 0 ? (size_t)n : 0;
     char *space = weft_thread_scratch_fast(thread, (count + 1) * (sizeof(MPI_Status) + sizeof(MPI_Request)) + 64);
     if (!space) return false;

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 __thread struct weft_thread *weft_self;
-__thread int weft_depth;
+__thread int weft_depth, weft_work;
 __thread void *weft_fortran_site;
 volatile int weft_recording, weft_threaded;
 int weft_clock_kind, weft_level;
@@ -30,8 +30,20 @@ static struct weft_thread *free_threads;
 static uint32_t thread_count;
 static struct weft_stream definitions_stream;
 
+unsigned weft_left_out;
+const char *const weft_works[WEFT_WORKS] = {"", "heap", "buffers", "hashes", "accesses", "halo", "lines"};
+
 static void crash_ended(void *data);
 static void thread_ended(void *data);
+
+/* WEFT_WITHOUT=heap,hashes */
+static void look_left_out(const char *names) {
+    for (const char *name = names; name && *name; name += strcspn(name, ","), name += *name == ',')
+        for (unsigned part = 1; part < WEFT_WORKS; part++)
+            if (strlen(weft_works[part]) == strcspn(name, ",") &&
+                !strncmp(name, weft_works[part], strlen(weft_works[part])))
+                weft_left_out |= 1u << part;
+}
 
 void weft_process_look(void) {
     const char *run = getenv("WEFT_RUN"), *wanted = getenv("WEFT_LEVEL");
@@ -40,6 +52,7 @@ void weft_process_look(void) {
     weft_level = wanted && !strcmp(wanted, "outcomes") ? WEFT_LEVEL_OUTCOMES : WEFT_LEVEL_TRACE;
     const char *replay = getenv("WEFT_REPLAY"), *keep = getenv("WEFT_KEEP");
     weft_patient = getenv("WEFT_PATIENT") != NULL;
+    look_left_out(getenv("WEFT_WITHOUT"));
     if (keep && weft_level == WEFT_LEVEL_TRACE) weft_keep = strtoull(keep, NULL, 10);
     if (replay && strlen(replay) < sizeof weft_replay_path - 64 && weft_level == WEFT_LEVEL_TRACE)
         strcpy(weft_replay_path, replay);
@@ -72,7 +85,7 @@ void weft_text_long(struct weft_text *t, uint64_t v) {
     else t->p = weft_put_u(t->p, v);
 }
 
-void weft_text_numbers(struct weft_text *t, int64_t n, const void *numbers, size_t size) {
+WEFT_GIVEN void weft_text_numbers(struct weft_text *t, int64_t n, const void *numbers, size_t size) {
     weft_text_u(t, (uint64_t)n);
     for (int64_t i = 0, last = 0; i < n; i++) {
         int64_t v = weft_element(numbers, i, size);
@@ -81,11 +94,11 @@ void weft_text_numbers(struct weft_text *t, int64_t n, const void *numbers, size
     }
 }
 
-void weft_text_string(struct weft_text *t, const char *string) {
+WEFT_GIVEN void weft_text_string(struct weft_text *t, const char *string) {
     weft_text_s(t, string, string ? strnlen(string, 4096) : 0);
 }
 
-void weft_text_strings(struct weft_text *t, int64_t most, char *const *strings) {
+WEFT_GIVEN void weft_text_strings(struct weft_text *t, int64_t most, char *const *strings) {
     uint64_t n = 0;
     while (strings && n < WEFT_STRINGS && (int64_t)n < most && strings[n]) n++;
     weft_text_u(t, n);
@@ -212,7 +225,8 @@ struct birth {
     uint32_t made;
 };
 
-static void *born(void *data) {
+/* WEFT_GIVEN: what it calls may go on to the C library by a jump, without a frame of its own. */
+static WEFT_GIVEN void *born(void *data) {
     struct birth birth = *(struct birth *)data;
     free(data);
     weft_made = birth.made;
@@ -221,8 +235,8 @@ static void *born(void *data) {
     return birth.body(birth.argument);
 }
 
-__attribute__((visibility("default"))) int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
-                                                          void *(*body)(void *), void *argument) {
+WEFT_GIVEN __attribute__((visibility("default"))) int
+pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *argument) {
     static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     static uint32_t count;
     if (!real) real = (__typeof__(real))dlsym(RTLD_NEXT, "pthread_create");

@@ -26,7 +26,7 @@ WEFT_HIDDEN void weft_replay_drive(void);
 WEFT_HIDDEN void weft_replay_nap(long microseconds);
 WEFT_COLD void weft_turns_start(const char *folder);
 
-#define WEFT_REPLAY_CALL(name) WEFT_HIDDEN int weft_p_##name
+#define WEFT_REPLAY_CALL(name) WEFT_HIDDEN WEFT_GIVEN int weft_p_##name
 
 /* A rank that waits for what the record says may wait longer than the recorded one did: what comes meanwhile is not
  * what it waits for. An MPI polls; where ranks outnumber cores that is time which the awaited rank does not get. */

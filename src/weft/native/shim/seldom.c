@@ -42,7 +42,7 @@ static uintptr_t null_handle(int class) {
 }
 
 /* The value of a scalar, as it stands before the call or, for what comes out, after it. */
-static int64_t value(const struct call *c, int i) {
+static WEFT_GIVEN int64_t value(const struct call *c, int i) {
     const struct weft_argument *a = &c->arguments[i];
     word w = c->words[i];
     if (!(a->traits & POINTED)) return a->traits & WIDE ? w : (int)w;
@@ -58,7 +58,7 @@ static int64_t value(const struct call *c, int i) {
     return small;
 }
 
-static int64_t integer(const struct call *c, int i) {
+static WEFT_GIVEN int64_t integer(const struct call *c, int i) {
     int64_t v = value(c, i);
     switch (c->arguments[i].form) {
     case IS_RANK: return weft_rank((int)v);
@@ -76,7 +76,7 @@ static MPI_Comm comm_of(const struct call *c) {
     return c->f->comm < 0 ? MPI_COMM_NULL : HANDLE(MPI_Comm, value(c, c->f->comm));
 }
 
-static uint32_t id(const struct call *c, int i) {
+static WEFT_GIVEN uint32_t id(const struct call *c, int i) {
     const struct weft_argument *a = &c->arguments[i];
     int64_t v = value(c, i);
     if (a->class == WEFT_CLASS_REQUEST)
@@ -84,9 +84,9 @@ static uint32_t id(const struct call *c, int i) {
     return weft_id(c->thread, a->class, (uintptr_t)v);
 }
 
-static bool is_root(const struct call *c) { return weft_root(comm_of(c), (int)value(c, c->f->root)); }
+static WEFT_GIVEN bool is_root(const struct call *c) { return weft_root(comm_of(c), (int)value(c, c->f->root)); }
 
-static int64_t length(const struct call *c, int i) {
+static WEFT_GIVEN int64_t length(const struct call *c, int i) {
     const struct weft_argument *a = &c->arguments[i];
     int64_t n = 0;
     const int *indexes;
@@ -111,7 +111,7 @@ static int64_t length(const struct call *c, int i) {
 
 /* ---- the tail ---- */
 /* Bytes that a part of the tail can take at most. */
-static uint64_t bound(const struct call *c, int part) {
+static WEFT_GIVEN uint64_t bound(const struct call *c, int part) {
     uint64_t bytes = 34;
     for (int i = 0; i < c->f->n; i++) {
         const struct weft_argument *a = &c->arguments[i];
@@ -122,7 +122,7 @@ static uint64_t bound(const struct call *c, int part) {
     return bytes;
 }
 
-static void array(const struct call *c, int i, struct weft_text *text) {
+static WEFT_GIVEN void array(const struct call *c, int i, struct weft_text *text) {
     const struct weft_argument *a = &c->arguments[i];
     const void *at = (const void *)c->words[i];
     bool none = !c->ok || !at;
@@ -136,14 +136,14 @@ static void array(const struct call *c, int i, struct weft_text *text) {
 }
 
 /* The argument whose place the value of an attribute came to, where it has one. */
-static const void *attribute(const struct call *c, int i) {
+static WEFT_GIVEN const void *attribute(const struct call *c, int i) {
     bool given = c->ok && c->words[i];
     if (c->f->flag >= 0) given = given && *(const int *)c->words[c->f->flag];
     return given ? *(void **)c->words[i] : NULL;
 }
 
 /* One value of the tail. After a failed call (`ok` false) an output is 0. */
-static void tell(const struct call *c, int i, int part, struct weft_text *text) {
+static WEFT_GIVEN void tell(const struct call *c, int i, int part, struct weft_text *text) {
     const struct weft_argument *a = &c->arguments[i];
     bool after = part == EXIT;
     if (a->traits & ARRAY) array(c, i, text);
@@ -158,13 +158,13 @@ static void tell(const struct call *c, int i, int part, struct weft_text *text) 
     else weft_text_z(text, c->ok ? integer(c, i) : 0);
 }
 
-static void tell_all(const struct call *c, int part, struct weft_text *text) {
+static WEFT_GIVEN void tell_all(const struct call *c, int part, struct weft_text *text) {
     for (int i = 0; i < c->f->n; i++)
         if (c->arguments[i].place == AT_TAIL && c->arguments[i].traits & part) tell(c, i, part, text);
 }
 
 /* ---- before the call ---- */
-static void fill(struct call *c, int i) {
+static WEFT_GIVEN void fill(struct call *c, int i) {
     struct weft_event *event = c->event;
     const struct weft_argument *a = &c->arguments[i];
     bool receives = c->f->manners & RECEIVES;
@@ -190,7 +190,7 @@ static void fill(struct call *c, int i) {
     }
 }
 
-static void entry(const struct call *c) {
+static WEFT_GIVEN void entry(const struct call *c) {
     bool large = c->f->count >= 0 && c->event->count == INT32_MAX;
     if (!(c->f->manners & HAS_TAIL || weft_threaded || large)) return;
     struct weft_text text = weft_tail_first(c->thread, c->event, bound(c, ENTRY));
@@ -200,7 +200,7 @@ static void entry(const struct call *c) {
 }
 
 /* ---- after a successful call: the tables of objects ---- */
-static void watch(const struct call *c, struct weft_pending *pending, MPI_Request request) {
+static WEFT_GIVEN void watch(const struct call *c, struct weft_pending *pending, MPI_Request request) {
     const struct weft_seldom *f = c->f;
     if (f->watching == NO_WATCH || (f->watching == WATCH_AT_ROOT && !weft_root(comm_of(c), (int)value(c, f->root))))
         return;
@@ -213,7 +213,7 @@ static void watch(const struct call *c, struct weft_pending *pending, MPI_Reques
     else weft_watch(pending, c->event->site, buffer, amount, type);
 }
 
-static void made_datatype(const struct call *c, MPI_Datatype made) {
+static WEFT_GIVEN void made_datatype(const struct call *c, MPI_Datatype made) {
     MPI_Datatype one = MPI_DATATYPE_NULL;
     const MPI_Datatype *of = &one;
     int64_t n = 0;
@@ -228,7 +228,7 @@ static void made_datatype(const struct call *c, MPI_Datatype made) {
 }
 
 /* Of a call that sends one message and receives another: the last argument of a form, which is the receive's. */
-static int of_receive(const struct call *c, int form) {
+static WEFT_GIVEN int of_receive(const struct call *c, int form) {
     int i = c->f->n - 1;
     while (i > 0 && c->arguments[i].form != form) i--;
     return (int)value(c, i);
@@ -291,7 +291,7 @@ static void objects(const struct call *c) {
 }
 
 /* ---- after the call ---- */
-static void leave(struct call *c, word result, uint64_t now) {
+static WEFT_GIVEN void leave(struct call *c, word result, uint64_t now) {
     struct weft_event *event = c->event;
     const struct weft_seldom *f = c->f;
     c->ok = (int)result == MPI_SUCCESS;
@@ -314,7 +314,8 @@ static void leave(struct call *c, word result, uint64_t now) {
     weft_leave(event, now, (int)result);
 }
 
-WEFT_HIDDEN word weft_seldom(word, word, word, word, word, word, word, word, word, word, word, word, word, word);
+WEFT_HIDDEN WEFT_GIVEN word weft_seldom(word, word, word, word, word, word, word, word, word, word, word, word, word,
+                                        word);
 word weft_seldom(word w0, word w1, word w2, word w3, word w4, word w5, word w6, word w7, word w8, word w9, word w10,
                  word w11, word w12, word w13) {
     word words[WEFT_WORDS] = {w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11, w12, w13};

@@ -4,7 +4,7 @@
 
 __thread struct weft_completing weft_completing;
 
-void weft_text_ranks(struct weft_text *t, int64_t n, const int *ranks) {
+WEFT_GIVEN void weft_text_ranks(struct weft_text *t, int64_t n, const int *ranks) {
     weft_text_u(t, (uint64_t)n);
     for (int64_t i = 0, last = 0; i < n; i++) {
         int64_t v = weft_rank(ranks[i]);
@@ -13,19 +13,19 @@ void weft_text_ranks(struct weft_text *t, int64_t n, const int *ranks) {
     }
 }
 
-void weft_text_handles(struct weft_text *t, int class, int64_t n, const void *handles, size_t size) {
+WEFT_GIVEN void weft_text_handles(struct weft_text *t, int class, int64_t n, const void *handles, size_t size) {
     weft_text_u(t, (uint64_t)n);
     for (int64_t i = 0; i < n; i++)
         weft_text_u(t, weft_id(weft_self, class, (uintptr_t)weft_element(handles, i, size)));
 }
 
-void weft_text_requests(struct weft_text *t, int64_t n, const MPI_Request *requests) {
+WEFT_GIVEN void weft_text_requests(struct weft_text *t, int64_t n, const MPI_Request *requests) {
     weft_text_u(t, (uint64_t)n);
     for (int64_t i = 0; i < n; i++) weft_text_u(t, weft_request_id(requests[i], NULL));
 }
 
-struct weft_completion weft_completion_many(struct weft_thread *thread, int64_t n, const MPI_Request *requests,
-                                            bool all) {
+WEFT_GIVEN struct weft_completion weft_completion_many(struct weft_thread *thread, int64_t n,
+                                                       const MPI_Request *requests, bool all) {
     size_t each = sizeof(MPI_Status) + sizeof(MPI_Request) + sizeof(uint32_t) + 2 * sizeof(bool);
     char *space = weft_thread_scratch_fast(thread, (size_t)(n + 1) * each + 64);
     struct weft_completion c = {.n = space && requests ? n : 0};
@@ -63,8 +63,8 @@ void weft_text_ids(struct weft_text *text, const struct weft_completion *c) {
     text->p = p;
 }
 
-void weft_text_statuses(struct weft_text *text, const MPI_Status *statuses, int64_t n,
-                        const struct weft_completion *c) {
+WEFT_GIVEN void weft_text_statuses(struct weft_text *text, const MPI_Status *statuses, int64_t n,
+                                   const struct weft_completion *c) {
     weft_text_u(text, (uint64_t)n);
     for (int64_t i = 0; i < n; i++) {
         int64_t request = c->indices ? c->indices[i] : i;

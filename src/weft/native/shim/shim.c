@@ -50,6 +50,20 @@ static bool is_wanted(const char *name) {
     return !strncmp(name, weft_soname, length) && (!name[length] || name[length] == '.');
 }
 
+/* The name that a library has for itself: where links are copies, as in wheels, its file may have another. "" for none. */
+static const char *own_name(const struct dl_phdr_info *info) {
+    const ElfW(Dyn) *d = NULL;
+    uintptr_t strings = 0, name = 0;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC) d = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    for (; d && d->d_tag != DT_NULL; d++) {
+        if (d->d_tag == DT_STRTAB) strings = d->d_un.d_ptr;
+        if (d->d_tag == DT_SONAME) name = d->d_un.d_val;
+    }
+    if (!strings || !name) return "";
+    return (const char *)((strings < info->dlpi_addr ? info->dlpi_addr : 0) + strings + name);
+}
+
 /* Debian's libmpich.so.12 goes by the ABI's name libmpi.so.12, through a link, for programs built elsewhere. */
 static bool is_wanted_behind(const char *link) {
     char path[PATH_MAX];
@@ -99,7 +113,8 @@ static int library_visit(struct dl_phdr_info *info, size_t size, void *data) {
     uintptr_t start, end;
     module_code(info, &start, &end);
     if (is_fortran(name)) fortran_module_add(start, end);
-    if (!found->path[0] && (is_wanted(name) || (!strncmp(name, "libmp", 5) && is_wanted_behind(info->dlpi_name)))) {
+    if (!found->path[0] && (is_wanted(name) || (!strncmp(name, "libmp", 5) &&
+                                                (is_wanted(own_name(info)) || is_wanted_behind(info->dlpi_name))))) {
         snprintf(found->path, sizeof found->path, "%s", info->dlpi_name);
         found->start = start;
         found->end = end;
@@ -457,7 +472,7 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
         if (given == (char *const *)MPI_ARGV_NULL) given = NULL;
         size_t count = 0;
         while (given && given[count]) count++;
-        char **vector = spawn.vectors[i] = calloc(count + 11, sizeof *vector);
+        char **vector = spawn.vectors[i] = calloc(count + 12, sizeof *vector);
         size_t at = 0;
         spawn.n = i + 1;
         if (!vector || asprintf(&vector[at++], "WEFT_SPAWN=%s", name) < 0) break;
@@ -471,6 +486,8 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
             if (weft_hashing && asprintf(&vector[at++], "WEFT_HASH=1") < 0) break;
             if (weft_keep && asprintf(&vector[at++], "WEFT_KEEP=%llu", (unsigned long long)weft_keep) < 0) break;
             if (weft_patient && asprintf(&vector[at++], "WEFT_PATIENT=1") < 0) break;
+            const char *without = getenv("WEFT_WITHOUT");
+            if (without && asprintf(&vector[at++], "WEFT_WITHOUT=%s", without) < 0) break;
         }
         if (!(vector[at] = spawned_command(commands[i], infos[i]))) break;
         spawn.own = (int)++at;
@@ -522,7 +539,7 @@ __attribute__((constructor)) static void loaded(void) {
     const char *watch = getenv("WEFT_WATCH");
     weft_process_look(); /* without a run every call only goes through */
     if (weft_run_path[0]) atexit(tell_unseen);
-    weft_watching = !watch ? 1 : strcmp(watch, "all") ? strcmp(watch, "0") != 0 : 2;
+    weft_watching = weft_leaves_out(WEFT_BUFFERS) ? 0 : !watch ? 1 : strcmp(watch, "all") ? strcmp(watch, "0") != 0 : 2;
 }
 
 __attribute__((destructor)) static void unloaded(void) {

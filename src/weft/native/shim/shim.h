@@ -249,7 +249,7 @@ WEFT_INLINE void weft_text_address(struct weft_text *t, const void *p, const str
 }
 
 /* ---- statuses ---- */
-WEFT_INLINE uint64_t weft_status_bytes(const MPI_Status *status) {
+WEFT_INLINE WEFT_GIVEN uint64_t weft_status_bytes(const MPI_Status *status) {
 #if defined(OPEN_MPI)
     return (uint64_t)status->_ucount;
 #elif defined(MPICH_NUMVERSION) && !defined(MPI_ABI)
@@ -259,7 +259,7 @@ WEFT_INLINE uint64_t weft_status_bytes(const MPI_Status *status) {
     return REAL(MPI_Get_elements_x)(status, MPI_BYTE, &bytes) == MPI_SUCCESS && bytes > 0 ? (uint64_t)bytes : 0;
 #endif
 }
-WEFT_INLINE bool weft_status_cancelled(const MPI_Status *status) {
+WEFT_INLINE WEFT_GIVEN bool weft_status_cancelled(const MPI_Status *status) {
 #if defined(OPEN_MPI)
     return status->_cancelled != 0;
 #elif defined(MPICH_NUMVERSION) && !defined(MPI_ABI)
@@ -271,7 +271,7 @@ WEFT_INLINE bool weft_status_cancelled(const MPI_Status *status) {
 }
 
 /* The single status of a call into its slot. `bytes` goes to result here or, where there is a tail, by the caller. */
-WEFT_INLINE uint64_t weft_status_slot(struct weft_event *event, const MPI_Status *status) {
+WEFT_INLINE WEFT_GIVEN uint64_t weft_status_slot(struct weft_event *event, const MPI_Status *status) {
     event->peer = weft_rank(status->MPI_SOURCE);
     event->tag = weft_tag(status->MPI_TAG);
     if (UNLIKELY(weft_status_cancelled(status))) event->flags |= WEFT_FLAG_CANCELLED;
@@ -279,7 +279,7 @@ WEFT_INLINE uint64_t weft_status_slot(struct weft_event *event, const MPI_Status
 }
 
 /* Likewise for a call that names source and tag: what it asked for stays, as MPI_PROC_NULL's status has another tag. */
-WEFT_INLINE uint64_t weft_status_asked(struct weft_event *event, const MPI_Status *status) {
+WEFT_INLINE WEFT_GIVEN uint64_t weft_status_asked(struct weft_event *event, const MPI_Status *status) {
     int32_t peer = event->peer, tag = event->tag;
     uint64_t bytes = weft_status_slot(event, status);
     if (!(event->flags & WEFT_FLAG_ANY_SOURCE)) event->peer = peer;

@@ -160,6 +160,7 @@ static _Unwind_Reason_Code caller_visit(struct _Unwind_Context *context, void *d
 }
 
 static void find_callers(struct weft_site_cached *site) {
+    if (weft_leaves_out(WEFT_LINES)) return;
 #ifdef __x86_64__
     static _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
     static bool asked;
@@ -315,12 +316,18 @@ static WEFT_COLD struct weft_site_cached site_slow(struct weft_thread *thread, s
 static WEFT_COLD uint32_t site_cache(struct weft_thread *thread, struct weft_site_cached *cached, uintptr_t address,
                                      uintptr_t frame, uint32_t code, uint32_t offset,
                                      const struct weft_python_callers *callers) {
+    WEFT_WORK(WEFT_LINES);
     *cached = site_slow(
         thread, (struct weft_site_cached){.address = address, .frame = frame, .code = code, .offset = offset}, callers);
     /* One of too many ways is told without its callers; Python's are in the hash. */
     if (cached->frame != frame || code) cached->callers = 0;
     cached->frame = frame;
     return cached->id;
+}
+
+static uint32_t python_frame(uint32_t *offset, struct weft_python_callers *callers) {
+    WEFT_WORK(WEFT_LINES);
+    return weft_python_frame(offset, callers);
 }
 
 uint32_t weft_site(struct weft_thread *thread, void *return_address) {
@@ -334,7 +341,7 @@ uint32_t weft_site(struct weft_thread *thread, void *return_address) {
         if (!own) weft_fortran_site = NULL;
     }
     struct weft_python_callers callers;
-    if (weft_python && (code = weft_python_frame(&offset, &callers))) {
+    if (weft_python && (code = python_frame(&offset, &callers))) {
         frame = 0; /* the interpreter's own frames tell nothing */
         for (uint32_t k = 0; k < callers.n; k++)
             frame = (frame ^ ((uint64_t)callers.code[k] << 32 | callers.offset[k])) * 0x9e3779b97f4a7c15u + 1;

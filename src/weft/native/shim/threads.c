@@ -31,7 +31,7 @@ void weft_post_unlock(void) { unlock(true); }
 
 void weft_post_reset(void) { pthread_mutex_init(&posting, NULL); }
 
-#define WEFT_SPLIT_CALL(name) WEFT_HIDDEN int weft_t_##name
+#define WEFT_SPLIT_CALL(name) WEFT_HIDDEN WEFT_GIVEN int weft_t_##name
 
 static int wait_for(MPI_Request *request, MPI_Status *status) {
     return weft_replaying ? weft_replay_wait(request, status) : REAL(MPI_Wait)(request, status);

@@ -16,7 +16,7 @@ WEFT_HIDDEN void weft_aborting(int code);
 
 WEFT_INLINE int64_t weft_positive(int64_t n) { return n > 0 ? n : 0; }
 
-WEFT_INLINE uint64_t weft_mix_handles(int64_t n, const MPI_Request *handles) {
+WEFT_INLINE WEFT_GIVEN uint64_t weft_mix_handles(int64_t n, const MPI_Request *handles) {
     uint64_t h = (uint64_t)n;
     for (int64_t i = 0; handles && i < n; i++) h = weft_mix(h ^ (uint64_t)(uintptr_t)handles[i], 1);
     return h;
@@ -32,7 +32,7 @@ WEFT_INLINE int64_t weft_assert(int assertion) {
            (assertion & MPI_MODE_NOSUCCEED ? 16 : 0);
 }
 
-WEFT_INLINE int64_t weft_sum(int n, const int *values) {
+WEFT_INLINE WEFT_GIVEN int64_t weft_sum(int n, const int *values) {
     int64_t sum = 0;
     for (int i = 0; values && i < n; i++) sum += values[i] > 0 ? values[i] : 0;
     return sum;
@@ -50,7 +50,7 @@ WEFT_INLINE int weft_dimensions(MPI_Comm comm) {
 }
 
 /* Of so many strings; where one is NULL they end before it. */
-WEFT_INLINE int64_t weft_strings_bound(int64_t n, char *const *strings) {
+WEFT_INLINE WEFT_GIVEN int64_t weft_strings_bound(int64_t n, char *const *strings) {
     int64_t bytes = 0;
     for (int64_t i = 0; strings && i < n && i < WEFT_STRINGS && strings[i]; i++)
         bytes += (int64_t)strnlen(strings[i], 4096) + 10;
@@ -68,7 +68,7 @@ WEFT_HIDDEN struct weft_spawn weft_spawn_through(int n, char *const *commands, c
 WEFT_HIDDEN void weft_spawn_free(struct weft_spawn *spawn);
 
 /* ---- wrappers of level outcomes, written by hand ---- */
-#define WEFT_OUTCOME_WRAPPER(name) WEFT_HIDDEN int weft_o_##name
+#define WEFT_OUTCOME_WRAPPER(name) WEFT_HIDDEN WEFT_GIVEN int weft_o_##name
 
 /* ---- completions ---- */
 struct weft_completion {

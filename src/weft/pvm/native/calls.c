@@ -375,7 +375,7 @@ static struct carried carry_recorder(void) {
         if (dladdr((void *)weft_pvm_begin, &self) && self.dli_fname)
             snprintf(own_path, sizeof own_path, "%s", self.dli_fname);
     }
-    if (asprintf(&text, "%s%sLD_PRELOAD:WEFT_RUN:WEFT_LEVEL:WEFT_REPLAY:WEFT_AGENT:WEFT_PATIENT",
+    if (asprintf(&text, "%s%sLD_PRELOAD:WEFT_RUN:WEFT_LEVEL:WEFT_REPLAY:WEFT_AGENT:WEFT_PATIENT:WEFT_WITHOUT",
                  exported ? exported : "", exported && *exported ? ":" : "") > 0)
         setenv("PVM_EXPORT", text, 1);
     free(text);

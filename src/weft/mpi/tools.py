@@ -1,0 +1,17 @@
+"""What an MPI's own tools need in their environment to work at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def environment(mpicc: str | Path) -> dict[str, str]:
+    """Return the environment in which to call an mpicc.
+
+    Intel MPI's finds its files by I_MPI_ROOT where they were not installed where they were built for, as from PyPI:
+    nobody need set it to run programs, so that it is set here to the tree that this mpicc is of.
+    """
+    root = Path(mpicc).absolute().parent.parent
+    is_intel = (root / "bin/mpigcc").is_file() and (root / "include/mpi.h").is_file()
+    return dict(os.environ) | ({"I_MPI_ROOT": str(root)} if is_intel else {})
