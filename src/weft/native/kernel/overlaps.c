@@ -26,7 +26,8 @@ struct sweep {
     uint32_t *of_args; /* by event: the row whose node stands for the persistent request made there */
     uint8_t *told;     /* bits by pair of sites */
     uint32_t *by_end;  /* rows that are pending for a while, in order of `end` */
-    uint64_t pending;
+    uint64_t pending, *steps;
+    uint32_t *undecided;
 };
 
 static uint32_t priority_of(uint32_t i) {
@@ -96,13 +97,37 @@ static uint32_t removed(struct sweep *s, uint32_t t, uint32_t row) {
     return t;
 }
 
+#define FAR ((int64_t)1 << 60) /* no layout is longer */
+
+static const struct weft_layout *layout_of(const struct weft_accesses *in, uint32_t row, struct weft_layout *whole) {
+    static const uint32_t level[2];
+    if (in->shape[row]) return &in->layouts[in->shape[row] - 1];
+    uint64_t bytes = in->high[row] - in->low[row];
+    whole->high = bytes < FAR ? (int64_t)bytes : FAR;
+    whole->length = whole->end = whole->reach = &whole->high;
+    whole->level = level;
+    return whole;
+}
+
+/* Whether two rows that overlap have a byte in common. */
+static bool meet(const struct sweep *s, uint32_t held, uint32_t row) {
+    const struct weft_accesses *in = s->in;
+    if (!in->shape[held] && !in->shape[row]) return true;
+    static const int64_t nothing;
+    struct weft_layout whole = {.count = 1, .offset = &nothing}; /* one of both at most is whole */
+    const struct weft_layout *one = layout_of(in, held, &whole), *other = layout_of(in, row, &whole);
+    int found = weft_meet(one, other, (int64_t)(in->low[row] - in->low[held]), s->steps);
+    if (found < 0 && s->undecided[0] == NONE) s->undecided[0] = held, s->undecided[1] = row;
+    return found > 0;
+}
+
 /* A row of tree t that shares bytes with `row` and is no start of the same persistent request. */
 static uint32_t meeting(const struct sweep *s, uint32_t t, uint32_t row) {
     const struct weft_accesses *in = s->in;
     if (t == NONE || s->nodes[t].most <= in->low[row]) return NONE;
     uint32_t found = meeting(s, s->nodes[t].left, row);
     if (found != NONE || in->low[t] >= in->high[row]) return found;
-    if (in->high[t] > in->low[row] && in->args[t] != in->args[row]) return t;
+    if (in->high[t] > in->low[row] && in->args[t] != in->args[row] && meet(s, t, row)) return t;
     return meeting(s, s->nodes[t].right, row);
 }
 
@@ -188,9 +213,11 @@ static uint64_t run(struct sweep *s, uint64_t most, uint32_t *earlier, uint32_t 
     return found;
 }
 
-int64_t weft_overlaps(const struct weft_accesses *in, uint64_t most, uint32_t *earlier, uint32_t *later) {
+int64_t weft_overlaps(const struct weft_accesses *in, uint64_t most, uint32_t *earlier, uint32_t *later,
+                      uint64_t *steps, uint32_t *undecided) {
     uint64_t places = 2 * (uint64_t)in->sites;
-    struct sweep s = {.in = in};
+    struct sweep s = {.in = in, .steps = steps, .undecided = undecided};
+    undecided[0] = undecided[1] = NONE;
     s.nodes = malloc((in->count + 1) * sizeof *s.nodes);
     s.holder = malloc((in->count + 1) * sizeof *s.holder);
     s.of_args = malloc((in->events + 1) * sizeof *s.of_args);
