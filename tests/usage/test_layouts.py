@@ -41,7 +41,9 @@ class Made:
 CHAR, INT = Made("NAMED"), Made("NAMED", extent=4, bytes=(0, 1, 2, 3), types=("MPI_INT",))
 
 
-def of_places(combiner: str, one: Made, places: Sequence[tuple[int, int]], i: Sequence[int], a: Sequence[int] = ()) -> Made:
+def of_places(
+    combiner: str, one: Made, places: Sequence[tuple[int, int]], i: Sequence[int], a: Sequence[int] = ()
+) -> Made:
     """Blocks of one datatype: (offset in bytes, how many)."""
     return of_all(combiner, [(one, at, n) for at, n in places], i, a, [one])
 
@@ -50,9 +52,7 @@ def of_all(
     combiner: str, places: Sequence[tuple[Made, int, int]], i: Sequence[int], a: Sequence[int], types: Sequence[Made]
 ) -> Made:
     found = [at + byte for of, at, n in places for byte in of.several(n)]
-    edges = [
-        (at + of.lb + k * of.extent, at + of.lb + (k + 1) * of.extent) for of, at, n in places for k in range(n)
-    ]
+    edges = [(at + of.lb + k * of.extent, at + of.lb + (k + 1) * of.extent) for of, at, n in places for k in range(n)]
     low = min((min(edge) for edge in edges), default=0)
     high = max((max(edge) for edge in edges), default=0)
     return Made(combiner, tuple(i), tuple(a), tuple(types), low, high - low, tuple(found))
@@ -63,7 +63,10 @@ SMALL, AT = st.integers(0, 3), st.integers(-9, 12)
 
 @st.composite
 def derived(draw: st.DrawFn, inner: st.SearchStrategy[Made]) -> Made:
-    one, sort = draw(inner), draw(st.sampled_from(["vector", "hvector", "indexed", "struct", "resized", "sub", "block"]))
+    one, sort = (
+        draw(inner),
+        draw(st.sampled_from(["vector", "hvector", "indexed", "struct", "resized", "sub", "block"])),
+    )
     if sort == "vector":
         n, length, step = draw(SMALL), draw(SMALL), draw(st.integers(-3, 4))
         return of_places("VECTOR", one, [(k * step * one.extent, length) for k in range(n)], (n, length, step))

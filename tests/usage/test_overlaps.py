@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weft.terms.spread import no_shapes
 from weft.usage.overlaps import Accesses, overlaps
 
 ROW = st.tuples(st.integers(0, 12), st.integers(0, 20), st.integers(1, 8), st.booleans(), st.integers(0, 3))
@@ -16,7 +17,9 @@ def made(rows: list[tuple[int, int, int, bool, int]]) -> tuple[Accesses, np.ndar
     begin = np.arange(len(rows), dtype=np.int64)
     span, low, size, writes, site = (np.array([r[i] for r in rows]) for i in range(5))
     low = low.astype(np.uint64)
-    accesses = Accesses(begin, begin + span, begin, low, low + size.astype(np.uint64), writes.astype(np.bool_))
+    accesses = Accesses(
+        begin, begin + span, begin, low, low + size.astype(np.uint64), writes.astype(np.bool_), no_shapes(len(rows))
+    )
     return accesses, site.astype(np.uint32)
 
 
@@ -33,7 +36,7 @@ def test_the_sweep_finds_the_lines_that_the_definition_finds(rows: list[tuple[in
         and rows[b][1] < rows[a][1] + rows[a][2]
         and (rows[a][3] or rows[b][3])
     }
-    found = overlaps(accesses, site, len(rows))
+    found = overlaps(accesses, site, len(rows)).pairs
     assert set(found) <= meet
     assert len(found) == len({(site[a], site[b]) for a, b in found})
     assert {(site[a], site[b]) for a, b in found} == {(site[a], site[b]) for a, b in meet}
@@ -42,4 +45,4 @@ def test_the_sweep_finds_the_lines_that_the_definition_finds(rows: list[tuple[in
 def test_a_hundred_thousand_pending_on_one_buffer_are_told_once() -> None:
     n = 100_000
     accesses, site = made([(n, 0, 8, True, 1)] * n)
-    assert len(overlaps(accesses, site, n)) == 1
+    assert len(overlaps(accesses, site, n).pairs) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import count as numbers
 from typing import Final, NamedTuple
@@ -32,15 +32,29 @@ def blocks(datatype: Datatype | None, count: int) -> Layout | None:
     if datatype is None:
         return None
     if size := solid(datatype):
-        return whole(size * count)
+        return _laid_out((-1, size * count), lambda: whole(size * count))
     element = _element(datatype, {}, 0)
     if element.too_many:
         return TOO_MUCH
     if element.parts is None or element.extent is None:
         return None
-    return Layout(element.parts, element.extent, count) if count > 0 else whole(0)
+    if count <= 0:
+        return whole(0)
+    parts, extent = element.parts, element.extent
+    return _laid_out((element.number, count), lambda: Layout(parts, extent, count))
 
 
+def _laid_out(key: tuple[int, int], make: Callable[[], Layout]) -> Layout:
+    if key not in _laid:
+        if len(_laid) >= _MOST_LAID:
+            _laid.clear()
+        _laid[key] = make()
+    return _laid[key]
+
+
+_MOST_LAID: Final = 64
+_laid: dict[tuple[int, int], Layout] = {}
+"""Layouts by the number of their element and how many there are: one function's calls mostly have few."""
 _KEPT: Final = 1024
 """Elements that are kept."""
 _kept: dict[Hashable, _Element] = {}

@@ -21,7 +21,7 @@ MOST: Final = 1 << 16
 """Parts of a layout that are kept, and blocks that are laid out one by one."""
 FAR: Final = 1 << 60
 """Bytes of a layout at most: a longer one is damage."""
-STEPS: Final = 1 << 18
+STEPS: Final = 1 << 16
 """Steps in which two layouts are held against each other: some milliseconds."""
 _MOST_PAIRED: Final = 64
 """Parts of which each is held against each other."""
@@ -35,7 +35,7 @@ class Layout:
     `low` to `high` are the first byte and the one behind the last. One that is not known is too much to be kept.
     """
 
-    __slots__ = ("_table", "high", "is_known", "low", "parts", "stride", "times")
+    __slots__ = ("_blocks", "_table", "high", "is_known", "low", "parts", "stride", "times")
 
     def __init__(self, parts: Sequence[Strided], stride: int = 0, times: int = 1, *, is_known: bool = True) -> None:
         if len(parts) == 1 and times > 1:
@@ -52,6 +52,7 @@ class Layout:
         if not self.is_known:
             self.parts, self.low, self.high, self.stride, self.times = (), -FAR, FAR, 0, 1
         self._table: layouts.Layout | None = None
+        self._blocks: Blocks | None = None
 
     def __bool__(self) -> bool:
         return self.high > self.low
@@ -69,6 +70,11 @@ class Layout:
         """All blocks in the order of memory, those that touch as one; None where these are too many, or not known."""
         if not self.is_known or self.number > most:
             return None
+        if self._blocks is None:
+            self._blocks = self._joined()
+        return self._blocks
+
+    def _joined(self) -> Blocks:
         offset, length = self._each()
         end = np.maximum.accumulate(offset + length)
         first = np.flatnonzero(np.concatenate([[True], offset[1:] > end[:-1]])[: len(offset)])
@@ -217,7 +223,7 @@ def _halves(of: Layout) -> tuple[Layout, Layout]:
 
 
 def _run(of: Layout, block: Block) -> Block:
-    """The bytes without a gap that a block belongs to; of very many blocks as far as a walk of some steps finds them."""
+    """The bytes without a gap that a block belongs to; of very many as far as a walk of some steps finds them."""
     each = of.blocks()
     if each is not None:
         at = int(np.searchsorted(each.offset, block[0], "right")) - 1

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.terms.blocks import blocks
 from weft.terms.columns import Ints, distinct
@@ -40,6 +41,15 @@ MOST_COUNTS: Final = 10_000
 def no_shapes(count: int) -> Shapes:
     """A column of None."""
     return np.full(count, None, object)
+
+
+def numbered_shapes(column: Shapes) -> NDArray[np.uint32]:
+    """A column of layouts as numbers, in the order in which each comes first from 1 on; 0 for None."""
+    numbers = np.zeros(len(column), np.uint32)
+    known: dict[int, int] = {}
+    for row in np.flatnonzero(column != np.array(None)).tolist():
+        numbers[row] = known.setdefault(id(column[row]), len(known) + 1)
+    return numbers
 
 
 def spread(rank: Rank, datatype: Ints, count: Ints) -> Spread:
