@@ -25,7 +25,7 @@ STEPS: Final = 1 << 16
 """Steps in which two layouts are held against each other: some milliseconds."""
 _MOST_PAIRED: Final = 64
 """Parts of which each is held against each other."""
-_MOST_JOINED: Final = 64
+_MOST_JOINED: Final = 16
 """Blocks that touch, of a run of which the ends are looked for."""
 
 
@@ -198,28 +198,11 @@ def shared(one: Layout, other: Layout, apart: int = 0) -> tuple[Block, Block] | 
 
 
 def _first(one: Layout, other: Layout, apart: int) -> Block:
-    """The first block of one that meets the other, halved until it is one."""
-    while len(one.parts) > 1 or one.times > 1 or one.parts[0].levels:
-        half, rest = _halves(one)
-        one = half if meet(half, other, apart) else rest
-    return one.parts[0].offset, one.parts[0].length
-
-
-def _halves(of: Layout) -> tuple[Layout, Layout]:
-    if of.times > 1:
-        few = of.times // 2
-        moved = [part._replace(offset=part.offset + of.stride * few) for part in of.parts]
-        return Layout(of.parts, of.stride, few), Layout(moved, of.stride, of.times - few)
-    if len(of.parts) > 1:
-        few = len(of.parts) // 2
-        return Layout(of.parts[:few]), Layout(of.parts[few:])
-    offset, length, ((stride, times), *below) = of.parts[0]
-    few = times // 2
-    counts = (offset, few), (offset + stride * few, times - few)
-    first, second = (
-        Layout([Strided(at, length, tuple([(stride, n), *below] if n > 1 else below))]) for at, n in counts
-    )
-    return first, second
+    """Of two layouts that meet the first block of the one that does."""
+    at, length = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    apart += other.low - one.low
+    layouts.kernel().weft_first(one.table(), other.table(), apart, STEPS, at, length)
+    return one.low + int(at[0]), int(length[0])
 
 
 def _run(of: Layout, block: Block) -> Block:

@@ -191,3 +191,49 @@ int weft_meet(const struct weft_layout *one, const struct weft_layout *other, in
     }
     return known;
 }
+
+static bool surely_meet(const struct weft_layout *one, const struct weft_layout *other, int64_t apart, uint64_t steps) {
+    return weft_meet(one, other, apart, &steps) > 0;
+}
+
+void weft_first(const struct weft_layout *one, const struct weft_layout *other, int64_t apart, uint64_t steps,
+                int64_t *at, int64_t *length) {
+    struct weft_layout left = *one;
+    int64_t inner = one->high - one->outer_stride * (one->outer_times - 1), moved = 0;
+    while (left.outer_times > 1) {
+        int64_t all = left.outer_times;
+        left.outer_times = all / 2;
+        left.high = inner + left.outer_stride * (left.outer_times - 1);
+        if (surely_meet(&left, other, apart - moved, steps)) continue;
+        moved += left.outer_stride * left.outer_times;
+        left.outer_times = all - left.outer_times;
+        left.high = inner + left.outer_stride * (left.outer_times - 1);
+    }
+    while (left.count > 1) {
+        uint64_t all = left.count, few = all / 2;
+        left.count = few;
+        if (surely_meet(&left, other, apart - moved, steps)) continue;
+        left.offset += few, left.length += few, left.end += few, left.reach += few, left.level += few;
+        left.count = all - few;
+    }
+    int64_t offset = *left.offset, end = *left.end, stride[WEFT_MOST_LEVELS], times[WEFT_MOST_LEVELS];
+    uint32_t first = left.level[0], levels = left.level[1] - first, own[2] = {0, levels};
+    memcpy(stride, left.stride + first, levels * sizeof *stride);
+    memcpy(times, left.times + first, levels * sizeof *times);
+    left.offset = &offset, left.end = left.reach = &end, left.level = own, left.stride = stride, left.times = times;
+    for (uint32_t k = 0; k < levels;) {
+        int64_t all = times[k], few = all / 2;
+        if (all <= 1) {
+            k++;
+            continue;
+        }
+        times[k] = few;
+        end -= stride[k] * (all - few);
+        if (surely_meet(&left, other, apart - moved, steps)) continue;
+        times[k] = all - few;
+        offset += stride[k] * few;
+        end += stride[k] * (all - few);
+    }
+    *at = moved + offset;
+    *length = *left.length;
+}
