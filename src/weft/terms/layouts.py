@@ -217,7 +217,7 @@ def _run(of: Layout, block: Block) -> Block:
         if not meet(of, before):
             break
         low = _first(of, before, 0)[0]
-    return low, _covered(of, high)
+    return low, _covered(of, high) - low
 
 
 def _covered(of: Layout, at: int) -> int:

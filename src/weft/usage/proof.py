@@ -14,7 +14,7 @@ from weft.order import Order
 from weft.terms.blocks import blocks
 from weft.terms.calls import FLUSHES, UNLOCKS, syncs
 from weft.terms.layouts import has
-from weft.terms.regions import regions
+from weft.terms.regions import Region, pieces, regions
 from weft.terms.windows import window_of
 from weft.trace import Event, Trace
 from weft.trace.definitions import WindowDefinition
@@ -52,7 +52,15 @@ def _there(trace: Trace, access: Evidence, target: int | None) -> bool:
         return _reaches(trace, event, target, access["from"], access["to"])
     start = _base(trace, access, target) if access["as"] == "local buffer" else 0
     low, high = start + access["from"], start + access["to"]
-    return any(r.address + r.low <= low and high <= r.address + r.high for r in regions(event))
+    return any(_lies_in(event, region, low, high) for region in regions(event))
+
+
+def _lies_in(event: Event, region: Region, low: int, high: int) -> bool:
+    """Whether a buffer of a call has some bytes."""
+    if not region.address + region.low <= low <= high <= region.address + region.high:
+        return False
+    layout = pieces(event, region.parameter) if region.datatype is not None else None
+    return layout is None or not layout.is_known or has(layout, low, high)
 
 
 def _base(trace: Trace, access: Evidence, target: int | None) -> int:
