@@ -20,7 +20,7 @@ from weft.findings import Finding
 from weft.match import match
 from weft.order import order
 from weft.report.analysis import analyse
-from weft.terms.layouts import MOST
+from weft.terms.layouts import MOST_PARTS
 from weft.trace.builder import Builder, RankBuilder
 from weft.trace.builder.handles import Type
 from weft.usage import onesided
@@ -113,7 +113,7 @@ def test_a_thousand_structures_and_twenty_million_are_told_in_the_same_words() -
 
 def test_blocks_that_are_too_many_to_be_kept_are_said_to_be_left_out_once() -> None:
     for apart in (4, 12):
-        (found,) = sent_twice(lambda r: (irregular(r, MOST + 1), 1), apart)
+        (found,) = sent_twice(lambda r: (irregular(r, MOST_PARTS + 1), 1), apart)
         assert (found.severity, found.certainty) == ("note", "undecided")
         assert "have more blocks than Weft looks at: whether it shares bytes" in found.message
 

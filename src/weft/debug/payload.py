@@ -66,7 +66,7 @@ class Memory:
 def elements(datatype: Datatype, at: int, count: int) -> Iterator[Element]:
     """The basic elements of `count` of a datatype at an address, in the order of its type map. HandError: unknown."""
     size = datatype.extent or 0
-    for k in range(count):
+    for k in range(count if datatype.signature() != () else 0):  # of nothing there may be very much
         yield from _one(datatype, at + k * size)
 
 
@@ -83,9 +83,11 @@ def _one(datatype: Datatype, at: int) -> Iterator[Element]:
     if not inner or any(one is None for one in inner):
         raise HandError(f"the record does not say what {datatype.name} is made of")
     known = [one for one in inner if one is not None]
-    blocks = list(_blocks(datatype.combiner, d.integers, d.addresses, known))
-    for type_, times, where in blocks:
-        yield from elements(type_, at + where, times)
+    try:
+        for type_, times, where in _blocks(datatype.combiner, d.integers, d.addresses, known):
+            yield from elements(type_, at + where, times)
+    except (IndexError, RecursionError) as error:
+        raise HandError(f"the record does not say what {datatype.name} is made of") from error
 
 
 def _blocks(
@@ -101,17 +103,17 @@ def _blocks(
         return [(one, n, 0)]
     if combiner in ("VECTOR", "HVECTOR", "HVECTOR_INTEGER"):
         stride = i[2] * extent if combiner == "VECTOR" else (a[0] if a else i[2])
-        return [(one, i[1], k * stride) for k in range(n)]
+        return ((one, i[1], k * stride) for k in range(n if i[1] > 0 else 0))
     if combiner == "INDEXED":
-        return [(one, i[1 + k], i[1 + n + k] * extent) for k in range(n)]
+        return ((one, i[1 + k], i[1 + n + k] * extent) for k in range(n))
     if combiner in ("HINDEXED", "HINDEXED_INTEGER"):
-        return [(one, i[1 + k], a[k] if a else i[1 + n + k]) for k in range(n)]
+        return ((one, i[1 + k], a[k] if a else i[1 + n + k]) for k in range(n))
     if combiner == "INDEXED_BLOCK":
-        return [(one, i[1], i[2 + k] * extent) for k in range(n)]
+        return ((one, i[1], i[2 + k] * extent) for k in range(n))
     if combiner == "HINDEXED_BLOCK":
-        return [(one, i[1], a[k]) for k in range(n)]
+        return ((one, i[1], a[k]) for k in range(n))
     if combiner in ("STRUCT", "STRUCT_INTEGER"):
-        return [(types[k], i[1 + k], a[k] if a else i[1 + n + k]) for k in range(n)]
+        return ((types[k], i[1 + k], a[k] if a else i[1 + n + k]) for k in range(n))
     if combiner == "SUBARRAY":
         return _subarray(i, one, extent)
     raise HandError(f"a datatype made by {combiner} is not decoded")

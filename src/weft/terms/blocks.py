@@ -8,7 +8,7 @@ from itertools import count as numbers
 from typing import Final, NamedTuple
 
 from weft.plain import dataclass
-from weft.terms.layouts import MOST, TOO_MUCH, Layout, whole
+from weft.terms.layouts import MOST_PARTS, TOO_MUCH, Layout, whole
 from weft.terms.sizes import size_of, solid
 from weft.terms.strided import Level, Strided, tidied
 from weft.trace import Datatype
@@ -77,7 +77,7 @@ def _element(datatype: Datatype, seen: dict[int, _Element], depth: int) -> _Elem
         key = datatype.combiner, datatype.extent, definition.integers, definition.addresses, made_of
     element = _kept.get(key)
     if element is None:
-        if len(_kept) >= _KEPT or sum(len(one.parts or ()) for one in _kept.values()) > 4 * MOST:
+        if len(_kept) >= _KEPT or sum(len(one.parts or ()) for one in _kept.values()) > 4 * MOST_PARTS:
             _kept.clear()
         element = _kept[key] = _made(datatype, inner)
     seen[datatype.id] = element
@@ -122,7 +122,7 @@ def _parts(datatype: Datatype, inner: list[_Element]) -> tuple[Strided, ...] | N
     for child, piece in pieces:
         if piece.times <= 0 or any(times <= 0 for _, times in piece.levels):
             continue
-        if child.too_many or len(found) + len(child.parts or ()) > MOST:
+        if child.too_many or len(found) + len(child.parts or ()) > MOST_PARTS:
             raise _TooMany
         if child.parts is None or child.extent is None:
             return None

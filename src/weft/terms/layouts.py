@@ -18,7 +18,9 @@ from weft.terms.strided import Strided, tidied
 Block = tuple[int, int]
 """Where bytes begin and how many there are."""
 MOST: Final = 1 << 16
-"""Parts of a layout that are kept, and blocks that are laid out one by one."""
+"""Blocks that are laid out one by one."""
+MOST_PARTS: Final = 1 << 15
+"""Parts of a layout that are kept."""
 FAR: Final = 1 << 60
 """Bytes of a layout at most: a longer one is damage."""
 STEPS: Final = 1 << 16
@@ -144,7 +146,7 @@ def merged(placed: Sequence[tuple[int, Layout]]) -> Layout:
     """Several layouts, each so many bytes behind an address, as one."""
     if len(placed) == 1 and placed[0][0] == 0:
         return placed[0][1]
-    if not all(layout.is_known for _, layout in placed) or sum(len(layout.parts) for _, layout in placed) > MOST:
+    if not all(layout.is_known for _, layout in placed) or sum(len(layout.parts) for _, layout in placed) > MOST_PARTS:
         return TOO_MUCH
     return Layout(tidied(part._replace(offset=part.offset + at) for at, of in placed for part in of.whole()))
 

@@ -91,11 +91,10 @@ def _in_steps(parts: list[Strided]) -> Iterator[Strided]:
     while first < len(parts):
         one, last = parts[first], first + 1
         step = parts[last].offset - one.offset if last < len(parts) else 0
-        while last < len(parts) and parts[last] == one._replace(offset=one.offset + step * (last - first)):
-            last += 1
-        if step > 0 and last - first >= _ALIKE:
-            yield one.repeated(step, last - first)
-        else:
-            yield from parts[first : first + 1]
+        like, offset = one[1:], one.offset + step
+        while last < len(parts) and parts[last].offset == offset and parts[last][1:] == like:
+            last, offset = last + 1, offset + step
+        if last - first < _ALIKE:
             last = first + 1
+        yield one.repeated(step, last - first)
         first = last

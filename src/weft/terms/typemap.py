@@ -60,6 +60,8 @@ def _joined(runs: Iterable[Run]) -> Iterator[Run]:
 def _runs(datatype: Datatype, depth: int) -> Iterator[Run]:
     if depth > _DEEPEST:
         raise _TooMany
+    if datatype.signature() == ():
+        return
     if datatype.predefined:
         width = width_of(datatype.name)
         if not width or width != (size_of(datatype) or width):
