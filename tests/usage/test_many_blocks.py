@@ -184,6 +184,43 @@ def test_a_datatype_of_which_very_many_entries_overlap_may_not_be_received_into(
     )
 
 
+def sent_as(send: Callable[[RankBuilder], Type], receive: Callable[[RankBuilder], Type]) -> list[str]:
+    b = Builder(ranks=2)
+    one, other = b.ranks
+    one.send(1, datatype=send(one))
+    other.recv(0, datatype=receive(other))
+    one.finalize()
+    other.finalize()
+    return [f"{f.kind} {f.severity}" for f in analyse(b.open()) if f.kind in ("type-mismatch", "truncation")]
+
+
+def test_the_types_of_twenty_million_structures_are_held_against_those_of_the_message() -> None:
+    def of(*types: str) -> Callable[[RankBuilder], Type]:
+        def made(r: RankBuilder) -> Type:
+            return r.type_contiguous(20_000_000, r.type_struct([1] * len(types), [0, 8, 16, 24][: len(types)], types))
+
+        return made
+
+    double, int_, float_ = "MPI_DOUBLE", "MPI_INT", "MPI_FLOAT"
+    assert sent_as(of(double, int_), of(double, int_)) == []
+    assert sent_as(of(double, int_), of(double, float_)) == ["type-mismatch error"]
+    assert sent_as(of(double, int_, double, int_), of(double, int_)) == ["truncation error"]
+    assert sent_as(of(double, int_), of(double, int_, double, int_)) == []
+    assert sent_as(of(double, int_, double), of(double, int_, double, int_)) == ["type-mismatch error"]
+
+
+def test_types_that_are_too_many_to_be_held_against_each_other_are_said_to_be_left_out() -> None:
+    def of(many: int) -> Callable[[RankBuilder], Type]:
+        def made(r: RankBuilder) -> Type:
+            types = ["MPI_DOUBLE", "MPI_INT"] * many
+            return r.type_struct([1] * (2 * many), [8 * k for k in range(2 * many)], types)
+
+        return made
+
+    assert sent_as(of(7), of(7)) == sent_as(of(7), of(9)) == []
+    assert sent_as(of(40_000), of(40_001)) == ["type-mismatch note"]
+
+
 def test_a_report_of_twenty_million_structures_takes_two_seconds_and_300_megabytes_at_most() -> None:
     b = Builder(ranks=2)
     for me, r in enumerate(b.ranks):
