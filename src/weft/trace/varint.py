@@ -85,7 +85,7 @@ class Cursor:
         """A signed varint."""
         return unzigzag(self.u())
 
-    def bytes(self) -> int:
+    def size(self) -> int:
         """How many bytes there are of something, or where: Damaged for more than any memory has."""
         return self._sane(self.u())
 
