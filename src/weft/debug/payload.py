@@ -6,7 +6,7 @@ import io
 import os
 import pickle
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -66,8 +66,17 @@ class Memory:
 def elements(datatype: Datatype, at: int, count: int) -> Iterator[Element]:
     """The basic elements of `count` of a datatype at an address, in the order of its type map. HandError: unknown."""
     size = datatype.extent or 0
-    for k in range(count if datatype.signature() != () else 0):  # of nothing there may be very much
-        yield from _one(datatype, at + k * size)
+    for k in range(count):
+        if not (yield from _counted(_one(datatype, at + k * size))):
+            return  # of nothing there may be very much
+
+
+def _counted(found: Iterator[Element]) -> Generator[Element, None, int]:
+    """Hand on elements; how many there were."""
+    many = 0
+    for many, one in enumerate(found, 1):  # noqa: B007 - it is returned
+        yield one
+    return many
 
 
 def _one(datatype: Datatype, at: int) -> Iterator[Element]:
@@ -85,7 +94,8 @@ def _one(datatype: Datatype, at: int) -> Iterator[Element]:
     known = [one for one in inner if one is not None]
     try:
         for type_, times, where in _blocks(datatype.combiner, d.integers, d.addresses, known):
-            yield from elements(type_, at + where, times)
+            if not (yield from _counted(elements(type_, at + where, times))) and times > 0 and len(known) == 1:
+                return
     except (IndexError, RecursionError) as error:
         raise HandError(f"the record does not say what {datatype.name} is made of") from error
 
@@ -130,6 +140,8 @@ def _subarray(i: tuple[int, ...], one: Datatype, extent: int) -> Iterator[tuple[
     for axis in axes:
         strides[axis] = step
         step *= sizes[axis]
+    if 0 in subsizes:
+        return
     fastest, *others = list(axes)
     counters = [0] * len(others)
     while True:

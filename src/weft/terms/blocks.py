@@ -180,6 +180,8 @@ def subarray(i: Sequence[int]) -> tuple[list[int], list[int], list[int], bool]:
     Open MPI has none.
     """
     n = i[0]
+    if n <= 0:
+        raise ValueError(f"a subarray of {n} dimensions")
     forms = ((_MPICH, i[-1], i[1:-1]), (_MPICH, i[1], i[2:]), (_OPEN_MPI, i[-1], i[1:-1]))
     for (c, fortran), order, listed in forms:
         sizes, subsizes, starts = (list(listed[k * n : (k + 1) * n]) for k in range(3))
