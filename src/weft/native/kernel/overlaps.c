@@ -19,7 +19,7 @@ struct node {
 struct sweep {
     const struct weft_accesses *in;
     struct node *nodes;
-    uint32_t *roots;  /* by site and direction */
+    uint32_t *roots;  /* by site, direction, and whether all bytes are meant (see place_of_row) */
     uint32_t *places; /* roots that hold something */
     uint32_t *place_of, place_count;
     uint32_t *holder;  /* the row whose node stands for this row, NONE where it is not pending */
@@ -113,6 +113,7 @@ static const struct weft_layout *layout_of(const struct weft_accesses *in, uint3
 static bool meet(const struct sweep *s, uint32_t held, uint32_t row) {
     const struct weft_accesses *in = s->in;
     if (!in->shape[held] && !in->shape[row]) return true;
+    if (*s->steps) --*s->steps;
     static const int64_t nothing;
     struct weft_layout whole = {.count = 1, .offset = &nothing}; /* one of both at most is whole */
     const struct weft_layout *one = layout_of(in, held, &whole), *other = layout_of(in, row, &whole);
@@ -131,6 +132,13 @@ static uint32_t meeting(const struct sweep *s, uint32_t t, uint32_t row) {
     return meeting(s, s->nodes[t].right, row);
 }
 
+/* Of rows of a layout there are trees of their own: when the steps are used up the others are still looked at. */
+enum { WRITES = 1, SHAPED = 2, PLACES = 4 };
+
+static uint32_t place_of_row(const struct weft_accesses *in, uint32_t row) {
+    return PLACES * in->site[row] + (in->shape[row] ? SHAPED : 0) + (in->writes[row] ? WRITES : 0);
+}
+
 static void put(struct sweep *s, uint32_t row) {
     const struct weft_accesses *in = s->in;
     bool persistent = in->args[row] != in->begin[row];
@@ -143,7 +151,7 @@ static void put(struct sweep *s, uint32_t row) {
     s->holder[row] = row;
     s->nodes[row] = (struct node){NONE, NONE, priority_of(row), 1, in->high[row]};
     if (persistent) *same = row;
-    uint32_t place = 2 * in->site[row] + in->writes[row];
+    uint32_t place = place_of_row(in, row);
     if (s->roots[place] == NONE) {
         s->place_of[place] = s->place_count;
         s->places[s->place_count++] = place;
@@ -156,7 +164,7 @@ static void take(struct sweep *s, uint32_t row) {
     uint32_t held = s->holder[row];
     if (held == NONE || --s->nodes[held].holders) return;
     if (s->of_args[in->args[held]] == held) s->of_args[in->args[held]] = NONE;
-    uint32_t place = 2 * in->site[held] + in->writes[held];
+    uint32_t place = place_of_row(in, held);
     s->roots[place] = removed(s, s->roots[place], held);
     if (s->roots[place] != NONE) return;
     uint32_t last = s->places[--s->place_count];
@@ -199,11 +207,12 @@ static uint64_t run(struct sweep *s, uint64_t most, uint32_t *earlier, uint32_t 
         while (gone < s->pending && in->end[s->by_end[gone]] <= in->begin[row]) take(s, s->by_end[gone++]);
         for (uint32_t k = 0; k < s->place_count && found < most; k++) {
             uint32_t place = s->places[k];
-            if (!(place & 1) && !in->writes[row]) continue;
-            if (told(s, place >> 1, in->site[row])) continue;
+            if (!(place & WRITES) && !in->writes[row]) continue;
+            if (told(s, place / PLACES, in->site[row])) continue;
+            if (!*s->steps && (place & SHAPED || in->shape[row])) continue;
             uint32_t other = meeting(s, s->roots[place], row);
             if (other == NONE) continue;
-            uint64_t bit = (uint64_t)(place >> 1) * in->sites + in->site[row];
+            uint64_t bit = (uint64_t)(place / PLACES) * in->sites + in->site[row];
             s->told[bit >> 3] |= (uint8_t)(1u << (bit & 7));
             earlier[found] = other;
             later[found++] = row;
@@ -215,7 +224,7 @@ static uint64_t run(struct sweep *s, uint64_t most, uint32_t *earlier, uint32_t 
 
 int64_t weft_overlaps(const struct weft_accesses *in, uint64_t most, uint32_t *earlier, uint32_t *later,
                       uint64_t *steps, uint32_t *undecided) {
-    uint64_t places = 2 * (uint64_t)in->sites;
+    uint64_t places = PLACES * (uint64_t)in->sites;
     struct sweep s = {.in = in, .steps = steps, .undecided = undecided};
     undecided[0] = undecided[1] = NONE;
     s.nodes = malloc((in->count + 1) * sizeof *s.nodes);
