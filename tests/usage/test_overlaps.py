@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weft.terms.layouts import Layout
+from weft.terms.spread import no_shapes
+from weft.terms.strided import Strided
 from weft.usage.overlaps import Accesses, overlaps
 
 ROW = st.tuples(st.integers(0, 12), st.integers(0, 20), st.integers(1, 8), st.booleans(), st.integers(0, 3))
@@ -16,7 +21,9 @@ def made(rows: list[tuple[int, int, int, bool, int]]) -> tuple[Accesses, np.ndar
     begin = np.arange(len(rows), dtype=np.int64)
     span, low, size, writes, site = (np.array([r[i] for r in rows]) for i in range(5))
     low = low.astype(np.uint64)
-    accesses = Accesses(begin, begin + span, begin, low, low + size.astype(np.uint64), writes.astype(np.bool_))
+    accesses = Accesses(
+        begin, begin + span, begin, low, low + size.astype(np.uint64), writes.astype(np.bool_), no_shapes(len(rows))
+    )
     return accesses, site.astype(np.uint32)
 
 
@@ -33,7 +40,7 @@ def test_the_sweep_finds_the_lines_that_the_definition_finds(rows: list[tuple[in
         and rows[b][1] < rows[a][1] + rows[a][2]
         and (rows[a][3] or rows[b][3])
     }
-    found = overlaps(accesses, site, len(rows))
+    found = overlaps(accesses, site, len(rows)).pairs
     assert set(found) <= meet
     assert len(found) == len({(site[a], site[b]) for a, b in found})
     assert {(site[a], site[b]) for a, b in found} == {(site[a], site[b]) for a, b in meet}
@@ -42,4 +49,58 @@ def test_the_sweep_finds_the_lines_that_the_definition_finds(rows: list[tuple[in
 def test_a_hundred_thousand_pending_on_one_buffer_are_told_once() -> None:
     n = 100_000
     accesses, site = made([(n, 0, 8, True, 1)] * n)
-    assert len(overlaps(accesses, site, n)) == 1
+    assert len(overlaps(accesses, site, n).pairs) == 1
+
+
+SHAPES = [
+    None, Layout([Strided(0, 2)], 5, 4), Layout([Strided(0, 1), Strided(3, 2)], 7, 3), Layout([Strided(0, 3)], 6, 3),
+    Layout([Strided(0, 1, ((9, 2), (2, 3)))]),
+]  # fmt: skip
+"""All bytes, or those of a layout."""
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(ROW, st.integers(0, len(SHAPES) - 1)), min_size=1, max_size=20))
+def test_rows_with_gaps_are_told_where_bytes_of_theirs_meet(
+    rows: list[tuple[tuple[int, int, int, bool, int], int]],
+) -> None:
+    plain, site = made([row for row, _ in rows])
+    shape = no_shapes(len(rows))
+    high = plain.high.copy()
+    bytes_of = []
+    for k, (row, number) in enumerate(rows):
+        layout = SHAPES[number]
+        shape[k] = layout
+        if layout is None:
+            bytes_of.append(set(range(row[1], row[1] + row[2])))
+            continue
+        high[k] = row[1] + layout.high
+        each = layout.blocks()
+        assert each is not None
+        bytes_of.append({row[1] + int(at) + i for at, n in zip(*each, strict=True) for i in range(int(n))})
+    accesses = Accesses(plain.begin, plain.end, plain.args, plain.low, high, plain.writes, shape)
+    meet = {
+        (a, b)
+        for b in range(len(rows))
+        for a in range(b)
+        if a + rows[a][0][0] > b and bytes_of[a] & bytes_of[b] and (rows[a][0][3] or rows[b][0][3])
+    }
+    found = overlaps(accesses, site, len(rows))
+    assert found.undecided is None
+    assert set(found.pairs) <= meet
+    assert {(site[a], site[b]) for a, b in found.pairs} == {(site[a], site[b]) for a, b in meet}
+
+
+def test_many_pending_layouts_that_never_meet_end_in_their_budget() -> None:
+    n = 3000
+    accesses, site = made([(n, 16 * k, 8, k == 0, 1) for k in range(n)])
+    shape, layout = no_shapes(n), Layout([Strided(0, 8)], 16 * n, 1000)
+    shape.fill(layout)
+    accesses = Accesses(
+        accesses.begin, accesses.end, accesses.args, accesses.low, accesses.low + np.uint64(layout.high),
+        np.ones(n, np.bool_), shape,
+    )  # fmt: skip
+    begun = time.process_time()
+    found = overlaps(accesses, site, n)
+    assert found.pairs == []
+    assert time.process_time() - begun < 5

@@ -22,9 +22,10 @@ from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.blocks import blocks
 from weft.terms.calls import masks
-from weft.terms.cited import finding, said
+from weft.terms.cited import finding, left_out, said
 from weft.terms.columns import Ints
 from weft.terms.describe import where
+from weft.terms.layouts import Layout
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import GUESSED, TouchKind
 from weft.usage.completion import completion
@@ -35,6 +36,8 @@ _BLOCKING: Final = (
     calls.SENDS | calls.RECVS | calls.SENDRECVS | {"Mrecv"} | calls.among_data(lambda m: m.sends is not Share.NOTHING)
 )
 _REDUCTIONS: Final = calls.forms(calls.REDUCTIONS, Form.NONBLOCKING, Form.PERSISTENT)
+MOST_ROWS: Final = 2000
+"""Accesses that are held against a buffer of very many blocks."""
 MOST_OF_A_PAIR: Final = 20
 """Findings of one line and one call of a rank that are told; they become one."""
 
@@ -73,8 +76,8 @@ class _Pending:
         self.several = len(rank.threads) > 1 or bool((touches.slot < 0).any())
         self.by_clock = np.argsort(touches.first, kind="stable")
         self.clock = touches.first[self.by_clock]
-        self.laid_out: dict[tuple[int, int], Ints] = {}
-        """(offset, length) of the bytes of so many elements of a datatype."""
+        self.left: int | None = None
+        """A hold whose blocks are too many to look at."""
 
     def find(self) -> Iterator[Finding]:
         told: dict[tuple[int, int], int] = {}
@@ -83,6 +86,9 @@ class _Pending:
             told[key] = told.get(key, 0) + 1
             if told[key] <= MOST_OF_A_PAIR:
                 yield self._finding(met)
+        if self.left is not None:
+            event = self.rank.event(int(self.holds.event[self.left]))
+            yield left_out("buffer-reuse", event, "the program touches them meanwhile")
 
     def met(self) -> Iterator[Met]:
         """The accesses that meet pending buffers, each with the first bytes that do."""
@@ -112,21 +118,28 @@ class _Pending:
     def _of(self, hold: int, rows: Ints) -> Iterator[Met]:
         if not len(rows):
             return
-        parts = self._parts(hold)
+        datatype, count, address = (
+            int(column[hold]) for column in (self.holds.datatype, self.holds.count, self.holds.address)
+        )
+        layout = blocks(self.rank.datatype(datatype), count)
+        each = layout.blocks() if layout else None
+        if each is None:
+            yield from self._of_layout(hold, rows, layout, address) if layout else ()
+            return
+        parts = Parts(address + each.offset, address + each.offset + each.length)
         for row in self.touches.near(rows, parts).tolist():
             met = self.touches.meets_one(row, parts)
             if met:
                 yield Met(row, hold, *met)
 
-    def _parts(self, hold: int) -> Parts:
-        """The bytes of a buffer; none where they are not known."""
-        key = int(self.holds.datatype[hold]), int(self.holds.count[hold])
-        if key not in self.laid_out:
-            found = blocks(self.rank.datatype(key[0]), key[1])
-            self.laid_out[key] = np.array([one for one in found or () if one[1]], np.int64).reshape(-1, 2)
-        offset, length = self.laid_out[key].T
-        low: Ints = int(self.holds.address[hold]) + offset
-        return Parts(low, low + length)
+    def _of_layout(self, hold: int, rows: Ints, layout: Layout, address: int) -> Iterator[Met]:
+        """The same for a buffer of very many blocks."""
+        if not layout.is_known or len(rows) > MOST_ROWS:
+            self.left = hold if self.left is None else self.left
+        for row in rows[:MOST_ROWS].tolist() if layout.is_known else ():
+            met = self.touches.meets_layout(row, layout, address)
+            if met:
+                yield Met(row, hold, *met)
 
     def _finding(self, met: Met) -> Finding:
         rank, touches, holds = self.rank, self.touches, self.holds

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from weft.plain import dataclass
 from weft.terms.columns import Ints
+from weft.terms.layouts import Layout, shared
+from weft.terms.strided import Strided
 from weft.trace import Rank
 from weft.trace.layout import NO_EVENTS, TouchKind, decode_durations
 
@@ -63,6 +65,19 @@ class Touches:
             return None
         begin = at + first * stride
         return max(begin, low), min(begin + size, high)
+
+    def layout(self, row: int) -> Layout:
+        """The bytes of a row's accesses."""
+        count = max(int(self.count[row]), 1)
+        return Layout([Strided(int(self.low[row]), int(self.size[row])).repeated(int(self.stride[row]), count)])
+
+    def meets_layout(self, row: int, layout: Layout, address: int) -> tuple[int, int] | None:
+        """The same of the first block of a layout at an address that a row's accesses meet."""
+        found = shared(layout, self.layout(row), -address)
+        if found is None:
+            return None
+        (at, length), (low, size) = found
+        return max(at + address, low), min(at + address + length, low + size)
 
     def meets_one(self, row: int, parts: Parts) -> tuple[int, int] | None:
         """The same of the first of some parts that a row's accesses meet."""

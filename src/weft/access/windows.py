@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations, pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.access.exposed import Exposed, exposed
 from weft.access.ordering import Ordering
@@ -23,6 +24,7 @@ from weft.plain import dataclass
 from weft.terms.cited import cause, finding, said
 from weft.terms.columns import Ints
 from weft.terms.describe import loops
+from weft.terms.spread import numbered_shapes
 from weft.trace import Trace
 from weft.trace.layout import TouchKind
 from weft.usage.onesided import operations
@@ -75,7 +77,7 @@ class _Memory:
         self.programs, self.of = programs, of
         self.asked = 0
         self.told: set[tuple[str, str]] = set()
-        self.operated = Classes(of.low, of.high, (of.rank, of.site, of.sort, of.operation))
+        self.operated = Classes(of.low, of.high, (of.rank, of.site, of.sort, of.operation, numbered_shapes(of.shape)))
         when = (of.rank, of.begin, of.end, of.opened, of.closed)
         self.of_time = list(zip(*(column.tolist() for column in when), strict=True))
         self.answers: dict[tuple[int, ...], tuple[bool, bool]] = {}
@@ -108,7 +110,12 @@ class _Memory:
         if reads and not kind & TouchKind.WRITE:
             return
         apart = program.separate and kind & TouchKind.WRITE and not reads
-        bytes_ = program.touches.meets(first, other.low, other.high) or ((mine.low, mine.high) if apart else None)
+        shape = of.shape[operation]
+        if shape is None:
+            bytes_ = program.touches.meets(first, other.low, other.high)
+        else:
+            bytes_ = program.touches.meets_layout(first, shape, other.low - shape.low)
+        bytes_ = bytes_ or ((mine.low, mine.high) if apart else None)
         if bytes_ is None or self._polls(program, mine, other):
             return
         i = j = 0
@@ -233,7 +240,7 @@ class _Memory:
 class Classes:
     """Rows with equal bytes and equal other columns, as classes."""
 
-    def __init__(self, low: Ints, high: Ints, columns: tuple[Ints, ...]) -> None:
+    def __init__(self, low: Ints, high: Ints, columns: tuple[NDArray[Any], ...]) -> None:
         self.all = list(_classes(low, high, columns)) if len(low) else []
         self.low = np.array([one.low for one in self.all], np.int64)
         self.high = np.array([one.high for one in self.all], np.int64)
@@ -246,7 +253,7 @@ class Classes:
         return (self.all[k] for k in np.flatnonzero((self.low < mine.high) & (self.high > mine.low)).tolist())
 
 
-def _classes(low: Ints, high: Ints, columns: tuple[Ints, ...]) -> Iterator[Class]:
+def _classes(low: Ints, high: Ints, columns: tuple[NDArray[Any], ...]) -> Iterator[Class]:
     table = np.stack([*columns, high, low])
     order = np.lexsort(table)
     changed = (np.diff(table[:, order], axis=1) != 0).any(axis=0)

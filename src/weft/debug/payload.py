@@ -6,7 +6,7 @@ import io
 import os
 import pickle
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -67,7 +67,16 @@ def elements(datatype: Datatype, at: int, count: int) -> Iterator[Element]:
     """The basic elements of `count` of a datatype at an address, in the order of its type map. HandError: unknown."""
     size = datatype.extent or 0
     for k in range(count):
-        yield from _one(datatype, at + k * size)
+        if not (yield from _counted(_one(datatype, at + k * size))):
+            return  # of nothing there may be very much
+
+
+def _counted(found: Iterator[Element]) -> Generator[Element, None, int]:
+    """Hand on elements; how many there were."""
+    many = 0
+    for many, one in enumerate(found, 1):  # noqa: B007 - it is returned
+        yield one
+    return many
 
 
 def _one(datatype: Datatype, at: int) -> Iterator[Element]:
@@ -83,9 +92,12 @@ def _one(datatype: Datatype, at: int) -> Iterator[Element]:
     if not inner or any(one is None for one in inner):
         raise HandError(f"the record does not say what {datatype.name} is made of")
     known = [one for one in inner if one is not None]
-    blocks = list(_blocks(datatype.combiner, d.integers, d.addresses, known))
-    for type_, times, where in blocks:
-        yield from elements(type_, at + where, times)
+    try:
+        for type_, times, where in _blocks(datatype.combiner, d.integers, d.addresses, known):
+            if not (yield from _counted(elements(type_, at + where, times))) and times > 0 and len(known) == 1:
+                return
+    except (IndexError, RecursionError) as error:
+        raise HandError(f"the record does not say what {datatype.name} is made of") from error
 
 
 def _blocks(
@@ -101,17 +113,17 @@ def _blocks(
         return [(one, n, 0)]
     if combiner in ("VECTOR", "HVECTOR", "HVECTOR_INTEGER"):
         stride = i[2] * extent if combiner == "VECTOR" else (a[0] if a else i[2])
-        return [(one, i[1], k * stride) for k in range(n)]
+        return ((one, i[1], k * stride) for k in range(n if i[1] > 0 else 0))
     if combiner == "INDEXED":
-        return [(one, i[1 + k], i[1 + n + k] * extent) for k in range(n)]
+        return ((one, i[1 + k], i[1 + n + k] * extent) for k in range(n))
     if combiner in ("HINDEXED", "HINDEXED_INTEGER"):
-        return [(one, i[1 + k], a[k] if a else i[1 + n + k]) for k in range(n)]
+        return ((one, i[1 + k], a[k] if a else i[1 + n + k]) for k in range(n))
     if combiner == "INDEXED_BLOCK":
-        return [(one, i[1], i[2 + k] * extent) for k in range(n)]
+        return ((one, i[1], i[2 + k] * extent) for k in range(n))
     if combiner == "HINDEXED_BLOCK":
-        return [(one, i[1], a[k]) for k in range(n)]
+        return ((one, i[1], a[k]) for k in range(n))
     if combiner in ("STRUCT", "STRUCT_INTEGER"):
-        return [(types[k], i[1 + k], a[k] if a else i[1 + n + k]) for k in range(n)]
+        return ((types[k], i[1 + k], a[k] if a else i[1 + n + k]) for k in range(n))
     if combiner == "SUBARRAY":
         return _subarray(i, one, extent)
     raise HandError(f"a datatype made by {combiner} is not decoded")
@@ -128,6 +140,8 @@ def _subarray(i: tuple[int, ...], one: Datatype, extent: int) -> Iterator[tuple[
     for axis in axes:
         strides[axis] = step
         step *= sizes[axis]
+    if 0 in subsizes:
+        return
     fastest, *others = list(axes)
     counters = [0] * len(others)
     while True:

@@ -120,10 +120,11 @@ def _bytes(part: Declared) -> int:
 
 def _box(part: Declared, offset: int, datatype: Datatype | None, count: int) -> Box | None:
     """The elements of a part between which a buffer lies that begins so many bytes behind the part's first."""
-    found = blocks(datatype, count) if count > 0 else None
-    if not found:
+    layout = blocks(datatype, count) if count > 0 else None
+    found = layout.blocks() if layout else None
+    if found is None:
         return None
-    at, length = np.array(found, np.int64).T
+    at, length = found
     first, last = offset + at, offset + at + length - part.item
     if first.min() < 0 or last.max() >= _bytes(part):
         return None

@@ -58,6 +58,16 @@ def some_of_sites(rank: Rank, events: NDArray[Any]) -> NDArray[np.int64]:
     return kept
 
 
+def left_out(kind: str, event: Event, whether: str) -> Finding:
+    """The note that a datatype of a call has too many blocks to be looked at: `whether` something is so."""
+    return finding(
+        kind,
+        f"the datatypes of {said(event)} of rank {event.rank.index} have more blocks than Weft looks at: "
+        f"whether {whether} is not known, and there may be more such calls",
+        [event], severity="note", certainty="undecided", cause="left out",
+    )  # fmt: skip
+
+
 def cause(*events: Event) -> str:
     """What findings of the same lines have in common, whatever the rank."""
     return "; ".join(f"{event.function.name}{describe.where(event)}" for event in events)

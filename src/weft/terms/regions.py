@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from weft.mpi.meaning import Access, Act, Meaning, Mode, Share, base, named, of
-from weft.terms.blocks import Block, blocks, joined
+from weft.terms.blocks import blocks
+from weft.terms.layouts import Layout, merged
 from weft.terms.significant import significant
-from weft.terms.typemap import span
 from weft.trace import Datatype, Event
 from weft.trace.layout import IN_PLACE
 
@@ -54,19 +54,17 @@ def regions(event: Event) -> Iterator[Region]:
             yield from _region(event, name, parameter, address)
 
 
-def pieces(event: Event, parameter: str) -> list[Block] | None:
-    """The bytes of a buffer of a call as blocks at their addresses; None where it does not count or is not known."""
+def pieces(event: Event, parameter: str) -> Layout | None:
+    """The bytes of a buffer of a call by their addresses; None where it does not count or the record does not tell."""
     name, args = base(event.function.name), event.args
     address = args.get(parameter, 0)
     if not isinstance(address, int) or address in (0, IN_PLACE) or not _counts(event, parameter):
         return None
     datatype = _datatype(event, parameter)
     amounts = [(at, count) for at, count in _blocks(event, name, parameter, datatype) if count > 0]
-    inner = {count: blocks(datatype, count) for _, count in amounts}
-    if None in inner.values():
-        return None
-    found = ((address + at + offset, n) for at, count in amounts for offset, n in inner[count] or ())
-    return joined(found)
+    inner = {count: blocks(datatype, count) for count in {count for _, count in amounts}}
+    found = [(address + at, of) for at, count in amounts if (of := inner[count]) is not None]
+    return merged(found) if len(found) == len(amounts) else None
 
 
 def _datatype(event: Event, parameter: str) -> Datatype | None:
@@ -82,9 +80,9 @@ def _region(event: Event, name: str, parameter: str, address: int) -> Iterator[R
     written = parameter in _WRITTEN or (parameter in ("buf", "origin_addr") and name in _RECEIVES)
     datatype = _datatype(event, parameter)
     amounts = _blocks(event, name, parameter, datatype)
-    found = [(at, s, count) for at, count in amounts if (s := span(datatype, count)) is not None]
+    found = [(at, of, count) for at, count in amounts if count > 0 and (of := blocks(datatype, count)) and of.is_known]
     if found:
-        low, high = min(at + s[0] for at, s, _ in found), max(at + s[1] for at, s, _ in found)
+        low, high = min(at + of.low for at, of, _ in found), max(at + of.high for at, of, _ in found)
         yield Region(parameter, address, low, high, datatype, sum(count for *_, count in found), written)
 
 

@@ -41,18 +41,6 @@ def typemap(datatype: Datatype | None) -> tuple[Run, ...] | None:
         return None
 
 
-def span(datatype: Datatype | None, count: int) -> tuple[int, int] | None:
-    """First byte and end of what `count` elements touch, beside their address; None where that is not known."""
-    runs = typemap(datatype)
-    if datatype is None or not runs or count <= 0:
-        return None
-    extent = datatype.extent if datatype.extent is not None else size_of(datatype)
-    if extent is None:
-        return None
-    last = (count - 1) * extent
-    return min(r.at for r in runs) + min(0, last), max(r.end for r in runs) + max(0, last)
-
-
 def _joined(runs: Iterable[Run]) -> Iterator[Run]:
     """Runs that continue each other as one."""
     held: Run | None = None
@@ -72,6 +60,8 @@ def _joined(runs: Iterable[Run]) -> Iterator[Run]:
 def _runs(datatype: Datatype, depth: int) -> Iterator[Run]:
     if depth > _DEEPEST:
         raise _TooMany
+    if datatype.signature() == ():
+        return
     if datatype.predefined:
         width = width_of(datatype.name)
         if not width or width != (size_of(datatype) or width):

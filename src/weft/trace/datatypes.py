@@ -67,13 +67,17 @@ def repeated(signature: Signature, times: int) -> Signature:
 
 
 class Datatype:
-    """A datatype of one process. `size`, `lb`, `extent` in bytes, None where they are not known."""
+    """A datatype of one process. `size`, `lb`, `extent` in bytes, None where they are not known.
 
-    __slots__ = ("_catalogue", "_signature", "combiner", "definition", "extent", "id", "lb", "name", "size")
+    `is_large`: its signature was asked for, and is too much to hold.
+    """
+
+    __slots__ = ("_catalogue", "_signature", "combiner", "definition", "extent", "id", "is_large", "lb", "name", "size")
 
     def __init__(self, catalogue: Datatypes, id: int, name: str, definition: DatatypeDefinition | None) -> None:
         self._catalogue = catalogue
         self._signature: Signature | bool | None = False
+        self.is_large = False
         self.id = id
         self.name = name
         self.definition = definition
@@ -110,10 +114,24 @@ class Datatype:
         try:
             signature = self._catalogue.signature(self, 0)
         except TooLarge:
-            signature = None
+            signature, self.is_large = None, True
         if signature is None or len(signature) <= _CACHED_RUNS:
             self._signature = signature
         return signature
+
+    def pattern(self) -> tuple[Signature | None, int]:
+        """A signature, and how many of it behind each other are the datatype's: one, or those of what it repeats."""
+        of, times = self, 1
+        for _ in range(MAX_DEPTH):
+            signature = of.signature()
+            if signature is not None or of.definition is None or len(of.definition.types) != 1:
+                return signature, times
+            inner = self._catalogue.get(of.definition.types[0])
+            if inner is None:
+                break
+            times *= self._catalogue.elements(of.combiner, of.definition)
+            of = inner
+        return None, 1
 
 
 class Datatypes:
@@ -146,9 +164,9 @@ class Datatypes:
             return PAIRS.get(name, ((name, 1),))
         try:
             signature = self._derived(datatype, datatype.definition, depth)
-        except TooLarge:
-            signature = None  # kept, so that what is made of it is not worked out again and again
-        if signature is not None and len(signature) <= _CACHED_RUNS:
+        except TooLarge:  # kept, so that what is made of it is not worked out again and again
+            signature, datatype.is_large = None, True
+        if datatype.is_large or (signature is not None and len(signature) <= _CACHED_RUNS):
             datatype._signature = signature
         return signature
 
@@ -160,7 +178,7 @@ class Datatypes:
         elif datatype.combiner in ("STRUCT", "STRUCT_INTEGER"):
             blocks = list(d.integers[1 : 1 + len(d.types)])
         elif len(d.types) == 1:
-            blocks = [self._elements(datatype.combiner, d)]
+            blocks = [self.elements(datatype.combiner, d)]
         else:
             return None
         if len(blocks) != len(d.types):
@@ -172,6 +190,8 @@ class Datatypes:
                 continue
             child = self.get(id)
             inner = self.signature(child, depth + 1) if child is not None and id != d.id else None
+            if inner is None and child is not None and child.is_large:
+                raise TooLarge
             if inner is None:
                 return None
             parts.append(repeated(inner, times))
@@ -180,7 +200,7 @@ class Datatypes:
                 raise TooLarge
         return joined(parts)
 
-    def _elements(self, combiner: str, d: DatatypeDefinition) -> int:
+    def elements(self, combiner: str, d: DatatypeDefinition) -> int:
         """How many of its one inner datatype a datatype holds."""
         count = _COUNTS.get(combiner)
         n = count(d.integers) if count else None

@@ -227,7 +227,7 @@ def _comm(c: Cursor, id: int) -> CommDefinition:
 
 
 def _datatype(c: Cursor, id: int) -> DatatypeDefinition:
-    size, lb, extent, combiner = c.u(), c.z(), c.z(), c.u()
+    size, lb, extent, combiner = c.size(), c.distance(), c.distance(), c.u()
     integers = tuple(c.z() for _ in range(c.count()))
     addresses = tuple(c.z() for _ in range(c.count()))
     types = tuple(c.u() for _ in range(c.count()))
@@ -235,7 +235,7 @@ def _datatype(c: Cursor, id: int) -> DatatypeDefinition:
 
 
 def _window(c: Cursor, id: int) -> WindowDefinition:
-    return WindowDefinition(id, c.u(), c.u(), c.u(), c.u(), c.u(), c.u())
+    return WindowDefinition(id, c.u(), c.u(), c.size(), c.size(), c.size(), c.u())
 
 
 def _code(c: Cursor, id: int) -> CodeDefinition:

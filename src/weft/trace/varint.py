@@ -46,6 +46,10 @@ def put_s(text: str | bytes) -> bytes:
     return put_u(len(data)) + data
 
 
+_MOST_BYTES = 1 << 62
+"""Sizes, distances and addresses are less: numbers of 64 bits with a sign hold what is made of two of them."""
+
+
 class Cursor:
     """Reads values one after the other out of `data`; raises Damaged where they do not fit."""
 
@@ -80,6 +84,19 @@ class Cursor:
     def z(self) -> int:
         """A signed varint."""
         return unzigzag(self.u())
+
+    def size(self) -> int:
+        """How many bytes there are of something, or where: Damaged for more than any memory has."""
+        return self._sane(self.u())
+
+    def distance(self) -> int:
+        """How many bytes one thing is behind another, or before it: Damaged for more than any memory has."""
+        return self._sane(self.z())
+
+    def _sane(self, n: int) -> int:
+        if abs(n) >= _MOST_BYTES:
+            raise Damaged(f"{n} bytes announced before byte {self.position}")
+        return n
 
     def count(self, each: int = 1) -> int:
         """A number of elements that follow, each of at least `each` bytes; never more than can follow."""

@@ -7,23 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from weft.mpi import meaning
 from weft.mpi.meaning import Access, Act, Share, base, named
-from weft.terms.blocks import blocks, meet
+from weft.terms.blocks import blocks
 from weft.terms.calls import catalogue
 from weft.terms.columns import Ints, Ragged, argument, columns, distinct
+from weft.terms.layouts import meet
 from weft.terms.regions import pieces
 from weft.terms.significant import significant
-from weft.terms.sizes import size_of, solid, solids
+from weft.terms.sizes import solid, solids
 from weft.trace import Datatype, Function, FunctionTable, Rank
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, Def
 
-Told = tuple[int, str, str]
-"""An event, the parameter that is wrong, and what is wrong with it, as an object of `gives MPI_Sendrecv`."""
+
+class Told(NamedTuple):
+    """An event, the parameter that is wrong, and what is wrong with it, as an object of `gives MPI_Sendrecv`.
+
+    Where it is not known whether that is so, there was too much to look at.
+    """
+
+    event: int
+    parameter: str
+    why: str
+    is_known: bool = True
+
 
 MOST: Final = 200
 """Calls of one function, of different lines and distances of their buffers, whose bytes are compared one by one."""
@@ -38,10 +49,10 @@ def wrong(rank: Rank) -> Iterator[Told]:
     """What is wrong with the buffers of each call by itself."""
     present = [rank.trace.functions[id] for id in catalogue(rank).present]
     for function, which in _called(rank, present, _with_two(rank.trace.functions)):
-        yield from ((row, "recvbuf", _SHARED) for row in _meeting(rank, function, which))
+        yield from _meeting(rank, function, which)
     for function, which in _called(rank, present, _with_lists(rank.trace.functions)):
         places = "displs" if "displs" in function.by_name else "rdispls"
-        yield from ((row, places, _TWICE) for row in _written_twice(rank, which, places))
+        yield from (Told(row, places, _TWICE) for row in _written_twice(rank, which, places))
     yield from _types(rank, present)
 
 
@@ -73,7 +84,7 @@ def _with_lists(functions: FunctionTable) -> tuple[Function, ...]:
 # What is sent and what is received
 
 
-def _meeting(rank: Rank, function: Function, which: Ints) -> Iterator[int]:
+def _meeting(rank: Rank, function: Function, which: Ints) -> Iterator[Told]:
     """Calls that receive into bytes that they send."""
     sent, got = (argument(rank, which, name) for name in ("sendbuf", "recvbuf"))
     near = ~np.isin(sent, _NO_BUFFER) & ~np.isin(got, _NO_BUFFER)
@@ -85,8 +96,8 @@ def _meeting(rank: Rank, function: Function, which: Ints) -> Iterator[int]:
     for row in which[np.sort(first)][:MOST].tolist():
         event = rank.event(row)
         one, other = pieces(event, "sendbuf"), pieces(event, "recvbuf")
-        if one is not None and other is not None and meet(one, other):
-            yield row
+        if one is not None and other is not None and (met := meet(one, other)) is not False:
+            yield Told(row, "recvbuf", _SHARED, is_known=met is True)
 
 
 def _reach(rank: Rank, function: Function, which: Ints, side: str) -> Ints:
@@ -154,7 +165,7 @@ def _types(rank: Rank, present: list[Function]) -> Iterator[Told]:
         return
     for function, which in _called(rank, present, [f for f in present if _written(f)]):
         for kind, count in _written(function):
-            yield from ((row, kind, why) for row, why in _of_types(rank, which, kind, count, spread))
+            yield from _of_types(rank, which, kind, count, spread)
 
 
 @cache
@@ -171,9 +182,7 @@ def _written(function: Function) -> tuple[tuple[str, str], ...]:
     return tuple((kind, count if count in names else "") for kind, count in pairs if kind in names)
 
 
-def _of_types(
-    rank: Rank, which: Ints, kind: str, count: str, spread: Mapping[int, Datatype]
-) -> Iterator[tuple[int, str]]:
+def _of_types(rank: Rank, which: Ints, kind: str, count: str, spread: Mapping[int, Datatype]) -> Iterator[Told]:
     """`spread`: the datatypes of the rank whose bytes do not just fill them, by their ids."""
     kinds = argument(rank, which, kind)
     use = np.isin(kinds, list(spread))
@@ -184,17 +193,23 @@ def _of_types(
     for id in distinct(kinds[use]).tolist():
         datatype = spread[id]
         mine = np.flatnonzero(use & (kinds == id))
-        for n in distinct(counts[mine]).tolist()[:MOST]:
-            if _overlaps(datatype, 1):
-                why = f"{datatype.name}, of which entries overlap,"
-            elif n > 1 and _overlaps(datatype, n):
+        most = int(counts[mine].max())
+        overlap = _overlaps(datatype, most)
+        if overlap is False:  # nor do fewer
+            continue
+        if overlap is None:
+            yield Told(int(which[mine[0]]), kind, f"{datatype.name}, of which entries overlap,", is_known=False)
+            continue
+        if _overlaps(datatype, 1):
+            yield from (Told(row, kind, f"{datatype.name}, of which entries overlap,") for row in which[mine].tolist())
+            continue
+        for n in distinct(counts[mine]).tolist()[-MOST:]:
+            if n > 1 and _overlaps(datatype, n):
                 why = f"{n:,} elements of {datatype.name}, which overlap each other,"
-            else:
-                continue
-            yield from ((row, why) for row in which[mine[counts[mine] == n]].tolist())
+                yield from (Told(row, kind, why) for row in which[mine[counts[mine] == n]].tolist())
 
 
-def _overlaps(datatype: Datatype, count: int) -> bool:
-    """Whether so many elements touch a byte more than once, where their bytes are known."""
-    found, size = blocks(datatype, count), size_of(datatype)
-    return found is not None and size is not None and sum(n for _, n in found) < size * count
+def _overlaps(datatype: Datatype, count: int) -> bool | None:
+    """Whether so many elements touch a byte more than once; None where that is too much to look at."""
+    found = blocks(datatype, count)
+    return False if found is None else found.repeats()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,11 @@ from weft.findings import Finding
 from weft.kinds import Severity
 from weft.mpi.meaning import Form, InPlace, base
 from weft.terms import calls, describe
-from weft.terms.blocks import blocks, meet
+from weft.terms.blocks import blocks
 from weft.terms.calls import catalogue, masks, words
-from weft.terms.cited import Some, cause, finding, said
+from weft.terms.cited import Some, cause, finding, left_out, said
 from weft.terms.columns import Ints, Ragged, argument, columns, distinct, ints
+from weft.terms.layouts import meet
 from weft.terms.progress import LEFT
 from weft.terms.significant import side_of, significant
 from weft.terms.sizes import solids
@@ -87,9 +87,10 @@ class _Arguments:
         self.functions = catalogue(rank).function
         self.suspects = suspects(rank, _SORTS)
         self.masks = masks(rank.trace.functions)
-        self._met: dict[tuple[int, ...], bool] = {}
+        self._met: dict[tuple[int, ...], bool | None] = {}
         """By datatypes and counts of two buffers at one address whether they have a byte in common."""
         self.told: set[int] = set()
+        self.left_out = False
         self.some = Some()
 
     def find(self) -> Iterator[Finding]:
@@ -348,15 +349,30 @@ class _Arguments:
                 continue
             same = target == self.events["buffer"][events].astype(np.int64)
             same &= self._both_count(events)
-            same[same] = [self._meets(event) for event in events[same].tolist()]
+            met = {event: self._meets(event) for event in events[same].tolist()}
+            for event in [event for event, meets in met.items() if meets is None][:1]:
+                yield from self._left_out(event)
+            same[same] = [bool(meets) for meets in met.values()]
             yield from self._tell(events[same], "recvbuf", lambda e: "one buffer to send from and to receive into")
 
     def _shared_bytes(self) -> Iterator[Finding]:
         """Buffers that share bytes with others of the same call, or with themselves, and objects that were freed."""
-        for index, parameter, why in chain(shared_bytes(self.rank), stale(self.rank)):
+        for index, parameter, why, is_known in shared_bytes(self.rank):
+            if is_known:
+                yield from self._tell(np.array([index]), parameter, _always(why))
+            else:
+                yield from self._left_out(index)
+        for index, parameter, why in stale(self.rank):
             yield from self._tell(np.array([index]), parameter, _always(why))
 
-    def _meets(self, index: int) -> bool:
+    def _left_out(self, index: int) -> Iterator[Finding]:
+        """Say once that the bytes of a call were too much to look at."""
+        if not self.left_out:
+            self.left_out = True
+            event = self.rank.event(index)
+            yield left_out("invalid-argument", event, "it writes bytes more than once, or those that it sends,")
+
+    def _meets(self, index: int) -> bool | None:
         """Whether a call with buffers of one address sends and receives the same bytes: types may choose others."""
         given = self.rank.event(index).args
         names = ("sendtype", "sendcount", "recvtype", "recvcount")
@@ -365,8 +381,11 @@ class _Arguments:
             self._met[found] = self._may_meet(*found)
         return self._met[found]
 
-    def _may_meet(self, kind: int, count: int, other: int, others: int) -> bool:
-        """Whether so many elements of two datatypes at one address have a byte in common, for all that is known."""
+    def _may_meet(self, kind: int, count: int, other: int, others: int) -> bool | None:
+        """Whether so many elements of two datatypes at one address have a byte in common, as far as they are known.
+
+        None where they are too much to look at.
+        """
         types = [self.rank.datatype(id) for id in (kind, other) if id >= 0]
         if any(found is not None and found.size == 0 for found in types):
             return False

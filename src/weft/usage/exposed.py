@@ -60,7 +60,7 @@ def _accesses(rank: Rank, of: Epochs, local: overlaps.Accesses, rows: Ints, plac
         each(rank.index), event, rank.events["site"][event].astype(np.int64), each(comm), each(ordinal),
         each(rank.index), low, high, sort,
         each(0), each(0), each(0), -(1 << 40) - np.arange(n, dtype=np.int64), _fences(of, number, event), event, end,
-        each(-1), each(-1), _own_lock(rank, of, number, event), each(LOCAL),
+        each(-1), each(-1), _own_lock(rank, of, number, event), each(LOCAL), local.shape[rows],
     )  # fmt: skip
 
 

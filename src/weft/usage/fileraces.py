@@ -17,10 +17,11 @@ from weft.mpi.meaning import base
 from weft.order import Order
 from weft.plain import dataclass
 from weft.terms import calls
-from weft.terms.blocks import Block, blocks
+from weft.terms.blocks import blocks
 from weft.terms.calls import catalogue, masks, words
-from weft.terms.cited import cause, finding, said
+from weft.terms.cited import cause, finding, left_out, said
 from weft.terms.columns import Ints
+from weft.terms.layouts import Block, Blocks
 from weft.terms.sizes import size_of
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.usage.overlaps import Overs, first_done, over_at
@@ -29,6 +30,8 @@ MOST: Final = 50_000
 """Calls on files of a rank that are followed."""
 MOST_PARTS: Final = 4096
 """Parts of a file that one call may touch; of one with more nothing is known."""
+MOST_IN_ALL: Final = 1 << 18
+"""Parts of files that the calls of one rank may touch."""
 MOST_COMPARED: Final = 200
 """Accesses that meet of two lines of two ranks whose order is asked for."""
 _APPEND: Final = 128
@@ -61,21 +64,26 @@ class _Access(NamedTuple):
 
 @dataclass
 class Looked:
-    """By file what the ranks did there; by rank and file whether it moved there, and its last write, -1 without one."""
+    """By file what the ranks did there; by rank and file whether it moved there, and its last write, -1 without one.
+
+    `too_much`: of each rank and file the first call with more parts than are looked at.
+    """
 
     accesses: dict[File, list[_Access]]
     left: dict[tuple[int, File], tuple[bool, int]]
+    too_much: list[Event]
 
 
 def look(trace: Trace, gatherings: Gatherings) -> Looked:
     """Look at the ranks one by one."""
-    looked = Looked(defaultdict(list), {})
+    looked = Looked(defaultdict(list), {}, [])
     for rank in trace.ranks:
         if len(rank) and len(masks(trace.functions).where(rank, words("File_open"))):
             for file, view, found in _of_rank(rank, gatherings):
                 looked.accesses[file] += found
                 last = max((access.end for access in found if access.writes), default=-1)
                 looked.left[rank.index, file] = view.moved, last
+                looked.too_much += [view.too_much] if view.too_much is not None else []
     return looked
 
 
@@ -84,7 +92,8 @@ def find(trace: Trace, order: Order) -> list[Finding]:
     gatherings = Gatherings(trace)
     kept = order.match.made.pop(LOOKED, None)
     looked = kept if isinstance(kept, Looked) else look(trace, gatherings)
-    told: list[Finding] = []
+    whether = "it touches bytes of the file that another rank does"
+    told = [left_out("file-race", event, whether) for event in looked.too_much[:1]]
     for file, found in looked.accesses.items():
         told += _Sharing(trace, order, gatherings, file).find(found)
     return told
@@ -139,29 +148,35 @@ def _of_rank(rank: Rank, gatherings: Gatherings) -> Iterator[tuple[File, _View, 
     for event in (rank.event(int(index)) for index in steps):
         if not event.error:
             by_file[event.args.get("fh", 0)].append(event)
-    done = first_done(Traffic(rank))
+    done, left = first_done(Traffic(rank)), MOST_IN_ALL
     for file, local in gatherings.file_ids(rank).items():
         opened = rank.definitions.file(local) if local in by_file else None
         if opened is not None:
-            yield file, *_of_file(_View(appends=bool(opened.amode & _APPEND)), by_file[local], done)
+            view, found = _of_file(_View(appends=bool(opened.amode & _APPEND)), by_file[local], done, left)
+            left -= len(found)
+            yield file, view, found
 
 
-def _of_file(view: _View, events: list[Event], done: Overs) -> tuple[_View, list[_Access]]:
-    """The view at the end, and the accesses."""
+def _of_file(view: _View, events: list[Event], done: Overs, most: int) -> tuple[_View, list[_Access]]:
+    """The view at the end, and the accesses, so many parts at most."""
     atomic = False
     found: list[_Access] = []
     for event in events:
         name, args = base(event.function.name), event.args
         if name == "File_set_view":
-            view = _View.of(event)
+            view = _View.of(event, view.too_much)
         elif name == "File_set_atomicity":
             atomic = bool(args.get("flag"))
         elif name == "File_seek":
             view.seek(args["offset"], args["whence"])
         else:
             size = (size_of(event.datatype) or 0) * max(int(args.get("count", 0)), 0)
-            for low, high in view.touched(name, args.get("offset"), size) if not atomic else ():
-                found.append(_Access(event.rank.index, event.index, _end(event, done), low, high, "write" in name))
+            touched = view.touched(name, args.get("offset"), size) if not atomic else []
+            if touched is None or len(found) + len(touched) > most:
+                view.too_much = view.too_much or event
+                continue
+            end = _end(event, done) if touched else 0
+            found += (_Access(event.rank.index, event.index, end, *part, "write" in name) for part in touched)
     return view, found
 
 
@@ -182,22 +197,26 @@ class _View:
     def __init__(self, *, appends: bool = False) -> None:
         self.start: int | None = 0
         self.unit = 1
-        self.step, self.parts = 1, [(0, 1)]
-        """The bytes from one filetype to the next, and those of one that belong to the view."""
+        self.step = 1
+        self.parts: Blocks | None = _ONE_BYTE
+        """The bytes from one filetype to the next, and those of one that belong to the view; None: too many."""
+        self.too_much: Event | None = None
+        """The first call with more parts than are looked at."""
         self.at: int | None = None if appends else 0
         self.moved = False
         """Whether it stands there by calls that read or write there, or go on from where it stood."""
 
     @classmethod
-    def of(cls, event: Event) -> _View:
+    def of(cls, event: Event, too_much: Event | None) -> _View:
         """The view that MPI_File_set_view gives."""
         args, view = event.args, cls()
+        view.too_much = too_much
         unit, kind = size_of(event.datatype), event.rank.datatype(args["filetype"])
-        parts = blocks(kind, 1)
-        if not unit or not parts or kind is None or args["disp"] < 0 or args.get("datarep") != "native":
+        layout = blocks(kind, 1)
+        if not unit or not layout or kind is None or args["disp"] < 0 or args.get("datarep") != "native":
             view.start = None
             return view
-        view.start, view.unit, view.parts = int(args["disp"]), unit, parts
+        view.start, view.unit, view.parts = int(args["disp"]), unit, layout.blocks()
         view.step = _extent(kind)
         return view
 
@@ -211,8 +230,11 @@ class _View:
         else:
             self.at += offset
 
-    def touched(self, name: str, offset: int | None, size: int) -> list[tuple[int, int]]:
-        """The bytes of the file that a call of so many bytes touches, which moves the rank's own pointer."""
+    def touched(self, name: str, offset: int | None, size: int) -> list[tuple[int, int]] | None:
+        """The bytes of the file that a call of so many bytes touches, which moves the rank's own pointer.
+
+        None where they lie in too many parts.
+        """
         if "shared" in name or "ordered" in name:
             return []
         begin = self.at if offset is None else offset
@@ -223,24 +245,32 @@ class _View:
             return []
         return self._laid_out(self.start, begin * self.unit, size)
 
-    def _laid_out(self, start: int, first: int, size: int) -> list[tuple[int, int]]:
-        """Where bytes `first` to `first + size` of the view lie in the file."""
-        width = sum(length for _, length in self.parts)
-        if self.parts == [(0, self.step)]:
+    def _laid_out(self, start: int, first: int, size: int) -> list[tuple[int, int]] | None:
+        """Where bytes `first` to `first + size` of the view lie in the file; None for too many parts."""
+        if self.parts is None:
+            return None
+        offset, length = self.parts
+        ends = np.cumsum(length)
+        width, many = int(ends[-1]), len(ends)
+        if (many, int(offset[0]), width) == (1, 0, self.step):
             return [(start + first, start + first + size)]
+        (tile, skip), (last, rest) = divmod(first, width), divmod(first + size, width)
+        place = int(np.searchsorted(ends, skip, "right"))
+        if (last - tile) * many + int(np.searchsorted(ends, rest)) - place >= MOST_PARTS:
+            return None
         found: list[Block] = []
-        tile, left, skip = first // width, size, first % width
-        while left > 0:
-            if len(found) > MOST_PARTS:
-                return []
-            for offset, length in self.parts:
-                taken = min(max(length - skip, 0), left)
-                if taken:
-                    low = start + tile * self.step + offset + skip
-                    found.append((low, low + taken))
-                skip, left = max(skip - length, 0), left - taken
-            tile += 1
+        skip -= int(ends[place] - length[place])
+        while size > 0:
+            low = start + tile * self.step + int(offset[place]) + skip
+            taken = min(int(length[place]) - skip, size)
+            found.append((low, low + taken))
+            size, skip, place = size - taken, 0, place + 1
+            if place == many:
+                tile, place = tile + 1, 0
         return found
+
+
+_ONE_BYTE: Final = Blocks(np.zeros(1, np.int64), np.ones(1, np.int64))
 
 
 def _extent(kind: Datatype) -> int:

@@ -67,7 +67,7 @@ class Handovers:
 
     def _edges(self) -> Iterator[_Edge]:
         of = self.all
-        rows = np.flatnonzero((of.lock == EXCLUSIVE) & (of.end >= 0))
+        rows = np.flatnonzero((of.lock == EXCLUSIVE) & (of.end >= 0) & (of.shape == np.array(None)))
         if not len(rows):
             return
         keys = np.stack([of.comm[rows], of.ordinal[rows], of.target[rows]])

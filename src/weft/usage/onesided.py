@@ -16,10 +16,11 @@ from weft.findings import Finding
 from weft.kinds import Severity
 from weft.order import Order
 from weft.plain import dataclass
-from weft.terms.blocks import spread
 from weft.terms.calls import words
-from weft.terms.cited import Some, cause, finding, said, some_of_sites
+from weft.terms.cited import Some, cause, finding, left_out, said, some_of_sites
 from weft.terms.columns import Ints, columns, distinct, ints
+from weft.terms.layouts import shared, whole
+from weft.terms.spread import Shapes, no_shapes, spread
 from weft.terms.windows import group_members
 from weft.trace import Event, Rank, Trace
 from weft.trace.definitions import WindowDefinition
@@ -154,7 +155,7 @@ class _Operations:
         self.window = of.window[self.rows]
         self.target = self._targets(peer[self.rows].astype(np.int64))
         self.strange = self._outside_group()
-        part, self.low, self.high, self.size = self._spans()
+        part, self.low, self.high, self.size, self.shape = self._spans()
         self.rows, self.event, self.window = self.rows[part], self.event[part], self.window[part]
         self.target, self.strange = self.target[part], self.strange[part]
 
@@ -184,9 +185,9 @@ class _Operations:
                 strange |= (group[epoch] == id) & ~np.isin(self.target, members)
         return strange
 
-    def _spans(self) -> tuple[Ints, Ints, Ints, Ints]:
+    def _spans(self) -> tuple[Ints, Ints, Ints, Ints, Shapes]:
         """The blocks that operations touch, of each one or more: which operation, first byte, end (-1 where the bytes
-        are not known), and the window's size (-1 unknown)."""
+        are not known), the window's size (-1 unknown), and the layout where not all between these is meant."""
         n = len(self.rows)
         disp, count, kind = np.zeros(n, np.int64), np.ones(n, np.int64), np.zeros(n, np.int64)
         names = frozenset(("target_disp", "target_count", "target_datatype"))
@@ -207,8 +208,10 @@ class _Operations:
         low = (disp * unit)[part]
         low[: len(parts.buffer)] += parts.offset
         high = np.concatenate([low[: len(parts.buffer)] + parts.length, np.full(len(unknown), -1, np.int64)])
+        shape = np.concatenate([parts.shape, no_shapes(len(unknown))])
+        high[np.array([of is not None and not of.is_known for of in shape], np.bool_)] = -1
         order = np.argsort(part, kind="stable")
-        return part[order], low[order], high[order], np.where(high >= 0, bytes_[part], -1)[order]
+        return part[order], low[order], high[order], np.where(high >= 0, bytes_[part], -1)[order], shape[order]
 
     def _units(self, at: Ints) -> tuple[Ints, Ints]:
         """Displacement unit (0 unknown) and size (-1 unknown) of the window at the target of some rows."""
@@ -244,9 +247,25 @@ class _Operations:
             yield _wrong(event, f"accesses rank {target}, which is not in the group of its epoch,")
         for row in beyond.tolist():
             where = f"rank {self.target[row]}'s window of {self.size[row]:,} bytes"
-            yield self._astray(row, f"bytes {self.low[row]:,} to {self.high[row]:,} of {where}")
+            low, high = self._first_beyond(row)
+            yield self._astray(row, f"bytes {low:,} to {high:,} of {where}")
+        for row in np.flatnonzero((self.high < 0) & (self.shape != np.array(None)))[:1].tolist():
+            event = self.rank.event(int(self.event[row]))
+            yield left_out("rma-race", event, "it touches bytes that others do")
         for row in self._told(self._unattached & ~self.strange).tolist():
             yield self._astray(row, f"memory of rank {self.target[row]} that this one has not attached to the window")
+
+    def _first_beyond(self, row: int) -> tuple[int, int]:
+        """First byte and end of a block that is not all in the window, of a row that touches such ones."""
+        low, high, size, shape = (column[row] for column in (self.low, self.high, self.size, self.shape))
+        if shape is None:
+            return int(low), int(high)
+        begin = int(low) - shape.low
+        outside = whole(-int(low)) if low < 0 else whole(int(high - size))
+        at = int(low) if low < 0 else int(size)
+        found = shared(shape, outside, at - begin)
+        first = found[0] if found else (shape.low, shape.high - shape.low)
+        return begin + first[0], begin + sum(first)
 
     def _astray(self, row: int, what: str) -> Finding:
         """An access of what is no part of the window."""
@@ -301,15 +320,16 @@ class _Operations:
         """The accesses whose bytes are known."""
         of, keep = self.of, self._placed
         rows, target = self.rows[keep], self.target[keep]
-        places = (target, self.low[keep], self.high[keep])
+        places = (target, self.low[keep], self.high[keep], self.shape[keep])
         time = (over.remote[rows], *exposed.of(self.rank, of, rows, target))
         return Accesses.of_rank(self.rank, of, rows, places, time)
 
     def unplaced(self) -> set[Window]:
-        """Windows with operations whose bytes, or whose epoch, are not known."""
+        """Windows with operations whose bytes, or whose epoch, are not known, or whose bytes are not listed."""
         of = self.of
         left = of.call == 0
         left[self.rows[self._placed]] = False
+        left[self.rows[self.shape != np.array(None)]] = True
         left[self.rows[(self.high == self.low) & ~self.strange]] = False  # of no bytes
         left &= self.rank.events["peer"][of.event] != PROC_NULL
         return {of.windows[window] for window in distinct(of.window[left]).tolist() if window >= 0}

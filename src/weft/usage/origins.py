@@ -14,6 +14,7 @@ from weft.terms.cited import cause, finding, said, some_of_sites
 from weft.terms.columns import Ints, argument, distinct
 from weft.terms.significant import significant
 from weft.terms.sizes import solids
+from weft.terms.spread import no_shapes
 from weft.trace import Rank
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.usage.completion import Completion
@@ -52,7 +53,7 @@ def shared_origins(rank: Rank, own: Accesses, messages: Accesses) -> Iterator[Fi
         return
     one_sided = masks(rank.trace.functions).table(calls.RMA | calls.REQUEST_RMA)[rank.events["function"]]
     both = joined(own, messages)
-    for one, two in overlaps(both, rank.events["site"][both.begin], len(rank)):
+    for one, two in overlaps(both, rank.events["site"][both.begin], len(rank)).pairs:
         held_by_operation = bool(one_sided[both.begin[one]])
         if held_by_operation or one_sided[both.begin[two]]:
             how = "{}, which is not complete by then" if held_by_operation else "the pending {}"
@@ -94,7 +95,7 @@ def local_buffers(rank: Rank, of: Epochs, over: Completion) -> Accesses:
 
 def _nothing() -> Accesses:
     none, bytes_ = np.zeros(0, np.int64), np.zeros(0, np.uint64)
-    return Accesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_))
+    return Accesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_), no_shapes(0))
 
 
 def _of(rank: Rank, event: Ints, end: Ints, buffer: _Buffer) -> Accesses:
@@ -107,4 +108,5 @@ def _of(rank: Rank, event: Ints, end: Ints, buffer: _Buffer) -> Accesses:
     good &= significant(rank, event, buffer.address)
     low = address[good].view(np.uint64)
     high = low + (count[good] * size[good]).astype(np.uint64)
-    return Accesses(event[good], end[good], event[good], low, high, np.full(len(low), buffer.writes))
+    writes = np.full(len(low), buffer.writes)
+    return Accesses(event[good], end[good], event[good], low, high, writes, no_shapes(len(low)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -13,22 +14,28 @@ from weft.deadlock.traffic import Traffic, behind
 from weft.findings import Finding
 from weft.match import NONE
 from weft.mpi.meaning import Act, Form, base, named
+from weft.native.bridge import several
+from weft.native.headers import layouts as c_layouts
 from weft.native.headers import overlaps as c_overlaps
 from weft.native.headers import requests
 from weft.native.headers.requests import Access
 from weft.plain import dataclass
 from weft.terms import calls
-from weft.terms.blocks import spread
 from weft.terms.calls import catalogue, masks
-from weft.terms.cited import cause, finding, said
+from weft.terms.cited import cause, finding, left_out, said
 from weft.terms.columns import Ints, distinct, numbered
+from weft.terms.layouts import shared, whole
 from weft.terms.sizes import solid, solids
+from weft.terms.spread import Shapes, no_shapes, numbered_shapes, spread
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable
 from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL
 
 MAX_OVERLAPS = 10_000
 """Pairs of lines of one rank that are told."""
+
+STEPS: Final = 1 << 25
+"""Steps in which the layouts of one rank's buffers are held against each other: about a second."""
 
 MOST_IDS: Final = 1 << 28
 """An id beyond is damage: no rank makes 268 million objects of a class."""
@@ -50,7 +57,7 @@ class Accesses:
     """Operations on buffers of one rank, in the order of their start.
 
     Pending from event `begin` until the return of event `end`, on the bytes `low` to `high`. `args` is the event that
-    names the buffer: `begin`, or the init of a persistent request.
+    names the buffer: `begin`, or the init of a persistent request. `shape`: which of these bytes, None for all.
     """
 
     begin: Ints
@@ -59,35 +66,72 @@ class Accesses:
     low: NDArray[np.uint64]
     high: NDArray[np.uint64]
     writes: NDArray[np.bool_]
+    shape: Shapes
 
     def __len__(self) -> int:
         return len(self.begin)
 
 
-def overlaps(accesses: Accesses, site: NDArray[np.uint32], events: int) -> list[tuple[int, int]]:
-    """Pairs of rows, the earlier first, that share bytes while both are pending and at least one writes.
+class Overlaps(NamedTuple):
+    """Pairs of rows, the earlier first; and one pair, if any, of which it is not known whether they share bytes."""
+
+    pairs: list[tuple[int, int]]
+    undecided: tuple[int, int] | None = None
+
+
+def overlaps(accesses: Accesses, site: NDArray[np.uint32], events: int) -> Overlaps:
+    """Rows that share bytes while both are pending and at least one writes.
 
     Of each pair of values of `site` (a column of the rows) the first.
     """
     if not accesses.writes.any():
-        return []
+        return Overlaps([])
     sites = distinct(site)
     of = numbered(sites, site)
+    shape = numbered_shapes(accesses.shape)
+    layouts = [accesses.shape[row] for row in np.unique(shape, return_index=True)[1].tolist() if shape[row]]
     given = c_overlaps.Accesses(
-        count=len(accesses), site=np.ascontiguousarray(of, np.uint32), sites=len(sites), events=events,
-        **{field.name: np.ascontiguousarray(getattr(accesses, field.name)) for field in fields(accesses)},
+        count=len(accesses), site=np.ascontiguousarray(of, np.uint32), sites=len(sites), events=events, shape=shape,
+        layouts=several([layout.table() for layout in layouts], c_layouts.Layout),
+        **{f.name: np.ascontiguousarray(getattr(accesses, f.name)) for f in fields(accesses) if f.name != "shape"},
     )  # fmt: skip
     earlier, later = np.empty(MAX_OVERLAPS, np.uint32), np.empty(MAX_OVERLAPS, np.uint32)
-    found = c_overlaps.kernel().weft_overlaps(given, MAX_OVERLAPS, earlier, later)
+    steps, undecided = np.array([STEPS], np.uint64), np.empty(2, np.uint32)
+    found = c_overlaps.kernel().weft_overlaps(given, MAX_OVERLAPS, earlier, later, steps, undecided)
     if found < 0:
         raise MemoryError("no memory to compare pending buffers")
-    return list(zip(earlier[:found].tolist(), later[:found].tolist(), strict=True))
+    pairs = list(zip(earlier[:found].tolist(), later[:found].tolist(), strict=True))
+    return Overlaps(pairs, None if undecided[0] == NONE else (int(undecided[0]), int(undecided[1])))
+
+
+def not_told(rank: Rank, rows: Accesses, found: Overlaps) -> Iterator[Finding]:
+    """The note of two rows of which it is not known whether they share bytes."""
+    if found.undecided is not None:
+        unknown = [row for row in found.undecided if rows.shape[row] is not None]
+        event = rank.event(int(rows.begin[unknown[0]]))
+        yield left_out("buffer-reuse", event, "it shares bytes with others that are pending")
+
+
+def _met(rows: Accesses, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """First byte and end of a block of each of two rows that share bytes."""
+    ends = [(int(rows.low[row]), int(rows.high[row])) for row in (one, two)]
+    shapes = [rows.shape[row] for row in (one, two)]
+    if shapes == [None, None]:
+        return ends[0], ends[1]
+    laid = [whole(high - low) if of is None else of for of, (low, high) in zip(shapes, ends, strict=True)]
+    starts = [low - of.low for of, (low, _) in zip(laid, ends, strict=True)]
+    found = shared(laid[0], laid[1], starts[1] - starts[0])
+    if found is None:
+        return ends[0], ends[1]
+    first, second = ((at + of[0], at + sum(of)) for at, of in zip(starts, found, strict=True))
+    return first, second
 
 
 def told(rank: Rank, rows: Accesses, one: int, two: int, held_by: str) -> Finding:
     """The finding for rows `one` and `two` that share bytes; `held_by` says with {} whose bytes they are already."""
     first, second = rank.event(int(rows.begin[one])), rank.event(int(rows.begin[two]))
-    shared = int(min(rows.high[one], rows.high[two])) - int(max(rows.low[one], rows.low[two]))
+    met = _met(rows, one, two)
+    shared = min(high for _, high in met) - max(low for low, _ in met)
     of_file = base(second.function.name) in _OF_FILES
     verb = ("reads" if of_file else "receives into") if rows.writes[two] else ("writes" if of_file else "sends from")
     held = "is received into" if rows.writes[one] else "is sent"
@@ -95,17 +139,20 @@ def told(rank: Rank, rows: Accesses, one: int, two: int, held_by: str) -> Findin
         "buffer-reuse",
         f"rank {rank.index} {verb} {shared:,} bytes in {said(second)} that {held} by {held_by.format(said(first))}",
         [second, first],
-        evidence={"bytes": shared, "accesses": [_access(rank, rows, row) for row in (one, two)]},
+        evidence={
+            "bytes": shared,
+            "accesses": [_access(rank, rows, row, at) for row, at in zip((one, two), met, strict=True)],
+        },
         cause=cause(second, first),
     )
 
 
-def _access(rank: Rank, rows: Accesses, row: int) -> dict[str, object]:
+def _access(rank: Rank, rows: Accesses, row: int, at: tuple[int, int]) -> dict[str, object]:
     """One of the two, as weft.usage.proof reads it."""
     begin, end, args = (int(column[row]) for column in (rows.begin, rows.end, rows.args))
     return {
-        "as": "buffer", "access": "write" if rows.writes[row] else "read", "from": int(rows.low[row]),
-        "to": int(rows.high[row]), "call": [rank.index, begin], "named": [rank.index, args],
+        "as": "buffer", "access": "write" if rows.writes[row] else "read", "from": at[0],
+        "to": at[1], "call": [rank.index, begin], "named": [rank.index, args],
         "until": [rank.index, end] if end < len(rank) else None,
     }  # fmt: skip
 
@@ -126,7 +173,9 @@ def accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acce
     end = ends_of_starts(of, request, event)
     low, high, good = spans(of.rank, init)
     written = of.masks.table(writes)[of.events["function"][init]]
-    started = Accesses(event[good], end[good], init[good], low[good], high[good], written[good])
+    started = Accesses(
+        event[good], end[good], init[good], low[good], high[good], written[good], no_shapes(int(good.sum()))
+    )
     return joined(found, started)
 
 
@@ -181,7 +230,7 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
     count = requests.kernel().weft_buffers(given, *made)
     begin, end, low, high, written = (column[:count] for column in made)
     _broadcasts(of, begin, written)
-    return _in_blocks(of.rank, Accesses(begin, end, begin, low, high, written), gaps)
+    return _in_blocks(of.rank, Accesses(begin, end, begin, low, high, written, no_shapes(count)), gaps)
 
 
 def _in_blocks(rank: Rank, of: Accesses, gaps: NDArray[np.bool_]) -> Accesses:
@@ -194,9 +243,10 @@ def _in_blocks(rank: Rank, of: Accesses, gaps: NDArray[np.bool_]) -> Accesses:
     parts = spread(rank, datatype[rows], rank.events["count"][of.args[rows]].astype(np.int64))
     mine, whole = rows[parts.buffer], np.delete(np.arange(len(of)), rows)
     low = of.low[mine] + parts.offset.astype(np.uint64)
-    blocks = Accesses(
-        of.begin[mine], of.end[mine], of.args[mine], low, low + parts.length.astype(np.uint64), of.writes[mine]
-    )
+    high = low + parts.length.astype(np.uint64)
+    unknown = np.array([shape is not None and not shape.is_known for shape in parts.shape], np.bool_)
+    low[unknown], high[unknown] = 0, np.iinfo(np.uint64).max
+    blocks = Accesses(of.begin[mine], of.end[mine], of.args[mine], low, high, of.writes[mine], parts.shape)
     return joined(Accesses(*(getattr(of, f.name)[whole] for f in fields(of))), blocks)
 
 

@@ -13,7 +13,8 @@ from weft.mpi.meaning import Sync, base
 from weft.order import Order
 from weft.terms.blocks import blocks
 from weft.terms.calls import FLUSHES, UNLOCKS, syncs
-from weft.terms.regions import regions
+from weft.terms.layouts import has
+from weft.terms.regions import Region, pieces, regions
 from weft.terms.windows import window_of
 from weft.trace import Event, Trace
 from weft.trace.definitions import WindowDefinition
@@ -48,10 +49,18 @@ def _there(trace: Trace, access: Evidence, target: int | None) -> bool:
         return any(at < access["to"] and access["from"] < at + size for at, size, _ in ranges)
     if access["as"] == "operation":
         assert target is not None
-        return (access["from"], access["to"]) in _reached(trace, event, target)
+        return _reaches(trace, event, target, access["from"], access["to"])
     start = _base(trace, access, target) if access["as"] == "local buffer" else 0
     low, high = start + access["from"], start + access["to"]
-    return any(r.address + r.low <= low and high <= r.address + r.high for r in regions(event))
+    return any(_lies_in(event, region, low, high) for region in regions(event))
+
+
+def _lies_in(event: Event, region: Region, low: int, high: int) -> bool:
+    """Whether a buffer of a call has some bytes."""
+    if not region.address + region.low <= low <= high <= region.address + region.high:
+        return False
+    layout = pieces(event, region.parameter) if region.datatype is not None else None
+    return layout is None or not layout.is_known or has(layout, low, high)
 
 
 def _base(trace: Trace, access: Evidence, target: int | None) -> int:
@@ -63,16 +72,16 @@ def _base(trace: Trace, access: Evidence, target: int | None) -> int:
     return max(held, default=0)
 
 
-def _reached(trace: Trace, event: Event, target: int) -> list[tuple[int, int]]:
-    """The parts of the target's window that an operation touches."""
+def _reaches(trace: Trace, event: Event, target: int, first: int, end: int) -> bool:
+    """Whether an operation touches some bytes of the target's window."""
     window = _window(trace, event, target)
     if window is None:
-        return []
+        return False
     args = event.args
     datatype = event.rank.datatype(args.get("target_datatype", event.datatype_id))
     low = args["target_disp"] * (1 if window.flavor == _DYNAMIC else window.unit)
-    parts = blocks(datatype, args.get("target_count", 1)) or []
-    return [(low + offset, low + offset + length) for offset, length in parts]
+    layout = blocks(datatype, args.get("target_count", 1))
+    return layout is not None and has(layout, first - low, end - low)
 
 
 def _window(trace: Trace, event: Event, target: int) -> WindowDefinition | None:

@@ -15,6 +15,7 @@ from weft.terms.calls import catalogue
 from weft.terms.columns import Ints, argument, distinct
 from weft.terms.significant import significant
 from weft.terms.sizes import solids
+from weft.terms.spread import no_shapes
 from weft.trace import Function, Rank
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE
 from weft.usage.overlaps import Accesses, first_done, joined, messages_of, over_at
@@ -36,7 +37,7 @@ def received(of: Traffic) -> Accesses:
     Those with gaps, and of a block for each member, are left out.
     """
     none, bytes_ = np.zeros(0, np.int64), np.zeros(0, np.uint64)
-    parts = [Accesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_))]
+    parts = [Accesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_), no_shapes(0))]
     done = None
     for id in catalogue(of.rank).present:
         function = of.rank.trace.functions[id]
@@ -82,7 +83,7 @@ def _buffer(rank: Rank, function: Function, which: Ints, end: Ints, side: str) -
     low = address[good].view(np.uint64)
     high = low + (counts[good] * size[good]).astype(np.uint64)
     written = np.full(len(low), side != "send")
-    return Accesses(which[good], end[good], which[good], low, high, written)
+    return Accesses(which[good], end[good], which[good], low, high, written, no_shapes(len(low)))
 
 
 _NOWHERE: Final = np.array([0, IN_PLACE], np.uint64).view(np.int64)

@@ -20,7 +20,7 @@ from weft.terms.describe import where
 from weft.terms.progress import reached_finalize
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
-from weft.usage.overlaps import ICOLLECTIVES, MOST_IDS, first_done, over_at, overlaps, told
+from weft.usage.overlaps import ICOLLECTIVES, MOST_IDS, first_done, not_told, over_at, overlaps, told
 from weft.usage.readies import wrong_readies
 from weft.usage.received import of_messages
 from weft.usage.transfers import wrong_transfers
@@ -434,7 +434,9 @@ def shared(of: Traffic) -> Iterator[Finding]:
         return
     rows = of_messages(of)
     starts = of.masks.table(calls.STARTS)[catalogue(rank).function]
-    for one, two in overlaps(rows, rank.events["site"][rows.begin], len(rank.events)):
+    found = overlaps(rows, rank.events["site"][rows.begin], len(rank.events))
+    yield from not_told(rank, rows, found)
+    for one, two in found.pairs:
         begin = rows.begin[one]
         if begin != rows.begin[two] or starts[begin]:  # within another call it is the arguments that are wrong
             yield told(rank, rows, one, two, "the pending {}")

@@ -16,10 +16,12 @@ from weft.order import Order
 from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import masks, words
-from weft.terms.cited import cause, finding, said
+from weft.terms.cited import cause, finding, left_out, said
 from weft.terms.columns import Ints, columns, distinct, ints
+from weft.terms.layouts import Layout, meet, shared, whole
 from weft.terms.significant import NO_OP
 from weft.terms.sizes import kind_of, width_of
+from weft.terms.spread import Shapes, no_shapes, numbered_shapes
 from weft.terms.windows import EXCLUSIVE, SHARED
 from weft.trace import Rank, Trace
 from weft.usage.epochs import FENCE, LOCK, LOCK_ALL, Epochs
@@ -38,6 +40,10 @@ MAX_COMPARED: Final = 2_000_000
 """Pairs of sorts of access of one window and target, and questions of order, that are looked at; more is told."""
 
 
+ASKED_OF_SHAPES: Final = 50
+"""What a look at two layouts counts for in these."""
+
+
 @dataclass(frozen=True)
 class Accesses:
     """Accesses of windows, one row each; `low` to `high` are bytes of the target's window.
@@ -47,7 +53,7 @@ class Accesses:
     origin at one place keep their order. `bucket`: accesses of a rank with equal ones are in one epoch and no flush
     lies between. `fence`: the number of a fence epoch, else -1. `begin`, `end`: the events between which it happens,
     -1 for one without an end; `opened`, `closed`: such events of the target, -1 unknown. `lock`: the type of its
-    lock, 0 without one. `origin`: OPERATION, STORED or LOCAL.
+    lock, 0 without one. `origin`: OPERATION, STORED or LOCAL. `shape`: which of these bytes, None for all.
     """
 
     rank: Ints
@@ -70,16 +76,17 @@ class Accesses:
     closed: Ints
     lock: Ints
     origin: Ints
+    shape: Shapes
 
     def __len__(self) -> int:
         return len(self.rank)
 
     @classmethod
     def of_rank(
-        cls, rank: Rank, of: Epochs, rows: Ints, places: tuple[Ints, Ints, Ints], time: tuple[Ints, Ints, Ints]
+        cls, rank: Rank, of: Epochs, rows: Ints, places: tuple[Ints, Ints, Ints, Shapes], time: tuple[Ints, Ints, Ints]
     ) -> Accesses:
-        """The accesses of some of a rank's calls, at (target, low, high), in the time (end, post, wait)."""
-        target, low, high = places
+        """The accesses of some of a rank's calls, at (target, low, high, shape), in the time (end, post, wait)."""
+        target, low, high, shape = places
         event, epoch = of.event[rows], of.epoch[rows].astype(np.int64)
         windows = np.array(of.windows, np.int64).reshape(-1, 2)[of.window[rows]]
         table = masks(rank.trace.functions).table
@@ -94,6 +101,7 @@ class Accesses:
             np.full(len(rows), rank.index, np.int64), event, rank.events["site"][event].astype(np.int64), windows[:, 0],
             windows[:, 1], target, low, high, sort.astype(np.int64), operation, element, _ordered(rank, of, rows),
             epoch << 32 | of.phase[rows], fence, event, *time, lock, np.full(len(rows), OPERATION, np.int64),
+            shape,
         )  # fmt: skip
 
     def pick(self, rows: Any) -> Accesses:
@@ -170,8 +178,8 @@ def _ordered(rank: Rank, of: Epochs, rows: Ints) -> Ints:
 
 def joined(parts: Sequence[Accesses]) -> Accesses:
     """The accesses of several ranks as one."""
-    empty = np.zeros(0, np.int64)
-    return Accesses(*(np.concatenate([empty, *(getattr(p, f.name) for p in parts)]) for f in fields(Accesses)))
+    empty = {f.name: no_shapes(0) if f.name == "shape" else np.zeros(0, np.int64) for f in fields(Accesses)}
+    return Accesses(*(np.concatenate([none, *(getattr(p, name) for p in parts)]) for name, none in empty.items()))
 
 
 def races(trace: Trace, order: Order, accesses: Accesses) -> Iterator[Finding]:
@@ -199,6 +207,8 @@ class _Target:
     def __init__(self, trace: Trace, order: Order, handed: Handovers, accesses: Accesses) -> None:
         self.trace, self.order, self.handed, self.all = trace, order, handed, accesses
         self.asked = 0
+        self.left: tuple[int, int] | None = None
+        """Accesses of which it is not known whether they share bytes."""
         self.names: dict[tuple[int, int], str] = {}
         if self._several_ranks:
             self._classify()
@@ -210,7 +220,7 @@ class _Target:
     def _classify(self) -> None:
         """Sort the accesses into classes."""
         accesses = self.all
-        by = tuple(getattr(accesses, name) for name in _OF_A_CLASS)
+        by = (numbered_shapes(accesses.shape), *(getattr(accesses, name) for name in _OF_A_CLASS))
         by_class = np.lexsort(by)  # stable: each class keeps the order of buckets
         table = np.stack([c[by_class] for c in by])
         starts = np.flatnonzero(np.concatenate([[True], (np.diff(table, axis=1) != 0).any(axis=0)]))
@@ -235,6 +245,9 @@ class _Target:
             if key not in told:
                 told.add(key)
                 yield self._race(one, two)
+        if self.left is not None:
+            event = self.trace.event(int(self.all.rank[self.left[0]]), int(self.all.event[self.left[0]]))
+            yield left_out("rma-race", event, "it touches bytes that others do")
         if self.asked > MAX_COMPARED:
             yield self._given_up()
 
@@ -288,7 +301,8 @@ class _Target:
                     return
                 for other in pending[_differ(of, pending, row)].tolist():
                     self.asked += 1
-                    yield other, row
+                    if self._meet(other, row):
+                        yield other, row
                 pending = np.append(pending, row)
 
     def _in_classes(self, told: set[tuple[str, str]]) -> Iterator[tuple[int, int]]:
@@ -309,11 +323,46 @@ class _Target:
                 self.asked += 1
                 if self.asked > MAX_COMPARED:
                     return
-                if self._lines(int(a[0]), int(b[0])) not in told:
+                if self._lines(int(a[0]), int(b[0])) not in told and self._meet(int(a[0]), int(b[0])):
                     pair = self._unordered(a, b, self.all.fence[a] >= 0, self.all.fence[b] >= 0)
                     if pair is not None:
                         yield pair
             pending = np.append(pending, k)
+
+    def _meet(self, one: int, two: int) -> bool:
+        """Whether two accesses that overlap have a byte in common, as far as that is known."""
+        shapes = self.all.shape
+        if shapes[one] is None and shapes[two] is None:
+            return True
+        self.asked += ASKED_OF_SHAPES
+        found = meet(*self._laid(one, two))
+        if found is None:
+            self.left = self.left or ((one, two) if shapes[one] is not None else (two, one))
+        return bool(found)
+
+    def _laid(self, one: int, two: int) -> tuple[Layout, Layout, int]:
+        """The bytes of two accesses, and how far the second begins behind the first."""
+        of = self.all
+        several = [
+            (int(of.low[row]), whole(int(of.high[row] - of.low[row])) if of.shape[row] is None else of.shape[row])
+            for row in (one, two)
+        ]
+        (low, first), (high, second) = several
+        return first, second, high - second.low - (low - first.low)
+
+    def _met(self, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """First byte and end of a block of each of two accesses that share bytes."""
+        of = self.all
+        ends = [(int(of.low[row]), int(of.high[row])) for row in (one, two)]
+        if of.shape[one] is None and of.shape[two] is None:
+            return ends[0], ends[1]
+        laid = self._laid(one, two)
+        found = shared(*laid) or ((laid[0].low, laid[0].high), (laid[1].low, laid[1].high))
+        first, second = (
+            (low - layout.low + of[0], low - layout.low + sum(of))
+            for (low, _), layout, of in zip(ends, laid[:2], found, strict=True)
+        )
+        return first, second
 
     def rows(self, k: int) -> Ints:
         """The accesses of a class, in their order."""
@@ -380,7 +429,8 @@ class _Target:
         of, target = self.all, int(self.all.target[0])
         one, two = sorted((one, two), key=lambda r: (int(of.rank[r]), int(of.event[r])))
         first, second = (self.trace.event(int(of.rank[r]), int(of.event[r])) for r in (one, two))
-        shared = int(min(of.high[one], of.high[two]) - max(of.low[one], of.low[two]))
+        met = self._met(one, two)
+        shared = min(high for _, high in met) - max(low for low, _ in met)
         sorts = f"{_SORTS[int(of.sort[one])]} and {_SORTS[int(of.sort[two])]}"
         apart = bool(_apart(of, np.array([one]), two)[0])
         if apart:
@@ -399,11 +449,15 @@ class _Target:
             [first, second],
             severity="warning" if atomic else "error",
             certainty="possible" if atomic else "certain",
-            evidence={"target": target, "bytes": shared, "accesses": [self._access(one), self._access(two)]},
+            evidence={
+                "target": target,
+                "bytes": shared,
+                "accesses": [self._access(one, met[0]), self._access(two, met[1])],
+            },
             cause="; ".join(sorted((cause(first), cause(second)))),
         )
 
-    def _access(self, row: int) -> dict[str, object]:
+    def _access(self, row: int, at: tuple[int, int]) -> dict[str, object]:
         """One of the two, as weft.usage.proof reads it."""
         of = self.all
         rank, target, event, fence = (int(column[row]) for column in (of.rank, of.target, of.event, of.fence))
@@ -412,8 +466,8 @@ class _Target:
             return [of_rank, int(column[row])] if column[row] >= 0 else None
 
         return {
-            "as": _ORIGINS[int(of.origin[row])], "access": _SORTS[int(of.sort[row])], "from": int(of.low[row]),
-            "to": int(of.high[row]), "call": [rank, event], "named": [rank, event], "begins": place(rank, of.begin),
+            "as": _ORIGINS[int(of.origin[row])], "access": _SORTS[int(of.sort[row])], "from": at[0],
+            "to": at[1], "call": [rank, event], "named": [rank, event], "begins": place(rank, of.begin),
             "until": place(rank, of.end), "opened": place(target, of.opened), "closed": place(target, of.closed),
             "lock": _LOCKS.get(int(of.lock[row])), "fence": fence if fence >= 0 else None,
         }  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from weft.mpi.meaning import Sync
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.columns import Ints, distinct
+from weft.terms.spread import no_shapes
 from weft.trace import Rank, Trace
 from weft.trace.definitions import StoredDefinition
 from weft.usage.epochs import Window
@@ -43,8 +44,8 @@ def stores(trace: Trace, gatherings: Gatherings, accesses: Accesses, unplaced: s
                 rows += _of_window(rank, window, of, on)
     if not rows:
         return None
-    columns = np.array(rows, np.int64).T
-    return Accesses(*np.ascontiguousarray(columns))
+    columns: list[Any] = [*np.ascontiguousarray(np.array(rows, np.int64).T), no_shapes(len(rows))]
+    return Accesses(*columns)
 
 
 def await_more(rank: Rank, gatherings: Gatherings, accesses: Accesses) -> bool:

@@ -192,9 +192,7 @@ class _Data:
         for rank, event in self._matter():
             if f"{rank}:{event}" in found:
                 continue
-            facts = self.picture.event("time", rank, event)
-            facts.pop("links")
-            facts.pop("place")
+            facts = self.picture.event_facts(rank, event)
             facts["source"] = self._shared(facts["source"])
             size += len(json.dumps(facts, default=str))
             if len(found) >= MAX_DETAILS or size > MAX_DETAIL_BYTES:
@@ -215,8 +213,7 @@ class _Data:
         found: dict[str, Any] = {}
         for one in sorted(messages, key=lambda m: (m.get("kind") is None, -m.get("ns", 0)))[:MAX_DETAILS]:
             side = "receive" if one.get("kind") == "unmatched-receive" else "send"
-            facts = self.picture.message("time", side, one["row"])
-            found[f"{side}:{one['row']}"] = {key: facts[key] for key in facts if key not in ("arrow", "places")}
+            found[f"{side}:{one['row']}"] = self.picture.message_facts(side, one["row"])
         return found
 
     def _matter(self) -> Iterable[tuple[int, int]]:

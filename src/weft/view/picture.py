@@ -159,12 +159,15 @@ class Picture:
 
     def message(self, axis: str, side: str, row: int) -> dict[str, Any]:
         """One message, with its arrow as the graph draws it."""
-        links = self._matched()
-        facts, scale = message(links, side, row), self.scale(axis)
+        links, scale, facts = self._matched(), self.scale(axis), self.message_facts(side, row)
         rows = np.array([row], np.int64)
         arrows = links.messages(scale, rows) if side == "send" else links.lonely(scale, rows)
         ends = [facts[end]["event"] for end in ("send", "post", "receive") if facts[end]]
         return {**facts, "arrow": arrows[0], "places": scale.spots(ends)}
+
+    def message_facts(self, side: str, row: int) -> dict[str, Any]:
+        """One message, without where it is drawn."""
+        return message(self._matched(), side, row)
 
     def _matched(self) -> Links:
         self.matched.wait()
@@ -220,13 +223,15 @@ class Picture:
 
     def event(self, axis: str, rank: int, index: int) -> dict[str, Any]:
         """One call, with its messages and its collective as the graph draws them."""
-        event = self._known(rank, index)
-        scale = self.scale(axis)
-        findings = self.report.findings if self.report else ()
-        facts = details(event, self._links.match if self._links else None, findings)
-        facts["place"] = self.event_spot(scale, event.id)
-        facts["links"] = self._links_of(scale, event.id) if self._links else None
+        facts, scale = self.event_facts(rank, index), self.scale(axis)
+        facts["place"] = self.event_spot(scale, (rank, index))
+        facts["links"] = self._links_of(scale, (rank, index)) if self._links else None
         return facts
+
+    def event_facts(self, rank: int, index: int) -> dict[str, Any]:
+        """One call, without where it is drawn."""
+        findings = self.report.findings if self.report else ()
+        return details(self._known(rank, index), self._links.match if self._links else None, findings)
 
     def _known(self, rank: int, index: int) -> Any:
         if not 0 <= rank < len(self.trace.ranks):

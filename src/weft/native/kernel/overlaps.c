@@ -19,14 +19,15 @@ struct node {
 struct sweep {
     const struct weft_accesses *in;
     struct node *nodes;
-    uint32_t *roots;  /* by site and direction */
+    uint32_t *roots;  /* by site, direction, and whether all bytes are meant (see place_of_row) */
     uint32_t *places; /* roots that hold something */
     uint32_t *place_of, place_count;
     uint32_t *holder;  /* the row whose node stands for this row, NONE where it is not pending */
     uint32_t *of_args; /* by event: the row whose node stands for the persistent request made there */
     uint8_t *told;     /* bits by pair of sites */
     uint32_t *by_end;  /* rows that are pending for a while, in order of `end` */
-    uint64_t pending;
+    uint64_t pending, *steps;
+    uint32_t *undecided;
 };
 
 static uint32_t priority_of(uint32_t i) {
@@ -96,14 +97,46 @@ static uint32_t removed(struct sweep *s, uint32_t t, uint32_t row) {
     return t;
 }
 
+#define FAR ((int64_t)1 << 60) /* no layout is longer */
+
+static const struct weft_layout *layout_of(const struct weft_accesses *in, uint32_t row, struct weft_layout *whole) {
+    static const uint32_t level[2];
+    if (in->shape[row]) return &in->layouts[in->shape[row] - 1];
+    uint64_t bytes = in->high[row] - in->low[row];
+    whole->high = bytes < FAR ? (int64_t)bytes : FAR;
+    whole->length = whole->end = whole->reach = &whole->high;
+    whole->level = level;
+    return whole;
+}
+
+/* Whether two rows that overlap have a byte in common. */
+static bool meet(const struct sweep *s, uint32_t held, uint32_t row) {
+    const struct weft_accesses *in = s->in;
+    if (!in->shape[held] && !in->shape[row]) return true;
+    if (*s->steps) --*s->steps;
+    static const int64_t nothing;
+    struct weft_layout whole = {.count = 1, .offset = &nothing}; /* one of both at most is whole */
+    const struct weft_layout *one = layout_of(in, held, &whole), *other = layout_of(in, row, &whole);
+    int found = weft_meet(one, other, (int64_t)(in->low[row] - in->low[held]), s->steps);
+    if (found < 0 && s->undecided[0] == NONE) s->undecided[0] = held, s->undecided[1] = row;
+    return found > 0;
+}
+
 /* A row of tree t that shares bytes with `row` and is no start of the same persistent request. */
 static uint32_t meeting(const struct sweep *s, uint32_t t, uint32_t row) {
     const struct weft_accesses *in = s->in;
     if (t == NONE || s->nodes[t].most <= in->low[row]) return NONE;
     uint32_t found = meeting(s, s->nodes[t].left, row);
     if (found != NONE || in->low[t] >= in->high[row]) return found;
-    if (in->high[t] > in->low[row] && in->args[t] != in->args[row]) return t;
+    if (in->high[t] > in->low[row] && in->args[t] != in->args[row] && meet(s, t, row)) return t;
     return meeting(s, s->nodes[t].right, row);
+}
+
+/* Of rows of a layout there are trees of their own: when the steps are used up the others are still looked at. */
+enum { WRITES = 1, SHAPED = 2, PLACES = 4 };
+
+static uint32_t place_of_row(const struct weft_accesses *in, uint32_t row) {
+    return PLACES * in->site[row] + (in->shape[row] ? SHAPED : 0) + (in->writes[row] ? WRITES : 0);
 }
 
 static void put(struct sweep *s, uint32_t row) {
@@ -118,7 +151,7 @@ static void put(struct sweep *s, uint32_t row) {
     s->holder[row] = row;
     s->nodes[row] = (struct node){NONE, NONE, priority_of(row), 1, in->high[row]};
     if (persistent) *same = row;
-    uint32_t place = 2 * in->site[row] + in->writes[row];
+    uint32_t place = place_of_row(in, row);
     if (s->roots[place] == NONE) {
         s->place_of[place] = s->place_count;
         s->places[s->place_count++] = place;
@@ -131,7 +164,7 @@ static void take(struct sweep *s, uint32_t row) {
     uint32_t held = s->holder[row];
     if (held == NONE || --s->nodes[held].holders) return;
     if (s->of_args[in->args[held]] == held) s->of_args[in->args[held]] = NONE;
-    uint32_t place = 2 * in->site[held] + in->writes[held];
+    uint32_t place = place_of_row(in, held);
     s->roots[place] = removed(s, s->roots[place], held);
     if (s->roots[place] != NONE) return;
     uint32_t last = s->places[--s->place_count];
@@ -174,11 +207,12 @@ static uint64_t run(struct sweep *s, uint64_t most, uint32_t *earlier, uint32_t 
         while (gone < s->pending && in->end[s->by_end[gone]] <= in->begin[row]) take(s, s->by_end[gone++]);
         for (uint32_t k = 0; k < s->place_count && found < most; k++) {
             uint32_t place = s->places[k];
-            if (!(place & 1) && !in->writes[row]) continue;
-            if (told(s, place >> 1, in->site[row])) continue;
+            if (!(place & WRITES) && !in->writes[row]) continue;
+            if (told(s, place / PLACES, in->site[row])) continue;
+            if (!*s->steps && (place & SHAPED || in->shape[row])) continue;
             uint32_t other = meeting(s, s->roots[place], row);
             if (other == NONE) continue;
-            uint64_t bit = (uint64_t)(place >> 1) * in->sites + in->site[row];
+            uint64_t bit = (uint64_t)(place / PLACES) * in->sites + in->site[row];
             s->told[bit >> 3] |= (uint8_t)(1u << (bit & 7));
             earlier[found] = other;
             later[found++] = row;
@@ -188,9 +222,11 @@ static uint64_t run(struct sweep *s, uint64_t most, uint32_t *earlier, uint32_t 
     return found;
 }
 
-int64_t weft_overlaps(const struct weft_accesses *in, uint64_t most, uint32_t *earlier, uint32_t *later) {
-    uint64_t places = 2 * (uint64_t)in->sites;
-    struct sweep s = {.in = in};
+int64_t weft_overlaps(const struct weft_accesses *in, uint64_t most, uint32_t *earlier, uint32_t *later,
+                      uint64_t *steps, uint32_t *undecided) {
+    uint64_t places = PLACES * (uint64_t)in->sites;
+    struct sweep s = {.in = in, .steps = steps, .undecided = undecided};
+    undecided[0] = undecided[1] = NONE;
     s.nodes = malloc((in->count + 1) * sizeof *s.nodes);
     s.holder = malloc((in->count + 1) * sizeof *s.holder);
     s.of_args = malloc((in->events + 1) * sizeof *s.of_args);
