@@ -40,6 +40,8 @@ STREAM: Final = np.dtype(
      ("nibbles", "<u8")]
 )  # fmt: skip
 ALIGNED: Final = 64
+SMALL: Final = frozenset((int(StreamKind.DEFINITIONS), int(StreamKind.BEFORE)))
+"""The kinds of streams that are compressed."""
 MOST_INDEX: Final = 256 << 20
 MOST_UNPACKED: Final = 64 << 20
 """Bytes of one stream that is compressed; a larger one is not."""
@@ -148,6 +150,8 @@ class PackedFile(RankFile):
         self._pack, self.size, self.identity = pack, int(row["size"]), pack.identity
         self.beginning = bytes(row["header"])
         self.header, _ = self._decoded(self.beginning.ljust(layout.HEADER.itemsize, b"\0"))
+        if not all(map(_fits, streams)):
+            raise pack.damaged("its index")
         self._rows = {(int(one["kind"]), int(one["thread"])): one for one in streams}
         self._nibbles = {thread: int(one["nibbles"]) for (kind, thread), one in self._rows.items()
                          if kind == StreamKind.OUTCOMES}  # fmt: skip
@@ -167,16 +171,19 @@ class PackedFile(RankFile):
 
     def _read(self, one: Any) -> NDArray[np.uint8]:
         offset, stored, size = int(one["offset"]), int(one["stored"]), int(one["size"])
-        if one["packed"]:
-            return self._pack.unpacked(offset, stored, size)
-        if stored != size:
-            raise self._pack.damaged("its index")
-        return self._pack.stored(offset, size)
+        return self._pack.unpacked(offset, stored, size) if one["packed"] else self._pack.stored(offset, size)
 
     def first_event(self, thread: int) -> Any | None:
         """The first event of a thread."""
         data = self.stream(StreamKind.EVENTS, thread)[: layout.EVENT.itemsize]
         return data.view(layout.EVENT)[0] if len(data) == layout.EVENT.itemsize else None
+
+
+def _fits(stream: Any) -> bool:
+    """Whether a stream's row is one that a pack can have: of those that are compressed, the sizes differ."""
+    if stream["packed"]:
+        return int(stream["kind"]) in SMALL and int(stream["size"]) <= MOST_UNPACKED
+    return bool(stream["stored"] == stream["size"])
 
 
 def inflated(data: bytes, size: int, words: bytes = b"") -> bytes | None:

@@ -25,13 +25,15 @@ from weft.terms.columns import Ints, distinct, numbered
 from weft.terms.sizes import solid, solids
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable
-from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL
+from weft.trace.layout import COUNT_IN_TAIL, EVENT, ID_DYNAMIC, IN_PLACE, PROC_NULL, Def, StreamKind
 
 MAX_OVERLAPS = 10_000
 """Pairs of lines of one rank that are told."""
 
 MOST_IDS: Final = 1 << 28
 """An id beyond is damage: no rank makes 268 million objects of a class."""
+SPARE_IDS: Final = 1 << 16
+"""Ids that are believed beyond those that calls account for."""
 
 _COLLECTIVES: Final = named(Act.COLLECTIVE, where=lambda m: m.form is Form.BLOCKING and m.uses_its_count)
 """Those of which every member uses at least `count` elements of the buffer in the slot."""
@@ -159,10 +161,11 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
     chosen, sort = _sorted_out(of.rank.trace.functions, reads, writes)
     room = catalogue(of.rank).count(chosen)
     types = distinct(events["datatype"][of.masks.where(of.rank, reads | writes)]).tolist()
-    solid_ = np.zeros(min(max(types, default=0) + 1, MOST_IDS), np.uint64)
+    last = end_of_ids(of.rank, len(of.rank.definitions.ids(Def.DATATYPE)))
+    solid_ = np.zeros(min(max(types, default=0) + 1, last), np.uint64)
     gaps = np.zeros(len(solid_), np.bool_)
     for id in types:
-        if id < MOST_IDS:
+        if id < last:
             size = solid(of.rank.datatype(id))
             gaps[id] = not size and id
             solid_[id] = size or gaps[id]  # of one with gaps any: its blocks come below
@@ -217,17 +220,31 @@ class Overs(NamedTuple):
     at: NDArray[np.uint32]
 
 
+def end_of_ids(rank: Rank, more: int = 0) -> int:
+    """The end of the ids of a rank's objects that are believed, so that there can be a place for each.
+
+    Ids come one by one: a larger one than there were calls to make it is of a damaged record. `more`: those that are
+    known to have been made otherwise.
+    """
+    made = len(rank) + more
+    if (file := rank.trace.origin.ranks[rank.index].file) is not None:  # of a part, those before it count too
+        made += sum(file.bytes_of(StreamKind.EVENTS, thread) for thread in file.threads()) // EVENT.itemsize
+        made += sum(before.events for before in file.before.values())
+    return min(ID_DYNAMIC + SPARE_IDS + 2 * made, MOST_IDS)
+
+
 def first_done(of: Traffic) -> Overs:
     """The events that completed requests first, or else freed them."""
     request, event = of.done
     frees = of.masks.where(of.rank, calls.RELEASES)
     freed = of.events["object"][frees].astype(np.int64)
     frees, freed = frees[freed >= ID_DYNAMIC], freed[freed >= ID_DYNAMIC]
+    end = end_of_ids(of.rank)
     most = max(int(request.max(initial=0)), int(freed.max(initial=0)))
-    first = min(int(request.min(initial=MOST_IDS)), int(freed.min(initial=MOST_IDS)))
-    found = np.full(max(min(most + 1, MOST_IDS) - first, 0), NONE, np.uint32)
+    first = min(int(request.min(initial=end)), int(freed.min(initial=end)))
+    found = np.full(max(min(most + 1, end) - first, 0), NONE, np.uint32)
     for ids, by in ((freed, frees), (request, event)):
-        sane = slice(None) if most < MOST_IDS else ids < MOST_IDS
+        sane = slice(None) if most < end else ids < end
         found[ids[sane][::-1] - first] = by[sane][::-1]  # of several the first stays
     return Overs(first, found)
 
