@@ -20,6 +20,7 @@ help:
 	@echo "make lint-page     layout and types of the page's JavaScript (node and npm; also part of make lint)"
 	@echo "make measure       how the code stands;  make coverage: the lines that the tests run"
 	@echo "make test-systems  demo, tests and wheel in roots of Debian 12, 13 and sid (root only)"
+	@echo "make fuzz          10,000 damaged runs, files and messages, each with 10 s and 1 GB"
 	@echo "make test-matrix   the full matrix of MPIs and languages;  make bench: what recording costs"
 	@echo "make bench-analysis BENCH=--quick   what the report costs;  make bench-replay: what a replay costs"
 	@echo "make bench-view    what the view costs, in a real Chromium"
@@ -120,7 +121,7 @@ fuzz: kernel
 
 # The analyses of such runs, with kernels that AddressSanitizer and UBSan watch.
 sanitize: kernel
-	$(BIN)/python tools/sanitize.py $(BIN)/python tests/safety/fuzz.py 400 --only records,packs --watched
+	$(BIN)/python tools/sanitize.py $(BIN)/python tests/safety/fuzz.py 500 --only records,packs --watched
 	$(PASSED)
 
 # The wheels, one of which needs no compiler, in dist/; and the use of that in an environment without one (some minutes).
