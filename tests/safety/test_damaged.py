@@ -243,15 +243,18 @@ def test_a_place_that_hosts_cannot_meet_at_is_refused(change: dict[str, object])
     [
         "level = [1]", '[probe.x]\narrays = {a = 1}', '[loop.x]\niterations = "-"', '[loop.x]\nevery = true',
         f'[loop.x]\niterations = "0:{"9" * 40}"', f"[probe.x]\nevery = 0x{'f' * 5000}", f"level = {'[' * 5000}",
-        f"limit = {'9' * 5000}", f'limit = "{"9" * 5000}"', '[probe.x]\nranks = "\u0661"',
+        f"limit = {'9' * 5000}", f'limit = "{"9" * 5000}"', 'limit = "99999999 TB"', '[probe.x]\nranks = "\u0661"',
     ],
 )  # fmt: skip
 def test_a_configuration_that_means_nothing_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(text)
     with pytest.raises(UsageError, match=r"p\.toml"):
         read(tmp_path / "p.toml")
-    (tmp_path / "p.toml").write_text('[loop.x]\niterations = "-5:"\n[probe.x]\nranks = "0-3,8"\nevery = 2')
-    assert len(read(tmp_path / "p.toml").rules) == 3
+    (tmp_path / "p.toml").write_text(
+        'limit = 5000000000\n[loop.x]\niterations = "-5:"\n[probe.x]\nranks = "0-3,8"\nevery = 2'
+    )
+    known = read(tmp_path / "p.toml")
+    assert len(known.rules) == 3 and known.limit == 5_000_000_000
 
 
 def test_a_fortran_source_of_comments_alone_is_marked_with_the_others(tmp_path: Path) -> None:

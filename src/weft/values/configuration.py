@@ -222,10 +222,11 @@ class _Reader:
         return plain
 
     def _size(self, text: object) -> int:
-        found = re.fullmatch(r"([0-9]{1,9})\s*([kmgt]?)i?b?", str(text).lower())
-        if not found or not int(found[1]):
+        found = re.fullmatch(r"([0-9]{1,18})\s*([kmgt]?)i?b?", str(text).lower())
+        size = int(found[1]) * _UNITS[found[2]] if found else 0
+        if not 0 < size <= _LAST:
             raise self._wrong(f"limit = {text!r} is not a size, such as 500 MB")
-        return int(found[1]) * _UNITS[found[2]]
+        return size
 
     def _tolerances(self, entry: Mapping[str, Any], where: str) -> dict[str, Any]:
         for key, value in entry.items():

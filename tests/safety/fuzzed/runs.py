@@ -17,17 +17,21 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from fuzzed import damage, records
 
 import weft
 from weft.errors import WeftError
 from weft.export import FORMATS
 from weft.halo.log import HEAD, MAGIC, NUMBER, READ, Kind
+from weft.native.headers.record import kernel
 from weft.native.shared import NATIVE
 from weft.pvm import tasks
 from weft.sources import keep
 from weft.trace import Level
 from weft.trace.builder import Builder
+from weft.trace.builder.record import RecordFile
+from weft.trace.layout import EVENT, Flag, State, StreamKind
 
 Act = Callable[[], object]
 """Reads what was damaged; what it returns is counted, what it raises is a fault."""
@@ -81,7 +85,11 @@ class Seeds:
 
     def runs(self) -> list[Path]:
         """All runs, the sample most often."""
-        return [self.sample] * 5 + [self.folder / "outcomes", *sorted(self.folder.glob("golden-*"))]
+        return [self.sample] * 5 + [
+            self.folder / "outcomes",
+            self.folder / "kept",
+            *sorted(self.folder.glob("golden-*")),
+        ]
 
 
 def make(folder: Path) -> Seeds:
@@ -101,6 +109,7 @@ def make(folder: Path) -> Seeds:
     tasks.create(run, 2)
     tasks.trim(run)
     _outcomes(folder / "outcomes")
+    _kept(folder / "kept")
     for version in ("1.5", "1.9"):
         shutil.copytree(GOLDEN / version, folder / f"golden-{version}")
     return Seeds(folder)
@@ -113,6 +122,25 @@ def _outcomes(run: Path) -> None:
     for rank in b.ranks:
         rank.outcomes([r.randrange(16) for _ in range(300)])
     b.write()
+
+
+def _kept(run: Path) -> None:
+    """A run whose records are rings, which have dropped their beginning."""
+    b = Builder(ranks=2, path=run, functions=records.some_functions())
+    receive, send = (b.functions[name].id for name in ("MPI_Recv", "MPI_Send"))
+    b.write()
+    for path in sorted((run / "ranks").iterdir()):
+        path.unlink()
+        number = int(path.stem[-1])
+        file = RecordFile(path, Level.TRACE, number, 2)
+        kernel().weft_record_keep(file._record, 1)
+        events = np.zeros(3000, EVENT)
+        events["enter"] = np.arange(1, 3001) * 10
+        events["function"], events["peer"] = send if number else receive, 1 - number
+        events["comm"], events["flags"], events["count"], events["datatype"] = 2, Flag.CLOSED, 1, 4
+        for k in range(0, 3000, 50):
+            file.append(StreamKind.EVENTS, 0, events[k : k + 50])
+        file.close(State.FINALIZED)
 
 
 def _keep_sources(run: Path) -> None:
