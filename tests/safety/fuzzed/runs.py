@@ -85,11 +85,8 @@ class Seeds:
 
     def runs(self) -> list[Path]:
         """All runs, the sample most often."""
-        return [self.sample] * 5 + [
-            self.folder / "outcomes",
-            self.folder / "kept",
-            *sorted(self.folder.glob("golden-*")),
-        ]
+        others = [path for path in sorted(self.folder.iterdir()) if path != self.sample]
+        return [self.sample] * (1 + len(others)) + others
 
 
 def make(folder: Path) -> Seeds:
