@@ -1,7 +1,8 @@
 """Damages what Weft reads, at random, and reads it: `make fuzz`, or `python tests/safety/fuzz.py CASES [SEED]`.
 
-Each case is a process of its own with 10 seconds and 1 GB beyond what it begins with. It must end in a status that the
-pages name or in an error that is told: no traceback, no analysis that failed, no hang, no crash.
+Each case is a process of its own with 1 GB beyond what it begins with, and 10 seconds (as many times that as the machine
+has more to do than processors). It must end in a status that the pages name or in an error that is told: no traceback,
+no analysis that failed, no hang, no crash.
 
 What a case does follows from its number and the commit: the cases are SEED, SEED + 1, ...; `--case N` does one again.
 Inputs of those that failed are kept in build/fuzz, beside what was said.
@@ -134,7 +135,8 @@ def _to_files(folder: Path) -> None:
 
 def _limit(watched: bool) -> None:
     """Hold this process to its time and memory. The second alarm is for one that cannot even tell of the first."""
-    seconds = 6 * SECONDS if watched else SECONDS
+    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # others take their part of the processors
+    seconds = busy * SECONDS * (6 if watched else 1)
     faulthandler.enable()
     faulthandler.dump_traceback_later(seconds, exit=True)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
