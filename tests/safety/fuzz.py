@@ -1,7 +1,7 @@
 """Damages what Weft reads, at random, and reads it: `make fuzz`, or `python tests/safety/fuzz.py CASES [SEED]`.
 
-Each case is a process of its own with 1 GB beyond what it begins with, and 10 seconds (more on a machine that has more to
-do than processors). It must end in a status that the pages name or in an error that is told: no traceback,
+Each case is a process of its own with 1 GB beyond what it begins with, and 10 seconds (more on a machine that has more
+to do than processors). It must end in a status that the pages name or in an error that is told: no traceback,
 no analysis that failed, no hang, no crash.
 
 What a case does follows from its number and the commit: the cases are SEED, SEED + 1, ...; `--case N` does one again.
