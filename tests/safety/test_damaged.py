@@ -15,8 +15,9 @@ from weft.check.texts import Texts
 from weft.cli.main import main
 from weft.errors import UsageError, WeftError
 from weft.launch import rundir
-from weft.launch.local import afterwards
+from weft.launch.local import afterwards, hosts
 from weft.launch.local.place import Place
+from weft.launch.local.wire import Refused
 from weft.match import match
 from weft.replay import plans_of
 from weft.replay.planning import of_outcomes
@@ -236,6 +237,14 @@ def test_a_place_that_hosts_cannot_meet_at_is_refused(change: dict[str, object])
     with pytest.raises(ValueError, match=r"it has|a part of it|hexadecimal") as error:
         Place.from_json(json.dumps({**place, **change}))
     assert not isinstance(error.value, WeftError)
+
+
+@pytest.mark.parametrize("change", [{"moves": "x"}, {"heard": -1}, {"started": 1 << 40}, {"worlds": 3}, {"busy": 1}])
+def test_a_state_of_a_host_that_fits_nothing_is_refused_when_it_comes(change: dict[str, object]) -> None:
+    good = {**dict.fromkeys(hosts.FLAGS, True), "worlds": {"7": [3, 3]}, "moves": 5, "started": 3, "heard": 1}
+    assert hosts.state(good) == good
+    with pytest.raises(Refused, match=r"."):
+        hosts.state({**good, **change})
 
 
 @pytest.mark.parametrize(
