@@ -40,7 +40,7 @@ STREAM: Final = np.dtype(
      ("nibbles", "<u8")]
 )  # fmt: skip
 ALIGNED: Final = 64
-SMALL: Final = frozenset((int(StreamKind.DEFINITIONS), int(StreamKind.BEFORE)))
+SMALL: Final = (int(StreamKind.DEFINITIONS), int(StreamKind.BEFORE))
 """The kinds of streams that are compressed."""
 MOST_INDEX: Final = 256 << 20
 MOST_UNPACKED: Final = 64 << 20
@@ -74,6 +74,9 @@ class Pack:
         place, stored = self._streams["offset"], self._streams["stored"]
         if ((place > self.size) | (stored > self.size) | (place + stored > self.size)).any():
             raise self.damaged("its index, or cut off,")
+        small = np.isin(self._streams["kind"], SMALL) & (self._streams["size"] <= MOST_UNPACKED)
+        self._fits = np.where(self._streams["packed"] != 0, small, stored == self._streams["size"])
+        """Of each stream, whether it is one that a pack can have."""
 
     def _head(self, data: bytes) -> Any:
         if len(data) < HEAD.itemsize or data[:8] != MAGIC:
@@ -101,7 +104,8 @@ class Pack:
         for row in self._ranks:
             name, first, count = bytes(row["name"]).decode("ascii", "replace"), int(row["first"]), int(row["count"])
             try:
-                if not NAME.fullmatch(name) or first + count > len(self._streams):
+                fits = first + count <= len(self._streams) and bool(self._fits[first : first + count].all())
+                if not NAME.fullmatch(name) or not fits:
                     raise self.damaged("its index")
                 found.append(PackedFile(self, name, row, self._streams[first : first + count]))
             except RunError as error:
@@ -150,8 +154,6 @@ class PackedFile(RankFile):
         self._pack, self.size, self.identity = pack, int(row["size"]), pack.identity
         self.beginning = bytes(row["header"])
         self.header, _ = self._decoded(self.beginning.ljust(layout.HEADER.itemsize, b"\0"))
-        if not all(map(_fits, streams)):
-            raise pack.damaged("its index")
         self._rows = {(int(one["kind"]), int(one["thread"])): one for one in streams}
         self._nibbles = {thread: int(one["nibbles"]) for (kind, thread), one in self._rows.items()
                          if kind == StreamKind.OUTCOMES}  # fmt: skip
@@ -177,13 +179,6 @@ class PackedFile(RankFile):
         """The first event of a thread."""
         data = self.stream(StreamKind.EVENTS, thread)[: layout.EVENT.itemsize]
         return data.view(layout.EVENT)[0] if len(data) == layout.EVENT.itemsize else None
-
-
-def _fits(stream: Any) -> bool:
-    """Whether a stream's row is one that a pack can have: of those that are compressed, the sizes differ."""
-    if stream["packed"]:
-        return int(stream["kind"]) in SMALL and int(stream["size"]) <= MOST_UNPACKED
-    return bool(stream["stored"] == stream["size"])
 
 
 def inflated(data: bytes, size: int, words: bytes = b"") -> bytes | None:
