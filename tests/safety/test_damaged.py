@@ -30,7 +30,7 @@ from weft.trace.builder import Builder
 from weft.trace.errors import Arguments, NoArgument, RunError
 from weft.trace.layout import Def, LogKind, StreamKind
 from weft.trace.varint import put_s, put_u, put_z
-from weft.usage import overlaps
+from weft.usage import ids, overlaps
 from weft.values.configuration import read
 from weft.waits.tables import matrix
 
@@ -56,18 +56,6 @@ def finished(b: Builder) -> weft.Trace:
 
 
 # Records
-
-
-def test_a_size_of_a_datatype_that_mpi_cannot_have_is_a_damaged_definition() -> None:
-    whole = finished(messages())
-    assert not examine(whole).failures and whole.ranks[0].datatype(256).size == 24  # type: ignore[union-attr]
-    b = Builder(ranks=2)
-    b.ranks[0].define(Def.DATATYPE, put_u(256) + put_u(1 << 63) + put_z(0) * 2 + put_u(1) + put_u(0) * 3)
-    b.ranks[0].send(1, datatype=256)  # type: ignore[arg-type]
-    damaged = b.open()
-    assert damaged.ranks[0].datatype(256) is None
-    assert any("is not a number of bytes" in problem for problem in damaged.ranks[0].definitions.problems)
-    assert matrix(damaged, match(damaged))[1][0, 1] == 0
 
 
 def test_more_bytes_than_a_message_holds_are_not_known() -> None:
@@ -96,10 +84,22 @@ def test_a_communicator_without_the_rank_that_defines_it_is_left_out() -> None:
     assert "rank 0 defines a communicator that it is not in: left out" in damaged.problems
 
 
+def test_a_run_json_that_says_of_mpi_what_it_is_not_tells_nothing_of_files(tmp_path: Path) -> None:
+    b = messages(tmp_path / "run")
+    b.ranks[0].call("MPI_File_open", filename="out", comm=2, fh=256, amode=3, info=1)
+    file = finished(b).path / "run.json"
+    facts = json.loads(file.read_text())
+    for abi, told in ({"abi": "mpich"}, 1), (7, 0), ({"abi": []}, 0):
+        file.write_text(json.dumps({**facts, "mpi": abi}))
+        report = examine(weft.open(tmp_path / "run"))
+        assert not report.failures
+        assert sum("amode" in one.message or "RDONLY" in one.message for one in report.findings) == told
+
+
 def test_ids_beyond_what_calls_can_have_made_take_no_memory() -> None:
     trace = finished(messages())
     rank = trace.ranks[1]
-    assert overlaps.end_of_ids(rank) > 256 + len(rank)
+    assert ids.end_of_ids(rank) > 256 + len(rank)
     b = messages()
     b.ranks[1].call("MPI_Request_free", request=1 << 27)
     damaged = finished(b)

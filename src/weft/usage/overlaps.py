@@ -25,15 +25,14 @@ from weft.terms.columns import Ints, distinct, numbered
 from weft.terms.sizes import solid, solids
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable
-from weft.trace.layout import COUNT_IN_TAIL, EVENT, ID_DYNAMIC, IN_PLACE, PROC_NULL, Def, StreamKind
+from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL, Def
+from weft.usage.ids import end_of_ids
 
 MAX_OVERLAPS = 10_000
 """Pairs of lines of one rank that are told."""
 
 MOST_IDS: Final = 1 << 28
 """An id beyond is damage: no rank makes 268 million objects of a class."""
-SPARE_IDS: Final = 1 << 16
-"""Ids that are believed beyond those that calls account for."""
 
 _COLLECTIVES: Final = named(Act.COLLECTIVE, where=lambda m: m.form is Form.BLOCKING and m.uses_its_count)
 """Those of which every member uses at least `count` elements of the buffer in the slot."""
@@ -161,7 +160,7 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
     chosen, sort = _sorted_out(of.rank.trace.functions, reads, writes)
     room = catalogue(of.rank).count(chosen)
     types = distinct(events["datatype"][of.masks.where(of.rank, reads | writes)]).tolist()
-    last = end_of_ids(of.rank, len(of.rank.definitions.ids(Def.DATATYPE)))
+    last = min(end_of_ids(of.rank, len(of.rank.definitions.ids(Def.DATATYPE))), MOST_IDS)
     solid_ = np.zeros(min(max(types, default=0) + 1, last), np.uint64)
     gaps = np.zeros(len(solid_), np.bool_)
     for id in types:
@@ -220,26 +219,13 @@ class Overs(NamedTuple):
     at: NDArray[np.uint32]
 
 
-def end_of_ids(rank: Rank, more: int = 0) -> int:
-    """The end of the ids of a rank's objects that are believed, so that there can be a place for each.
-
-    Ids come one by one: a larger one than there were calls to make it is of a damaged record. `more`: those that are
-    known to have been made otherwise.
-    """
-    made = len(rank) + more
-    if (file := rank.trace.origin.ranks[rank.index].file) is not None:  # of a part, those before it count too
-        made += sum(file.bytes_of(StreamKind.EVENTS, thread) for thread in file.threads()) // EVENT.itemsize
-        made += sum(before.events for before in file.before.values())
-    return min(ID_DYNAMIC + SPARE_IDS + 2 * made, MOST_IDS)
-
-
 def first_done(of: Traffic) -> Overs:
     """The events that completed requests first, or else freed them."""
     request, event = of.done
     frees = of.masks.where(of.rank, calls.RELEASES)
     freed = of.events["object"][frees].astype(np.int64)
     frees, freed = frees[freed >= ID_DYNAMIC], freed[freed >= ID_DYNAMIC]
-    end = end_of_ids(of.rank)
+    end = min(end_of_ids(of.rank), MOST_IDS)
     most = max(int(request.max(initial=0)), int(freed.max(initial=0)))
     first = min(int(request.min(initial=end)), int(freed.min(initial=end)))
     found = np.full(max(min(most + 1, end) - first, 0), NONE, np.uint32)
