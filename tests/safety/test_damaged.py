@@ -30,7 +30,7 @@ from weft.trace.builder import Builder
 from weft.trace.errors import Arguments, NoArgument, RunError
 from weft.trace.layout import Def, LogKind, StreamKind
 from weft.trace.varint import put_s, put_u, put_z
-from weft.usage import ids, overlaps
+from weft.usage import overlaps, tables
 from weft.values.configuration import read
 from weft.waits.tables import matrix
 
@@ -99,7 +99,7 @@ def test_a_run_json_that_says_of_mpi_what_it_is_not_tells_nothing_of_files(tmp_p
 def test_ids_beyond_what_calls_can_have_made_take_no_memory() -> None:
     trace = finished(messages())
     rank = trace.ranks[1]
-    assert ids.end_of_ids(rank) > 256 + len(rank)
+    assert tables.end_of_ids(rank) > 256 + len(rank)
     b = messages()
     b.ranks[1].call("MPI_Request_free", request=1 << 27)
     damaged = finished(b)

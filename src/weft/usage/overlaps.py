@@ -26,7 +26,7 @@ from weft.terms.sizes import solid, solids
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable
 from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL, Def
-from weft.usage.ids import end_of_ids
+from weft.usage.tables import end_of_ids
 
 MAX_OVERLAPS = 10_000
 """Pairs of lines of one rank that are told."""

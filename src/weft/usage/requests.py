@@ -20,10 +20,10 @@ from weft.terms.describe import where
 from weft.terms.progress import reached_finalize
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
-from weft.usage.ids import end_of_ids
 from weft.usage.overlaps import ICOLLECTIVES, MOST_IDS, first_done, over_at, overlaps, told
 from weft.usage.readies import wrong_readies
 from weft.usage.received import of_messages
+from weft.usage.tables import end_of_ids
 from weft.usage.transfers import wrong_transfers
 
 _USES = calls.OF_ONE | calls.RELEASES

@@ -1,4 +1,4 @@
-"""How large the ids of a rank's objects can be, so that tables by id stay small where a record is damaged."""
+"""How large tables by the ids of a rank's objects are: where a record is damaged they stay small."""
 
 from __future__ import annotations
 
