@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-lowest test-newest test-values test-halo test-stops test-races test-all test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 for-demo test-systems extras test-extras test-machines clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist fuzz sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-lowest test-newest test-values test-halo test-stops test-races test-all test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 for-demo test-systems extras test-extras test-machines clean
 .DELETE_ON_ERROR:
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make lint-page     layout and types of the page's JavaScript (node and npm; also part of make lint)"
 	@echo "make measure       how the code stands;  make coverage: the lines that the tests run"
 	@echo "make test-systems  demo, tests and wheel in roots of Debian 12, 13 and sid (root only)"
+	@echo "make fuzz          10,000 damaged runs, files and messages, each with 10 s and 1 GB"
 	@echo "make test-matrix   the full matrix of MPIs and languages;  make bench: what recording costs"
 	@echo "make bench-analysis BENCH=--quick   what the report costs;  make bench-replay: what a replay costs"
 	@echo "make bench-view    what the view costs, in a real Chromium"
@@ -87,7 +88,7 @@ recorders: setup $(VENV_OPENMPI)/.dev
 JOBS ?= 3
 
 # The last line of each campaign: docs/campaigns.md says when it last passed. One that was narrowed is not written down.
-NARROWED := $(strip $(CORPUS)$(STOPS)$(REPLAYS)$(KILLS)$(MUTANTS)$(PROGRAMS)$(TRIALS)$(MACHINES)$(filter-out tests,$(ROOMS)))
+NARROWED := $(strip $(filter-out 10000,$(CASES))$(CORPUS)$(STOPS)$(REPLAYS)$(KILLS)$(MUTANTS)$(PROGRAMS)$(TRIALS)$(MACHINES)$(filter-out tests,$(ROOMS)))
 PASSED = @$(if $(NARROWED),echo "narrowed: not written into docs/campaigns.md",$(BIN)/python tools/passed.py $@)
 
 # ROOMS names some of them: make test ROOMS="tests/races tests/match". pytest's lines are the last, for those who read a log from its end.
@@ -111,11 +112,17 @@ test-lowest test-newest: $(VENV)/.made
 dist: wheel
 	$(BIN)/python setup.py --quiet sdist
 
-# The analyses of damaged runs, with kernels that AddressSanitizer and UBSan watch.
-CASES ?= 200
+# What Weft reads, damaged at random (tests/safety/fuzz.py): about half an hour. SEED=10000 does others.
+CASES ?= 10000
+SEED ?= 0
 
+fuzz: kernel
+	$(BIN)/python tests/safety/fuzz.py $(CASES) $(SEED) --jobs $(JOBS)
+	$(PASSED)
+
+# The analyses of such runs, with kernels that AddressSanitizer and UBSan watch.
 sanitize: kernel
-	$(BIN)/python tools/sanitize.py $(BIN)/python tests/native/damaged.py $(CASES) 0
+	$(BIN)/python tools/sanitize.py $(BIN)/python tests/safety/fuzz.py 500 --only records,packs --watched
 	$(PASSED)
 
 # The wheels, one of which needs no compiler, in dist/; and the use of that in an environment without one (some minutes).

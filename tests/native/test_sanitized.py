@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CASES = os.environ.get("WEFT_SANITIZE_CASES", "13")
+CASES = os.environ.get("WEFT_SANITIZE_CASES", "20")
 OVERRUN = """
 import numpy as np
 from weft.native.headers.scan import kernel
@@ -44,7 +44,8 @@ def python(watched: dict[str, str], *command: str | Path) -> subprocess.Complete
 @pytest.mark.matrix
 @pytest.mark.timeout(300)
 def test_the_analyses_of_damaged_runs_keep_to_their_memory(watched: dict[str, str]) -> None:
-    done = python(watched, Path(__file__).with_name("damaged.py"), CASES, "0")
+    fuzz = ROOT / "tests" / "safety" / "fuzz.py"
+    done = python(watched, fuzz, CASES, "--only", "records,packs", "--watched", "--jobs", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "partial" in done.stdout
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,10 @@ from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.columns import Ints, Ragged, RaggedStatuses, Statuses, columns, distinct
 from weft.trace import Flag, Rank
+from weft.trace.errors import NoArgument
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, PROC_NULL
 
+_Kind = TypeVar("_Kind")
 UNKNOWN = -9
 """Source or tag that the record does not tell."""
 
@@ -138,8 +141,7 @@ class Traffic:
         parts = [(single, self._slot("object", single))]
         many = self._where(frozenset(("Startall",)))
         for events, found in columns(self.rank, many, frozenset(("array_of_requests",))):
-            requests = found["array_of_requests"]
-            assert isinstance(requests, Ragged)
+            requests = _known(found, "array_of_requests", Ragged)
             parts.append((events[requests.owners], requests.values))
         event, request = (np.concatenate([p[i] for p in parts]) for i in (0, 1))
         order = np.argsort(event, kind="stable")
@@ -205,8 +207,7 @@ class Traffic:
         parts = []
         wanted = frozenset(("array_of_requests", "index"))
         for events, found in columns(self.rank, self._flagged(calls.OF_ANY, closed), wanted):
-            requests, index = found["array_of_requests"], found["index"]
-            assert isinstance(requests, Ragged) and isinstance(index, np.ndarray)
+            requests, index = _known(found, "array_of_requests", Ragged), _known(found, "index", np.ndarray)
             ok = (index >= 0) & (index < requests.lengths)
             place = requests.starts[:-1][ok] + index[ok]
             parts.append((requests.values[place], events[ok], self._slot_status(events[ok])))
@@ -216,8 +217,8 @@ class Traffic:
         parts = []
         wanted = frozenset(("array_of_requests", "array_of_statuses"))
         for events, found in columns(self.rank, self._flagged(calls.OF_ALL, closed), wanted):
-            requests, statuses = found["array_of_requests"], found["array_of_statuses"]
-            assert isinstance(requests, Ragged) and isinstance(statuses, RaggedStatuses)
+            requests = _known(found, "array_of_requests", Ragged)
+            statuses = _known(found, "array_of_statuses", RaggedStatuses)
             rows = _aligned(requests.owners, requests.offsets, statuses)
             parts.append((requests.values, events[requests.owners], rows))
         return parts
@@ -226,10 +227,8 @@ class Traffic:
         parts = []
         wanted = frozenset(("array_of_requests", "array_of_indices", "array_of_statuses"))
         for events, found in columns(self.rank, self._flagged(calls.OF_SOME, closed), wanted):
-            requests, indices = found["array_of_requests"], found["array_of_indices"]
-            statuses = found["array_of_statuses"]
-            assert isinstance(requests, Ragged) and isinstance(indices, Ragged)
-            assert isinstance(statuses, RaggedStatuses)
+            requests, indices = (_known(found, name, Ragged) for name in ("array_of_requests", "array_of_indices"))
+            statuses = _known(found, "array_of_statuses", RaggedStatuses)
             ok = (indices.values >= 0) & (indices.values < requests.lengths[indices.owners])
             place = requests.starts[:-1][indices.owners[ok]] + indices.values[ok]
             rows = _aligned(indices.owners[ok], indices.offsets[ok], statuses)
@@ -327,6 +326,13 @@ class Traffic:
         cancelled = np.zeros(len(ends), np.bool_)
         cancelled[at] = status.cancelled[row]
         return Ends(ends.comm, source, tag, ends.event, ends.request, ends.done | has).pick(~cancelled)
+
+
+def _known(found: Mapping[str, Any], name: str, kind: type[_Kind]) -> _Kind:
+    """A column that these calls have. NoArgument where functions.json says otherwise."""
+    if not isinstance(value := found.get(name), kind):
+        raise NoArgument(name)
+    return value
 
 
 def behind(ids: Ints, at: Ints, request: Ints, event: Ints) -> Ints:

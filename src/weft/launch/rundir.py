@@ -15,7 +15,7 @@ from typing import Any
 import weft
 from weft.errors import UsageError, WeftError
 from weft.plain import dataclass
-from weft.safety.folders import Held
+from weft.safety.folders import Held, read_regular
 from weft.safety.runs import own_facts, signed
 
 SCHEMA = "weft-run/1"
@@ -207,8 +207,8 @@ def newest(base: Path = BASE) -> Path:
 def facts_of(path: Path) -> dict[str, object]:
     """What run.json says, {} where it cannot be read."""
     try:
-        facts = json.loads((path / RUN_JSON).read_text())
-    except (OSError, ValueError):
+        facts = json.loads(read_regular(path / RUN_JSON, path))
+    except (OSError, ValueError, RecursionError):
         return {}
     return facts if isinstance(facts, dict) else {}
 

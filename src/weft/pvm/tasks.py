@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from weft.safety.folders import read_regular
+
 MAGIC: Final = 0x316B73746D767077
 MOST: Final = 16384
 HEADER: Final = struct.Struct("<QII")
@@ -82,7 +84,7 @@ def decode(data: mmap.mmap | bytes) -> list[Task]:
 def read(run: Path) -> list[Task]:
     """The tasks of a run, [] where it has none: it is not one of PVM, or was damaged."""
     try:
-        return decode(file_of(run).read_bytes())
+        return decode(read_regular(file_of(run), run))
     except OSError:
         return []
 

@@ -24,16 +24,19 @@ from weft.replay.layout import (
 from weft.replay.plan import ANSWERED, POLLS, RankPlan, ThreadPlan, kinds_of
 from weft.replay.ready import taken
 from weft.replay.turns import Turns, turns
-from weft.terms.columns import columns
+from weft.terms.columns import columns, ints
 from weft.terms.progress import open_calls
 from weft.trace import Level, Rank, Trace
 from weft.trace.births import NOT_RECORDED, births
+from weft.trace.errors import RunError
 from weft.trace.functions import FunctionTable
 from weft.trace.layout import ANY_SOURCE, GUESSED, Flag, LogKind
 
 _PROBES: Final = named(Act.PROBE, Act.MATCHED_PROBE)
 _POSTS: Final = named(Act.SEND, Act.RECEIVE, Act.SEND_RECEIVE, Act.START, where=lambda m: m.posts)
 """Calls whose order among the threads of a process decides what they match."""
+MOST_PENDING: Final = 1 << 22
+"""Wildcard receives of one thread that are under way at once."""
 _OVER: Final = ("finalized", "exited", "aborted")
 
 
@@ -41,11 +44,14 @@ def plans_of(trace: Trace, match: Match | None) -> list[RankPlan]:
     """The plans of all ranks that got to know their place. `match` is needed for a record of level `trace`."""
     trace.require_beginning("a replay")
     ranks = [rank for rank in trace.ranks if rank.rank >= 0]
-    if trace.level is Level.OUTCOMES:
-        plans = [_outcomes_of(rank) for rank in ranks]
-    else:
-        assert match is not None
-        plans = [_Tracing(rank, match).plan() for rank in ranks]
+    try:
+        if trace.level is Level.OUTCOMES:
+            plans = [_outcomes_of(rank) for rank in ranks]
+        else:
+            assert match is not None
+            plans = [_Tracing(rank, match).plan() for rank in ranks]
+    except OverflowError as error:
+        raise RunError(f"{trace.path} cannot be replayed, its record is damaged: {error}") from error
     _take_turns_at_windows(plans, turns(ranks))
     _give_births(trace, plans)
     return plans
@@ -130,6 +136,8 @@ def of_outcomes(order: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
     times: list[float] = []
     for kind, value in order:
         if kind == LogKind.LATE:
+            if value > MOST_PENDING:
+                raise OverflowError(f"{value} receives were under way at once")
             late = value
         elif kind in (LogKind.SOURCE, LogKind.CANCELLED):
             while len(pending) <= late:
@@ -377,7 +385,8 @@ class _Tracing:
         found = np.flatnonzero(self._are(_doing(functions, Op.RECV)) & any_source).tolist()
         both = self._where(_doing(functions, Op.SENDRECV))
         for events, tail in columns(self.rank, both, frozenset(["source"])) if len(both) else ():
-            found += events[np.asarray(tail["source"]) == ANY_SOURCE].tolist()
+            if "source" in tail:
+                found += events[ints(tail, "source") == ANY_SOURCE].tolist()
         made = self._where(_doing(functions, Op.RECV_INIT))
         wild = set(self.events["object"][made[any_source[made]]].tolist())
         if wild:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from traceback import extract_tb, format_exception
 from typing import Final
 
 import weft
+from weft.errors import TraceError
 from weft.plain import dataclass
 from weft.terms.words import printable
 
@@ -29,10 +31,14 @@ class Failure:
     """Weft's own line that it came from, such as `weft/races/service.py:183`."""
     details: str = ""
     """The traceback."""
+    damaged: bool = False
+    """Whether the record is to blame, which cannot be read there, and not Weft."""
 
     @classmethod
     def of(cls, analysis: str, error: Exception) -> Failure:
         """The failure that an exception is."""
+        if isinstance(error, TraceError):
+            return cls(analysis, str(error), damaged=True)
         return cls(analysis, f"{type(error).__name__}: {error}", _origin(error), "".join(format_exception(error)))
 
 
@@ -44,19 +50,21 @@ def _origin(error: Exception) -> str:
 
 
 def failure_lines(run: Path, failures: Iterable[Failure]) -> list[str]:
-    """A line for each error in which analyses of a run ended, and in the last one what to send; else nothing."""
-    causes: dict[tuple[str, str], list[str]] = {}
-    for one in failures:
-        causes.setdefault((one.error, one.where), []).append(one.analysis)
-    lines = [failure_line(names, *cause) for cause, names in causes.items()]
-    if lines:
-        lines[-1] += f". To have it mended, send what `weft doctor --report` and `weft report --format json {run}` say"
-    return [printable(text) for text in lines]
+    """A line for each error in which analyses of a run ended, and in the last one that is Weft's what to send."""
+    causes: dict[Failure, list[str]] = {}
+    for one in sorted(failures, key=lambda one: one.damaged):
+        causes.setdefault(replace(one, analysis="", details=""), []).append(one.analysis)
+    send = f"`weft doctor --report` and `weft report --format json {run}`"
+    own = [cause for cause in causes if not cause.damaged]
+    more = dict.fromkeys(own[-1:], f". To have it mended, send what {send} say")
+    return [printable(failure_line(names, cause) + more.get(cause, "")) for cause, names in causes.items()]
 
 
-def failure_line(names: Sequence[str], error: str, where: str) -> str:
+def failure_line(names: Sequence[str], of: Failure) -> str:
     """Says in which analyses an error came up, where in Weft, and what a report lacks for it."""
-    of = f"analysis of {names[0]}" if len(names) == 1 else f"analyses of {', '.join(names[:-1])} and {names[-1]}"
+    which = f"analysis of {names[0]}" if len(names) == 1 else f"analyses of {', '.join(names[:-1])} and {names[-1]}"
+    if of.damaged:
+        return f"the {which} {'is' if len(names) == 1 else 'are'} left out, as the record is damaged: {of.error}"
     lost = "what it looks for is" if len(names) == 1 else "what they look for is"
-    at = f" at {where}" if where else ""
-    return f"Weft's error, not the program's: the {of} failed{at}, so {lost} not in here: {error}"
+    at = f" at {of.where}" if of.where else ""
+    return f"Weft's error, not the program's: the {which} failed{at}, so {lost} not in here: {of.error}"

@@ -58,7 +58,7 @@ def to_sarif(
             {
                 "executionSuccessful": successful and not failures,
                 "toolExecutionNotifications": [
-                    *(_notification("error", failure_line([f.analysis], f.error, f.where)) for f in failures),
+                    *(_notification("error", failure_line([f.analysis], f)) for f in failures),
                     *(_notification("warning", problem) for problem in trace.problems),
                     *(_notification("note", text) for text in told),
                 ],

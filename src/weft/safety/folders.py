@@ -176,6 +176,41 @@ def append_own(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+class Unfit(OSError):
+    """A path leads to what is not read: no regular file, a link out of the folder, or too much."""
+
+
+def open_regular(path: Path, root: Path | None = None) -> int:
+    """A descriptor of a regular file for reading, of a folder that others may have written. OSError for anything else.
+
+    A link is followed only where it stays within `root`. The folder that holds the file is the caller's to check.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if root is not None else 0)
+    linked = root is not None and path.is_symlink()
+    opened = os.open(_within(path, root) if linked and root else path, flags)
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise Unfit("is not a regular file")
+    return opened
+
+
+def _within(path: Path, root: Path) -> str:
+    """Where a link leads. Unfit where that is outside of `root`."""
+    real, home = os.path.realpath(path), os.path.realpath(root)
+    if os.path.commonpath([real, home]) != home:
+        raise Unfit(f"is a link to {real}, outside the run: not followed. Copy the run whole (cp -rL)")
+    return real
+
+
+def read_regular(path: Path, root: Path | None = None, most: int = 64 << 20) -> bytes:
+    """What such a file holds. OSError where it cannot be had, or has more than `most` bytes."""
+    with os.fdopen(open_regular(path, root), "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise Unfit(f"is larger than {most >> 20} MiB")
+    return data
+
+
 class Held:
     """A folder that is held open: what takes its path later is not touched, and no link in it is followed.
 

@@ -88,6 +88,7 @@ class Process(Protocol):
 
     index: int
     world: int
+    rank: int
 
     def communicator_definitions(self) -> Sequence[CommDefinition]:
         """The communicators it made, in order."""
@@ -134,6 +135,15 @@ def made_by(function: str, key: str) -> tuple[str, bool]:
     if function in ("MPI_Comm_accept", "MPI_Comm_connect"):
         return "MPI_Comm_accept", True
     return function, False
+
+
+def _is_among(number: int, members: Members) -> bool:
+    """Whether a rank of the world that a group is told in is in it."""
+    for run in members:
+        steps, rest = divmod(number - run.first, run.stride or 1)
+        if not run.world and not rest and 0 <= steps < run.count:
+            return True
+    return False
 
 
 class Communicators:
@@ -187,6 +197,9 @@ class Communicators:
             local = self._expand(rank, definition.local)
             remote = self._expand(rank, definition.remote) if definition.inter else ()
             if local is None or remote is None:
+                continue
+            if definition.local and not _is_among(rank.rank, definition.local):
+                self._say(f"rank {rank.index} defines a communicator that it is not in: left out")
                 continue
             parent = own.get(definition.parent)
             if not definition.inter and not definition.local and parent is not None:

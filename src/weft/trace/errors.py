@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from weft.errors import TraceError
 
 
@@ -9,3 +11,17 @@ class RunError(TraceError):
     """A run or a part of it cannot be read; the message says what, where and what to do."""
 
     slug = "run"
+
+
+class NoArgument(RunError, KeyError):
+    """A call lacks an argument that its function has: its tail is damaged, or functions.json is not that of the run."""
+
+    def __str__(self) -> str:
+        return f"a call has no {self.args[0]}: its record, or the run's functions.json, does not fit it"
+
+
+class Arguments(dict[str, Any]):
+    """Arguments by name. Whoever asks for one that must be there, and is not, learns that the record is damaged."""
+
+    def __missing__(self, name: str) -> Any:
+        raise NoArgument(name)

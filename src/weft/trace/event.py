@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from weft.trace import layout
+from weft.trace.errors import Arguments
 from weft.trace.functions import Function
 from weft.trace.layout import COUNT_IN_TAIL, Flag
 from weft.trace.tails import Status, Tail, decode_tail
@@ -227,7 +228,7 @@ class Event:
         `name:out`. What was not recorded (or is damaged, see `damage`) is left out.
         """
         tail = self.tail or Tail()
-        found: dict[str, Any] = {}
+        found = Arguments()
         for p in self.function.parameters:
             if p.place == "none" or (self.open and p.direction == "out" and p.place in ("object", "flag", "status")):
                 continue

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from weft.safety.folders import Held
+from weft.safety.folders import Held, Unfit, read_regular
 from weft.trace.errors import RunError
-from weft.trace.rankfile import open_inside
 
 MAX_JSON: Final = 64 << 20
 
@@ -36,12 +34,7 @@ def read_json(
     `parsed`: what makes the object of the file's bytes, for one that keeps it.
     """
     try:
-        fd = open_inside(root / name, root)
-        with os.fdopen(fd, "rb") as file:
-            data = file.read(limit + 1)
-        if len(data) > limit:
-            raise RunError(f"{root / name} is larger than {limit >> 20} MiB")
-        value = parsed(data)
+        value = parsed(read_regular(root / name, root, limit))
         if not isinstance(value, dict):
             raise RunError(f"{root / name} holds no JSON object")
         if value.get("schema") != schema:
@@ -49,7 +42,13 @@ def read_json(
     except RunError as error:
         problems.append(str(error))
         return {}
-    except (ValueError, RecursionError, OSError) as error:
+    except Unfit as error:
+        problems.append(f"{root / name} {error}")
+        return {}
+    except OSError as error:
+        problems.append(f"{root / name} cannot be read: {error.strerror}")
+        return {}
+    except (ValueError, RecursionError) as error:
         problems.append(f"{root / name} cannot be read: {str(error)[:200]}")
         return {}
     return value

@@ -40,6 +40,8 @@ STREAM: Final = np.dtype(
      ("nibbles", "<u8")]
 )  # fmt: skip
 ALIGNED: Final = 64
+SMALL: Final = (int(StreamKind.DEFINITIONS), int(StreamKind.BEFORE))
+"""The kinds of streams that are compressed."""
 MOST_INDEX: Final = 256 << 20
 MOST_UNPACKED: Final = 64 << 20
 """Bytes of one stream that is compressed; a larger one is not."""
@@ -72,6 +74,9 @@ class Pack:
         place, stored = self._streams["offset"], self._streams["stored"]
         if ((place > self.size) | (stored > self.size) | (place + stored > self.size)).any():
             raise self.damaged("its index, or cut off,")
+        small = np.isin(self._streams["kind"], SMALL) & (self._streams["size"] <= MOST_UNPACKED)
+        self._fits = np.where(self._streams["packed"] != 0, small, stored == self._streams["size"])
+        """Of each stream, whether it is one that a pack can have."""
 
     def _head(self, data: bytes) -> Any:
         if len(data) < HEAD.itemsize or data[:8] != MAGIC:
@@ -99,7 +104,8 @@ class Pack:
         for row in self._ranks:
             name, first, count = bytes(row["name"]).decode("ascii", "replace"), int(row["first"]), int(row["count"])
             try:
-                if not NAME.fullmatch(name) or first + count > len(self._streams):
+                fits = first + count <= len(self._streams) and bool(self._fits[first : first + count].all())
+                if not NAME.fullmatch(name) or not fits:
                     raise self.damaged("its index")
                 found.append(PackedFile(self, name, row, self._streams[first : first + count]))
             except RunError as error:
@@ -167,11 +173,7 @@ class PackedFile(RankFile):
 
     def _read(self, one: Any) -> NDArray[np.uint8]:
         offset, stored, size = int(one["offset"]), int(one["stored"]), int(one["size"])
-        if one["packed"]:
-            return self._pack.unpacked(offset, stored, size)
-        if stored != size:
-            raise self._pack.damaged("its index")
-        return self._pack.stored(offset, size)
+        return self._pack.unpacked(offset, stored, size) if one["packed"] else self._pack.stored(offset, size)
 
     def first_event(self, thread: int) -> Any | None:
         """The first event of a thread."""

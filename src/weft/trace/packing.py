@@ -27,6 +27,7 @@ from weft.trace.packed import (
     MOST_UNPACKED,
     NAME,
     RANK,
+    SMALL,
     STREAM,
     SUFFIX,
     VERSION,
@@ -156,7 +157,7 @@ def _streams(file: RankFile) -> list[tuple[Key, NDArray[np.uint8], int]]:
 def _stream(to: IO[bytes], words: bytes, key: Key, data: NDArray[np.uint8], nibbles: int) -> NDArray[Any]:
     """Write one stream; its row."""
     row, size = np.zeros(1, STREAM), len(data)
-    small = key[0] in (StreamKind.DEFINITIONS, StreamKind.BEFORE) and size <= MOST_UNPACKED
+    small = key[0] in SMALL and size <= MOST_UNPACKED
     stored = _deflated(data.tobytes(), words) if small else data.data
     row["kind"], row["thread"], row["packed"], row["size"], row["nibbles"] = *key, small, size, nibbles
     row["offset"], row["stored"] = _put(to, stored), len(stored)

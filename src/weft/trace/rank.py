@@ -17,6 +17,7 @@ from weft.trace.cut import cut
 from weft.trace.datatypes import Datatype, Datatypes
 from weft.trace.definitions import CommDefinition, Definitions
 from weft.trace.endings import Ending, endings
+from weft.trace.errors import RunError
 from weft.trace.event import Event
 from weft.trace.hashes import Hashes, read_hashes
 from weft.trace.layout import ACCESS, EVENT, TAIL_ALIGN, TOUCH, Def, Events, Flag, ObjectClass, StreamKind
@@ -128,10 +129,20 @@ class Rank:
     @cached_property
     def definitions(self) -> Definitions:
         """What the ids in the events mean."""
-        data = self.file.stream(StreamKind.DEFINITIONS).tobytes() if self.file else b""
-        definitions = Definitions(data)
+        definitions = Definitions(self._defined())
         self.trace._say(*(f"rank {self.index}: {p}" for p in definitions.problems + definitions.notes[:10]))
         return definitions
+
+    def _defined(self) -> bytes:
+        """The stream of definitions, empty where it is damaged: in a pack it is compressed, so that only this tells."""
+        if self.file is None:
+            return b""
+        try:
+            return self.file.stream(StreamKind.DEFINITIONS).tobytes()
+        except RunError as error:
+            self.file.problems.append(str(error))
+            self.trace._say(str(error))
+            return b""
 
     @property
     def serves(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.safety.folders import Unfit, open_regular
 from weft.trace import layout, rings
 from weft.trace.errors import RunError
 from weft.trace.layout import PAGE, Clock, Level, State, StopReason, StreamKind
@@ -57,28 +57,13 @@ class Header:
 
 
 def open_inside(path: Path, root: Path | None) -> int:
-    """A file descriptor of a regular file for reading. A link is followed only where it stays within `root`.
-
-    The folder that holds the file is the caller's to check.
-    """
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if root is not None else 0)
+    """A file descriptor of a regular file for reading, as `open_regular` has it. RunError for anything else."""
     try:
-        linked = root is not None and path.is_symlink()
-        fd = os.open(_inside(path, root) if linked and root else path, flags)
+        return open_regular(path, root)
+    except Unfit as error:
+        raise RunError(f"{path} {error}") from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise RunError(f"{path} is not a regular file")
-    return fd
-
-
-def _inside(path: Path, root: Path) -> str:
-    """Where a link leads. RunError where that is outside of `root`."""
-    real, home = os.path.realpath(path), os.path.realpath(root)
-    if os.path.commonpath([real, home]) != home:
-        raise RunError(f"{path} is a link to {real}, outside the run: not followed. Copy the run whole (cp -rL)")
-    return real
 
 
 class RankFile:

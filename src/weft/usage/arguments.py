@@ -155,7 +155,9 @@ class _Arguments:
         """Those events whose datatype in the slot is significant, and that move something."""
         parts = [which[:0]]
         for function, rows in self._by_function(which):
-            name = function.slot["datatype"].name
+            if (typed := function.slot.get("datatype")) is None:  # functions.json says otherwise than the standard
+                continue
+            name = typed.name
             if "count" in function.slot and side_of(function.slot["count"].name) is side_of(name):
                 parts.append(self._that_count(rows[self.events["count"][rows] != 0], name))
             else:
@@ -334,7 +336,7 @@ class _Arguments:
                 # What a column has of the position is where it came to: that at the entry is in the call's arguments.
                 failed = self.events["error"][which] != 0
                 near = np.flatnonzero((bytes_ > 0) & (failed | (at + bytes_ > size)))[:_MOST_PACKED]
-                begun = [int(self.rank.event(int(index)).args["position"]) for index in which[near]]
+                begun = [int(self.rank.event(int(index)).args.get("position", 0)) for index in which[near]]
                 bad = near[np.array(begun, np.int64) + bytes_[near] > size[near]]
                 yield from self._tell(which[bad], room, _too_small(room))
 

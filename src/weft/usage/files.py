@@ -27,7 +27,8 @@ def wrong(rank: Rank) -> Iterator[Told]:
     which = masks(functions).where(rank, _on_files(functions))
     if not len(which):
         return
-    known = (rank.trace.run.get("mpi") or {}).get("abi") in _SAME
+    facts = rank.trace.run.get("mpi")
+    known = isinstance(facts, dict) and facts.get("abi") in _SAME
     if known:
         yield from _opens(rank)
     by_function = rank.events["function"][which]

@@ -29,7 +29,8 @@ from weft.terms.sizes import solid, solids
 from weft.terms.spread import Shapes, no_shapes, numbered_shapes, spread
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable
-from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL
+from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL, Def
+from weft.usage.tables import end_of_ids
 
 MAX_OVERLAPS = 10_000
 """Pairs of lines of one rank that are told."""
@@ -208,10 +209,11 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
     chosen, sort = _sorted_out(of.rank.trace.functions, reads, writes)
     room = catalogue(of.rank).count(chosen)
     types = distinct(events["datatype"][of.masks.where(of.rank, reads | writes)]).tolist()
-    solid_ = np.zeros(min(max(types, default=0) + 1, MOST_IDS), np.uint64)
+    last = min(end_of_ids(of.rank, len(of.rank.definitions.ids(Def.DATATYPE))), MOST_IDS)
+    solid_ = np.zeros(min(max(types, default=0) + 1, last), np.uint64)
     gaps = np.zeros(len(solid_), np.bool_)
     for id in types:
-        if id < MOST_IDS:
+        if id < last:
             size = solid(of.rank.datatype(id))
             gaps[id] = not size and id
             solid_[id] = size or gaps[id]  # of one with gaps any: its blocks come below
@@ -273,11 +275,12 @@ def first_done(of: Traffic) -> Overs:
     frees = of.masks.where(of.rank, calls.RELEASES)
     freed = of.events["object"][frees].astype(np.int64)
     frees, freed = frees[freed >= ID_DYNAMIC], freed[freed >= ID_DYNAMIC]
+    end = min(end_of_ids(of.rank), MOST_IDS)
     most = max(int(request.max(initial=0)), int(freed.max(initial=0)))
-    first = min(int(request.min(initial=MOST_IDS)), int(freed.min(initial=MOST_IDS)))
-    found = np.full(max(min(most + 1, MOST_IDS) - first, 0), NONE, np.uint32)
+    first = min(int(request.min(initial=end)), int(freed.min(initial=end)))
+    found = np.full(max(min(most + 1, end) - first, 0), NONE, np.uint32)
     for ids, by in ((freed, frees), (request, event)):
-        sane = slice(None) if most < MOST_IDS else ids < MOST_IDS
+        sane = slice(None) if most < end else ids < end
         found[ids[sane][::-1] - first] = by[sane][::-1]  # of several the first stays
     return Overs(first, found)
 

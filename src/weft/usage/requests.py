@@ -23,6 +23,7 @@ from weft.trace.layout import ID_DYNAMIC, PROC_NULL
 from weft.usage.overlaps import ICOLLECTIVES, MOST_IDS, first_done, not_told, over_at, overlaps, told
 from weft.usage.readies import wrong_readies
 from weft.usage.received import of_messages
+from weft.usage.tables import end_of_ids
 from weft.usage.transfers import wrong_transfers
 
 _USES = calls.OF_ONE | calls.RELEASES
@@ -54,22 +55,23 @@ class Requests:
         events = rank.events
         makers = self.masks.where(rank, calls.REQUEST_MAKERS)
         ids = events["object"][makers].astype(np.int64)
-        good = (ids >= ID_DYNAMIC) & (ids < MOST_IDS)
+        self._end = min(end_of_ids(rank), MOST_IDS)
+        good = (ids >= ID_DYNAMIC) & (ids < self._end)
         self.makers, self.ids = (makers, ids) if good.all() else (makers[good], ids[good])
         self.functions = catalogue(rank).function[self.makers]
         self.frees = self.masks.where(rank, calls.RELEASES)
         self.freed = events["object"][self.frees].astype(np.int64)
         self.persistent = self.masks.table(calls.PERSISTENT)[self.functions]
         request, event = self.of.done
-        good = request < MOST_IDS
+        good = request < self._end
         self.request, self.event = (request, event) if good.all() else (request[good], event[good])
         self._tables()
 
     def _tables(self) -> None:
         """By id of a request, from the first on, what is asked of all: ids come one by one, so they are places."""
-        freed = self.freed[(self.freed >= ID_DYNAMIC) & (self.freed < MOST_IDS)]
+        freed = self.freed[(self.freed >= ID_DYNAMIC) & (self.freed < self._end)]
         every = self.ids, self.request, freed
-        self.first = min(int(ids.min(initial=MOST_IDS)) for ids in every)
+        self.first = min(int(ids.min(initial=self._end)) for ids in every)
         size = max(0, *(int(ids.max(initial=0)) + 1 - self.first for ids in every))
         self.made, self.fired = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
         self.made[self.ids - self.first] = True

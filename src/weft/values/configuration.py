@@ -14,6 +14,7 @@ from weft.errors import UsageError
 from weft.native.headers.rules import ValuesLevel
 from weft.native.headers.value_format import ValueForm
 from weft.plain import dataclass
+from weft.safety.folders import read_regular
 from weft.values.folder import FOLDER
 
 LEVELS: Final = {
@@ -93,17 +94,30 @@ def near(word: str, known: Iterable[str]) -> str:
     return f"; there are {', '.join(map(repr, names[:8]))}" if names else ""
 
 
-def read(path: Path) -> Configuration:
-    """A configuration from a file. UsageError that names the entry where it cannot be right."""
+def read(path: Path, run: Path | None = None) -> Configuration:
+    """A configuration from a file. UsageError that names the entry where it cannot be right.
+
+    `run`: where it lies in one, which others may have written; one that the user names may be a pipe.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = (path.read_bytes() if run is None else read_regular(path, run)).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the configuration {path} cannot be read: {error}") from error
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        _verify(document)
+    except (ValueError, RecursionError) as error:  # also numbers of more digits than Python reads
         raise UsageError(f"{path} is not TOML: {error}") from error
     return _Reader(str(path)).configuration(document)
+
+
+def _verify(value: object) -> None:
+    """ValueError for a whole number of more than 64 bits, which TOML does not have and no message can print."""
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            _verify(part)
+    elif isinstance(value, int) and value.bit_length() > 64:
+        raise ValueError("a whole number has more than 64 bits")
 
 
 def tolerances(run: Path, told: Mapping[str, Any], config: Path | None = None) -> dict[str, dict[str, Any]]:
@@ -113,7 +127,7 @@ def tolerances(run: Path, told: Mapping[str, Any], config: Path | None = None) -
     """
     checked = _Reader("the comparison").only_tolerances(told)
     path = config or run / FOLDER / "probes.toml"
-    known = read(path).judged if config is not None or path.exists() else {}
+    known = read(path, None if config else run).judged if config is not None or path.exists() else {}
     own = {name: {**settings, **checked} for name, settings in known.items()}
     return {**own, "": {**known.get("", {}), **checked}}
 
@@ -172,12 +186,12 @@ class _Reader:
         word = entry.get(key)
         if word is None:
             return unsaid
-        if word not in known:
+        if not isinstance(word, str) or word not in known:
             raise self._wrong(f"{where}: {key} = {word!r} is not one of {', '.join(known)}{near(str(word), known)}")
         return int(known[word])
 
     def _positive(self, value: object, where: str) -> int:
-        if not isinstance(value, int) or value < 1:
+        if type(value) is not int or not 1 <= value <= _LAST:
             raise self._wrong(f"{where}: every = {value!r} is not a number from 1 on")
         return value
 
@@ -186,11 +200,13 @@ class _Reader:
         if text is None:
             return _FIRST, _LAST, 1
         words = [word.strip() for word in str(text).split(":")]
-        if len(words) > 3 or not all(re.fullmatch(r"-?\d*", word) for word in words):
+        if len(words) > 3 or not all(re.fullmatch(r"(-?[0-9]{1,19})?", word) for word in words):
             raise self._wrong(f"{where}: iterations = {text!r} is not first:last:step, such as 0:100:10")
         first = int(words[0]) if words[0] else _FIRST
         last = first if len(words) == 1 else int(words[1]) if words[1] else _LAST
         step = int(words[2]) if len(words) == 3 and words[2] else 1
+        if max(abs(first + 1), abs(last), step) > _LAST:
+            raise self._wrong(f"{where}: iterations = {text!r} holds a number that no loop comes to")
         if last < first or step < 1:
             raise self._wrong(
                 f"{where}: iterations = {text!r} holds none: the last one is before the first, or no step"
@@ -201,15 +217,16 @@ class _Reader:
         if text is None:
             return "*"
         plain = re.sub(r"\s", "", str(text))
-        if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", plain):
+        if not re.fullmatch(r"[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*", plain):
             raise self._wrong(f"{where}: ranks = {text!r} is not a list of ranks, such as 0-3,8")
         return plain
 
     def _size(self, text: object) -> int:
-        found = re.fullmatch(r"(\d+)\s*([kmgt]?)i?b?", str(text).lower())
-        if not found or not int(found[1]):
+        found = re.fullmatch(r"([0-9]{1,18})\s*([kmgt]?)i?b?", str(text).lower())
+        size = int(found[1]) * _UNITS[found[2]] if found else 0
+        if not 0 < size <= _LAST:
             raise self._wrong(f"limit = {text!r} is not a size, such as 500 MB")
-        return int(found[1]) * _UNITS[found[2]]
+        return size
 
     def _tolerances(self, entry: Mapping[str, Any], where: str) -> dict[str, Any]:
         for key, value in entry.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
@@ -26,6 +27,7 @@ from weft.native.headers.value_format import (
 )  # fmt: skip
 from weft.native.headers.values import VALUE_INDEX, VALUE_ITERATION, VALUE_ROW, VALUE_SITE, kernel
 from weft.plain import dataclass
+from weft.safety.folders import open_regular, read_regular
 from weft.values.folder import FOLDER, LINES, PROCESSORS, SUFFIX
 from weft.values.kept import Kept, Rebuilt
 
@@ -99,8 +101,8 @@ class ValueTrace:
 
 def _lines(path: Path) -> Mapping[str, Mapping[str, Any]]:
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
+        found = json.loads(read_regular(path, path.parents[1]))
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -113,7 +115,7 @@ class Process:
         self.problems: list[str] = []
         self._lines = lines
         try:
-            with path.open("rb") as file:
+            with os.fdopen(open_regular(path, path.parents[1]), "rb") as file:
                 self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
             raise TraceError(f"{path} cannot be read: {error}") from error

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from weft.match import Match
 from weft.report.tables import MAX_BLOCKS, MAX_ROWS, tables, to_json
 from weft.terms.describe import where
-from weft.terms.sizes import size_of
 from weft.trace import Rank, Trace
-from weft.trace.layout import COUNT_IN_TAIL
 from weft.view.links import Links
 from weft.view.waiting import culprits
 from weft.waits import KEYS, Key, blocks
@@ -26,6 +24,7 @@ from weft.waits.causes import LATE
 from weft.waits.clockwork import Clockwork
 from weft.waits.ledger import Base, Ledger, ledger_of
 from weft.waits.states import waiting
+from weft.waits.tables import bytes_of
 
 Ints = NDArray[np.int64]
 
@@ -135,23 +134,13 @@ class Sums:
             peer, args = sends.peer[rows].astype(np.int64), sends.args[rows].astype(np.int64)
             known = (peer >= 0) & (args < len(rank.events)) & (began >= t0) & (began < t1)
             np.add.at(messages[rank.index], peer[known], 1)
-            np.add.at(sizes[rank.index], peer[known], _sizes(rank, args[known]))
+            np.add.at(sizes[rank.index], peer[known], bytes_of(rank, args[known]))
         return messages, sizes
 
 
 def _overlap(start: Ints, end: Ints, stretch: tuple[int, int]) -> Ints:
     inside: Ints = np.maximum(0, np.minimum(end, stretch[1]) - np.maximum(start, stretch[0]))
     return inside
-
-
-def _sizes(rank: Rank, events: Ints) -> Ints:
-    """Bytes of some sends; 0 where they are not known."""
-    types, counts = rank.events["datatype"][events], rank.events["count"][events].astype(np.int64)
-    counts[(counts < 0) | (counts == COUNT_IN_TAIL)] = 0
-    unit = np.zeros(len(events), np.int64)
-    for id in np.unique(types).tolist():
-        unit[types == id] = size_of(rank.datatype(id)) or 0
-    return unit * counts
 
 
 def _rows(rows: dict[str, list[int]]) -> list[dict[str, Any]]:

@@ -171,7 +171,7 @@ class Times:
     def base(self) -> Base:
         """What every share of the run is a share of."""
         there = self.threads > 0
-        span = int(self.end[there].max(initial=0) - self.begin[there].min(initial=0))
+        span = int(self.end[there].max(initial=0)) - int(self.begin[there].min(initial=0))
         return Base(span, int(there.sum()), int(self.threads.sum()))
 
 

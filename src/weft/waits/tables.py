@@ -12,13 +12,15 @@ from weft.match import Match
 from weft.terms.columns import distinct
 from weft.terms.describe import where
 from weft.terms.sizes import size_of
-from weft.trace import Trace
+from weft.trace import Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.waits.clockwork import Clockwork
 from weft.waits.states import waiting
 
 Key = Literal["function", "rank", "site"]
 KEYS: Final[tuple[Key, ...]] = ("function", "rank", "site")
+MOST_BYTES: Final = 1 << 50
+"""Of one message."""
 
 
 class CallTimes(NamedTuple):
@@ -82,14 +84,19 @@ def matrix(trace: Trace, match: Match) -> tuple[NDArray[np.int64], NDArray[np.in
         peer, args = match.sends.peer[part].astype(np.int64), match.sends.args[part].astype(np.int64)
         known = (peer >= 0) & (args < len(rank.events))
         peer, args = peer[known], args[known]
-        types, counts = rank.events["datatype"][args], rank.events["count"][args].astype(np.int64)
-        size = np.zeros(len(args), np.int64)
-        for id in distinct(types).tolist():
-            size[types == id] = size_of(rank.datatype(id)) or 0
-        counts[(counts < 0) | (counts == COUNT_IN_TAIL)] = 0
         messages[rank.index] = np.bincount(peer, minlength=n)
-        np.add.at(sizes[rank.index], peer, size * counts)
+        np.add.at(sizes[rank.index], peer, bytes_of(rank, args))
     return messages, sizes
+
+
+def bytes_of(rank: Rank, events: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Bytes of some sends; 0 where they are not known, or more than a message can hold: then the record is damaged."""
+    types, counts = rank.events["datatype"][events], rank.events["count"][events].astype(np.int64)
+    size = np.zeros(len(events), np.int64)
+    for id in distinct(types).tolist():
+        size[types == id] = size_of(rank.datatype(id)) or 0
+    counts[(counts < 0) | (counts == COUNT_IN_TAIL) | (size.astype(np.float64) * counts > MOST_BYTES)] = 0
+    return size * counts
 
 
 def blocks(values: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], int]:

@@ -47,7 +47,7 @@ class Source:
             middle = (low + high) // 2
             low, high = (middle, high) if self.starts[middle] <= offset else (low, middle)
         file, line = self.origins[min(low, len(self.origins) - 1)]
-        return Position(file, line, len(self.text[self.starts[low] : offset].encode()) + 1)
+        return Position(file, line, len(self.text[self.starts[low] : offset].encode("utf-8", "surrogateescape")) + 1)
 
 
 def read(path: Path, include: Sequence[Path] = ()) -> Source:

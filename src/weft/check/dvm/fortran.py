@@ -27,7 +27,7 @@ def mark(paths: Sequence[Path], texts: Texts, options: Options = PLAIN) -> list[
     """
     texts.language = "fortran"
     sources = [read_source(path, own.include, own.define) for path in paths for own in (options.of(path),)]
-    units = _ordered([units_of(source) for source in sources])
+    units = _ordered([held for source in sources if (held := units_of(source))])  # one may hold comments alone
     program = Program([unit for held in units for unit in held])
     imply(program)
     texts.main = next((unit.name for unit in program.units if unit.kind == "program"), "")

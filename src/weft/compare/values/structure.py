@@ -10,6 +10,7 @@ import numpy as np
 from weft.compare.values.moments import Moments, Rows
 from weft.native.headers.value_format import PlaceKind
 from weft.plain import dataclass
+from weft.safety.folders import read_regular
 from weft.values.folder import FOLDER
 from weft.values.kept import Kept
 from weft.values.trace import Process, ValueTrace
@@ -45,9 +46,9 @@ def configured_alike(before: ValueTrace, after: ValueTrace) -> bool:
     plans = []
     for trace in (before, after):
         try:
-            plans.append((trace.path / FOLDER / "plan").read_text())
+            plans.append(read_regular(trace.path / FOLDER / "plan", trace.path))
         except OSError:
-            plans.append("")
+            plans.append(b"")
     return plans[0] == plans[1]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import field
@@ -50,6 +52,8 @@ def of_this_host(path: Path) -> Gathered:
     if not isinstance(folder, str):
         raise UsageError(f"{path} was not recorded with --local: name the folders that you copied from its hosts")
     own = Path(folder)
+    if not may_be_of_weft(own):
+        raise UsageError(f"{path / RUN_JSON} names {folder}, which is not a folder that --local made: it is let alone")
     host = os.uname().nodename
     if tasks_alive(own):
         raise UsageError(f"the run still goes on here: {own} is being written")
@@ -59,6 +63,22 @@ def of_this_host(path: Path) -> Gathered:
     gathered = packs(path)
     shutil.rmtree(own, ignore_errors=True)
     return gathered
+
+
+def may_be_of_weft(folder: Path) -> bool:
+    """Whether a folder has a name such as --local makes, which nobody can foretell, and is this user's, or gone.
+
+    What run.json names is emptied and removed, and run.json may be of anybody.
+    """
+    if not re.fullmatch(r".+-[0-9a-f]{16}", folder.name) or not folder.is_absolute():
+        return False
+    try:
+        status = folder.lstat()
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def into_run(own: Path, host: str, path: Path) -> Path:
@@ -97,7 +117,9 @@ def copied(path: Path, sources: Sequence[Path]) -> Gathered:
 def within(source: Path, facts: dict[str, Any]) -> list[Path]:
     """What of a copied folder is meant: itself, or the run's own folder in it, where all of --local was copied."""
     own = source / Path(str(facts.get("local") or ".")).name
-    return [own if source.is_dir() and own.is_dir() else source]
+    with suppress(OSError):  # a name that no folder can have
+        return [own if source.is_dir() and own.is_dir() else source]
+    return [source]
 
 
 def make(path: Path, sources: Sequence[Path]) -> None:
@@ -148,12 +170,25 @@ def taken_from(source: Path, folder: Path) -> pack.Taking:
     return pack.copy(source, source.name, folder)
 
 
+def known(facts: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """The hosts that run.json names as lost, or as those that gave their records: what fits, as others may write it."""
+    said = facts.get(name)
+    hosts = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
+    found = []
+    for one in hosts:
+        ranks = one.get("ranks", [])
+        if isinstance(one.get("host"), str) and isinstance(ranks, list) and all(type(rank) is int for rank in ranks):
+            found.append({**one, "ranks": ranks, "why": str(one.get("why", ""))} if name == "lost" else one)
+    return found
+
+
 def facts_of(run: RunDirectory, came: list[dict[str, Any]], headers: dict[str, Any]) -> dict[str, Any]:
     """What run.json says now: who gave what, what is still lost, and how the run ended where nobody said it."""
     there = {int(match) for name in headers if (match := name.partition("-")[2].removesuffix(".weft")).isdigit()}
-    lost = [one for one in run.facts.get("lost") or () if not set(one["ranks"]) <= there or not one["ranks"]]
-    lost = [one for one in lost if one["host"] not in {each["host"] for each in came}]
-    before = [one for one in run.facts.get("hosts") or () if one["host"] not in {each["host"] for each in came}]
+    given = {each["host"] for each in came}
+    lost = [one for one in known(run.facts, "lost") if one["host"] not in given]
+    lost = [one for one in lost if not set(one["ranks"]) <= there or not one["ranks"]]
+    before = [one for one in known(run.facts, "hosts") if one["host"] not in given]
     facts: dict[str, Any] = {"ranks": len(headers), "hosts": [*before, *came], "lost": lost}
     if run.facts.get("ended") in (None, "running"):
         facts |= {"ended": gather.ended(headers), "finished": run.facts.get("finished") or rundir.now()}

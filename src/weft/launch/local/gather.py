@@ -11,6 +11,7 @@ from typing import Any, Final
 from weft.launch import survivors
 from weft.launch.rankfile import Header, read_header
 from weft.launch.rundir import RunDirectory
+from weft.safety.folders import read_regular
 from weft.sources import variables
 from weft.sources.layout import INDEX, MAX_PACKED, TEXTS
 from weft.sources.layout import SCHEMA as SOURCES
@@ -113,11 +114,11 @@ def add_sources(run: Path, folder: Path) -> None:
     said: list[str] = []
     files = listed(read_json(run, INDEX, SOURCES, said), "files") if (run / INDEX).exists() else []
     known = {str(one.get("path")) for one in files}
-    texts = (run / TEXTS).read_bytes() if (run / TEXTS).exists() else b""
+    texts = read_regular(run / TEXTS, run) if (run / TEXTS).exists() else b""
     new = [one for one in listed(read_json(folder, INDEX, SOURCES, said), "files") if str(one.get("path")) not in known]
     if not new or not fits(folder / TEXTS):
         return
-    theirs = (folder / TEXTS).read_bytes() if (folder / TEXTS).exists() else b""
+    theirs = read_regular(folder / TEXTS, folder) if (folder / TEXTS).exists() else b""
     for one in new:
         at, size = one.get("at", 0), one.get("packed", 0)
         text = theirs[at : at + size] if isinstance(at, int) and isinstance(size, int) and at >= 0 < size else b""

@@ -386,6 +386,8 @@ def state(facts: dict[str, Any]) -> dict[str, Any]:
     fits = all(isinstance(pair, list) and len(pair) == 2 and all(isinstance(n, int) for n in pair) for pair in pairs)
     if not fits or not all(isinstance(facts.get(name), bool) for name in FLAGS):
         raise Refused("a state that lacks parts")
+    for name, most in (("moves", 2**63), ("heard", 2**63), ("started", MOST_RANKS)):
+        number(facts, name, most)  # here, as who asks for it later refuses nobody
     return facts
 
 

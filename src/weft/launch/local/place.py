@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from contextlib import suppress
 from dataclasses import asdict
@@ -51,9 +52,30 @@ class Place:
     def of(cls, folder: Path, run: Path) -> Place:
         """What another task has written down. WeftError where that cannot be read."""
         try:
-            return cls(**json.loads((folder / PLACE).read_text()))
-        except (OSError, ValueError, TypeError) as error:
+            return cls.from_json((folder / PLACE).read_bytes())
+        except (OSError, ValueError) as error:
             raise WeftError(f"cannot read where the hosts of {run} meet: {error}") from error
+
+    @classmethod
+    def from_json(cls, text: bytes | str) -> Place:
+        """What somebody has told. ValueError where that is none."""
+        try:
+            told = json.loads(text)
+        except RecursionError as error:
+            raise ValueError("it nests too deep") from error
+        if not isinstance(told, dict) or not told.keys() <= _KINDS.keys():
+            raise ValueError("it has other parts than a place")
+        found = cls(**{"name": "", "addresses": [], "port": 0, "secret": "", **told})
+        fits = all(type(getattr(found, name)) is kind for name, kind in _KINDS.items())
+        if not fits or not all(isinstance(one, str) for one in found.addresses) or not 0 < found.port < 1 << 16:
+            raise ValueError("a part of it is of another kind than a place's")
+        if not re.fullmatch(r"[^/\0]*[^/\0.][^/\0]*", found.name) or not bytes.fromhex(found.secret):
+            raise ValueError("it has no name that a folder can have, or no secret")
+        return found
+
+
+_KINDS: Final = {"name": str, "addresses": list, "port": int, "secret": str, "guest": bool}
+"""The parts of a place, and what each is."""
 
 
 def leave(path: Path) -> None:

@@ -205,6 +205,6 @@ def opened_seal(seal: bytes) -> Place | None:
     head, _, body = found.partition("\n\n")
     if not re.search(rf"^UID:\s+{os.geteuid()}$", head, re.M):
         return None
-    with suppress(ValueError, TypeError):
-        return Place(**json.loads(body))
+    with suppress(ValueError):
+        return Place.from_json(body)
     return None

@@ -1,0 +1,281 @@
+"""What `make fuzz` has found, a test for each kind of fault: what is damaged is told, and its whole twin is silent."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import weft
+from weft.check.dvm import c, fortran
+from weft.check.texts import Texts
+from weft.cli.main import main
+from weft.errors import UsageError, WeftError
+from weft.launch import rundir
+from weft.launch.local import afterwards, hosts
+from weft.launch.local.place import Place
+from weft.launch.local.wire import Refused
+from weft.match import match
+from weft.replay import plans_of
+from weft.replay.planning import of_outcomes
+from weft.report import examine
+from weft.report.failure import failure_lines
+from weft.report.registry import ANALYSES
+from weft.safety.folders import Unfit, read_regular
+from weft.trace import packed, packing
+from weft.trace.builder import Builder
+from weft.trace.errors import Arguments, NoArgument, RunError
+from weft.trace.layout import Def, LogKind, StreamKind
+from weft.trace.varint import put_s, put_u, put_z
+from weft.usage import overlaps, tables
+from weft.values.configuration import read
+from weft.waits.tables import matrix
+
+
+def messages(path: Path | None = None) -> Builder:
+    """A message of a datatype, and requests of both ranks."""
+    b = Builder(ranks=2, path=path)
+    for r in b.ranks:
+        r.init()
+    vector = b.ranks[0].type_vector(3, 2, 5, "MPI_INT")
+    b.ranks[0].send(1, datatype=vector)
+    b.ranks[1].recv(0, count=6)
+    b.ranks[1].wait(b.ranks[1].irecv(0, tag=2, got=0))
+    b.ranks[0].send(1, tag=2)
+    return b
+
+
+def finished(b: Builder) -> weft.Trace:
+    """The run of a builder, at its end."""
+    for r in b.ranks:
+        r.finalize()
+    return b.open()
+
+
+# Records
+
+
+def test_more_bytes_than_a_message_holds_are_not_known() -> None:
+    def sent(count: int) -> int:
+        b = Builder(ranks=2)
+        of = b.ranks[0].datatype("CONTIGUOUS", types=["MPI_INT"], integers=[1], size=1 << 40, extent=4)
+        b.ranks[0].send(1, datatype=of, count=count)
+        trace = b.open()
+        return int(matrix(trace, match(trace))[1][0, 1])
+
+    assert sent(2) == 1 << 41
+    assert sent(1 << 30) == 0
+
+
+def test_a_communicator_without_the_rank_that_defines_it_is_left_out() -> None:
+    def defined(first: int) -> weft.Trace:
+        b = Builder(ranks=3)
+        members = put_u(1) + put_u(0) + put_u(first) + put_z(1) + put_u(2)
+        head = put_u(256) + put_u(2) + put_u(112) + put_u(0) + put_u(0) + put_z(0) + put_s("k")
+        b.ranks[0].define(Def.COMM, head + members + put_u(0))
+        return b.open()
+
+    whole, damaged = defined(0), defined(1)
+    assert whole.ranks[0].comm(256).members == (0, 1) and not whole.problems  # type: ignore[union-attr]
+    assert damaged.ranks[0].comm(256) is None
+    assert "rank 0 defines a communicator that it is not in: left out" in damaged.problems
+
+
+def test_a_run_json_that_says_of_mpi_what_it_is_not_tells_nothing_of_files(tmp_path: Path) -> None:
+    b = messages(tmp_path / "run")
+    b.ranks[0].call("MPI_File_open", filename="out", comm=2, fh=256, amode=3, info=1)
+    file = finished(b).path / "run.json"
+    facts = json.loads(file.read_text())
+    for abi, told in ({"abi": "mpich"}, 1), (7, 0), ({"abi": []}, 0):
+        file.write_text(json.dumps({**facts, "mpi": abi}))
+        report = examine(weft.open(tmp_path / "run"))
+        assert not report.failures
+        assert sum("amode" in one.message or "RDONLY" in one.message for one in report.findings) == told
+
+
+def test_ids_beyond_what_calls_can_have_made_take_no_memory() -> None:
+    trace = finished(messages())
+    rank = trace.ranks[1]
+    assert tables.end_of_ids(rank) > 256 + len(rank)
+    b = messages()
+    b.ranks[1].call("MPI_Request_free", request=1 << 27)
+    damaged = finished(b)
+    assert len(overlaps.first_done(overlaps.Traffic(damaged.ranks[1])).at) < 1 << 20
+    assert not examine(damaged).failures
+
+
+def test_an_argument_that_a_call_lacks_is_damage_and_not_a_fault_of_weft() -> None:
+    assert Arguments(a=1)["a"] == 1
+    with pytest.raises(NoArgument, match="a call has no position: its record"):
+        Arguments(a=1)["position"]
+    with pytest.raises(KeyError):
+        Arguments()["position"]
+
+
+def test_an_analysis_that_a_damaged_record_stops_is_left_out_and_nothing_is_to_be_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RunError("the record of rank 1 is cut off")
+
+    trace = finished(messages(tmp_path / "run"))
+    assert failure_lines(trace.path, examine(trace).failures) == []
+    of = {one.name: one for one in ANALYSES}
+    monkeypatch.setattr(of["messages"], "find", fail)
+    monkeypatch.setattr(of["invalid arguments"], "find", fail)
+    monkeypatch.setattr(of["requests"], "find", lambda _: 1 / 0)
+    own, damaged = failure_lines(trace.path, examine(weft.open(tmp_path / "run")).failures)
+    assert own.startswith("Weft's error, not the program's: the analysis of requests failed") and "send" in own
+    assert damaged == (
+        "the analyses of invalid arguments and messages are left out, as the record is damaged: "
+        "the record of rank 1 is cut off"
+    )
+
+
+@pytest.mark.parametrize("what", ["definitions", "index", "nothing"])
+def test_a_pack_whose_definitions_cannot_be_unpacked_is_told_as_damaged(what: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    finished(messages(run))
+    file = run / "ranks" / packing.pack(run, lambda _: True).name
+    data = bytearray(file.read_bytes())
+    row = packed.Pack(file, run).ranks([])[0]._rows[int(StreamKind.DEFINITIONS), 0]
+    if what == "definitions":
+        data[int(row["offset"]) + int(row["stored"]) // 2] ^= 0xFF
+        file.write_bytes(data)
+    elif what == "index":
+        file.write_bytes(data[:-3])
+    trace = weft.open(run)
+    report = examine(trace)
+    assert not [one for one in report.failures if not one.damaged]
+    assert bool([text for text in trace.problems if "1.pack is damaged in" in text]) is (what != "nothing")
+
+
+@pytest.mark.parametrize("log", [[(LogKind.LATE, 1 << 40), (LogKind.SOURCE, 1)], [(LogKind.INDEX, 1 << 40)]])
+def test_a_log_of_outcomes_that_no_thread_writes_is_no_plan(log: list[tuple[int, int]]) -> None:
+    with pytest.raises(OverflowError):
+        of_outcomes(log, 0)
+    assert len(of_outcomes([(LogKind.LATE, 1), (LogKind.SOURCE, 1), (LogKind.INDEX, 1)], 0).entries)
+
+
+def test_a_run_whose_outcomes_fit_no_plan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = finished(messages())
+    assert len(plans_of(trace, match(trace))) == 2
+    monkeypatch.setattr("weft.replay.planning._Tracing.plan", lambda _: np.array([1 << 40], np.int32))
+    with pytest.raises(RunError, match="cannot be replayed, its record is damaged"):
+        plans_of(trace, match(trace))
+
+
+# Files of a run
+
+
+def test_what_lies_in_a_run_is_read_only_where_it_is_a_file_in_it(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "whole").write_text("abc")
+    (run / "link").symlink_to("whole")
+    (run / "out").symlink_to("/etc/passwd")
+    (run / "endless").symlink_to("/dev/zero")
+    os.mkfifo(run / "pipe")
+    assert read_regular(run / "whole", run) == read_regular(run / "link", run) == b"abc"
+    for name in ("out", "endless", "pipe"):
+        with pytest.raises(Unfit, match=r"is not a regular file|outside the run"):
+            read_regular(run / name, run)
+    with pytest.raises(Unfit, match="is larger than 0 MiB"):
+        read_regular(run / "whole", run, 2)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "\xff", "[]", '{"a": ' + "9" * 5000 + "}"])
+def test_facts_that_cannot_be_read_are_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(text, encoding="latin-1")
+    assert rundir.facts_of(tmp_path) == {}
+    (tmp_path / "run.json").write_text('{"ranks": 2}')
+    assert rundir.facts_of(tmp_path) == {"ranks": 2}
+
+
+def test_hosts_in_a_run_json_that_fit_nothing_are_left_out() -> None:
+    good = {"host": "a", "ranks": [1], "why": "gone"}
+    facts = {"lost": [good, 3, {"host": 1}, {"host": "b", "ranks": ["x"]}], "hosts": 7}
+    assert afterwards.known(facts, "lost") == [good]
+    assert afterwards.known(facts, "hosts") == []
+
+
+def test_gathering_empties_no_folder_that_weft_did_not_make(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, mine = tmp_path / "run", tmp_path / "thesis"
+    finished(messages(run))
+    mine.mkdir()
+    (mine / "chapter").write_text("one")
+    facts = json.loads((run / "run.json").read_text())
+    for named in (mine, tmp_path / "run" / ".." / "thesis", "thesis", "", "\0"):
+        (run / "run.json").write_text(json.dumps({**facts, "local": str(named)}))
+        assert main(["gather", str(run)]) == 2
+        assert "which is not a folder that --local made" in capsys.readouterr().err
+    assert (mine / "chapter").read_text() == "one"
+    own = tmp_path / "run-0123456789abcdef"
+    own.mkdir()
+    (run / "run.json").write_text(json.dumps({**facts, "local": str(own)}))
+    assert main(["gather", str(run)]) == 0
+    assert not own.exists()
+
+
+# What others say
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"port": [1]}, {"port": 0}, {"addresses": 3}, {"addresses": [1]}, {"secret": {}}, {"secret": "xy"},
+        {"secret": ""},
+        {"name": "../x"}, {"name": ".."}, {"name": ""}, {"more": 1}, {"guest": 1},
+    ],
+)  # fmt: skip
+def test_a_place_that_hosts_cannot_meet_at_is_refused(change: dict[str, object]) -> None:
+    place = {"name": "run-1-ab", "addresses": ["::1"], "port": 4711, "secret": "ab" * 32}
+    assert Place.from_json(json.dumps(place)).port == 4711
+    with pytest.raises(ValueError, match=r"it has|a part of it|hexadecimal") as error:
+        Place.from_json(json.dumps({**place, **change}))
+    assert not isinstance(error.value, WeftError)
+
+
+@pytest.mark.parametrize("change", [{"moves": "x"}, {"heard": -1}, {"started": 1 << 40}, {"worlds": 3}, {"busy": 1}])
+def test_a_state_of_a_host_that_fits_nothing_is_refused_when_it_comes(change: dict[str, object]) -> None:
+    good = {**dict.fromkeys(hosts.FLAGS, True), "worlds": {"7": [3, 3]}, "moves": 5, "started": 3, "heard": 1}
+    assert hosts.state(good) == good
+    with pytest.raises(Refused, match=r"."):
+        hosts.state({**good, **change})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "level = [1]", '[probe.x]\narrays = {a = 1}', '[loop.x]\niterations = "-"', '[loop.x]\nevery = true',
+        f'[loop.x]\niterations = "0:{"9" * 40}"', f"[probe.x]\nevery = 0x{'f' * 5000}", f"level = {'[' * 5000}",
+        f"limit = {'9' * 5000}", f'limit = "{"9" * 5000}"', 'limit = "99999999 TB"', '[probe.x]\nranks = "\u0661"',
+    ],
+)  # fmt: skip
+def test_a_configuration_that_means_nothing_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"p\.toml"):
+        read(tmp_path / "p.toml")
+    (tmp_path / "p.toml").write_text(
+        'limit = 5000000000\n[loop.x]\niterations = "-5:"\n[probe.x]\nranks = "0-3,8"\nevery = 2'
+    )
+    known = read(tmp_path / "p.toml")
+    assert len(known.rules) == 3 and known.limit == 5_000_000_000
+
+
+def test_a_fortran_source_of_comments_alone_is_marked_with_the_others(tmp_path: Path) -> None:
+    program = "      program p\n      end\n"
+    for name, text in (("a.fdv", "C     nothing\n"), ("b.fdv", program)):
+        (tmp_path / name).write_text(text)
+    assert len(fortran.mark([tmp_path / "a.fdv", tmp_path / "b.fdv"], Texts("fortran"))) == 2
+    assert len(fortran.mark([tmp_path / "a.fdv"], Texts("fortran"))) == 1
+
+
+def test_bytes_that_are_no_letters_before_a_directive_move_no_place(tmp_path: Path) -> None:
+    source = tmp_path / "a.cdv"
+    source.write_bytes(b"int x; /* \xff */ int main(void) { return y(1); }\n#pragma dvm wrong\n")
+    with pytest.raises(UsageError, match=r"a\.cdv:2"):
+        c.mark([source], Texts("c"))
