@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -19,10 +21,20 @@ class Family:
         self.command = str(Path(installed.mpicc).parents[1] / "bin" / "weft")
         self.folder = folder
         program = compile_c(Path(installed.mpicc).parents[1], "spawned.c", folder)
-        self.said = self.weft("run", "--out", "run", "-n", "2", "--", program).stdout.splitlines()[0]
+        for last in (
+            False,
+            False,
+            True,
+        ):  # MPICH 5.0.2's MPI_Comm_spawn hangs in 5 of 100 runs on a busy machine, without Weft too
+            shutil.rmtree(folder / "run", ignore_errors=True)
+            with nullcontext() if last else suppress(pytest.fail.Exception):
+                self.said = self.weft("run", "--out", "run", "-n", "2", "--", program, seconds=30).stdout.splitlines()[
+                    0
+                ]
+                break
 
-    def weft(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return execute([self.command, *words], cwd=self.folder, env=environment(), timeout=90)
+    def weft(self, *words: str, seconds: float = 90) -> subprocess.CompletedProcess[str]:
+        return execute([self.command, *words], cwd=self.folder, env=environment(), timeout=seconds)
 
 
 @pytest.fixture(scope="module", params=["mpich", "openmpi"])

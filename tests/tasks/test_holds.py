@@ -316,7 +316,7 @@ def test_what_cannot_be_held_is_refused_with_the_reason(build: Build, tmp_path: 
         to(s, "reached")
         s.backend._gdb.console(f"generate-core-file {tmp_path}/core")  # type: ignore[attr-defined]
     with session([program], core=tmp_path / "core") as s, pytest.raises(UsageError, match="core file"):
-        s.do("hold 2")
+        s.do(f"hold {s.debugger.focus}")
 
 
 def test_a_program_that_is_left_goes_on_with_what_was_held(build: Build) -> None:

@@ -93,8 +93,7 @@ class Replica:
         if not self.over:
             raise WeftError(f"the ranks had not {self.record.trace.system.entered} after {BEGIN:.0f} seconds")
         if not (self.controls and any(control.pid for control in self.controls)):
-            with kept():
-                words = self.output().strip().removeprefix("weft: ") or f"status {self.process.wait()}"
+            words = self.output().strip().removeprefix("weft: ") or f"status {self.status()}"
             raise WeftError(f"the replay did not start: {words}")
 
     def agent(self, rank: int) -> Path:
@@ -115,6 +114,11 @@ class Replica:
     def over(self) -> bool:
         """Whether the program has ended."""
         return has_ended(self.process)
+
+    def status(self) -> int | None:
+        """The exit status of the program that has ended, else None."""
+        with kept():
+            return self.process.wait() if self.over else None
 
     def alive(self, rank: int) -> bool:
         """Whether the rank's process is there and has not come to MPI_Finalize."""

@@ -254,7 +254,7 @@ class Standing:
         """What a command that let ranks run ends with."""
         answer = self.ranks() | {"kind": "stopped", "over": self.replica.over}
         if self.replica.over:
-            answer["exit_code"] = self.replica.process.returncode
+            answer["exit_code"] = self.replica.status()
         self.listed = None
         return answer
 
