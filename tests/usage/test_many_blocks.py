@@ -32,7 +32,7 @@ most = re.search("VmHWM:\\s*(\\d+) kB", open("/proc/self/status").read())[1]
 print(time.process_time(), most, file=sys.stderr)
 sys.exit(status)
 """
-"""A report that says what it cost: seconds of processor time, and its most memory in kB (rusage has the parent's, too)."""
+"""A report that says its cost: seconds of processor time, and its most memory in kB (rusage has the parent's, too)."""
 
 
 @pytest.fixture(autouse=True)

@@ -24,6 +24,8 @@ class _Kept:
 
     layers: int = 0
     came: bool = False
+    limited: bool = False
+    """Whether a command with a limit is under way: an alarm may be heard late, where another thread took it."""
     before: dict[signal.Signals, Any] = field(default_factory=dict)
     """What is done at each signal where it is not kept back."""
 
@@ -32,7 +34,8 @@ _kept = _Kept()
 
 
 def _over(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    if _kept.limited:
+        raise KeyboardInterrupt
 
 
 def _later(number: int, frame: FrameType | None) -> None:
@@ -50,12 +53,17 @@ def limited(seconds: float) -> Iterator[None]:
     if not seconds or _elsewhere():
         yield
         return
-    before = signal.signal(signal.SIGALRM, _over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.getsignal(signal.SIGALRM)
     try:
-        yield
+        try:
+            _kept.limited = True
+            signal.signal(signal.SIGALRM, _over)
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            yield
+        finally:  # the one alarm may come in here, too: not in what comes next
+            _kept.limited = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 
