@@ -116,7 +116,8 @@ def test_a_name_that_gdb_would_take_for_a_command_is_refused(
     spaced.mkdir()
     files = [Path(shutil.copy(file, spaced)) for file in job[1]]
     program = Path(shutil.copy(job[2], spaced))
-    assert seen(files, "--program", str(program))["groups"] == job[0]["groups"]
+    told = seen(files, "--program", str(program))
+    assert told["groups"] == job[0]["groups"], told["told"]
 
 
 def test_two_files_of_one_rank_are_refused(job: tuple[Told, list[Path], Path]) -> None:
