@@ -124,7 +124,10 @@ class NativeBackend:
             if not self._core.is_file():
                 raise UsageError(f"--core {self._core}: there is no such file")
             self._gdb.console(f"file {word(self._program)}")
-            self._gdb.console(f"core-file {self._core.resolve()}")
+            try:
+                self._gdb.console(f"core-file {word(str(self._core.resolve()))}")
+            except HandError:  # before gdb 16 the rest of the line is the name, as it stands
+                self._gdb.console(f"core-file {self._core.resolve()}")
         else:
             self._program = os.path.realpath(f"/proc/{self._pid}/exe")
             self._gdb.ask(f"-target-attach {self._pid}")
