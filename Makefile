@@ -15,7 +15,7 @@ PROJECT := pyproject.toml setup.py
 help:
 	@echo "make demo          record an example with a bug and say what is wrong (needs only Python, make and cc)"
 	@echo "make setup         .venv with weft, MPICH, mpi4py and the development tools"
-	@echo "make test          all tests (installs missing Debian packages when it is root)"
+	@echo "make test          what every change must pass (installs missing Debian packages when it is root)"
 	@echo "make check         lint and types: what every change must pass;  make format: the formatters"
 	@echo "make lint-page     layout and types of the page's JavaScript (node and npm; also part of make lint)"
 	@echo "make measure       how the code stands;  make coverage: the lines that the tests run"

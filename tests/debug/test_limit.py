@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from contextlib import suppress
 
 from weft.debug.limit import has_ended, limited
 
 
+def ask_until_the_limit(process: subprocess.Popen[bytes], seconds: float) -> None:
+    with limited(seconds):
+        while not has_ended(process):
+            pass
+
+
 def test_a_process_that_was_being_asked_about_can_be_waited_for() -> None:
+    before, interrupts = signal.getsignal(signal.SIGALRM), 0
     with subprocess.Popen(["sleep", "100"]) as process:
-        before = signal.getsignal(signal.SIGALRM)
         for number in range(3000):
-            with suppress(KeyboardInterrupt), limited(2e-5 + number % 50 * 1e-6):
-                while not has_ended(process):
-                    pass
+            try:
+                ask_until_the_limit(process, 2e-5 + number % 50 * 1e-6)
+            except KeyboardInterrupt:
+                interrupts += 1
             assert signal.getsignal(signal.SIGALRM) is before
         process.kill()
         process.wait(timeout=10)
         assert has_ended(process)
+    assert interrupts == 3000
 
 
 def test_a_process_that_has_ended_is_still_there_to_be_waited_for() -> None:
