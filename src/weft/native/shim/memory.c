@@ -183,9 +183,9 @@ static bool sample_fits(void) {
     void *block = malloc(SAMPLE);
     uintptr_t chunk = (uintptr_t)block - HEAD;
     size_t of[2], behind[2], size = block && usable ? usable(block) + HEAD / 2 : 0;
-    bool fits = size >= SAMPLE + HEAD / 2 && size < SAMPLE + LEAST + HEAD && head_at(chunk, of) &&
-                (of[1] & ~(size_t)SIZE_BITS) == size && !(of[1] & MAPPED) && head_at(chunk + size, behind) &&
-                behind[1] & IN_USE;
+    bool fits = size >= SAMPLE + HEAD / 2 && size < SAMPLE + LEAST + HEAD && weft_peek(of, chunk, sizeof of) &&
+                (of[1] & ~(size_t)SIZE_BITS) == size && !(of[1] & MAPPED) &&
+                weft_peek(behind, chunk + size, sizeof behind) && behind[1] & IN_USE;
     free(block);
     return fits;
 }
