@@ -28,7 +28,7 @@ IN_PROCESS = """
 import re, sys, time
 from weft.cli.main import main
 status = main(["report", sys.argv[1]])
-most = re.search("VmHWM:\\s*(\\d+) kB", open("/proc/self/status").read())[1]
+most = re.search(r"VmHWM:\\s*(\\d+) kB", open("/proc/self/status").read())[1]
 print(time.process_time(), most, file=sys.stderr)
 sys.exit(status)
 """
