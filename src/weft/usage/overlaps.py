@@ -38,9 +38,6 @@ MAX_OVERLAPS = 10_000
 STEPS: Final = 1 << 25
 """Steps in which the layouts of one rank's buffers are held against each other: about a second."""
 
-MOST_IDS: Final = 1 << 28
-"""An id beyond is damage: no rank makes 268 million objects of a class."""
-
 _COLLECTIVES: Final = named(Act.COLLECTIVE, where=lambda m: m.form is Form.BLOCKING and m.uses_its_count)
 """Those of which every member uses at least `count` elements of the buffer in the slot."""
 ICOLLECTIVES: Final = calls.nonblocking(_COLLECTIVES)
@@ -209,7 +206,7 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
     chosen, sort = _sorted_out(of.rank.trace.functions, reads, writes)
     room = catalogue(of.rank).count(chosen)
     types = distinct(events["datatype"][of.masks.where(of.rank, reads | writes)]).tolist()
-    last = min(end_of_ids(of.rank, len(of.rank.definitions.ids(Def.DATATYPE))), MOST_IDS)
+    last = end_of_ids(of.rank, len(of.rank.definitions.ids(Def.DATATYPE)))
     solid_ = np.zeros(min(max(types, default=0) + 1, last), np.uint64)
     gaps = np.zeros(len(solid_), np.bool_)
     for id in types:
@@ -275,7 +272,7 @@ def first_done(of: Traffic) -> Overs:
     frees = of.masks.where(of.rank, calls.RELEASES)
     freed = of.events["object"][frees].astype(np.int64)
     frees, freed = frees[freed >= ID_DYNAMIC], freed[freed >= ID_DYNAMIC]
-    end = min(end_of_ids(of.rank), MOST_IDS)
+    end = end_of_ids(of.rank)
     most = max(int(request.max(initial=0)), int(freed.max(initial=0)))
     first = min(int(request.min(initial=end)), int(freed.min(initial=end)))
     found = np.full(max(min(most + 1, end) - first, 0), NONE, np.uint32)

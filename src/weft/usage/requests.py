@@ -20,7 +20,7 @@ from weft.terms.describe import where
 from weft.terms.progress import reached_finalize
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
-from weft.usage.overlaps import ICOLLECTIVES, MOST_IDS, first_done, not_told, over_at, overlaps, told
+from weft.usage.overlaps import ICOLLECTIVES, first_done, not_told, over_at, overlaps, told
 from weft.usage.readies import wrong_readies
 from weft.usage.received import of_messages
 from weft.usage.tables import end_of_ids
@@ -55,7 +55,7 @@ class Requests:
         events = rank.events
         makers = self.masks.where(rank, calls.REQUEST_MAKERS)
         ids = events["object"][makers].astype(np.int64)
-        self._end = min(end_of_ids(rank), MOST_IDS)
+        self._end = end_of_ids(rank)
         good = (ids >= ID_DYNAMIC) & (ids < self._end)
         self.makers, self.ids = (makers, ids) if good.all() else (makers[good], ids[good])
         self.functions = catalogue(rank).function[self.makers]

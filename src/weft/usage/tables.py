@@ -7,6 +7,8 @@ from typing import Final
 from weft.trace import Rank
 from weft.trace.layout import EVENT, ID_DYNAMIC, StreamKind
 
+MOST_IDS: Final = 1 << 28
+"""An id beyond is damage: no rank makes 268 million objects of a class."""
 SPARE_IDS: Final = 1 << 16
 """Ids that are believed beyond those that calls account for."""
 
@@ -21,4 +23,4 @@ def end_of_ids(rank: Rank, more: int = 0) -> int:
     if (file := rank.trace.origin.ranks[rank.index].file) is not None:  # of a part, those before it count too
         made += sum(file.bytes_of(StreamKind.EVENTS, thread) for thread in file.threads()) // EVENT.itemsize
         made += sum(before.events for before in file.before.values())
-    return ID_DYNAMIC + SPARE_IDS + 2 * made
+    return min(ID_DYNAMIC + SPARE_IDS + 2 * made, MOST_IDS)
