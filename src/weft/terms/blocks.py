@@ -55,10 +55,27 @@ def _laid_out(key: tuple[int, int], make: Callable[[], Layout]) -> Layout:
 _MOST_LAID: Final = 64
 _laid: dict[tuple[int, int], Layout] = {}
 """Layouts by the number of their element and how many there are: one function's calls mostly have few."""
-_KEPT: Final = 1024
-"""Elements that are kept."""
-_kept: dict[Hashable, _Element] = {}
-"""Elements by what they are made of: programs that make a datatype for each message make few that differ."""
+
+
+class _Kept:
+    """Elements by what they are made of: programs that make a datatype for each message make few that differ."""
+
+    def __init__(self) -> None:
+        self.elements: dict[Hashable, _Element] = {}
+        self.parts = 0
+
+    def add(self, key: Hashable, element: _Element) -> _Element:
+        """Keep one; where these are too many, or their parts, all before it go."""
+        if len(self.elements) >= _MOST_KEPT or self.parts > 4 * MOST_PARTS:
+            self.elements.clear()
+            self.parts = 0
+        self.elements[key] = element
+        self.parts += len(element.parts or ())
+        return element
+
+
+_MOST_KEPT: Final = 1024
+_kept: Final = _Kept()
 
 
 def _element(datatype: Datatype, seen: dict[int, _Element], depth: int) -> _Element:
@@ -75,11 +92,9 @@ def _element(datatype: Datatype, seen: dict[int, _Element], depth: int) -> _Elem
         inner = [_UNKNOWN if of is None else _element(of, seen, depth + 1) for of in datatype.inner]
         made_of = tuple(one.number for one in inner)
         key = datatype.combiner, datatype.extent, definition.integers, definition.addresses, made_of
-    element = _kept.get(key)
+    element = _kept.elements.get(key)
     if element is None:
-        if len(_kept) >= _KEPT or sum(len(one.parts or ()) for one in _kept.values()) > 4 * MOST_PARTS:
-            _kept.clear()
-        element = _kept[key] = _made(datatype, inner)
+        element = _kept.add(key, _made(datatype, inner))
     seen[datatype.id] = element
     return element
 
