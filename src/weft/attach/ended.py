@@ -20,6 +20,7 @@ from weft.attach.model import Frame, Job, Seen
 from weft.attach.native import Native
 from weft.attach.reader import GoneError, Reader, readers
 from weft.attach.sentences import MOST, place_of
+from weft.debug.mi import core_names, word
 from weft.debug.running import PYTHON
 from weft.errors import UsageError
 from weft.terms.words import rank_words
@@ -88,7 +89,7 @@ def _seen(core: Core, program: str, gdb: Reader) -> tuple[Seen, str]:
     native = Native([gdb], {core.pid: core.maps})
     native.pids = gdb.pids = [core.pid]
     try:
-        gdb.ask("core", program, str(core.path.resolve()))
+        gdb.ask("core", word(program), *core_names(core.path.resolve()))
         one.problem = gdb.answer()
         if one.problem:
             return one, ""

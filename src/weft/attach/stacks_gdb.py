@@ -61,24 +61,26 @@ def attach(pid: int) -> str:
     return ""
 
 
-def _word(text: str) -> str:
-    """A text as one word of gdb's language, as weft.debug.mi.word, which this cannot import, makes it."""
-    return re.sub(r"([\\\s'\"])", r"\\\1", text)
+def core(program: str, *names: str) -> str:
+    """Take a core file in place of what was looked at before; why it cannot be, if so.
 
-
-def core(program: str, file: str) -> str:
-    """Take a core file in place of what was looked at before; why it cannot be, if so."""
+    `program` is a word of gdb's language, `names` what gdb may take the core file by (weft.debug.mi.core_names).
+    """
+    problem = ""
     try:
-        if re.search(r"[\x00-\x1f\x7f]", program + file):  # gdb takes each line for a command
-            return f"a name with a control character is not handed to gdb: {program!r}, {file!r}"
-        gdb.execute(f"file {_word(program)}", to_string=True)
-        try:
-            gdb.execute(f"core-file {_word(file)}", to_string=True)
-        except gdb.error:  # before gdb 16 the rest of the line is the name, as it stands
-            gdb.execute(f"core-file {file}", to_string=True)
+        if re.search(r"[\x00-\x1f\x7f]", program + names[-1]):  # gdb takes each line for a command
+            return f"a name with a control character is not handed to gdb: {program!r}, {names[-1]!r}"
+        gdb.execute(f"file {program}", to_string=True)
     except gdb.error as error:
         return str(error)
-    return ""
+    for name in names:
+        try:
+            gdb.execute(f"core-file {name}", to_string=True)
+        except gdb.error as error:
+            problem = str(error)
+        else:
+            return ""
+    return problem
 
 
 def detach() -> None:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from pygdbmi.gdbcontroller import GdbController
@@ -52,6 +53,11 @@ def quoted(text: str) -> str:
 def word(text: str) -> str:
     """A text as one word of a command of gdb's own language, which is `quoted` as a whole when it goes through MI."""
     return re.sub(r"([\\\s'\"])", r"\\\1", text)
+
+
+def core_names(path: Path) -> tuple[str, str]:
+    """A core file's path for `core-file`: as a word, and as it stands, which is what gdb before 16 takes."""
+    return word(str(path)), str(path)
 
 
 def in_one_line(command: str) -> str:

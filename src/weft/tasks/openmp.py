@@ -15,7 +15,7 @@ import numpy as np
 from weft.debug.answers import change
 from weft.debug.hands import HandError, Point
 from weft.debug.limit import kept
-from weft.debug.mi import quoted, referred, word
+from weft.debug.mi import core_names, quoted, referred, word
 from weft.errors import UsageError
 from weft.tasks import layout, schedule
 from weft.tasks.backend import How, Spawn, Stop
@@ -124,10 +124,11 @@ class NativeBackend:
             if not self._core.is_file():
                 raise UsageError(f"--core {self._core}: there is no such file")
             self._gdb.console(f"file {word(self._program)}")
+            name, as_it_stands = core_names(self._core.resolve())
             try:
-                self._gdb.console(f"core-file {word(str(self._core.resolve()))}")
-            except HandError:  # before gdb 16 the rest of the line is the name, as it stands
-                self._gdb.console(f"core-file {self._core.resolve()}")
+                self._gdb.console(f"core-file {name}")
+            except HandError:
+                self._gdb.console(f"core-file {as_it_stands}")
         else:
             self._program = os.path.realpath(f"/proc/{self._pid}/exe")
             self._gdb.ask(f"-target-attach {self._pid}")
