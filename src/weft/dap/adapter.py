@@ -271,7 +271,7 @@ class Adapter:
         """The replay is over for the editor, which disconnects then."""
         session = self._session
         if session is not None:
-            code = session.debugger.replica.process.poll()
+            code = session.debugger.replica.status()
             session.stacks.moved()
             session.debugger.close()
             self._session = None
