@@ -44,12 +44,9 @@ def main() -> None:
     os.set_inheritable(line.fileno(), False)
     library, kind, sys.argv = sys.argv[2], sys.argv[3], sys.argv[4:]
     agent = load().Agent(line, library)
-    status = importlib.import_module("_weft_inside.program").run(
-        kind, sys.argv[0], lambda: agent.stop(None, "start", None)
-    )
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # closed by the program, or none
-            stream.flush()
+    program = importlib.import_module("_weft_inside.program")
+    status = program.run(kind, sys.argv[0], lambda: agent.stop(None, "start", None))
+    program.flush()
     agent.ended(status)
     sys.exit(status)
 

@@ -7,6 +7,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,22 @@ def prepared(kind: str, target: str) -> Callable[[], object]:
     first(str(Path(target).resolve().parent))
     main.__file__ = path
     main.__dict__.update(__loader__=SourceFileLoader("__main__", path), __cached__=None)
-    return bound(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True), main)
+    run_it = bound(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True), main)
+
+    def run_and_flush() -> None:
+        try:
+            run_it()
+        finally:
+            flush()  # as Python does after a script, before it prints the exception that ended it
+
+    return run_and_flush
+
+
+def flush() -> None:
+    """Write out what the program's streams hold."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # closed by the program, or none
+            stream.flush()
 
 
 def first(folder: str) -> None:
