@@ -72,10 +72,12 @@ git -C "$clone" fetch -q --update-shallow "$here" HEAD
 git -C "$clone" checkout -q -f FETCH_HEAD
 git -C "$clone" clean -fdq # not what is ignored: environments and what was built are kept
 find "$root/tmp" -mindepth 1 -delete
+chmod 755 "$root/root" # tests have a second user, who reads Weft's files there
 
 exec unshare --mount --propagation private --pid --fork --kill-child bash -c '
     root=$1
     shift
+    mount --bind "$root" "$root" || exit # so that its / is a mount, which unshare asks for
     mount -t proc proc "$root/proc" && mount --rbind /sys "$root/sys" && mount --rbind /dev "$root/dev" || exit
     mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm" || exit
     chroot "$root" env -i "$@"
