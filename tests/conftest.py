@@ -19,6 +19,7 @@ from machine import need
 from tests_support import ROOT, WEFT, Installed, execute
 from weft.findings import Finding
 from weft.kinds import KINDS
+from weft.launch.plan import SLEEP_BETWEEN_POLLS
 from weft.report import Ground
 from weft.report.registry import ANALYSES, Analysis
 
@@ -80,6 +81,17 @@ def kinds_name_their_analyses() -> Iterator[None]:
         return found
 
     with mock.patch.object(module, "_attempt", held):
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ranks_leave_cores_to_others(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Programs of MPICH that tests start themselves sleep between polls: the tests need half of the time on two cores.
+
+    Where tests look at ranks that wait, these poll as people's do.
+    """
+    polls = request.path.parent.name in {"attach", "standstill"}
+    with mock.patch.dict(os.environ, {} if polls else SLEEP_BETWEEN_POLLS):
         yield
 
 

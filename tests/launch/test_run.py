@@ -19,6 +19,8 @@ from machine import need
 from tests_support import WEFT, Installed, execute
 from weft.cli.main import main
 from weft.launch import plan
+from weft.launch.options import Family
+from weft.launch.plan import SLEEP_BETWEEN_POLLS, share_cores
 from weft.launch.rankfile import read_header
 
 Weft = Callable[..., subprocess.CompletedProcess[str]]
@@ -352,3 +354,38 @@ def test_a_report_that_was_asked_for_is_always_written(mpich: Installed, tmp_pat
         assert document["schema"] == "weft-report/1"
         assert document["findings"] == []
         assert any("nothing was" in text for text in document["problems"])
+
+
+def test_where_ranks_share_cores_those_of_mpich_that_wait_leave_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SLEEP_BETWEEN_POLLS:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    assert share_cores(Family.HYDRA, 3) == SLEEP_BETWEEN_POLLS
+    assert share_cores(Family.HYDRA, 2) == {} == share_cores(Family.OPENMPI, 3)
+    first, *others = SLEEP_BETWEEN_POLLS
+    monkeypatch.setenv(first, "0")
+    assert list(share_cores(Family.HYDRA, 3)) == others, "what the user has set was changed"
+
+
+def test_ranks_that_share_cores_wait_for_each_other_no_time_slices(
+    mpich: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ranks that wait without leaving their core a barrier takes milliseconds of processor time: here far less."""
+    ranks, barriers = 4, 200
+    for name in SLEEP_BETWEEN_POLLS:
+        monkeypatch.delenv(name)
+    (tmp_path / "barriers.py").write_text(
+        "import resource\nfrom mpi4py import MPI\n\nworld = MPI.COMM_WORLD\nworld.Barrier()\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_utime\n"
+        f"for _ in range({barriers}):\n    world.Barrier()\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_utime - before)\n"
+    )
+    words = [*WEFT, "run", "-n", str(ranks), "--out", "run", "--", str(mpich.python), "barriers.py"]
+    done = execute(words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    replayed = execute([*WEFT, "replay", "run", "--out", "again"], cwd=tmp_path)
+    assert replayed.returncode == 0, replayed.stderr
+    for printed in (done.stdout, replayed.stdout):
+        seconds = [float(line) for line in printed.splitlines()]
+        assert len(seconds) == ranks
+        assert sum(seconds) < barriers * 0.005, seconds

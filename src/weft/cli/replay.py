@@ -144,6 +144,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     out = args.out.absolute() if args.out else None
     with inside(folder):
         start = plans.decide(command, n)
+        start.environment.update(plans.share_cores(start.line.family, len(trace.ranks)))
         rundir.refuse(out)
         shim = recorder.build(start)
     directory = rundir.create(out, ["replay-of-" + trace.path.name], command, "trace")

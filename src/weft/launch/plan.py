@@ -24,6 +24,11 @@ from weft.safety.started import own_python
 
 NO_COMPILER = "there is no C compiler: install one (Debian: apt install gcc libc6-dev)"
 ROOT_CONSENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+SLEEP_BETWEEN_POLLS = {
+    "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
+    "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "10",
+}
+"""MPICH's own variables: a rank that waits sleeps for some 50 µs after ten polls that found nothing."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +99,20 @@ def own_launcher(command: Sequence[str], ranks: int) -> Plan:
             options.insert(0, "--oversubscribe")
         if os.geteuid() == 0:
             environment |= ROOT_CONSENT
+    environment |= share_cores(family, ranks)
     line = Line(launcher, family, (Context(tuple(options), bare.programs[0]),))
     return plan_for(line, environment, library)
+
+
+def share_cores(family: Family, ranks: int) -> dict[str, str]:
+    """Return the variables that let waiting ranks leave their core to others, where there are fewer cores than ranks.
+
+    Open MPI's ranks do so by themselves. Those of MPICH poll for a whole time slice of the kernel's: a barrier of four
+    ranks took 8 ms on two cores, and takes 0.2 ms with these. What the user has set of them stays as it is.
+    """
+    if family is not Family.HYDRA or ranks <= len(os.sched_getaffinity(0)):
+        return {}
+    return {name: value for name, value in SLEEP_BETWEEN_POLLS.items() if name not in os.environ}
 
 
 def require_program(program: Sequence[str]) -> None:
