@@ -33,7 +33,7 @@ int main(void)
 """
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize(("at", "status"), [("i", 0), ("x[i - 1]", 1)], ids=["right", "faulty"])
 def test_the_calls_of_a_parallel_build_are_a_database_that_weft_check_reads(
     at: str, status: int, tmp_path: Path

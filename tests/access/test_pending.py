@@ -45,6 +45,7 @@ def test_each_access_of_a_pending_buffer_is_found_at_its_line_and_nothing_else(o
     assert {(f["severity"], f["certainty"]) for f in found} == {("error", "certain")}
 
 
+@pytest.mark.cases(1)
 def test_the_proof_of_each_finding_holds_on_the_record(of_mpi: tuple[Installed, Path]) -> None:
     mpi, folder = of_mpi
     if not (folder / "wrong.json").exists():

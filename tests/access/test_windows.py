@@ -51,6 +51,7 @@ def test_each_race_is_found_at_both_lines_and_nothing_else(of_mpi: tuple[Install
     assert {(f["kind"], f["severity"], f["certainty"]) for f in found} == {("rma-race", "error", "certain")}
 
 
+@pytest.mark.cases(1)
 def test_the_proof_of_each_race_holds_on_the_record(of_mpi: tuple[Installed, Path]) -> None:
     mpi, folder = of_mpi
     if not (folder / "wrong.json").exists():

@@ -56,6 +56,7 @@ def test_fortran(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> 
         assert told["told"][1].endswith(", not with the others")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("which", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 def test_python_and_native_frames_are_one_stack(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     needs_py_spy()

@@ -176,6 +176,7 @@ def writes_here() -> bool:
     return bool(pattern) and not pattern.startswith(("|", "/"))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.skipif(not writes_here(), reason="the system does not write core files beside the program")
 @pytest.mark.parametrize("which", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 def test_python_s_lines_and_native_functions_are_one_stack(

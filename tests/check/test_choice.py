@@ -45,6 +45,7 @@ def weft(folder: Path, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.matrix
 def test_the_directives_that_ran_are_listed_in_their_order_and_a_report_is_a_baseline(folder: Path) -> None:
     status, out = weft(folder, "--directives")
     lines = [line.split("  ")[1:] for line in out.splitlines() if line.startswith("p.cdv:")]

@@ -38,6 +38,7 @@ def test_the_corrected_twin_in_cplusplus_is_silent(tmp_path: Path) -> None:
     assert run(True, tmp_path) == ()
 
 
+@pytest.mark.matrix
 def test_a_program_in_cplusplus_prints_what_it_prints(tmp_path: Path) -> None:
     path = tmp_path / "heat.cpp"
     path.write_text(c_programs.variant((PROGRAMS / "heat.cpp").read_text(), True))

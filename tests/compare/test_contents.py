@@ -163,6 +163,7 @@ def test_messages_in_c_are_compared_across_two_mpis(mpich: Installed, openmpi: I
         assert (first["rank"], first["end"], first["call"], first["line"]) == (rank, "sent", call, line)
 
 
+@pytest.mark.matrix
 def test_the_first_message_of_a_fortran_program_that_differs_is_named(debian_mpich: Installed, tmp_path: Path) -> None:
     compiler = need("mpif90.mpich")
     done = execute([compiler, "-g", PROGRAMS / "messages.f90", "-o", tmp_path / "ring"])

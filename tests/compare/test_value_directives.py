@@ -157,6 +157,7 @@ def on_threads() -> Iterator[Any]:
             yield pytest.param(kernel, grid, right, wrong, what, mark, place, marks=marks, id=f"{kernel}-{grid}")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("kernel", "grid", "right", "wrong", "what", "mark", "place"), list(on_threads()))
 def test_a_race_of_a_prange_loop_is_the_first_difference(
     kernel: str, grid: str, right: str, wrong: str, *, what: str, mark: str, place: tuple[Any, ...], traced: Any

@@ -85,7 +85,7 @@ def compared(before: ValueTrace, after: ValueTrace, **settings: Any) -> ValueCom
     return compare_values(before, after, {"": settings})
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("kernel", "ranks", "fault", "mark", "iterations", "where", "element", "sort"),
     PAIRS,

@@ -51,6 +51,7 @@ def test_ranks_of_fortran(client: Start, of_fortran: Record) -> None:
     held_to_the_squares(client(), of_fortran(SQUARES / "squares.f90"), "sums::add", "sums::square")
 
 
+@pytest.mark.matrix
 def test_values_of_cpp_open_into_members_elements_and_targets(client: Start, recorded: Record) -> None:
     run = recorded(PROGRAMS / "parcels.cpp")
     editor = client()

@@ -25,7 +25,7 @@ def bench(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return made
 
 
-@pytest.mark.cases(10)
+@pytest.mark.cases(6)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.what)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_command_does_what_it_is_known_for(language: str, row: Row, bench: Bench) -> None:
@@ -39,6 +39,7 @@ def test_a_command_does_what_it_is_known_for(language: str, row: Row, bench: Ben
     assert good, said
 
 
+@pytest.mark.matrix
 def test_a_condition_that_cannot_be_computed_stops_and_says_so(bench: Bench) -> None:
     row = Row("", ("break {file}:{here} if nothing > 1", "continue"), r"NameError: name 'nothing' is not defined")
     assert bench.weft(row, "Python")[0]

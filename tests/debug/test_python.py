@@ -92,6 +92,7 @@ def test_an_event_back_and_forth_is_the_same_place(collect: Recorded) -> None:
     assert "rank 0 stands at its start" in out
 
 
+@pytest.mark.matrix
 def test_every_answer_fits_the_schema_that_is_documented(collect: Recorded) -> None:
     answers = collect.answers(
         "ranks", "where all", "print value", "next event", "message", "next", "list", "break collect.py:12",

@@ -64,6 +64,7 @@ def test_a_change_is_met_in_whichever_thread_it_is_made(threaded: Recorded) -> N
     assert re.search(r"rank 0  early bird at threaded.py:\d+ in wait_and_square .*len\(squares\): 1 -> 2", out), out
 
 
+@pytest.mark.matrix
 def test_the_way_back_from_another_thread_is_refused_with_the_reason(threaded: Recorded) -> None:
     out = threaded.debug("break square", "continue", "reverse-next", "continue")
     assert "the rank stands in another thread than the one that makes its calls, by which ways back go\n" in out

@@ -100,6 +100,7 @@ def test_a_line_back_takes_a_replay_that_waits(
     assert not of(home) and not home.exists()
 
 
+@pytest.mark.matrix
 def test_where_a_rank_writes_to_a_file_no_replay_waits_beside_it(
     mpich: Installed, record: Callable[..., object], opened: Callable[[Path], TaskPrompt], tmp_path: Path
 ) -> None:

@@ -137,6 +137,7 @@ def test_one_asyncio_task_is_stepped_through_calls_of_mpi_to_its_join(served: Re
     assert "rank 1: 3 3" in steps[-1]["output"] and "rank 0: 5 3" in steps[-1]["output"]
 
 
+@pytest.mark.matrix
 def test_an_asyncio_task_that_has_not_begun_is_stepped_while_the_others_run(served: Recorded) -> None:
     first = line("n = 0", "served.py")
     steps = of_rank(served.answers("task counter", "next", "next", "next", "next", "tasks", "follow child", "print n"))
@@ -170,6 +171,7 @@ def test_a_task_in_the_last_call_of_its_rank_gets_no_further_and_that_is_said(
     assert [s["at"]["line"] for s in steps[6:8]] == [number, number + 1]  # the other rank still can
 
 
+@pytest.mark.matrix
 def test_a_rank_without_tasks_says_so(collect: Recorded, cells: Recorded) -> None:
     assert "weft: the rank has no tasks: it has not imported asyncio, so far\n" in collect.debug("tasks")
     if not ability("gdb").lack:

@@ -164,6 +164,7 @@ def test_a_deadlock_is_found_on_a_machine_that_is_busy(mpich: Installed, tmp_pat
     assert [race["label"] for race in told["races"]] == ["harmful"]
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_program_that_ends_with_a_status_of_ours_has_ended(mpich: Installed, tmp_path: Path) -> None:

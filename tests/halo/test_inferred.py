@@ -139,6 +139,7 @@ def test_every_right_way_to_exchange_is_silent(mpich: Installed, tmp_path: Path)
     assert found(mpich, tmp_path, 3, "ways.py", ways, "inferred") == []
 
 
+@pytest.mark.matrix
 def test_ghosts_that_are_copied_out_of_a_buffer_are_told_as_not_seen(mpich: Installed, tmp_path: Path) -> None:
     command = [*WEFT, "run", "--out", tmp_path / "run", "--", *mpich.mpiexec, "-n", "2", mpich.python or ""]
     done = execute([*command, PROGRAMS / "faces.py", "1", "late", "inferred", "packed"], cwd=tmp_path,
@@ -148,6 +149,7 @@ def test_ghosts_that_are_copied_out_of_a_buffer_are_told_as_not_seen(mpich: Inst
     assert "halo-read" not in done.stderr and "remote-access" not in done.stderr
 
 
+@pytest.mark.matrix
 def test_a_rank_that_receives_nothing_where_others_do_is_told_as_not_seen(mpich: Installed, tmp_path: Path) -> None:
     command = [*WEFT, "run", "--out", tmp_path / "run", "--", *mpich.mpiexec, "-n", "3", mpich.python or ""]
     done = execute([*command, PROGRAMS / "ways.py", "subarrays", "wrong", "inferred"], cwd=tmp_path,

@@ -172,6 +172,7 @@ def test_each_mistake_in_the_exchange_is_found_at_its_line(of_mpich: Built, tmp_
     mistake_is_found(of_mpich, tmp_path, way)
 
 
+@pytest.mark.matrix
 def test_a_program_without_hooks_is_told_that_its_ghost_cells_are_not_seen(of_mpich: Built, tmp_path: Path) -> None:
     mpi, _ = of_mpich
     flags = execute([*WEFT, "probes", "--cflags"]).stdout.split()

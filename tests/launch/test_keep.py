@@ -161,7 +161,7 @@ TAKING = [
 ]  # fmt: skip
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("mpi", "way", "end"),
     [

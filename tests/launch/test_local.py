@@ -208,7 +208,7 @@ def test_without_local_ranks_of_other_hosts_are_missed(hosts: Hosts, line: Line)
     assert done.returncode == 4
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize(("mode", "status"), [("good", 0), ("deadlock", 3)])
 def test_a_run_of_three_hosts_is_replayed_on_one(hosts: Hosts, line: Line, mode: str, status: int) -> None:
     hosts.run("a", line("a,b,c", "step", mode))
@@ -233,6 +233,7 @@ def test_a_replay_whose_hosts_do_not_see_it_says_so(hosts: Hosts, line: Line) ->
     assert "weft replay weft-runs/step-1 -n 4 -- PROGRAM ARGS" in done.stderr
 
 
+@pytest.mark.matrix
 def test_the_run_of_a_launching_host_without_ranks_is_kept(hosts: Hosts, line: Line) -> None:
     words = [word for word in line("b,c", "step", "good") if word not in ("--local", hosts.home / "disk")]
     hosts.run("b", ["mkdir", "-p", "weft-runs/step-1/ranks"])
@@ -279,6 +280,7 @@ def recorded(hosts: Hosts, line: Line, folder: Path) -> Path:
     return folder / "all"
 
 
+@pytest.mark.matrix
 def test_folders_that_were_copied_by_hand_become_a_run(
     hosts: Hosts, line: Line, tmp_path: Path, weft_command: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:

@@ -58,6 +58,7 @@ def test_tasks_of_several_hosts_record_one_run(
     nothing_stays(hosts, "abc")
 
 
+@pytest.mark.matrix
 def test_hosts_without_a_common_directory_keep_what_they_have_and_say_how_to_gather(
     hosts: Hosts, line: Line, tmp_path: Path, weft_command: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:

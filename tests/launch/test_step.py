@@ -179,6 +179,7 @@ def test_tasks_of_an_mpiexec_record_one_run_and_one_reports(
     assert found == ([mode] if mode in ("deadlock", "crash") else [])
 
 
+@pytest.mark.matrix
 def test_a_second_job_is_another_run(mpich: Installed, program: Program, tmp_path: Path) -> None:
     for _ in range(2):
         done = execute([*mpich.mpiexec, "-n", "2", *WEFT, "run", "--", program("step")], cwd=tmp_path)

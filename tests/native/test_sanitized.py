@@ -50,6 +50,7 @@ def test_the_analyses_of_damaged_runs_keep_to_their_memory(watched: dict[str, st
     assert "partial" in done.stdout
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(300)
 def test_a_kernel_that_writes_behind_an_array_is_noticed(watched: dict[str, str]) -> None:
     done = python(watched, "-c", OVERRUN)
@@ -58,6 +59,7 @@ def test_a_kernel_that_writes_behind_an_array_is_noticed(watched: dict[str, str]
     assert "not noticed" not in done.stdout
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(300)
 def test_what_probes_call_keeps_to_its_memory(watched: dict[str, str], tmp_path: Path) -> None:
     done = python(watched, Path(__file__).with_name("probed.py"), tmp_path, "30", "1")

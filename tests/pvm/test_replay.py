@@ -22,7 +22,7 @@ from weft.trace.layout import LogKind
 Record = Callable[..., Recorded]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("words", [("farm", "3", "12"), ("group", "4"), ("busy", "notify")], ids=lambda words: words[0])
 def test_replays_come_out_as_recorded(recorded: Record, tmp_path: Path, words: tuple[str, ...]) -> None:
     run, out, err, status = recorded(*words)

@@ -152,6 +152,7 @@ def test_with_one_call_less_on_any_rank_the_point_is_not_reached(
         assert status == LEFT_STATUS, f"script {seed}, until {point} without {last}: reached all the same"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
 def test_a_large_message_needs_no_receiver(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     venv = Path(request.getfixturevalue(name).mpicc).parents[1]

@@ -75,6 +75,7 @@ def test_a_demand_point_and_a_breakpoint_stop_where_either_does(farm: Farm) -> N
     assert (alone.returncode, stands(alone.stderr, 0)) == (0, [4]), alone.stderr
 
 
+@pytest.mark.cases(1)
 def test_a_call_that_is_no_communication_is_named(farm: Farm) -> None:
     done = farm.replay("--until", "0:1")
     assert (done.returncode, stands(done.stderr, 0)) == (0, [3])

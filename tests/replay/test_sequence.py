@@ -48,6 +48,7 @@ def test_one_rank_goes_at_a_time(recorded: dict[str, Path], tmp_path: Path, name
     assert interleaving(tmp_path / "one") == interleaving(tmp_path / "two")
 
 
+@pytest.mark.matrix
 def test_a_point_is_reached_with_the_calls_that_it_needs_alone(recorded: dict[str, Path], tmp_path: Path) -> None:
     run = recorded["pool"]
     trace = weft.open(run)

@@ -71,7 +71,7 @@ def test_the_program_is_ended_where_that_is_asked_for(mpich: Installed, tmp_path
     assert "it is ended now" in (tmp_path / "told.txt").read_text()
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("action", ["tell", "abort"])
 def test_weft_run_watches_over_programs_of_any_language(action: str, mpich: Installed, tmp_path: Path) -> None:
     program = compiled(mpich, "hang.c", tmp_path)

@@ -37,7 +37,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize(("program", "least"), [(pool, 40), (scattered, 30)])
-@seeds(12, 120)
+@seeds(8, 120)
 def test_random_programs_have_the_same_findings(
     seeds: range, program: Callable[[random.Random, Path, int], Trace], least: int, tmp_path: Path
 ) -> None:

@@ -260,7 +260,7 @@ def walked(trace: Trace, least: int = 8) -> tuple[Cuts, Walk]:
 
 
 @pytest.mark.matrix
-@seeds(20, 80)
+@seeds(12, 80)
 def test_random_programs_have_the_same_findings(seeds: range, tmp_path: Path) -> None:
     stretches: Counter[int] = Counter()
     for seed in seeds:
@@ -268,7 +268,7 @@ def test_random_programs_have_the_same_findings(seeds: range, tmp_path: Path) ->
     assert sum(count for many, count in stretches.items() if many > 3) > 0.4 * len(seeds), stretches
 
 
-@seeds(12, 40)
+@seeds(8, 40)
 def test_the_tables_of_random_programs_add_up(seeds: range, tmp_path: Path) -> None:
     many = 0
     for seed in seeds:
@@ -290,7 +290,7 @@ def columns_of(rows: Posts | Collectives) -> dict[str, list[int]]:
     return {field.name: np.asarray(getattr(rows, field.name)).tolist() for field in fields(rows)}
 
 
-@seeds(12, 40)
+@seeds(8, 40)
 def test_the_match_of_a_stretch_is_that_of_its_window_and_of_the_run(seeds: range, tmp_path: Path) -> None:
     many = 0
     for seed in seeds:
@@ -312,7 +312,7 @@ def test_the_match_of_a_stretch_is_that_of_its_window_and_of_the_run(seeds: rang
     assert many > 5 * len(seeds)
 
 
-@seeds(20, 60)
+@seeds(12, 60)
 def test_the_order_of_a_stretch_is_that_of_the_run(seeds: range, tmp_path: Path) -> None:
     """No chain leads out of a stretch and back."""
     asked = 0
@@ -388,7 +388,7 @@ def greatest(of: Match, window: list[int], carried: tuple[list[bool], list[bool]
 
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("carries", [False, True])
-@seeds(20, 60)
+@seeds(12, 60)
 def test_the_cut_is_the_greatest_that_is_closed(seeds: range, carries: bool, tmp_path: Path) -> None:
     moved = 0
     for seed in seeds:
@@ -487,6 +487,7 @@ def ring(path: Path, *, taken: bool = False, ready: bool = False) -> Trace:
     return b.open()
 
 
+@pytest.mark.matrix
 def test_what_is_received_later_or_never_stands_in_no_cuts_way(tmp_path: Path) -> None:
     trace = ring(tmp_path / "run")
     assert compared(trace) > 20
@@ -535,6 +536,7 @@ def test_runs_whose_match_may_be_another_are_not_cut(call: str, tmp_path: Path) 
     assert (in_stretches(b.open()) is None) == (call != "neither")
 
 
+@pytest.mark.matrix
 def test_world_collectives_far_apart_have_closed_cuts_between(tmp_path: Path) -> None:
     b = Builder(ranks=2, path=tmp_path / "run")
     r0, r1 = b.ranks
@@ -574,6 +576,7 @@ def test_a_moment_at_which_nothing_is_under_way_is_a_closed_cut(tmp_path: Path) 
     assert made is not None and made[0].parts is not None and len(made[0].parts.spans) > 2
 
 
+@pytest.mark.matrix
 def test_where_a_message_passes_every_world_collective_closed_cuts_go_on(tmp_path: Path) -> None:
     b = Builder(ranks=2, path=tmp_path / "run")
     r0, r1 = b.ranks

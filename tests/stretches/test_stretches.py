@@ -159,7 +159,7 @@ def compared(trace: Trace, least: int = 8) -> int:
     return len(ground.parts.spans)
 
 
-@seeds(40, 100)
+@seeds(20, 100)
 def test_random_programs_have_the_same_findings(seeds: range) -> None:
     stretches: Counter[int] = Counter()
     for seed in seeds:
@@ -172,7 +172,7 @@ def test_random_programs_have_the_same_findings(seeds: range) -> None:
 
 
 @pytest.mark.matrix
-@seeds(40, 100)
+@seeds(20, 100)
 def test_random_faulty_programs_have_the_same_findings(seeds: range, tmp_path: Path) -> None:
     stretches: Counter[int] = Counter()
     for seed in seeds:
@@ -285,6 +285,7 @@ def many(path: Path, *, steps: int = 40) -> Builder:
     return b
 
 
+@pytest.mark.matrix
 def test_persistent_requests_that_are_freed_come_along_no_longer(tmp_path: Path) -> None:
     b = Builder(ranks=2, path=tmp_path / "run")
     for r in b.ranks:
@@ -312,6 +313,7 @@ def test_persistent_requests_live_in_every_stretch(tmp_path: Path) -> None:
     assert compared(b.open()) > 5
 
 
+@pytest.mark.matrix
 def test_the_tables_of_stretches_add_up(tmp_path: Path) -> None:
     b = many(tmp_path / "run")
     for r in b.ranks:

@@ -102,11 +102,13 @@ def test_a_test_that_hangs_in_mpi_ends_the_job_with_a_last_word(
     assert "1 passed, 2 deselected" in out
 
 
+@pytest.mark.matrix
 def test_a_slow_test_that_comes_to_its_end_in_time_passes(mpich: Installed, tmp_path: Path) -> None:
     slow = "\ndef test_slow():\n    time.sleep(1.5 if comm.rank == 1 else 0)\n"
     assert ran(mpich, tmp_path, slow + AFTER, "--weft-timeout", "20", n=2)[0] == 0
 
 
+@pytest.mark.matrix
 def test_ranks_with_other_tests_are_refused(mpich: Installed, tmp_path: Path) -> None:
     status, out = ran(mpich, tmp_path, "if comm.rank == 1:\n    def test_mine(): pass\n" + AFTER, n=2)
     assert status != 0

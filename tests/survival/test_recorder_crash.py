@@ -61,7 +61,7 @@ def run_broken(mpi: Installed, folder: Path, breaking: Path, part: str, program:
     assert "nothing found" in done.stderr
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("part", BROKEN)
 def test_a_crash_of_the_recorder_is_wefts(mpich: Installed, tmp_path: Path, breaking: Path, part: str) -> None:
     run_broken(mpich, tmp_path, breaking, part, compiled(mpich, tmp_path, "exchanges"))
@@ -71,6 +71,7 @@ def test_so_it_is_in_python(mpich: Installed, tmp_path: Path, breaking: Path) ->
     run_broken(mpich, tmp_path, breaking, "hashes", [sys.executable, str(PROGRAMS / "exchanges.py")])
 
 
+@pytest.mark.matrix
 def test_so_it_is_with_open_mpi(debian_openmpi: Installed, tmp_path: Path, breaking: Path) -> None:
     run_broken(debian_openmpi, tmp_path, breaking, "hashes", compiled(debian_openmpi, tmp_path, "exchanges"))
 
@@ -81,7 +82,7 @@ def test_so_it_is_in_python_with_open_mpi(openmpi: Installed, tmp_path: Path, br
     run_broken(openmpi, tmp_path, breaking, "hashes", [openmpi.python, str(PROGRAMS / "exchanges.py")])
 
 
-@pytest.mark.cases(5)
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("how", ACCUSED)
 def test_a_crash_of_the_program_stays_the_programs(mpich: Installed, tmp_path: Path, how: str) -> None:
     told_as_the_programs(mpich, tmp_path, how)

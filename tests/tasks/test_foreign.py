@@ -199,6 +199,7 @@ def test_a_variable_that_the_task_was_not_given_is_refused_in_plain_words(build:
             s.do("print unused")
 
 
+@pytest.mark.matrix
 def test_ctrl_c_while_a_task_comes_on_leaves_it_the_one_in_hand(build: Build) -> None:
     with typed(build("tight.c", "gcc"), "2") as console:
         console.do("break work")

@@ -319,6 +319,7 @@ def test_what_cannot_be_held_is_refused_with_the_reason(build: Build, tmp_path: 
         s.do(f"hold {s.debugger.focus}")
 
 
+@pytest.mark.matrix
 def test_a_program_that_is_left_goes_on_with_what_was_held(build: Build) -> None:
     program = build("tight.c", "gcc", "-O2", "-fno-tree-vectorize")  # gcc 14 makes it four times as fast
     plain = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60).stdout

@@ -433,6 +433,7 @@ def test_values_have_formats_and_references_those_of_what_they_refer_to(build: B
         assert s.do("continue")["why"] in ("breakpoint", "ended")
 
 
+@pytest.mark.matrix
 def test_a_step_does_not_go_into_headers_of_the_system(build: Build) -> None:
     with session([str(build("accounts.cpp", "g++", "-std=c++17", "-DFIXED"))]) as s:
         s.do("break move")
@@ -534,7 +535,7 @@ def test_the_tool_compiles_without_a_warning(tmp_path: Path) -> None:
     assert "weft_tasks_signal" in exported
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_a_switch_to_a_task_that_lies_below_others_lands_on_its_next_line(tmp_path: Path, compiler: str) -> None:
     need(compiler)

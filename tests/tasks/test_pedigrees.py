@@ -95,7 +95,7 @@ def test_a_breakpoint_for_a_pedigree_holds_before_its_task_is_there(three: str) 
                 s.do("task ~0123456789abcdef")
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
 def test_tasks_of_a_single_have_the_same_pedigrees_whoever_came_first(compiler: str, tmp_path: Path) -> None:
     need("gdb", "OMPT", compiler)

@@ -54,6 +54,7 @@ def test_a_sum_that_no_order_gives_is_told_with_rank_element_and_what_was_brough
     assert found.events[0] == (1, 0)
 
 
+@pytest.mark.matrix
 def test_any_order_of_a_sum_is_right() -> None:
     draw = np.random.default_rng(3)
     for _ in range(50):

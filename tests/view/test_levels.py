@@ -93,6 +93,7 @@ def test_a_message_ends_after_it_was_sent_though_clocks_say_otherwise(tmp_path: 
     assert [row.tolist() for row in steps(Rows(trace), match(trace))] == [[1, 2, 3, 4, 5], [5]]
 
 
+@pytest.mark.matrix
 def test_a_record_that_contradicts_itself_has_steps_all_the_same(tmp_path: Path) -> None:
     b = Builder(ranks=3, path=tmp_path / "run")
     zero, one, two = b.ranks

@@ -163,6 +163,7 @@ def test_an_exported_file_holds_what_its_type_says(pictures: list[Picture], tmp_
     assert complaints(program(told), tmp_path) == []
 
 
+@pytest.mark.matrix
 def test_a_wrong_answer_is_told(pictures: list[Picture], tmp_path: Path) -> None:
     run = pictures[0].facts()
     (more,) = complaints(program([("Run", {**run, "rank_count": 1})]), tmp_path)

@@ -330,6 +330,7 @@ def test_the_command_opens_where_the_runs_differ(runs: Path, words: list[str], h
         process.wait(20)
 
 
+@pytest.mark.matrix
 def test_runs_of_other_numbers_of_ranks_are_shown_by_value_alone(runs: Path) -> None:
     values = valued(runs, "one", "wrong")
     server = Server(None, 0, None, values)

@@ -97,6 +97,7 @@ def test_every_kind_of_call_waits_by_its_own_cause(recorded: Recorded) -> None:
     assert found.base.streams > found.base.ranks and "threads of 4 ranks" in found.base.words
 
 
+@pytest.mark.cases(1)
 def test_the_record_knows_the_cores_of_each_rank(recorded: Recorded) -> None:
     trace = open_run(recorded("kinds"))
     cores = usable(trace.ranks)
