@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from second_user import as_second_user
+from second_user import as_second_user, second_user
 from view import runs
 from weft.cli import _complete
 from weft.errors import UsageError, WeftError
@@ -23,7 +23,7 @@ from weft.launch import joint
 from weft.launch.local import rendezvous
 from weft.launch.rundir import RunDirectory
 from weft.launch.step import Step
-from weft.safety.peers import GONE, is_ours, peer
+from weft.safety.peers import GONE, hold_name, is_ours, peer
 from weft.trace import Trace
 from weft.view.picture import Picture
 from weft.view.server import Server
@@ -189,3 +189,31 @@ def test_who_answers_instead_of_rank_0_is_not_listened_to_for_ever(listener: soc
 def test_to_complete_a_rank_of_a_hostile_run_ends(tmp_path: Path, make: Callable[[Path], object]) -> None:
     make(tmp_path / "run.json")
     assert _complete.ranks("", argparse.Namespace(run=tmp_path)) == []
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_name_of_the_kernel_that_another_user_took_keeps_nobody_silent(listens: bool) -> None:
+    name = f"weft-test-{os.getpid()}-{listens}"
+    ready, release = socket.socketpair()
+
+    def takes() -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
+            one.bind(f"\0{name}-0-0")
+            if listens:
+                one.listen(1)
+            ready.sendall(b"x")
+            ready.recv(1)
+
+    taker = threading.Thread(target=as_second_user, args=(takes,))
+    second_user()
+    taker.start()
+    try:
+        release.settimeout(20)
+        assert release.recv(1) == b"x"
+        held = hold_name(name)
+        assert held is not None
+        assert hold_name(name) is None, "one of this user's has it"
+        held.close()
+    finally:
+        release.sendall(b"x")
+        taker.join(20)

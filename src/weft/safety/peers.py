@@ -6,12 +6,18 @@ import os
 import socket
 import struct
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 GONE: Final = -1
 """Instead of a user: the other end is closed already, and the kernel does not tell whose it was."""
+
+NAMES: Final = 4
+MOST_OF_NAME: Final = 80
+ASKERS: Final = 4096
+"""Processes of a host that may ask whose a name is: nobody answers them."""
 
 
 def peer(connection: socket.socket) -> int | None:
@@ -31,6 +37,37 @@ def peer(connection: socket.socket) -> int | None:
 def is_ours(connection: socket.socket) -> bool:
     """Whether no other user is at the other end, as far as the kernel tells; root may be."""
     return peer(connection) in (None, 0, os.geteuid())
+
+
+def hold_name(name: str) -> socket.socket | None:
+    """Take a name of the kernel's for this process, until it ends; None where another one of this user's has it.
+
+    Every user can take any name, so whose it is is asked, and where it is another user's the next is tried.
+    """
+    for number in range(NAMES):
+        held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            held.bind(f"\0{name[:MOST_OF_NAME]}-{os.geteuid()}-{number}")
+            held.listen(ASKERS)
+        except OSError:
+            held.close()
+            if _holder(f"\0{name[:MOST_OF_NAME]}-{os.geteuid()}-{number}") == os.geteuid():
+                return None
+        else:
+            return held
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)  # two that speak are better than none
+
+
+def _holder(address: str) -> int | None:
+    """The user who listens at a name of the kernel's; None where nobody does."""
+    for _ in range(10):  # it may have been taken just now, and not be listened at yet
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
+            one.setblocking(False)
+            with suppress(OSError):
+                one.connect(address)
+                return peer(one)
+        time.sleep(0.02)
+    return None
 
 
 def _named(address: tuple[str, int]) -> str:
