@@ -19,18 +19,21 @@ from weft.launch.local import afterwards, hosts
 from weft.launch.local.place import Place
 from weft.launch.local.wire import Refused
 from weft.match import match
+from weft.native.headers.record import kernel
 from weft.replay import plans_of
 from weft.replay.planning import of_outcomes
 from weft.report import examine
 from weft.report.failure import failure_lines
 from weft.report.registry import ANALYSES
 from weft.safety.folders import Unfit, read_regular
-from weft.trace import packed, packing
+from weft.trace import Level, packed, packing
 from weft.trace.builder import Builder
+from weft.trace.builder.record import RecordFile
 from weft.trace.errors import Arguments, NoArgument, RunError
-from weft.trace.layout import Def, LogKind, StreamKind
+from weft.trace.layout import BEFORE, EVENT, Def, Flag, LogKind, State, StreamKind
 from weft.trace.varint import put_s, put_u, put_z
 from weft.usage import overlaps, tables
+from weft.usage.requests import Requests
 from weft.values.configuration import read
 from weft.waits.tables import matrix
 
@@ -105,6 +108,44 @@ def test_ids_beyond_what_calls_can_have_made_take_no_memory() -> None:
     damaged = finished(b)
     assert len(overlaps.first_done(overlaps.Traffic(damaged.ranks[1])).at) < 1 << 20
     assert not examine(damaged).failures
+
+
+def test_a_ring_that_says_to_have_dropped_any_number_of_calls_takes_no_memory_for_them(tmp_path: Path) -> None:
+    """A record of `--keep` says how many calls it dropped: no table is as long as that."""
+    b = Builder(ranks=2, path=tmp_path / "run")
+    b.write()
+    requests, first, odd = 2000, 50_000_000, (1 << 28) - 2
+    for path in sorted((tmp_path / "run" / "ranks").iterdir()):
+        path.unlink()
+        number = int(path.stem[-1])
+        file = RecordFile(path, Level.TRACE, number, 2)
+        kernel().weft_record_keep(file._record, 1)
+        events = np.zeros(2 * requests, EVENT)
+        events["enter"] = np.arange(1, 2 * requests + 1) * 10
+        events["function"][0::2], events["function"][1::2] = b.functions["MPI_Isend"].id, b.functions["MPI_Wait"].id
+        events["peer"], events["comm"], events["flags"], events["count"] = 1 - number, 2, Flag.CLOSED, 1
+        events["datatype"], events["object"] = 4, first + np.arange(2 * requests) // 2
+        events["object"][-2], events["object"][-4] = odd, 300
+        events["datatype"][-6] = odd
+        for k in range(0, len(events), 50):
+            file.append(StreamKind.EVENTS, 0, events[k : k + 50])
+        file.close(State.FINALIZED)
+        data = bytearray(path.read_bytes())
+        for at in range(0, len(data) - BEFORE.itemsize, 4096):
+            account = np.frombuffer(data, BEFORE, 1, at).copy()
+            if account["turn"][0] and account["turn"][0] == account["again"][0] and 0 < account["events"][0] < 10_000:
+                account["events"] = 1 << 40
+                data[at : at + BEFORE.itemsize] = account.tobytes()
+        path.write_bytes(data)
+    trace = weft.open(tmp_path / "run")
+    rank = trace.ranks[0]
+    assert tables.end_of_ids(rank) == tables.MOST_IDS, "it is believed to have dropped so many"
+    of = overlaps.Traffic(rank)
+    assert len(overlaps.first_done(of).at) < 1 << 18
+    life = Requests(of)
+    assert len(life.made) < 1 << 18
+    assert len(life.makers) == np.count_nonzero(rank.events["function"] == b.functions["MPI_Isend"].id) - 2
+    assert not examine(trace).failures
 
 
 def test_an_argument_that_a_call_lacks_is_damage_and_not_a_fault_of_weft() -> None:
