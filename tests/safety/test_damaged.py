@@ -26,6 +26,8 @@ from weft.report import examine
 from weft.report.failure import failure_lines
 from weft.report.registry import ANALYSES
 from weft.safety.folders import Unfit, read_regular
+from weft.tasks import schedule
+from weft.tasks.inside.order import SCHEMA, recorded
 from weft.trace import Level, packed, packing
 from weft.trace.builder import Builder
 from weft.trace.builder.record import RecordFile
@@ -320,3 +322,31 @@ def test_bytes_that_are_no_letters_before_a_directive_move_no_place(tmp_path: Pa
     source.write_bytes(b"int x; /* \xff */ int main(void) { return y(1); }\n#pragma dvm wrong\n")
     with pytest.raises(UsageError, match=r"a\.cdv:2"):
         c.mark([source], Texts("c"))
+
+
+def test_an_order_of_tasks_is_read_as_far_as_it_is_one(tmp_path: Path) -> None:
+    file = tmp_path / "order"
+    head = json.dumps({"schema": SCHEMA}) + "\n"
+    file.write_text(head + "0 main.1\n0 main\n1 !0.f.1\n0 main.")  # killed as it wrote
+    schedule.check("replay", str(file), "asyncio")
+    assert recorded(str(file)) == {0: ["main.1", "main"], 1: ["!0.f.1"]}
+    for wrong in ("x main\n", "\u0661 main\n", "9" * 5000 + " main\n", "0 " + "a" * (1 << 17)):
+        file.write_text(head + wrong)
+        with pytest.raises(ValueError, match="line 2 is damaged"):
+            recorded(str(file))
+
+
+@pytest.mark.parametrize("text", ["", "[" * 100_000, "7\n", "\n"])
+def test_what_is_no_order_of_tasks_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "order"
+    file.write_text(text)
+    with pytest.raises(UsageError, match="did not write this file"):
+        schedule.check("replay", str(file), "asyncio")
+    with pytest.raises(ValueError, match="did not write this file"):
+        recorded(str(file))
+
+
+def test_a_pipe_in_the_place_of_an_order_of_tasks_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "order")
+    with pytest.raises(UsageError, match="did not write this file"):
+        schedule.check("replay", str(tmp_path / "order"), "openmp")
