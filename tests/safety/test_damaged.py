@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import weft
 from weft.check.dvm import c, fortran
 from weft.check.texts import Texts
+from weft.cli import replay
 from weft.cli.main import main
 from weft.errors import UsageError, WeftError
 from weft.launch import rundir
@@ -350,3 +352,16 @@ def test_a_pipe_in_the_place_of_an_order_of_tasks_is_not_waited_for(tmp_path: Pa
     os.mkfifo(tmp_path / "order")
     with pytest.raises(UsageError, match="did not write this file"):
         schedule.check("replay", str(tmp_path / "order"), "openmp")
+
+
+def test_calls_that_wait_for_each_other_in_a_circle_are_not_taken_one_by_one_for_ever() -> None:
+    b = Builder(ranks=2)
+    for rank, other in ((0, 1), (1, 0)):
+        b.ranks[rank].init()
+        b.ranks[rank].recv(other, got=other)
+        b.ranks[rank].send(other)
+        b.ranks[rank].finalize()
+    trace = b.open()
+    plans, cut = replay.lay_plan(trace, argparse.Namespace(until=[], breaks=[], latest=False, force=None))
+    with pytest.raises(UsageError, match="in a circle"):
+        replay.conduct(trace, plans, cut)
