@@ -45,7 +45,7 @@ RESERVED = 3 << 30
 """Bytes of addresses beyond those that a case begins with: allocators reserve some of which they never use."""
 KEPT = Path(__file__).parents[2] / "build" / "fuzz"
 MOST_KEPT = 40
-ALONE = ("inside", "startup", "entry", "gdb", "__main__", "plugin", "check.numba", "generate", "watcher")
+ALONE = ("inside", "startup", "entry", "gdb", "__main__", "plugin", "check.numba", "generate")
 """Parts of the names of modules that are for processes of their own."""
 OTHERS = (
     "numpy.lib.recfunctions",
@@ -66,7 +66,8 @@ KINDS: list[tuple[str, Make]] = [
     ("records", runs.of_records), ("json", runs.of_json), ("configurations", files.of_configurations),
     ("packs", runs.of_packs), ("records", runs.of_records), ("directives", files.of_directives),
     ("browsers", talk.of_browsers), ("host packs", files.of_host_packs), ("records", runs.of_records),
-    ("json", runs.of_json), ("others", runs.of_others), ("records", runs.of_records),
+    ("json", runs.of_json), ("others", runs.of_others), ("records", runs.of_records), ("pvm", runs.of_pvm),
+    ("schedules", files.of_schedules), ("watchers", talk.of_watchers),
 ]  # fmt: skip
 """By the last digits of a case's number."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import weft
 from weft.check.dvm import c, fortran
 from weft.check.texts import Texts
+from weft.cli import replay
 from weft.cli.main import main
 from weft.errors import UsageError, WeftError
 from weft.launch import rundir
@@ -19,18 +21,23 @@ from weft.launch.local import afterwards, hosts
 from weft.launch.local.place import Place
 from weft.launch.local.wire import Refused
 from weft.match import match
+from weft.native.headers.record import kernel
 from weft.replay import plans_of
 from weft.replay.planning import of_outcomes
 from weft.report import examine
 from weft.report.failure import failure_lines
 from weft.report.registry import ANALYSES
 from weft.safety.folders import Unfit, read_regular
-from weft.trace import packed, packing
+from weft.tasks import schedule
+from weft.tasks.inside.order import SCHEMA, recorded
+from weft.trace import Level, packed, packing
 from weft.trace.builder import Builder
+from weft.trace.builder.record import RecordFile
 from weft.trace.errors import Arguments, NoArgument, RunError
-from weft.trace.layout import Def, LogKind, StreamKind
+from weft.trace.layout import BEFORE, EVENT, Def, Flag, LogKind, State, StreamKind
 from weft.trace.varint import put_s, put_u, put_z
 from weft.usage import overlaps, tables
+from weft.usage.requests import Requests
 from weft.values.configuration import read
 from weft.waits.tables import matrix
 
@@ -105,6 +112,44 @@ def test_ids_beyond_what_calls_can_have_made_take_no_memory() -> None:
     damaged = finished(b)
     assert len(overlaps.first_done(overlaps.Traffic(damaged.ranks[1])).at) < 1 << 20
     assert not examine(damaged).failures
+
+
+def test_a_ring_that_says_to_have_dropped_any_number_of_calls_takes_no_memory_for_them(tmp_path: Path) -> None:
+    """A record of `--keep` says how many calls it dropped: no table is as long as that."""
+    b = Builder(ranks=2, path=tmp_path / "run")
+    b.write()
+    requests, first, odd = 2000, 50_000_000, (1 << 28) - 2
+    for path in sorted((tmp_path / "run" / "ranks").iterdir()):
+        path.unlink()
+        number = int(path.stem[-1])
+        file = RecordFile(path, Level.TRACE, number, 2)
+        kernel().weft_record_keep(file._record, 1)
+        events = np.zeros(2 * requests, EVENT)
+        events["enter"] = np.arange(1, 2 * requests + 1) * 10
+        events["function"][0::2], events["function"][1::2] = b.functions["MPI_Isend"].id, b.functions["MPI_Wait"].id
+        events["peer"], events["comm"], events["flags"], events["count"] = 1 - number, 2, Flag.CLOSED, 1
+        events["datatype"], events["object"] = 4, first + np.arange(2 * requests) // 2
+        events["object"][-2], events["object"][-4] = odd, 300
+        events["datatype"][-6] = odd
+        for k in range(0, len(events), 50):
+            file.append(StreamKind.EVENTS, 0, events[k : k + 50])
+        file.close(State.FINALIZED)
+        data = bytearray(path.read_bytes())
+        for at in range(0, len(data) - BEFORE.itemsize, 4096):
+            account = np.frombuffer(data, BEFORE, 1, at).copy()
+            if account["turn"][0] and account["turn"][0] == account["again"][0] and 0 < account["events"][0] < 10_000:
+                account["events"] = 1 << 40
+                data[at : at + BEFORE.itemsize] = account.tobytes()
+        path.write_bytes(data)
+    trace = weft.open(tmp_path / "run")
+    rank = trace.ranks[0]
+    assert tables.end_of_ids(rank) == tables.MOST_IDS, "it is believed to have dropped so many"
+    of = overlaps.Traffic(rank)
+    assert len(overlaps.first_done(of).at) < 1 << 18
+    life = Requests(of)
+    assert len(life.made) < 1 << 18
+    assert len(life.makers) == np.count_nonzero(rank.events["function"] == b.functions["MPI_Isend"].id) - 2
+    assert not examine(trace).failures
 
 
 def test_an_argument_that_a_call_lacks_is_damage_and_not_a_fault_of_weft() -> None:
@@ -279,3 +324,44 @@ def test_bytes_that_are_no_letters_before_a_directive_move_no_place(tmp_path: Pa
     source.write_bytes(b"int x; /* \xff */ int main(void) { return y(1); }\n#pragma dvm wrong\n")
     with pytest.raises(UsageError, match=r"a\.cdv:2"):
         c.mark([source], Texts("c"))
+
+
+def test_an_order_of_tasks_is_read_as_far_as_it_is_one(tmp_path: Path) -> None:
+    file = tmp_path / "order"
+    head = json.dumps({"schema": SCHEMA}) + "\n"
+    file.write_text(head + "0 main.1\n0 main\n1 !0.f.1\n0 main.")  # killed as it wrote
+    schedule.check("replay", str(file), "asyncio")
+    assert recorded(str(file)) == {0: ["main.1", "main"], 1: ["!0.f.1"]}
+    for wrong in ("x main\n", "\u0661 main\n", "9" * 5000 + " main\n", "0 " + "a" * (1 << 17)):
+        file.write_text(head + wrong)
+        with pytest.raises(ValueError, match="line 2 is damaged"):
+            recorded(str(file))
+
+
+@pytest.mark.parametrize("text", ["", "[" * 100_000, "7\n", "\n"])
+def test_what_is_no_order_of_tasks_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "order"
+    file.write_text(text)
+    with pytest.raises(UsageError, match="did not write this file"):
+        schedule.check("replay", str(file), "asyncio")
+    with pytest.raises(ValueError, match="did not write this file"):
+        recorded(str(file))
+
+
+def test_a_pipe_in_the_place_of_an_order_of_tasks_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "order")
+    with pytest.raises(UsageError, match="did not write this file"):
+        schedule.check("replay", str(tmp_path / "order"), "openmp")
+
+
+def test_calls_that_wait_for_each_other_in_a_circle_are_not_taken_one_by_one_for_ever() -> None:
+    b = Builder(ranks=2)
+    for rank, other in ((0, 1), (1, 0)):
+        b.ranks[rank].init()
+        b.ranks[rank].recv(other, got=other)
+        b.ranks[rank].send(other)
+        b.ranks[rank].finalize()
+    trace = b.open()
+    plans, cut = replay.lay_plan(trace, argparse.Namespace(until=[], breaks=[], latest=False, force=None))
+    with pytest.raises(UsageError, match="in a circle"):
+        replay.conduct(trace, plans, cut)

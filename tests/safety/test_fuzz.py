@@ -31,7 +31,7 @@ def test_what_is_damaged_ends_in_a_clear_error_or_a_stated_partial_read() -> Non
     found = kinds(done.stdout)
     assert found.keys() == {
         "records", "packs", "json", "others", "cores", "configurations", "directives", "host packs", "editors", "hosts",
-        "browsers",
+        "browsers", "pvm", "schedules", "watchers",
     }  # fmt: skip
     assert all("refused" in found[kind] for kind in ("cores", "configurations", "directives")), "the cases do damage"
     assert {"0", "1"} <= found["records"], "and do not damage everything"

@@ -73,10 +73,12 @@ def _is_run(folder: Path) -> bool:
 
 def ranks(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
     """The ranks of the run on the line, or of the newest; behind a comma or a dash the next number."""
+    from weft.safety.folders import read_regular
+
     run = getattr(parsed_args, "run", None) or _newest()
     try:
-        count = int(json.loads((Path(run) / "run.json").read_text())["ranks"]) if run else 0
-    except (OSError, ValueError, KeyError, TypeError):
+        count = int(json.loads(read_regular(Path(run) / "run.json", Path(run)))["ranks"]) if run else 0
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return []
     done = prefix[: max(prefix.rfind(","), prefix.rfind("-")) + 1]
     return [f"{done}{rank}" for rank in range(min(count, MAX_RANKS))]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli import _asked
 from weft.cli._said import say, shown_path
 from weft.errors import UsageError, WeftError
 
@@ -172,6 +171,7 @@ def debug_at(run: Path, commands: list[str], *, yes: bool) -> None:
     if not (run / "ranks").is_dir():
         say(f"no debugger: {shown_path(run)} has no calls of MPI, and is not replayed")
         return
+    from weft.cli import _asked
     from weft.cli.debug import debug
     from weft.launch.rundir import facts_of
 

@@ -129,7 +129,7 @@ def serve(
     for line in told(server, remote=remote):
         print(line, flush=True)
     if not remote and browser and _has_screen():
-        threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
+        threading.Thread(target=webbrowser.open, args=(server.url_for_browser,), daemon=True).start()
     try:
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:

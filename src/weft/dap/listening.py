@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,10 +16,9 @@ from pathlib import Path
 from weft.dap.wire import Wire
 from weft.errors import WeftError
 from weft.safety.folders import weakness
+from weft.safety.peers import is_ours, peer
 
 Serve = Callable[[Wire], None]
-ESTABLISHED = "01"
-"""In the table of /proc/net/tcp."""
 
 
 @contextmanager
@@ -62,8 +60,8 @@ def answer(server: socket.socket, serve: Serve) -> None:
         with suppress(OSError):  # a peer that has gone again is no reason to end
             editor, _ = server.accept()
             with editor, as_before():
-                if (user := peer(editor)) not in (None, 0, os.geteuid()):
-                    print(f"weft: user {user} has connected, and is sent away", file=sys.stderr, flush=True)
+                if not is_ours(editor):
+                    print(f"weft: user {peer(editor)} has connected, and is sent away", file=sys.stderr, flush=True)
                     continue
                 _serve_editor(editor, serve)
 
@@ -94,22 +92,3 @@ def as_before() -> Iterator[None]:
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(home)
-
-
-def peer(connection: socket.socket) -> int | None:
-    """The user at the other end of a connection within this host; None where the kernel does not tell."""
-    if connection.family == socket.AF_UNIX:
-        told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        return int(struct.unpack("3i", told)[1])
-    theirs, ours = _named(connection.getpeername()), _named(connection.getsockname())
-    with suppress(OSError), Path("/proc/net/tcp").open() as table:
-        for line in table:
-            words = line.split()
-            if words[1:3] == [theirs, ours] and words[3] == ESTABLISHED:
-                return int(words[7])
-    return None
-
-
-def _named(address: tuple[str, int]) -> str:
-    """An address as /proc/net/tcp has it: the four bytes as a number of this machine's."""
-    return f"{int.from_bytes(socket.inet_aton(address[0]), sys.byteorder):08X}:{address[1]:04X}"

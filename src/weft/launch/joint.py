@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,13 +27,14 @@ from weft.launch.process import Process
 from weft.launch.rundir import BASE, RunDirectory
 from weft.launch.step import Step
 from weft.plain import dataclass
+from weft.safety.folders import open_own
 
 if TYPE_CHECKING:
     from weft.launch.local.hosts import Hosts
     from weft.launch.plan import Plan
 
 STEPS: Final = ".steps"
-"""In weft-runs: which run belongs to which step."""
+"""In weft-runs, with the user's number: which run belongs to which step."""
 DECIDED: Final = "ended_by_weft"
 """In run.json: the tasks have to end their ranks. One that was killed by somebody else ends no other."""
 KEPT: Final = 64
@@ -337,12 +339,24 @@ def joined(step: Step, path: Path) -> RunDirectory:
     """The run that another task makes, once it is there."""
     limit = time.monotonic() + PATIENCE
     while not (facts := rundir.facts_of(path)):
+        if not _made_by_us(path, "ranks"):
+            raise occupied(path)
         if time.monotonic() > limit:
             raise WeftError(f"no task of this job step made the run {path} within {PATIENCE:.0f} s")
         time.sleep(POLL)
     if facts.get("step") != {"system": step.system, "name": step.name} or facts.get("finished") is not None:
         raise occupied(path)
+    if not _made_by_us(path, "ranks", "step", rundir.RUN_JSON):
+        raise occupied(path)
     return RunDirectory(path, dict(facts), made=False)
+
+
+def _made_by_us(path: Path, *names: str) -> bool:
+    """Whether what is in a run was made by a task of this user's: others may have foretold the name of the run."""
+    try:
+        return all(os.lstat(path / name).st_uid == os.geteuid() for name in names)
+    except OSError:  # the run was reported meanwhile
+        return False
 
 
 def occupied(path: Path) -> UsageError:
@@ -352,14 +366,14 @@ def occupied(path: Path) -> UsageError:
 
 def place(step: Step, name: str) -> Path:
     """The folder of a step's run: named by the step where a batch system numbered it, else by the next free number."""
-    if step.lasting:
-        return BASE / f"{name}-{step.name}"
     try:
         BASE.mkdir(exist_ok=True)
-        with locked(BASE / STEPS) as file:
+        if step.lasting:
+            return own_folder(BASE / f"{name}-{step.name}")
+        with locked(BASE / f"{STEPS}-{os.geteuid()}") as file:
             known = remembered(file)
             path = BASE / known.get(step.name, "")
-            if step.name not in known or not path.is_dir() or rundir.facts_of(path).get("finished") is not None:
+            if step.name not in known or not _made_by_us(path, "") or rundir.facts_of(path).get("finished") is not None:
                 path = rundir.claim(name)
                 known.pop(step.name, None)
                 known[step.name] = path.name
@@ -369,6 +383,15 @@ def place(step: Step, name: str) -> Path:
         return path
     except OSError as error:
         raise rundir.unwritable(BASE, error) from error
+
+
+def own_folder(path: Path) -> Path:
+    """A folder that this user has made, now or before. OSError where it is another's, who foretold its name."""
+    path.mkdir(exist_ok=True)
+    status = path.lstat()
+    if status.st_uid != os.geteuid() or not stat.S_ISDIR(status.st_mode):
+        raise PermissionError(f"{path} belongs to another user")
+    return path
 
 
 def remembered(file: IO[bytes]) -> dict[str, str]:
@@ -383,8 +406,8 @@ def remembered(file: IO[bytes]) -> dict[str, str]:
 
 @contextmanager
 def locked(path: Path, how: int = os.O_RDWR | os.O_CREAT) -> Iterator[IO[bytes]]:
-    """A file that no other task reads or writes meanwhile; made where there is none."""
-    descriptor = os.open(path, how | os.O_CLOEXEC, 0o644)
+    """A file of this user's that no other task reads or writes meanwhile; made where there is none."""
+    descriptor = open_own(path, how, 0o644)
     with os.fdopen(descriptor, "r+b") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX)

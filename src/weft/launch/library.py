@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import os
 import re
 import shutil
@@ -70,6 +69,8 @@ class Library:
         """Whether both are one library: one file, or copies of one. Wheels have copies where packages have links."""
         if self.real == other.real:
             return True
+        import filecmp  # seldom: where two are found
+
         try:
             return filecmp.cmp(self.real, other.real, shallow=False)
         except OSError:

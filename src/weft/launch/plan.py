@@ -20,7 +20,6 @@ from weft.launch.pvm.detect import Uses
 from weft.launch.pvm.place import daemon
 from weft.mpi import ready
 from weft.plain import dataclass
-from weft.safety.started import own_python
 
 NO_COMPILER = "there is no C compiler: install one (Debian: apt install gcc libc6-dev)"
 ROOT_CONSENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -73,6 +72,8 @@ def of_pvm(line: Line, uses: Uses) -> Plan:
         )
     if daemon() is None:
         raise WeftError("the program uses PVM, and there is no pvmd on this machine (Debian: apt install pvm)")
+    from weft.safety.started import own_python  # of programs of PVM alone
+
     machine = tuple(own_python("-m", "weft.launch.pvm"))
     environment = dict(os.environ) | ({"WEFT_PVM_GROUPS": "1"} if uses.groups else {})
     started = Line(None, Family.OTHER, (Context(machine, line.programs[0]),))

@@ -66,6 +66,7 @@ class _Walk:
     def _bring(self, rank: int, goal: int) -> None:
         """Bring a rank to a goal, and before each of its calls all others to what the call needs of them."""
         waiting = [(rank, goal)]
+        looked: dict[tuple[int, int], int] = {}
         while waiting:
             rank, goal = waiting[-1]
             if self.done[rank] >= goal:
@@ -74,6 +75,11 @@ class _Walk:
             needed = self._needed(rank, self.done[rank])
             lacking = [(other, its - (not firm)) for other, its, firm in needed if its - (not firm) > self.done[other]]
             if lacking:
+                if looked.setdefault((rank, self.done[rank]), len(waiting)) < len(waiting):
+                    raise UsageError(
+                        "--sequential: the record has calls that wait for each other in a circle, so it is damaged. "
+                        "Replay the run without it"
+                    )
                 waiting += lacking
                 continue
             for other, its, firm in needed:

@@ -168,12 +168,18 @@ def append_own(path: Path, data: bytes) -> None:
 
     OSError for a link, and for what another user made or holds by another name: its path may have been foretold.
     """
-    how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-    with os.fdopen(os.open(path, how, 0o600), "ab") as file:
-        status = os.fstat(file.fileno())
-        if status.st_uid != os.geteuid() or status.st_nlink != 1 or not stat.S_ISREG(status.st_mode):
-            raise PermissionError(f"{path} is not a file of this user's alone")
+    with os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
         file.write(data)
+
+
+def open_own(path: Path, how: int, mode: int = 0o600) -> int:
+    """A descriptor of a regular file of this user's that has no other name. OSError for a link and any other file."""
+    opened = os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, mode)
+    status = os.fstat(opened)
+    if status.st_uid != os.geteuid() or status.st_nlink > 1 or not stat.S_ISREG(status.st_mode):
+        os.close(opened)
+        raise PermissionError(f"{path} is not a file of this user's alone")
+    return opened
 
 
 class Unfit(OSError):

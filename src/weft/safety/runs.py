@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shlex
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
@@ -86,6 +85,8 @@ def doubt(folder: Path, facts: Mapping[str, Any]) -> str:
 
 def executes(facts: Mapping[str, Any]) -> tuple[str, str]:
     """What a replay of a run executes, as one would type it, and in which folder: both others' words, on one line."""
+    import shlex  # seldom: of runs that are asked about
+
     told = shlex.join(words_of(facts)), str(facts.get("cwd") or os.getcwd())  # noqa: PTH109 (as replays have it)
     return told[0].replace("\n", r"\n"), told[1].replace("\n", r"\n")
 

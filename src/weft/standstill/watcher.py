@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Final
 
 from weft.launch import step
+from weft.safety.peers import hold_name
 from weft.standstill import telling
 from weft.standstill.wish import Wish
 from weft.terms.libraries import of_library
@@ -94,12 +95,8 @@ class Watcher(threading.Thread):
         job = step.of_this_process()
         if job is None:
             return True
-        self._chosen = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self._chosen.bind(f"\0weft-watch-{os.getuid()}-{job.name}"[:100])
-        except OSError:
-            return False
-        return True
+        self._chosen = hold_name(f"weft-watch-{job.name}")
+        return self._chosen is not None
 
     def _who(self) -> str:
         job = step.of_this_process()

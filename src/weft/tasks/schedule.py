@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from weft.errors import UsageError
-from weft.tasks.inside.order import SCHEMA
+from weft.safety.folders import open_regular
+from weft.tasks.inside.order import LONGEST, SCHEMA
 
 Runtime = Literal["asyncio", "openmp"]
 
@@ -18,8 +20,8 @@ def check(how: str, file: str, runtime: Runtime) -> None:
     if how != "replay":
         return
     first: object = None
-    with suppress(OSError, ValueError), Path(file).open() as lines:
-        first = json.loads(lines.readline() or "null")
+    with suppress(OSError, ValueError, RecursionError), os.fdopen(open_regular(Path(file)), "rb") as lines:
+        first = json.loads(lines.readline(LONGEST) or "null")
     if not isinstance(first, dict) or first.get("schema") != SCHEMA:
         raise UsageError(f"--replay {file}: `weft tasks --record` did not write this file")
     if first.get("runtime", "asyncio") != runtime:

@@ -30,7 +30,7 @@ from weft.terms.spread import Shapes, no_shapes, numbered_shapes, spread
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable
 from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL, Def
-from weft.usage.tables import end_of_ids
+from weft.usage.tables import MOST_TYPES, believed, end_of_ids
 
 MAX_OVERLAPS = 10_000
 """Pairs of lines of one rank that are told."""
@@ -206,7 +206,7 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
     chosen, sort = _sorted_out(of.rank.trace.functions, reads, writes)
     room = catalogue(of.rank).count(chosen)
     types = distinct(events["datatype"][of.masks.where(of.rank, reads | writes)]).tolist()
-    last = end_of_ids(of.rank, len(of.rank.definitions.ids(Def.DATATYPE)))
+    last = min(end_of_ids(of.rank, len(of.rank.definitions.ids(Def.DATATYPE))), MOST_TYPES)
     solid_ = np.zeros(min(max(types, default=0) + 1, last), np.uint64)
     gaps = np.zeros(len(solid_), np.bool_)
     for id in types:
@@ -272,12 +272,13 @@ def first_done(of: Traffic) -> Overs:
     frees = of.masks.where(of.rank, calls.RELEASES)
     freed = of.events["object"][frees].astype(np.int64)
     frees, freed = frees[freed >= ID_DYNAMIC], freed[freed >= ID_DYNAMIC]
-    end = end_of_ids(of.rank)
+    held = believed(of.rank, lambda: of.events["object"][of.masks.where(of.rank, calls.REQUEST_MAKERS)])
     most = max(int(request.max(initial=0)), int(freed.max(initial=0)))
-    first = min(int(request.min(initial=end)), int(freed.min(initial=end)))
-    found = np.full(max(min(most + 1, end) - first, 0), NONE, np.uint32)
+    first = min(int(request.min(initial=held.stop)), int(freed.min(initial=held.stop)))
+    is_sane, first = held.start <= first and most < held.stop, max(first, held.start)
+    found = np.full(max(min(most + 1, held.stop) - first, 0), NONE, np.uint32)
     for ids, by in ((freed, frees), (request, event)):
-        sane = slice(None) if most < end else ids < end
+        sane = slice(None) if is_sane else (ids >= held.start) & (ids < held.stop)
         found[ids[sane][::-1] - first] = by[sane][::-1]  # of several the first stays
     return Overs(first, found)
 

@@ -23,7 +23,7 @@ from weft.trace.layout import ID_DYNAMIC, PROC_NULL
 from weft.usage.overlaps import ICOLLECTIVES, first_done, not_told, over_at, overlaps, told
 from weft.usage.readies import wrong_readies
 from weft.usage.received import of_messages
-from weft.usage.tables import end_of_ids
+from weft.usage.tables import believed
 from weft.usage.transfers import wrong_transfers
 
 _USES = calls.OF_ONE | calls.RELEASES
@@ -55,23 +55,23 @@ class Requests:
         events = rank.events
         makers = self.masks.where(rank, calls.REQUEST_MAKERS)
         ids = events["object"][makers].astype(np.int64)
-        self._end = end_of_ids(rank)
-        good = (ids >= ID_DYNAMIC) & (ids < self._end)
+        self._held = believed(rank, lambda: ids)
+        good = (ids >= max(ID_DYNAMIC, self._held.start)) & (ids < self._held.stop)
         self.makers, self.ids = (makers, ids) if good.all() else (makers[good], ids[good])
         self.functions = catalogue(rank).function[self.makers]
         self.frees = self.masks.where(rank, calls.RELEASES)
         self.freed = events["object"][self.frees].astype(np.int64)
         self.persistent = self.masks.table(calls.PERSISTENT)[self.functions]
         request, event = self.of.done
-        good = request < self._end
+        good = (request >= self._held.start) & (request < self._held.stop)
         self.request, self.event = (request, event) if good.all() else (request[good], event[good])
         self._tables()
 
     def _tables(self) -> None:
         """By id of a request, from the first on, what is asked of all: ids come one by one, so they are places."""
-        freed = self.freed[(self.freed >= ID_DYNAMIC) & (self.freed < self._end)]
+        freed = self.freed[(self.freed >= max(ID_DYNAMIC, self._held.start)) & (self.freed < self._held.stop)]
         every = self.ids, self.request, freed
-        self.first = min(int(ids.min(initial=self._end)) for ids in every)
+        self.first = min(int(ids.min(initial=self._held.stop)) for ids in every)
         size = max(0, *(int(ids.max(initial=0)) + 1 - self.first for ids in every))
         self.made, self.fired = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
         self.made[self.ids - self.first] = True

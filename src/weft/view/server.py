@@ -11,6 +11,7 @@ import hmac
 import json
 import re
 import secrets
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from html import escape
@@ -21,6 +22,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from weft.errors import WeftError
+from weft.safety.peers import is_ours
 from weft.view.assets import TYPES, assets, modules, page
 from weft.view.picture import Picture
 from weft.view.replayed import MOVES
@@ -76,6 +78,7 @@ class Server(ThreadingHTTPServer):
         if values is not None and (picture is None or not values.made.alike):
             self.home = "/values"
         self.token = secrets.token_urlsafe(32)
+        self._for_browser = secrets.token_urlsafe(32)
         self.cookie = f"weft-{self.server_address[1]}"
 
     @property
@@ -101,6 +104,20 @@ class Server(ThreadingHTTPServer):
     def url(self) -> str:
         """Where the page is, with the token."""
         return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self.token}"
+
+    @property
+    def url_for_browser(self) -> str:
+        """Where the page is, for the command line of a browser: all users can read it, and this one alone use it."""
+        return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self._for_browser}"
+
+    def opens(self, token: str, connection: socket.socket) -> bool:
+        """Whether a token is the right one, and may be brought by who is at the other end."""
+        is_browsers = hmac.compare_digest(token.encode(), self._for_browser.encode())
+        return self.is_right(token) or (is_browsers and is_ours(connection))
+
+    def is_right(self, token: str) -> bool:
+        """Whether a token is the one that was printed."""
+        return hmac.compare_digest(token.encode(), self.token.encode())
 
     def server_close(self) -> None:
         """Listen no more, and end the replay."""
@@ -206,18 +223,15 @@ class Handler(BaseHTTPRequestHandler):
         """Whether somebody follows a link to the page itself; its token is checked all the same."""
         return self.headers.get("Sec-Fetch-Mode") == "navigate" and self.headers.get("Sec-Fetch-Dest") == "document"
 
-    def _right(self, token: str) -> bool:
-        return hmac.compare_digest(token.encode(), self.server.token.encode())
-
     def _check_token(self) -> None:
         # Other servers of this machine set cookies for the same host, in any form: each is looked at for itself.
         kept = [part.strip().partition("=") for part in self.headers.get("Cookie", "").split(";")]
-        if not any(name == self.server.cookie and self._right(value) for name, _, value in kept):
+        if not any(name == self.server.cookie and self.server.is_right(value) for name, _, value in kept):
             raise Refused(HTTPStatus.FORBIDDEN, "open the address that `weft view` printed: it holds the token")
 
     def _exchange(self, token: str) -> None:
         """Take the token out of the address, where histories and screenshots would keep it, into a cookie."""
-        if not self._right(token):
+        if not self.server.opens(token, self.connection):
             raise Refused(
                 HTTPStatus.FORBIDDEN, "this token is not that of `weft view`, which prints a new one each time"
             )

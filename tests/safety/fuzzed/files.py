@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import struct
@@ -17,6 +18,8 @@ from weft.check.traced import wanted
 from weft.errors import UsageError, WeftError
 from weft.launch.local import pack
 from weft.launch.local.place import Place
+from weft.tasks import schedule
+from weft.tasks.inside.order import SCHEMA, recorded
 from weft.values.configuration import read
 
 CHECK = Path(__file__).parents[2] / "check"
@@ -178,3 +181,21 @@ def of_host_packs(seeds: Seeds, folder: Path, r: random.Random) -> Act:
     pack.write(seeds.sample, "one", file)
     file.write_bytes(damage.change(file.read_bytes(), r))
     return command("gather", folder / "run", file)
+
+
+def of_schedules(seeds: Seeds, folder: Path, r: random.Random) -> Act:
+    """The file of `weft tasks --replay`, as the command and then the program itself read it."""
+    runtime = r.choice(["asyncio", "openmp"])
+    head = json.dumps({"schema": SCHEMA} if runtime == "asyncio" else {"schema": SCHEMA, "runtime": runtime}).encode()
+    lines = [b"%d main.%d.%d" % (r.randrange(3), k % 4, k) for k in range(40)] + [b"1 !0.reader.2"]
+    file = folder / "order"
+    file.write_bytes(damage.change(b"\n".join([head, *lines, b""]), r))
+
+    def act() -> str:
+        try:
+            schedule.check("replay", str(file), "asyncio")
+            return "read" if recorded(str(file)) else "empty"
+        except (UsageError, ValueError):
+            return "refused"
+
+    return act

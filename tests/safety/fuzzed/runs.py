@@ -26,7 +26,7 @@ from weft.export import FORMATS
 from weft.halo.log import HEAD, MAGIC, NUMBER, READ, Kind
 from weft.native.headers.record import kernel
 from weft.native.shared import NATIVE
-from weft.pvm import tasks
+from weft.pvm import table, tasks
 from weft.sources import keep
 from weft.trace import Level
 from weft.trace.builder import Builder
@@ -107,6 +107,7 @@ def make(folder: Path) -> Seeds:
     tasks.trim(run)
     _outcomes(folder / "outcomes")
     _kept(folder / "kept")
+    _pvm(folder / "pvm")
     for version in ("1.5", "1.9"):
         shutil.copytree(GOLDEN / version, folder / f"golden-{version}")
     return Seeds(folder)
@@ -138,6 +139,29 @@ def _kept(run: Path) -> None:
         for k in range(0, 3000, 50):
             file.append(StreamKind.EVENTS, 0, events[k : k + 50])
         file.close(State.FINALIZED)
+
+
+def _pvm(run: Path) -> None:
+    """A run of PVM: each of its functions, with arguments of any meaning, and three tasks."""
+    r = random.Random(0)
+    b = Builder(ranks=3, path=run, functions=table.to_json({"library": "synthetic"}))
+    b.write()
+    numbers = list(table.ids().values())
+    for path in sorted((run / "ranks").iterdir()):
+        path.unlink()
+        number = int(path.stem[-1])
+        file = RecordFile(path, Level.TRACE, number, 3)
+        events = np.zeros(400, EVENT)
+        events["enter"] = np.arange(1, 401) * 10
+        for name, values in (("function", numbers), ("peer", [0, 1, 2, -1]), ("tag", [0, 1, 7]), ("count", [1, 4]),
+                             ("object", [0, 256, 257, 258]), ("comm", [2]), ("flags", [Flag.CLOSED])):  # fmt: skip
+            events[name] = [r.choice(values) for _ in range(400)]
+        file.append(StreamKind.EVENTS, 0, events)
+        file.close(State.FINALIZED)
+    tasks.create(run, 3)
+    places = [(0x40001 + n, -1 if not n else 0, n, 100 + n, 1, 0, b"worker") for n in range(3)]
+    at = tasks.HEADER.pack(tasks.MAGIC, 3, 3) + b"".join(tasks.TASK.pack(*place) for place in places)
+    tasks.file_of(run).write_bytes(at)
 
 
 def _keep_sources(run: Path) -> None:
@@ -203,6 +227,15 @@ def of_others(seeds: Seeds, folder: Path, r: random.Random) -> Act:
     file.write_bytes(change(file.read_bytes(), r))
     own = [["probes", run], ["compare", "--values", seeds.sample, run], ["compare", "--values", run, seeds.sample]]
     return command(*r.choice(own)) if file.parent.name == "values" and r.random() < 0.7 else reader(seeds, run, r)
+
+
+def of_pvm(seeds: Seeds, folder: Path, r: random.Random) -> Act:
+    """Records of PVM, and the file of its tasks."""
+    run = copied(seeds.folder / "pvm", folder)
+    files = [tasks.file_of(run), *sorted((run / "ranks").iterdir())]
+    for file in r.sample(files, r.choice([1, 1, 2])):
+        file.write_bytes(damage.change(file.read_bytes(), r))
+    return reader(seeds, run, r)
 
 
 def copied(run: Path, folder: Path) -> Path:

@@ -13,7 +13,7 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
 
-from fuzzed import damage
+from fuzzed import damage, runs
 from fuzzed.runs import Act, Seeds, read_all
 
 import weft
@@ -22,6 +22,8 @@ from weft.dap.wire import Wire
 from weft.errors import UsageError
 from weft.launch.local import pack
 from weft.launch.local.hosts import FLAGS, Hosts
+from weft.launch.local.setup import Setup
+from weft.launch.local.watcher import HostWatch, Watcher
 from weft.launch.local.wire import Channel, Side
 from weft.launch.rundir import RunDirectory, first_facts
 from weft.view.picture import Picture
@@ -170,6 +172,52 @@ def _speak(hosts: Hosts, channel: Channel, frames: list[tuple[bytes, bytes]], r:
                     stream = stream[one.send(stream) :]
                 hosts.poll()
         hosts.poll(0.01)
+
+
+def of_watchers(seeds: Seeds, folder: Path, r: random.Random) -> Act:
+    """What `weft run` says to the watcher of a host, or whoever listens in its place."""
+    asks = ["look", "snapshot", "where", "end", "kill", "finish", "thanks", ""]
+    frames = [
+        (b"A", json.dumps({"do": r.choice(asks), "number": n, "stop": False, "kill": False, "after": False,
+                           "how": "finished"}).encode())
+        for n in range(r.randrange(1, 8))
+    ]  # fmt: skip
+    for _ in range(r.choice([0, 1, 1, 2, 4])):
+        _mistake(frames, r)
+    knows, raw = r.random() < 0.85, r.random() < 0.25
+
+    def act() -> str:
+        runs.copied(seeds.sample, folder)
+        own = Setup("/", "", [], 0, "", None, {}, {})
+        ours, theirs = socket.socketpair()
+        watcher = Watcher(own, FRIEND, seeds.sample / "functions.json")
+        watcher.folder, watcher.watch = folder / "run", HostWatch(folder / "run" / "ranks")
+        with ours, theirs:
+            theirs.setblocking(False)
+            watcher.socket = ours
+            channel = Channel(FRIEND if knows else os.urandom(32), Side.RUN)
+            list(channel.feed(watcher.channel.greeting))
+            stream = b"".join(channel.frame(*frame) for frame in frames)
+            stream = channel.greeting + (damage.change(stream, r) if raw else stream)
+            threading.Thread(target=_taken, args=(theirs, stream), daemon=True).start()
+            ours.settimeout(2)
+            for _ in range(8 + len(stream) // 1000):
+                watcher.hear(0.02)
+                if watcher.socket is None:
+                    break
+            trusted = watcher.channel.trusted
+        return "obeyed" if trusted else "refused"
+
+    return act
+
+
+def _taken(line: socket.socket, said: bytes) -> None:
+    """Say something, and take what is answered until nobody is there."""
+    with suppress(OSError):
+        line.setblocking(True)
+        line.sendall(said)
+        while line.recv(1 << 16):
+            pass
 
 
 # The browser

@@ -94,11 +94,14 @@ def into_run(own: Path, host: str, path: Path) -> Path:
 
 def packs(path: Path) -> Gathered:
     """Put together what hosts have packed into the run, one after the other."""
-    with locked(path / ".gathering"):
-        there = sorted((path / pack.FOLDER).glob(f"*{pack.SUFFIX}"))
-        gathered = put_together(path, there)
-        for one in there:
-            one.unlink()
+    try:
+        with locked(path / ".gathering"):
+            there = [] if (path / pack.FOLDER).is_symlink() else sorted((path / pack.FOLDER).glob(f"*{pack.SUFFIX}"))
+            gathered = put_together(path, there)
+            for one in there:
+                one.unlink()
+    except OSError as error:
+        raise rundir.unwritable(path, error) from error
     with suppress(OSError):
         (path / pack.FOLDER).rmdir()
     return gathered

@@ -157,7 +157,10 @@ def answered(address: str, port: int, token: str) -> bytes:
                 return b""
             one.settimeout(ANSWER)
             one.sendall(f"{token}\n".encode())
-            return b"".join(iter(lambda: one.recv(MOST), b""))[:MOST]
+            answer = bytearray()
+            while len(answer) < MOST and (more := one.recv(MOST - len(answer))):
+                answer += more
+            return bytes(answer)
     except OSError:
         return b""
 

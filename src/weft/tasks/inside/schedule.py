@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from .births import Task, birth, pedigree
-from .order import SCHEMA
+from .order import SCHEMA, recorded
 
 PATIENCE = 5.0
 """Seconds that a replay waits for the task whose turn it is, before it says that the run has left its record."""
@@ -144,14 +144,7 @@ class Schedule:
 
     def replay(self, path: str) -> None:
         """Let the tasks make their steps in the order that was recorded. ValueError for a file of another kind."""
-        with Path(path).open() as file:
-            if json.loads(file.readline() or "{}").get("schema") != SCHEMA:
-                raise ValueError(f"{path}: `weft tasks --record` did not write this file")
-            ways: dict[int, list[str]] = {}
-            for line in file:
-                loop, _, way = line.rstrip("\n").partition(" ")
-                ways.setdefault(int(loop), []).append(way)
-        self._turns = {loop: Turns(of, self._way, self._comes) for loop, of in ways.items()}
+        self._turns = {loop: Turns(of, self._way, self._comes) for loop, of in recorded(path).items()}
         _late_threads()
         run = events.Handle._run
 

@@ -1,0 +1,75 @@
+"""Which user is at the other end of a connection within this host: a port of it is reached by every user."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+GONE: Final = -1
+"""Instead of a user: the other end is closed already, and the kernel does not tell whose it was."""
+
+NAMES: Final = 4
+MOST_OF_NAME: Final = 80
+ASKERS: Final = 4096
+"""Processes of a host that may ask whose a name is: nobody answers them."""
+
+
+def peer(connection: socket.socket) -> int | None:
+    """The user at the other end of a connection within this host; None where the kernel does not tell."""
+    if connection.family == socket.AF_UNIX:
+        told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        return int(struct.unpack("3i", told)[1])
+    theirs, ours = _named(connection.getpeername()), _named(connection.getsockname())
+    with suppress(OSError), Path("/proc/net/tcp").open() as table:
+        for line in table:
+            words = line.split()
+            if words[1:3] == [theirs, ours]:
+                return int(words[7]) if words[9] != "0" else GONE
+    return None
+
+
+def is_ours(connection: socket.socket) -> bool:
+    """Whether no other user is at the other end, as far as the kernel tells; root may be."""
+    return peer(connection) in (None, 0, os.geteuid())
+
+
+def hold_name(name: str) -> socket.socket | None:
+    """Take a name of the kernel's for this process, until it ends; None where another one of this user's has it.
+
+    Every user can take any name, so whose it is is asked, and where it is another user's the next is tried.
+    """
+    for number in range(NAMES):
+        held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            held.bind(f"\0{name[:MOST_OF_NAME]}-{os.geteuid()}-{number}")
+            held.listen(ASKERS)
+        except OSError:
+            held.close()
+            if _holder(f"\0{name[:MOST_OF_NAME]}-{os.geteuid()}-{number}") == os.geteuid():
+                return None
+        else:
+            return held
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)  # two that speak are better than none
+
+
+def _holder(address: str) -> int | None:
+    """The user who listens at a name of the kernel's; None where nobody does."""
+    for _ in range(10):  # it may have been taken just now, and not be listened at yet
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
+            one.setblocking(False)
+            with suppress(OSError):
+                one.connect(address)
+                return peer(one)
+        time.sleep(0.02)
+    return None
+
+
+def _named(address: tuple[str, int]) -> str:
+    """An address as /proc/net/tcp has it: the four bytes as a number of this machine's."""
+    return f"{int.from_bytes(socket.inet_aton(address[0]), sys.byteorder):08X}:{address[1]:04X}"
