@@ -207,7 +207,9 @@ static bool deadly(int number) {
  * (WEFT_ASKS). Not where it hands on a call of the program's or asks about what the program gave, nor where MPI goes on with
  * other operations meanwhile. */
 extern WEFT_HIDDEN const char given_start[] __asm__("__start_weft_given"), given_end[] __asm__("__stop_weft_given");
-extern WEFT_HIDDEN const char asks_start[] __asm__("__start_weft_asks"), asks_end[] __asm__("__stop_weft_asks");
+/* Weak: a recorder of another system asks nothing so. */
+extern WEFT_HIDDEN const char asks_start[] __asm__("__start_weft_asks") __attribute__((weak));
+extern WEFT_HIDDEN const char asks_end[] __asm__("__stop_weft_asks") __attribute__((weak));
 enum { NEAR_STACK = 1 << 17 };
 
 static bool of_libc(const char *path) {
