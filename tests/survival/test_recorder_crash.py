@@ -18,7 +18,7 @@ BROKEN = {"heap": ("heap",), "hashes": ("copies", "--hash-messages"), "buffers":
 """A part of the recorder: how it is broken, and the options with which it is at work."""
 ACCUSED = (
     "operation", "attribute", "heap", "counts", "requests", "request", "name", "action", "stack", "sent",
-    "thread",
+    "thread", "contents", "progress",
 )  # fmt: skip
 
 
@@ -82,7 +82,28 @@ def test_so_it_is_in_python_with_open_mpi(openmpi: Installed, tmp_path: Path, br
     run_broken(openmpi, tmp_path, breaking, "hashes", [openmpi.python, str(PROGRAMS / "exchanges.py")])
 
 
-@pytest.mark.cases(3)
+def asked(mpi: Installed, folder: Path, breaking: Path) -> None:
+    """A fault inside MPI is told as Weft's where only Weft made that call, and gave it what is broken."""
+    words = ["--", *compiled(mpi, folder, "accused"), "types"]
+    environment = {**mpi.environment, "LD_PRELOAD": str(breaking), "BREAKS": "asks"}
+    done = execute([*WEFT, "run", "--out", folder / "run", *words], env=environment, timeout=120)
+    [error] = re.findall(r"^weft: error: .*", done.stderr, re.MULTILINE)
+    assert "ended by Weft's error, not the program's" in error and "[weft-error]" in error, done.stderr
+    assert "accused.c" not in error and "WEFT_WITHOUT" not in error
+    done = execute([*WEFT, "run", "--out", folder / "whole", *words], env=mpi.environment, timeout=120)
+    assert done.returncode == 0 and "nothing found" in done.stderr, done.stderr
+
+
+def test_a_crash_of_mpi_that_the_recorder_asked_is_wefts(mpich: Installed, tmp_path: Path, breaking: Path) -> None:
+    asked(mpich, tmp_path, breaking)
+
+
+@pytest.mark.matrix
+def test_so_it_is_of_open_mpi(debian_openmpi: Installed, tmp_path: Path, breaking: Path) -> None:
+    asked(debian_openmpi, tmp_path, breaking)
+
+
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("how", ACCUSED)
 def test_a_crash_of_the_program_stays_the_programs(mpich: Installed, tmp_path: Path, how: str) -> None:
     told_as_the_programs(mpich, tmp_path, how)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -635,8 +636,9 @@ def main(real: str, arguments: list[str]) -> int:
         words = [*arguments, work] if at is None else [*arguments[:at], work, *arguments[at + 1 :]]
         return subprocess.run([real, *words], check=False).returncode
     finally:
-        Path(work).unlink()
+        Path(work).unlink(missing_ok=True)  # `weft cc` that is ended takes its folder away
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an assembler says nothing of Ctrl-C
     sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -75,7 +75,8 @@ def _outcome(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
     if session.result is Result.STALLED and args.force:
         return [*standing(trace, session, parse_force(args.force, trace)), up_to_there], LEFT_STATUS
     if job.ended == "interrupted" or job.interrupted is not None:
-        return [*interrupted(trace, session), up_to_there], job.process.shell_status or LEFT_STATUS
+        by_signal = None if job.interrupted is None else 128 + job.interrupted
+        return [*interrupted(trace, session), up_to_there], by_signal or job.process.shell_status or LEFT_STATUS
     if tell := _TELLS.get(session.result):
         return [*tell(trace, session, job.run.path), f"the replay up to there is recorded in {place}"], LEFT_STATUS
     if args.force:

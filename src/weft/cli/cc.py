@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +69,12 @@ def _made(line: Any, found: Sequence[str], folder: Path) -> int:
     kept = folder / "calls.s"
     kept.write_text(assembly(calls_of(line, Path.cwd()), alone=not line.compiles_only))
     if line.compiles_only:
-        return _call(with_calls(compiling(line, found), found, kept))
+        return _call(with_calls(compiling(line, found), found, kept), folder)
     for command in one_by_one(line, found, folder):
-        status = _call(command)
+        status = _call(command, folder)
         if status:
             return status
-    return _call(linking(line, folder, [str(kept), *([] if line.has("-r") else link_words())]))
+    return _call(linking(line, folder, [str(kept), *([] if line.has("-r") else link_words())]), folder)
 
 
 def _kept(database: Path, line: Sequence[str]) -> int:
@@ -84,14 +86,32 @@ def _kept(database: Path, line: Sequence[str]) -> int:
     return status
 
 
-def _call(command: Sequence[str]) -> int:
-    """Run a command with our own input and output; its exit status, 128 and more for one that was killed."""
+def _call(command: Sequence[str], folder: Path | None = None) -> int:
+    """Run a command with our own input and output; its exit status, 128 and more for one that was killed.
+
+    A compiler that is killed leaves its temporary files: they go with `folder`.
+    """
     if os.environ.get("WEFT_CC_SHOW"):
         print(*command, file=sys.stderr)
     try:
-        status = subprocess.run(command, check=False).returncode
+        environment = {**os.environ, "TMPDIR": str(folder)} if folder else None
+        status = _waited_for(subprocess.Popen(command, env=environment))
     except FileNotFoundError:
         raise UsageError(f"weft cc: there is no compiler {command[0]}") from None
     except OSError as error:
         raise UsageError(f"weft cc: cannot run {command[0]}: {error.strerror}") from None
     return status if status >= 0 else 128 - status
+
+
+def _waited_for(compiler: subprocess.Popen[bytes]) -> int:
+    """Wait for a compiler; where this process is ended first, its passes end with it."""
+    try:
+        return compiler.wait()
+    except BaseException:
+        from weft.attach.processes import descendants, parents  # which no compilation has to wait for
+
+        for pid in (compiler.pid, *descendants(compiler.pid, parents())):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        compiler.wait()
+        raise

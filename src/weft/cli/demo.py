@@ -9,12 +9,14 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from weft.errors import WeftError
+from weft.lifetime import bound_to_parent
 from weft.safety.started import own_python
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -76,11 +78,18 @@ def weft_run(program: Path) -> tuple[int, str]:
     styled: dict[str, str] = {}
     if sys.stdout.isatty():
         styled = {"FORCE_COLOR": "1", "COLUMNS": str(shutil.get_terminal_size().columns)}
-    done = subprocess.run(
-        command, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         errors="replace", env={**styled, **os.environ},
+        preexec_fn=bound_to_parent(signal.SIGTERM),  # noqa: PLW1509 - this process has one thread
     )  # fmt: skip
-    return done.returncode, done.stdout
+    try:
+        said, _ = process.communicate()
+    except BaseException:  # it ends its ranks and takes away what they left
+        process.terminate()
+        process.communicate()
+        raise
+    return process.returncode, said
 
 
 def shown(path: Path) -> str:

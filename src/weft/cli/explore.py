@@ -93,6 +93,8 @@ def run(args: argparse.Namespace) -> int:
                 go_on(search, runs)
                 ended = steps(search, args.budget)
     except KeyboardInterrupt:
+        if trace.path not in runs.results:  # nothing is known yet
+            raise
         ended = "interrupted"
     if not search.left and len(search.outcomes) == 1 and not search.unreached and not search.cut_off:
         return nothing(trace, args, unvaried(search.outcomes))

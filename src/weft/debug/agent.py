@@ -120,7 +120,9 @@ class Agent:
         self.client: socket.socket | None = None
         self.soon: Any = None
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.listener.bind(f"{folder}/rank-{rank}.sock")
+        here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.listener.bind(f"/proc/self/fd/{here}/rank-{rank}.sock")  # a socket's own name holds 107 bytes
+        os.close(here)
         self.listener.listen(1)
         try:
             self.aside = ctypes.CDLL(None).weft_debug_aside

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
 from collections.abc import Sequence
@@ -263,6 +264,15 @@ class Hand(Protocol):
         ...
 
 
+def connect(made: socket.socket, path: Path) -> None:
+    """Connect to a Unix socket, however long its path is: the name of one holds 107 bytes."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        made.connect(f"/proc/self/fd/{folder}/{path.name}")
+    finally:
+        os.close(folder)
+
+
 class PythonHand:
     """The hand in a rank that runs agent.py."""
 
@@ -274,7 +284,7 @@ class PythonHand:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(ANSWER)
         try:
-            self._socket.connect(str(path))
+            connect(self._socket, path)
         except OSError as error:
             raise HandError(f"the rank's agent does not answer: {error.strerror}") from error
         self._buffer = b""

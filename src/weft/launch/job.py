@@ -162,8 +162,9 @@ class Job:
             self._question = None
 
     def warned(self) -> None:
-        """A signal that may end the job is about to be passed on: keep where its ranks are."""
+        """A signal that may end the job is about to be passed on: keep where its ranks are, and what they may leave."""
         self.warnings += 1
+        self._segments |= segments.of_ranks(rank_files(self.run))
         if self.warnings == 1 and self.hosts is not None and self.joint is None:
             self.hosts.wait(self.hosts.ask("where"), 2 * ask.PATIENCE)
         elif self.warnings == 1:

@@ -18,7 +18,7 @@ from types import CodeType
 from typing import Any
 
 from weft.debug.answers import change
-from weft.debug.hands import HandError, Point
+from weft.debug.hands import HandError, Point, connect
 from weft.errors import UsageError
 from weft.interpreters import OLDEST, is_free_threaded, refusal
 from weft.lifetime import bound_to_parent
@@ -265,7 +265,7 @@ class RankConversation(Conversation):
         super().__init__()
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._line.connect(str(path))
+            connect(self._line, path)
         except OSError as error:
             raise HandError(f"the rank's agent does not answer: {error.strerror}") from error
 

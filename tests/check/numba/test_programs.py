@@ -30,7 +30,7 @@ EACH_TIME = {
     "reductions": ("nearest", "cumulative"),
     "scalars": ("tail", "steps"),
     "bounds": ("pick", "called", "back"),
-    "correct": ("scratch_by_thread", "reductions", "by_chunks"),
+    "correct": ("scratch_by_thread", "reductions", "made", "by_chunks"),
 }
 """Functions of each program that each run of the tests calls, with their twins; the marker `matrix` calls all."""
 PROGRAM_SECONDS = 900  # the time limit for one of them on a crowded machine; alone it takes 10 to 40 s

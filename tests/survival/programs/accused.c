@@ -64,6 +64,25 @@ static void by_counts(void) {
     MPI_Alltoallv(in, NOWHERE, NOWHERE, MPI_INT, out, NOWHERE, NOWHERE, MPI_INT, MPI_COMM_SELF);
 }
 
+static void by_contents(void *numbers) {
+    int n, m, k, how, count[3];
+    MPI_Aint places[1];
+    MPI_Datatype type, types[1];
+    MPI_Type_vector(2, 1, 2, MPI_INT, &type);
+    MPI_Type_get_envelope(type, &n, &m, &k, &how);
+    MPI_Type_get_contents(type, n, m, k, numbers ? numbers : count, places, types);
+    MPI_Type_free(&type);
+}
+
+/* MPI comes to the program's buffer while it does something else. */
+static void by_progress(void) {
+    int flag = 0, one = 1;
+    MPI_Request requests[2];
+    MPI_Irecv(NOWHERE, 1 << 20, MPI_BYTE, 0, 1, MPI_COMM_SELF, &requests[0]);
+    MPI_Isend(&one, 4, MPI_BYTE, 0, 1, MPI_COMM_SELF, &requests[1]);
+    while (!flag) MPI_Testall(2, requests, &flag, MPI_STATUSES_IGNORE);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     const char *how = argv[1];
@@ -72,6 +91,9 @@ int main(int argc, char **argv) {
     if (!strcmp(how, "heap")) by_heap();
     if (!strcmp(how, "counts")) by_counts();
     if (!strcmp(how, "thread")) by_thread();
+    if (!strcmp(how, "contents")) by_contents(NOWHERE);
+    if (!strcmp(how, "types")) by_contents(NULL);
+    if (!strcmp(how, "progress")) by_progress();
     if (!strcmp(how, "requests")) MPI_Waitall(2, NOWHERE, MPI_STATUSES_IGNORE);
     if (!strcmp(how, "request")) MPI_Wait(NOWHERE, MPI_STATUS_IGNORE);
     if (!strcmp(how, "name")) MPI_Comm_set_name(MPI_COMM_SELF, NOWHERE);

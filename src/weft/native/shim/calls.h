@@ -28,6 +28,8 @@
 #define WEFT_COLD __attribute__((cold, noinline, visibility("hidden")))
 /* Reads what the program gave a call, as the MPI's own function does next: a fault there is the program's (crash.c). */
 #define WEFT_GIVEN __attribute__((section("weft_given")))
+/* Asks MPI, of its own accord, about what MPI itself has made and given: a fault in there is the recorder's (crash.c). */
+#define WEFT_ASKS __attribute__((section("weft_asks"), noinline))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 

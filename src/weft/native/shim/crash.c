@@ -182,23 +182,34 @@ static const char *why_aborted(void) {
     return message ? message->text : NULL;
 }
 
+static bool of_mpi(const char *path) {
+    static const char *const names[] = {"libmpi", "libopen-", "libopen_mpi", "libpmix",
+                                        "libucs", "libucp",   "libfabric"};
+    for (size_t i = 0; path && i < sizeof names / sizeof *names; i++)
+        if (strstr(path, names[i])) return true;
+    return false;
+}
+
 /* Whether the signal's default, or a handler that is known to end the process, comes next. */
 static bool deadly(int number) {
     const struct sigaction *program = &table[number].program;
     Dl_info info;
     if (plain(program, SIG_DFL)) return true;
     if (!dladdr((void *)program->sa_handler, &info) || !info.dli_fname) return false;
-    return strstr(info.dli_fname, "libopen-pal") || strstr(info.dli_fname, "libopen_mpi") ||
-           strstr(info.dli_fname, "libmpi") || strstr(info.dli_fname, "libgfortran") ||
-           strstr(info.dli_fname, "libpmix") || strstr(info.dli_fname, "libucs");
+    return of_mpi(info.dli_fname) || strstr(info.dli_fname, "libgfortran");
 }
 
 /* ---- whose fault it is ----
  *
  * The recorder's own: the innermost frame that is not of the C library is the recorder's. But not where it reads what the
  * program gave a call (WEFT_GIVEN), as MPI would, nor where malloc comes to a heap that is damaged, the stack is full, or the
- * signal was sent. */
+ * signal was sent. A fault inside MPI is the recorder's where the recorder asks on its own accord about what MPI has made
+ * (WEFT_ASKS). Not where it hands on a call of the program's or asks about what the program gave, nor where MPI goes on with
+ * other operations meanwhile. */
 extern WEFT_HIDDEN const char given_start[] __asm__("__start_weft_given"), given_end[] __asm__("__stop_weft_given");
+/* Weak: a recorder of another system asks nothing so. */
+extern WEFT_HIDDEN const char asks_start[] __asm__("__start_weft_asks") __attribute__((weak));
+extern WEFT_HIDDEN const char asks_end[] __asm__("__stop_weft_asks") __attribute__((weak));
 enum { NEAR_STACK = 1 << 17 };
 
 static bool of_libc(const char *path) {
@@ -207,6 +218,10 @@ static bool of_libc(const char *path) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strncmp(name, names[i], strlen(names[i]))) return true;
     return false;
+}
+
+static bool lies_in(uintptr_t place, const char *start, const char *end) {
+    return place >= (uintptr_t)start && place < (uintptr_t)end;
 }
 
 static bool allocates(const char *function) {
@@ -228,6 +243,7 @@ static bool in_record(uintptr_t address) {
 
 static bool is_own_fault(int number, const siginfo_t *info, const void *context, const struct weft_stack *stack) {
     Dl_info self, at;
+    bool in_mpi = false;
     bool raised = number == SIGABRT ? info->si_code == SI_TKILL && info->si_pid == getpid() : info->si_code > 0;
     uintptr_t address = (uintptr_t)info->si_addr, top = weft_stack_top(context);
     if (!raised || !dladdr((void *)weft_tell, &self)) return false;
@@ -236,8 +252,12 @@ static bool is_own_fault(int number, const siginfo_t *info, const void *context,
         uintptr_t place = stack->native[i] - 1;
         bool somewhere = dladdr((void *)place, &at);
         if (somewhere && at.dli_fbase == self.dli_fbase) {
-            bool given = place >= (uintptr_t)given_start && place < (uintptr_t)given_end;
-            return !given || in_record(address);
+            if (in_mpi) return lies_in(place, asks_start, asks_end);
+            return !lies_in(place, given_start, given_end) || in_record(address);
+        }
+        if (somewhere && of_mpi(at.dli_fname)) {
+            in_mpi = true;
+            continue;
         }
         if (somewhere ? !of_libc(at.dli_fname) || allocates(at.dli_sname) : i) return false;
     }

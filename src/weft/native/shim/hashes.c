@@ -63,7 +63,7 @@ struct made_of {
     bool dense, whole;
 };
 
-static struct made_of look_into(MPI_Datatype type, int depth) {
+static WEFT_ASKS struct made_of look_into(MPI_Datatype type, int depth) {
     int ints = 0, addresses = 0, types = 0, combiner = MPI_COMBINER_NAMED;
     struct made_of found = {.dense = false, .whole = true};
     if (REAL(MPI_Type_get_envelope)(type, &ints, &addresses, &types, &combiner) != MPI_SUCCESS) return found;
@@ -164,6 +164,11 @@ static const char *elements_copied(struct weft_hashing *h, const struct shape *s
     return (const char *)((uintptr_t)h->spread - (uintptr_t)first);
 }
 
+/* Of a copy, and of a type that MPI has told the shape of: nothing of the program's can be wrong any more. */
+static WEFT_ASKS bool pack_copy(const void *from, int many, MPI_Datatype type, void *to, int room, int *filled) {
+    return REAL(MPI_Pack)(from, many, type, to, room, filled, MPI_COMM_SELF) == MPI_SUCCESS;
+}
+
 static bool hash_packed(struct weft_hashing *h, const struct weft_part *part, const struct shape *shape,
                         uint64_t bytes) {
     if ((size_t)shape->size > h->room) {
@@ -178,12 +183,14 @@ static bool hash_packed(struct weft_hashing *h, const struct weft_part *part, co
     if (step > near) step = near ? near : 1;
     for (int64_t k = 0; k < part->count && bytes; k += step) {
         int many = (int)(part->count - k < step ? part->count - k : step), filled = 0;
-        const char *from = (const char *)part->buffer + k * shape->extent;
-        if (!(from = elements_copied(h, shape, from, many))) return false;
-        if (REAL(MPI_Pack)(from, many, part->type, h->space, (int)(many * shape->size), &filled, MPI_COMM_SELF) !=
-                MPI_SUCCESS ||
-            filled != many * shape->size)
-            return false; /* an MPI that packs more than the bytes: no hash */
+        const char *lies = (const char *)part->buffer + k * shape->extent;
+        const char *from = elements_copied(h, shape, lies, many);
+        int room = (int)(many * shape->size);
+        if (!from) return false;
+        bool packed = from != lies ? pack_copy(from, many, part->type, h->space, room, &filled)
+                                   : REAL(MPI_Pack)(from, many, part->type, h->space, room, &filled, MPI_COMM_SELF) ==
+                                         MPI_SUCCESS;
+        if (!packed || filled != room) return false; /* an MPI that packs more than the bytes: no hash */
         uint64_t n = (uint64_t)filled < bytes ? (uint64_t)filled : bytes;
         XXH3_64bits_update(&h->state, h->space, (size_t)n);
         bytes -= n;

@@ -268,7 +268,7 @@ static void run_add(struct runs *r, int64_t world, int64_t rank) {
 }
 
 /* Writes MEMBERS of a group; allocates, so only creations come here. */
-static void text_members(struct weft_text *out, MPI_Group group) {
+static WEFT_ASKS void text_members(struct weft_text *out, MPI_Group group) {
     int n = 0;
     if (group == MPI_GROUP_NULL || REAL(MPI_Group_size)(group, &n) != MPI_SUCCESS || n <= 0) {
         weft_text_u(out, 0);
@@ -388,8 +388,8 @@ int weft_outdegree(MPI_Comm comm) {
     return out;
 }
 
-static void comm_define(uint32_t id, MPI_Comm comm, uint32_t parent, uint16_t function, uint32_t ordinal,
-                        const char *key) {
+static WEFT_ASKS void comm_define(uint32_t id, MPI_Comm comm, uint32_t parent, uint16_t function, uint32_t ordinal,
+                                  const char *key) {
     struct weft_comm *facts = calloc(1, sizeof *facts);
     MPI_Group local = MPI_GROUP_NULL, remote = MPI_GROUP_NULL;
     int inter = 0;
@@ -486,7 +486,7 @@ uint64_t weft_group_key(MPI_Group group) {
     return key | 1;
 }
 
-void weft_objects_world(void) {
+WEFT_ASKS void weft_objects_world(void) {
     world_known = REAL(MPI_Comm_group)(MPI_COMM_WORLD, &world_group) == MPI_SUCCESS;
     comm_define(WEFT_ID_WORLD, MPI_COMM_WORLD, 0, 0, 0, "");
     comm_define(WEFT_ID_SELF, MPI_COMM_SELF, 0, 0, 0, "");
@@ -497,7 +497,7 @@ void weft_objects_world(void) {
 }
 
 #ifdef MPI_SESSION_NULL
-void weft_objects_session(MPI_Session session) {
+WEFT_ASKS void weft_objects_session(MPI_Session session) {
     if (world_known) return;
     MPI_Group group = MPI_GROUP_NULL;
     if (REAL(MPI_Group_from_session_pset)(session, "mpi://WORLD", &group) != MPI_SUCCESS) return;
@@ -512,7 +512,7 @@ void weft_objects_session(MPI_Session session) {
 #endif
 
 /* Names the remote processes of an intercommunicator that MPI_Comm_spawn or the parent's spawn made. */
-void weft_spawned(MPI_Comm intercomm) {
+WEFT_ASKS void weft_spawned(MPI_Comm intercomm) {
     static uint32_t spawned_count;
     MPI_Group remote = MPI_GROUP_NULL;
     int size = 0, inter = 0;
@@ -535,7 +535,7 @@ void weft_spawned(MPI_Comm intercomm) {
 }
 
 /* ---- the other kinds ---- */
-void weft_made_group(MPI_Group made) {
+WEFT_ASKS void weft_made_group(MPI_Group made) {
     if (made == MPI_GROUP_NULL) return;
     uint32_t id = weft_new_id(WEFT_CLASS_GROUP, H(made));
     int n = 0;
@@ -578,7 +578,7 @@ struct envelope {
     int combiner;
 };
 
-static bool envelope_of(MPI_Datatype type, struct envelope *e) {
+static WEFT_ASKS bool envelope_of(MPI_Datatype type, struct envelope *e) {
 #ifdef HAVE_MPI_Type_get_envelope_c
     MPI_Count ints = 0, addresses = 0, larges = 0, types = 0;
     if (REAL(MPI_Type_get_envelope_c)(type, &ints, &addresses, &larges, &types, &e->combiner) != MPI_SUCCESS)
@@ -594,8 +594,8 @@ static bool envelope_of(MPI_Datatype type, struct envelope *e) {
     return true;
 }
 
-static bool contents_of(MPI_Datatype type, const struct envelope *e, int *i, MPI_Aint *a, MPI_Count *l,
-                        MPI_Datatype *t) {
+static WEFT_ASKS bool contents_of(MPI_Datatype type, const struct envelope *e, int *i, MPI_Aint *a, MPI_Count *l,
+                                  MPI_Datatype *t) {
 #ifdef HAVE_MPI_Type_get_envelope_c
     return REAL(MPI_Type_get_contents_c)(type, e->ints, e->addresses, e->larges, e->types, i, a, l, t) == MPI_SUCCESS;
 #else
@@ -604,7 +604,7 @@ static bool contents_of(MPI_Datatype type, const struct envelope *e, int *i, MPI
 #endif
 }
 
-void weft_made_datatype(MPI_Datatype made, int64_t n_of, const MPI_Datatype *of_types) {
+WEFT_ASKS void weft_made_datatype(MPI_Datatype made, int64_t n_of, const MPI_Datatype *of_types) {
     if (made == MPI_DATATYPE_NULL) return;
     uint32_t id = weft_new_id(WEFT_CLASS_DATATYPE, H(made));
     if (id < WEFT_ID_DYNAMIC) return;
@@ -652,7 +652,7 @@ void weft_made_datatype(MPI_Datatype made, int64_t n_of, const MPI_Datatype *of_
     free(space);
 }
 
-void weft_made_op(MPI_Op made) {
+WEFT_ASKS void weft_made_op(MPI_Op made) {
     uint32_t id = weft_new_id(WEFT_CLASS_OP, H(made));
     int commutes = 1;
     if (id < WEFT_ID_DYNAMIC) return;

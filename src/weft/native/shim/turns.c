@@ -17,7 +17,7 @@ static uint64_t channel_count;
 static volatile int turn_missed; /* a turn never came: the others are not waited for as long */
 enum { LONG_WAIT = 5000, SHORT_WAIT = 50 }; /* ms without any turn taken in a channel until one goes out of turn */
 
-void weft_turns_start(const char *folder) {
+WEFT_ASKS void weft_turns_start(const char *folder) {
     int all = 0, here = 0;
     uint64_t size = 0;
     MPI_Comm host = MPI_COMM_NULL;

@@ -54,7 +54,7 @@ static uint64_t name_of(uint64_t key) {
     return 0; /* more groups than are told apart: nothing is known of the window's order */
 }
 
-void weft_window_made(MPI_Win handle) {
+WEFT_ASKS void weft_window_made(MPI_Win handle) {
     MPI_Group group;
     struct window *w = calloc(1, sizeof *w);
     if (!w || REAL(MPI_Win_get_group)(handle, &group) != MPI_SUCCESS) {

@@ -469,7 +469,10 @@ class RankAgent(Agent):
         self._aside, self._drive, self._look_into, own = hands
         births.LIBRARY = (*births.LIBRARY, own)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(path)
+        folder, _, name = path.rpartition("/")
+        here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._listener.bind(f"/proc/self/fd/{here}/{name}")  # a socket's own name holds 107 bytes
+        os.close(here)
         self._listener.listen(1)
         super().__init__(None, library)
 
