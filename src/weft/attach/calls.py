@@ -28,6 +28,8 @@ MPI4PY: Final = re.compile(r"/mpi4py/[^/]*\.so$")
 UNNAMED: Final = "a function of MPI"
 """The call of a thread in MPI's library of which no name is known."""
 OWN_THREADS: Final = re.compile(r"/weft/(standstill|suite)/\w+\.py$")
+MEETING: Final = re.compile(r"/weft/suite/meeting\.py$")
+"""Where a rank of a suite waits until the others are through with a test."""
 TOLD_KINDS: Final = frozenset(("RANK", "RANK_NNI", "TAG", "COMMUNICATOR"))
 """Parameters that say whom a call waits for."""
 PLAIN: Final = re.compile(r"[\w\s.+*/%()\[\]>-]+")
@@ -102,6 +104,7 @@ def divided(outer: Sequence[Frame], at: int) -> tuple[Stack, Stack]:
     """The program's frames, and those of MPI, which begins at `at`."""
     begin = next((i for i, frame in enumerate(outer) if frame.python), 0)  # the interpreter's own frames lie beneath
     own = [frame for frame in outer[begin:at] if not is_beneath(frame)]
+    own = own[: 1 + next((i for i, frame in enumerate(own) if waits_in_suite(frame)), len(own))]
     if len(own) > 1 and own[0].site.function == "main" and (own[1].site.function or "") in ("MAIN__", "main"):
         own = own[1:]  # gfortran's own, before the program
     if len(own) > 1 and own[0].site.function == "main" and FORTRAN_FILE.search(own[1].site.file or ""):
@@ -139,6 +142,12 @@ def is_idle(stack: Stack, call: str | None) -> bool:
 def is_watching(stack: Stack) -> bool:
     """Whether a thread is Weft's own, which watches over a program or its tests."""
     return any(frame.python and OWN_THREADS.search(frame.site.file or "") for frame in stack)
+
+
+def waits_in_suite(frame: Frame) -> bool:
+    """Whether a rank waits there for the others of a suite: what it looks at meanwhile is of no interest."""
+    function = frame.site.function or ""
+    return frame.python and function.endswith("wait") and bool(MEETING.search(frame.site.file or ""))
 
 
 def is_source(site: CallSite) -> bool:

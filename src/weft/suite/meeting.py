@@ -77,7 +77,10 @@ class Meeting:
         return missing
 
     def wait(self, word: str, value: object) -> None:
-        """Until all ranks have said a word with a value. It has no end of its own: the thread in `hang.py` has one."""
+        """Wait until all ranks have said a word with a value. There is no limit: the thread in `hang.py` has one."""
+        self._hear_until(word, value)  # on one line: who looks at the ranks sees them all stand there (attach/calls.py)
+
+    def _hear_until(self, word: str, value: object) -> None:
         pause = SHORTEST
         while True:
             self.hear()
