@@ -9,18 +9,16 @@ import shutil
 import sys
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import Distribution, Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError, ExecError
 from setuptools.modified import newer_group
 
 sys.path.insert(0, "src")
-from weft.native import generate
 
 NATIVE = Path("src/weft/native")
 
-layouts = generate.write(Path("build/bridge"))
-sources = [NATIVE / "module.c", *sorted(NATIVE.glob("record.c")), *sorted(NATIVE.glob("kernel/*.c")), *layouts]
+sources = [NATIVE / "module.c", *sorted(NATIVE.glob("record.c")), *sorted(NATIVE.glob("kernel/*.c"))]
 values = Path("src/weft/values/native")
 headers = [*sorted(NATIVE.glob("*.h")), *sorted(NATIVE.glob("kernel/*.h"))]
 
@@ -35,12 +33,25 @@ def man_pages() -> list[str]:
     return [str(path) for path in _man.write(Path("build/man"))]
 
 
+class InstallPages(Distribution().get_command_class("install_data")):
+    """Installs the manual pages, written only where something is installed."""
+
+    def run(self) -> None:
+        """Write and copy them."""
+        self.data_files = [(folder, man_pages()) for folder, _ in self.data_files]
+        super().run()
+
+
 class BuildKernels(build_ext):
     """Builds them, or says in one line what is missing."""
 
     def run(self) -> None:
-        """Compile and link."""
+        """Write what is made of the headers, compile and link."""
         self.in_checkout = bool(self.inplace)  # which setuptools forgets meanwhile
+        from weft.native import generate  # which every other command of setuptools goes without
+
+        layouts = map(str, generate.write(Path("build/bridge")))
+        self.extensions[0].sources = list(dict.fromkeys([*self.extensions[0].sources, *layouts]))
         try:
             super().run()
         except (CCompilerError, ExecError) as error:
@@ -61,8 +72,8 @@ class BuildKernels(build_ext):
 
 
 setup(
-    cmdclass={"build_ext": BuildKernels},
-    data_files=[("share/man/man1", man_pages())],
+    cmdclass={"build_ext": BuildKernels, "install_data": InstallPages},
+    data_files=[("share/man/man1", [])],
     ext_modules=[
         Extension(
             "weft.native._kernel",

@@ -71,15 +71,13 @@ _TOGETHER = {
 """Sources that are compiled as one, as every compilation reads mpi.h: what each recorded call goes through, what loops
 seldom meet, what a replay adds, what hashes messages, and what runs once."""
 _EFFORT = {
-    "hot.c": ["-O2"],
     "process.c": ["-O2"],
     "shared.c": ["-O2"],
-    "hashed.c": ["-O2"],
     "cold.c": ["-O0"],
     "lean.c": ["-O0", "-DWEFT_LEAN"],
 }
-"""How hard the compiler is to try where it is not -O1: the wrappers that loops call are straight lines, on which -O2
-gains nothing, and of those that are called seldom only the time to compile them counts."""
+"""How hard the compiler is to try where it is not -O1: on most of what each call goes through -O2 gains nothing that
+counts (benchmarks/capture.py --only instructions), and of what is called seldom only the time to compile it counts."""
 _LINK = ("-s", "-Wl,-z,noexecstack", "-Wl,-z,defs", "-ldl", "-lpthread")
 """Without the recorder's own names: a debugger would offer them beside the program's."""
 _PROBE = """#include <mpi.h>
