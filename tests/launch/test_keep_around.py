@@ -14,6 +14,8 @@ from launch.conftest import PROGRAMS
 from tests_support import Installed, execute
 from weft.trace import aside
 
+pytestmark = pytest.mark.timeout(300)  # the program makes a number of calls, however busy the machine is
+
 Weft = Callable[..., CompletedProcess[str]]
 Early = Callable[..., CompletedProcess[str]]
 
@@ -29,7 +31,7 @@ def early(request: pytest.FixtureRequest, weft_command: Weft, tmp_path: Path) ->
         assert built.returncode == 0, built.stderr
         return weft_command(
             "run", "--keep", "last:1s", *options, "--out", "run", "--", *mpi.mpiexec, "-n", "3", program,
-            way, "2.5", "6", "9", env=mpi.environment, timeout=120,
+            way, "2.5", "6", "9", env=mpi.environment, timeout=240,
         )  # fmt: skip
 
     return run
