@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -14,7 +15,10 @@ from launch.conftest import PROGRAMS
 from tests_support import Installed, execute
 from weft.trace import aside
 
-pytestmark = pytest.mark.timeout(300)  # the program makes a number of calls, however busy the machine is
+CALLS = re.compile(r"--keep last:1s\): ([\d,]+) calls of the last .*; ([\d,]+) earlier calls were dropped")
+CALLS_OF_ROUND = 300
+ROUNDS = 60
+"""A machine on which the program makes fewer rounds, of some 400, is too busy: nobody comes to look at it in time."""
 
 Weft = Callable[..., CompletedProcess[str]]
 Early = Callable[..., CompletedProcess[str]]
@@ -31,7 +35,7 @@ def early(request: pytest.FixtureRequest, weft_command: Weft, tmp_path: Path) ->
         assert built.returncode == 0, built.stderr
         return weft_command(
             "run", "--keep", "last:1s", *options, "--out", "run", "--", *mpi.mpiexec, "-n", "3", program,
-            way, "2.5", "6", "9", env=mpi.environment, timeout=240,
+            way, "2.5", "6", "9", env=mpi.environment, timeout=120,
         )  # fmt: skip
 
     return run
@@ -42,6 +46,11 @@ def test_a_race_that_the_ring_has_dropped_is_told_from_what_was_set_aside(
 ) -> None:
     done = early("race", "--keep-around-findings")
     assert done.returncode == 0, done.stderr
+    calls = CALLS.search(done.stderr)
+    assert calls is not None, done.stderr
+    rounds = sum(int(number.replace(",", "")) for number in calls.groups()) // CALLS_OF_ROUND
+    if rounds < ROUNDS:
+        pytest.skip(f"the machine is too busy: {rounds} rounds of messages in 9 s, of some 400")
     so_far = [line for line in done.stderr.splitlines() if "so far: warning: rank 0 receives from any source" in line]
     assert len(so_far) == 1, done.stderr
     assert "(set aside in around/1)" in so_far[0]
