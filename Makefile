@@ -82,7 +82,7 @@ recorders: setup $(VENV_OPENMPI)/.dev
 
 # A file of tests stays with one of the workers, so that what its tests share is made once; in the order of their names, as those
 # with few tests are often the longest and would else come last, one by one. Tests wait for programs and
-# browsers a third of their time: three workers keep two cores busy.
+# browsers half of their time: four workers keep two cores busy.
 JOBS ?= 4
 
 # The last line of each campaign: docs/campaigns.md says when it last passed. One that was narrowed is not written down.
