@@ -25,6 +25,7 @@ from weft.trace.sites import CallSite
 
 SECONDS = 30.0
 """For one process; py-spy takes some tens of milliseconds of a processor that nobody else wants."""
+LIBC = re.compile(r"/libc[.-][^/]*$")
 STARTS = re.compile(r"^<frozen runpy>$|/weft/standstill/__main__\.py$")
 """Files whose functions only start a program (`python -m`)."""
 REMEDY = "py-spy reads the stacks of Python: pip install py-spy"
@@ -93,10 +94,15 @@ def stayed(seen: Frames, before: Stacks, now: Stacks) -> bool:
 
 
 def callers_of(frames: Sequence[Frame]) -> set[str]:
-    """The modules by which Python came to an MPI function, or to wherever else the thread is in native code."""
+    """The modules by which Python came to an MPI function, or to wherever else the thread is in native code.
+
+    Not by a function of libc without a name: that is what called `main`, which py-spy takes for the innermost function
+    where it does not know the interpreter's own (Python 3.14 of Debian).
+    """
     outermost = next((i for i, frame in enumerate(frames) if frame.python), 0)
     begin = next((i + 1 for i, frame in enumerate(frames[:outermost]) if mpi_of(frame)), 0)
-    return {frame.site.module or "" for frame in frames[begin:outermost]}
+    sites = [frame.site for frame in frames[begin:outermost]]
+    return {site.module or "" for site in sites if site.function or not LIBC.search(site.module or "")}
 
 
 def without_native(seen: Frames) -> Frames:
