@@ -64,10 +64,12 @@ def written(name: str, folder: Path, whole: bool) -> None:
     (folder / f"{name}_run.py").write_text("".join(f"import {one}\n" for one in RUNS[name]))
 
 
-def run(name: str, folder: Path) -> dict[str, Any]:
+def run(name: str, folder: Path, whole: bool) -> dict[str, Any]:
+    """The report of a program; that of chosen functions alone without LLVM's optimisation, half of the time."""
+    environment = {"PYTHONDONTWRITEBYTECODE": "1", **({} if whole else {"NUMBA_OPT": "0"})}
     out, script = folder / f"{name}.json", folder / f"{name}_run.py"
     words = ["check", "--format", "json", "-o", out, script]
-    done = execute([*WEFT, *words], timeout=PROGRAM_SECONDS, cwd=ROOT, env={"PYTHONDONTWRITEBYTECODE": "1"})
+    done = execute([*WEFT, *words], timeout=PROGRAM_SECONDS, cwd=ROOT, env=environment)
     assert out.exists(), done.stderr
     report: dict[str, Any] = json.loads(out.read_text())
     report["status"], report["stdout"], report["stderr"] = done.returncode, done.stdout, done.stderr
@@ -79,7 +81,7 @@ def started(folder: Path, whole: bool) -> Reports:
     for name in RUNS:
         written(name, folder, whole)  # not by the threads: two that parse at once can fail in Python 3.11 (gh-106905)
     pool = ThreadPoolExecutor(os.cpu_count())
-    found = {name: pool.submit(run, name, folder) for name in RUNS}
+    found = {name: pool.submit(run, name, folder, whole) for name in RUNS}
     pool.shutdown(wait=False)
     return {program: found[name] for name, programs in RUNS.items() for program in programs}
 
