@@ -66,13 +66,14 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
             "chunks gave their place several times"
         )
     spans = [(int(r.enter_ns()[-1]) - int(r.enter_ns()[0])) / 1e9 for r in trace.ranks]
-    assert all(0.9 * WISH < span < SECONDS / 2 for span in spans), spans
+    assert all(span > 0.9 * WISH for span in spans), spans
     for rank in trace.ranks:
         rows, uncounted = trace.kept.before(rank)
         assert not uncounted
         # What is on the disk is bounded by what is kept: an eighth more of it, and two accounts of what is not. Where a
         # run is slower at its end, on a busy machine, by what it made in such a time while it was fastest.
         fastest = int(done.stdout) * EVENTS_OF_BURST
+        assert len(rank.events) < 1.5 * fastest, "more is there than was asked for"
         room = 56 * max(2 * len(rank.events), 1.5 * fastest) + (1 << 19)
         assert rank.file.size < room, (len(rank.events), fastest)
         sends = trace.functions.mask(("MPI_Send",))
