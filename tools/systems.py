@@ -60,6 +60,7 @@ def counts(said: str) -> str:
 
 def try_suite(suite: str, rooms: str, wheel: Path | None, logs: Path) -> tuple[str, int]:
     """The row of one system, and how many of its steps failed."""
+    commit = subprocess.check_output(["git", "rev-parse", "--short=8", "HEAD"], text=True, cwd=ROOT).strip()
     failed = 0
     cells = []
     status, said = run(suite, "make demo", logs / f"{suite}-demo.log")
@@ -86,7 +87,6 @@ def try_suite(suite: str, rooms: str, wheel: Path | None, logs: Path) -> tuple[s
         cells[-1] = "right" if right else f"failed ({status})"
     _, said = run(suite, VERSIONS, logs / f"{suite}-versions.log")
     versions = ", ".join(said.split("\n")).strip(", ")
-    commit = subprocess.check_output(["git", "rev-parse", "--short=8", "HEAD"], text=True, cwd=ROOT).strip()
     return f"| Debian {suite} | {versions} | {date.today()}, {commit} | {' | '.join(cells)} |\n", failed
 
 
