@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -64,6 +64,10 @@ def theirs(python: str) -> Iterator[subprocess.Popen[str]]:
     with as_other(python, "-c", "import time; print('begun', flush=True); time.sleep(100)") as process:
         yield process
         process.kill()
+    for folder in Path(tempfile.gettempdir()).glob("weft-attach-*"):  # that user may keep Weft from taking his away
+        with suppress(FileNotFoundError):  # other tests make and take away theirs
+            if folder.stat(follow_symlinks=False).st_uid == OTHER:
+                shutil.rmtree(folder)
 
 
 @root
