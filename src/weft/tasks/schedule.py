@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from weft.errors import UsageError
 from weft.safety.folders import open_regular
-from weft.tasks.inside.order import LONGEST, SCHEMA
+from weft.tasks.inside.order import header
 
 Runtime = Literal["asyncio", "openmp"]
 
@@ -19,10 +18,10 @@ def check(how: str, file: str, runtime: Runtime) -> None:
     """Refuse what cannot be replayed. UsageError with the file and the reason."""
     if how != "replay":
         return
-    first: object = None
-    with suppress(OSError, ValueError, RecursionError), os.fdopen(open_regular(Path(file)), "rb") as lines:
-        first = json.loads(lines.readline(LONGEST) or "null")
-    if not isinstance(first, dict) or first.get("schema") != SCHEMA:
+    first: dict[str, Any] = {}
+    with suppress(OSError, ValueError), os.fdopen(open_regular(Path(file)), "rb") as lines:
+        first = header(lines)
+    if not first:
         raise UsageError(f"--replay {file}: `weft tasks --record` did not write this file")
     if first.get("runtime", "asyncio") != runtime:
         raise UsageError(
