@@ -116,6 +116,17 @@ def test_hang_after_ends_a_standstill_and_says_that_it_is_no_proof(
     assert not processes_of(program("blocked"))
 
 
+@pytest.mark.parametrize("computes", [False, True], ids=["waits", "computes"])
+def test_ranks_that_a_launcher_lets_wait_for_one_that_died_are_ended(
+    computes: bool, weft_command: Weft, program: Program, tmp_path: Path
+) -> None:
+    done = weft_command("run", "-n", "2", "--out", "run", "--", program("left"), *(["later"] if computes else []))
+    assert any("rank 1 had ended in the middle" in line for line in own_lines(done)) != computes, done.stderr
+    assert ("rank 0 goes on" in done.stdout) == computes
+    assert (" in recv(source=1, tag=5) at left.c" in done.stderr) != computes
+    assert not processes_of(program("left"))
+
+
 @pytest.mark.matrix
 @pytest.mark.parametrize("how", ["segfault", "abort", "kill", "exit"])
 def test_a_crash_is_told_and_the_record_is_whole(

@@ -517,6 +517,12 @@ def what_happened(ending: Ending, job: Job, against: Against | None = None) -> l
         lines.append(f"the run was stopped: a value differs from {shown_path(against.reference.path)}")
     elif job.cut_off:
         lines += _hosts.cut_off(job)
+    elif job.without:
+        them = "it" if len(job.without) == 1 else "them"
+        lines.append(
+            f"the run was ended: {ranks_text(job.without)} had ended in the middle, and the launcher let others wait "
+            f"for {them} in MPI, which they would do for ever"
+        )
     elif job.ended == "killed" and not job.hung_for:
         lines.append("the run was ended by --end-at-limit: a call had not returned. That does not prove a deadlock")
     elif job.ended == "killed":

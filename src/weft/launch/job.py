@@ -17,6 +17,7 @@ from weft.launch.line import with_environment
 from weft.launch.options import Family
 from weft.launch.plan import Plan
 from weft.launch.process import GRACE, Process
+from weft.launch.rankfile import Header
 from weft.launch.rundir import RunDirectory
 from weft.launch.verdict import Asked, Question
 from weft.launch.watch import INTERVAL, Watch
@@ -34,7 +35,7 @@ OBSERVED = 0.05
 ELSEWHERE = 0.5
 """Seconds between looks at what another task of the job step has decided."""
 LEFT = 10.0
-"""Seconds that ranks may stand still without the ranks of a host that no longer answers."""
+"""Seconds that ranks may stand still without those that are gone: their launcher ends them, if it does, before."""
 PASSED_ON = 0.5
 """Seconds between looks where findings are told while the job runs."""
 
@@ -66,10 +67,14 @@ class Job:
     """The part in a run that several tasks of a job step record together; None where Weft started all ranks."""
     cut_off: bool = False
     """Whether Weft ended it because a host no longer answered and the ranks of the others stood still."""
+    without: list[int] = field(default_factory=list)
+    """The ranks that had ended in the middle, where Weft ended the job as others waited for them in MPI for ever."""
     hosts: Hosts | None = None
     """Where the ranks write to their hosts' own disks; None where their records are in the run from the start."""
     _segments: segments.Segments = field(default_factory=dict)
     _question: Asked | None = None
+    _fallen: list[Header] = field(default_factory=list)
+    """The ranks that the last question took for gone."""
     _kill_at: float | None = None
 
     def tick(self) -> float:
@@ -130,25 +135,29 @@ class Job:
 
     def _judge(self) -> None:
         """Ask once for each standstill whether it is a deadlock; end the job when it is proven."""
-        if self.watch.judged:
-            return
+        fallen = self.watch.fallen() if self.watch.still_for >= LEFT else []
         if self._question is None:
-            self._question = self._ask()
+            if not self.watch.judged or len(fallen) > len(self._fallen):
+                self._fallen = fallen
+                self._question = self._ask()
             return
         proof = self._question.answer()
         if proof is None:
             return
-        self._forget()
+        self._drop()
         self.watch.judged = True
         if proof and self.warnings:
             self._end("interrupted")  # what stands still since a Ctrl-C stands still by it
+        elif proof and self._fallen:
+            self.without = sorted({header.rank for header in self._fallen})
+            self._end("killed")
         elif proof:
             self.proof = proof
             self._end("deadlock")
 
     def _ask(self) -> Asked:
         if self.hosts is None:
-            return Question(self.run.path)
+            return Question(self.run.path, [header.pid for header in self._fallen])
         # Only runs with --local have hosts.
         from weft.launch.local.standstill import HostsQuestion
 
@@ -157,6 +166,10 @@ class Job:
     def _forget(self) -> None:
         """The job has moved: whatever was asked about it no longer counts."""
         self.watch.judged = False
+        self._fallen = []
+        self._drop()
+
+    def _drop(self) -> None:
         if self._question is not None:
             self._question.drop()
             self._question = None

@@ -1,6 +1,7 @@
 """Is this standstill a deadlock? Asked in a process of its own, so that the watcher keeps passing signals on.
 
-`python -m weft.launch.verdict RUN` prints the certain deadlocks of a run as a JSON list of messages.
+`python -m weft.launch.verdict RUN PID...` prints the certain deadlocks of a run as a JSON list of messages; the
+processes that it names are known to have ended, though their records do not tell.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -28,14 +30,14 @@ class Asked(Protocol):
 class Question:
     """One standstill, being judged."""
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, fallen: Iterable[int] = ()) -> None:
         # Few runs stand still.
         import tempfile
 
         self._answer: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the question; a pipe would block a long answer
         environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
         self._judge = subprocess.Popen(
-            own_python("-m", "weft.launch.verdict", str(run)),
+            own_python("-m", "weft.launch.verdict", str(run), *map(str, fallen)),
             stdin=subprocess.DEVNULL, stdout=self._answer, stderr=subprocess.DEVNULL, env=environment,
         )  # fmt: skip
 
@@ -58,19 +60,22 @@ class Question:
         self._answer.close()
 
 
-def certain_deadlocks(run: Path) -> list[Any]:
-    """Return the findings that prove this run deadlocked."""
+def certain_deadlocks(run: Path, fallen: Collection[int] = ()) -> list[Any]:
+    """Return the findings that prove this run deadlocked; `fallen`: ids of processes that have ended in the middle."""
     # `weft run` imports this module before the program starts; the analysis runs in a process of its own.
     import weft
     from weft.deadlock import find
 
-    findings = find(weft.open(run))
+    trace = weft.open(run)
+    gone = [r.index for r in trace.ranks if r.header is not None and r.header.pid in fallen]
+    findings = find(trace, gone)
     return [one for one in findings if one.kind == "deadlock" and one.certainty == "certain"]
 
 
 def main() -> int:
-    """Print the messages of the certain deadlocks of the run named by the only argument."""
-    print(json.dumps([finding.message for finding in certain_deadlocks(Path(sys.argv[1]))]))
+    """Print the messages of the certain deadlocks of the run named by the first argument."""
+    run, *fallen = sys.argv[1:]
+    print(json.dumps([finding.message for finding in certain_deadlocks(Path(run), frozenset(map(int, fallen)))]))
     return 0
 
 

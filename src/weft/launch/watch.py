@@ -15,7 +15,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from weft.launch.rankfile import Header, Watched
-from weft.launch.survivors import here
+from weft.launch.survivors import alive, here
 from weft.trace.layout import State
 
 QUIET = 1.0
@@ -85,12 +85,16 @@ class Watch:
         for name in self.files.keys() - names:
             del self.files[name]
 
+    def fallen(self) -> list[Header]:
+        """The ranks that ended inside MPI or without leaving it: nobody who waits for them can go on."""
+        return [file.header for file in self.files.values() if file.header is not None and _has_fallen(file)]
+
     def all_inside(self) -> bool:
         """Whether every rank of every world is there, and inside MPI or done with it, at least one inside."""
         return (
             bool(self.files)
             and self.complete()
-            and all(inside(file) for file in self.files.values())
+            and all(inside(file) or _has_fallen(file) for file in self.files.values())
             and any(file.open_threads() for file in self.files.values())
         )
 
@@ -144,6 +148,13 @@ def inside(file: Watched, waiting: Collection[int] = ()) -> bool:
     closed = [thread for thread in file.closed_threads() if file.thread_identity(thread) not in waiting]
     entered = bool(file.open_threads()) or len(closed) < len(list(file.closed_threads()))
     return entered and not any(running(header, thread, file) for thread in closed)
+
+
+def _has_fallen(file: Watched) -> bool:
+    header = file.header
+    if header is None or header.state in (State.STOPPED, State.FINALIZED):
+        return False
+    return (not header.over or bool(file.open_threads())) and not alive(file.path, header)
 
 
 def running(header: Header, thread: int, file: Watched) -> bool:
