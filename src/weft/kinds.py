@@ -6,7 +6,6 @@ in a sentence stands there and nowhere else.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -129,6 +128,8 @@ KINDS: Final[Mapping[str, Kind]] = {kind.slug: kind for kind in RECORDS}
 def kind(slug: str) -> Kind:
     """The kind of a slug. UsageError for one that does not exist, with the nearest."""
     if slug not in KINDS:
+        import difflib  # nearly all slugs exist
+
         near = difflib.get_close_matches(slug, KINDS, 1, 0.5)
         hint = f", did you mean {near[0]}?" if near else ";"
         raise UsageError(f"no finding is called {slug!r}{hint} `weft explain` lists them all")

@@ -3,26 +3,49 @@
 from __future__ import annotations
 
 import mmap
+import os
+import time
 from pathlib import Path
+
+import pytest
 
 from weft.launch import segments
 
 
-def test_a_segment_that_a_process_has_mapped_stays_and_goes_once_it_is_let_go(tmp_path: Path) -> None:
-    path = tmp_path / "mpich_shm_1"
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What stands for /dev/shm."""
+    monkeypatch.setattr(segments, "FOLDER", tmp_path)
+    monkeypatch.setattr(segments, "PATIENCE", 0.1)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["mpich_shm_1", "mpich_shar_tmpAb3"])
+def test_a_segment_that_a_process_has_mapped_stays_and_goes_once_it_is_let_go(name: str, folder: Path) -> None:
+    began = time.time() - 1
+    path = folder / name
     path.write_bytes(bytes(4096))
-    seen = {path: path.stat().st_ino}
     with path.open("r+b") as file:
         mapped = mmap.mmap(file.fileno(), 0)
-    segments.remove(seen)
+    segments.remove(began)
     assert path.exists()
     mapped.close()
-    segments.remove(seen)
+    segments.remove(began)
     assert not path.exists()
 
 
-def test_another_file_of_that_name_stays(tmp_path: Path) -> None:
-    path = tmp_path / "mpich_shm_1"
-    path.write_bytes(b"mine")
-    segments.remove({path: path.stat().st_ino + 1, tmp_path / "gone": 1})
-    assert path.read_bytes() == b"mine"
+def test_what_is_older_or_somebody_elses_or_no_segment_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = folder / "target"
+    names = {"mpich_shm_1": "older", "of_the_program": "no segment"}
+    for name, text in names.items():
+        (folder / name).write_text(text)
+    (folder / "mpich_shm_2").symlink_to(target)
+    target.write_text("behind a link")
+    segments.remove(time.time() + 5)
+    assert (folder / "mpich_shm_1").read_text() == "older"
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    segments.remove(0)
+    assert {path.name for path in folder.iterdir()} == {*names, "mpich_shm_2", "target"}
+    monkeypatch.undo()
+    assert target.read_text() == "behind a link"

@@ -309,6 +309,8 @@ def recorded(plan: Plan, shim: Shim, directory: RunDirectory, args: argparse.Nam
 
 def watchdog(args: argparse.Namespace) -> Silence | None:
     """What tells of a run that has not come on for so long, where the environment asks for it; ranks do not see it."""
+    if not any(name.startswith("WEFT_WATCH") for name in os.environ):
+        return None  # without the modules
     from weft.standstill.silence import Silence
     from weft.standstill.wish import ACTION, FILE, SECONDS, wish
 

@@ -89,12 +89,13 @@ class Runs:
         assert self._scratch is not None
         printed = []
         for k in range(2):
-            self._begin(None, self.base, Path(self._scratch.name) / f"plain-{k}")
+            out = Path(self._scratch.name) / f"plain-{k}"
+            self._begin(None, self.base, out)
             _, number, status = self._finished()
+            if (result := _replayed(out).get("result")) != Replayed.FINISHED.value:
+                said = _said(self._text(number, "err")) or f"it came to {result or 'nothing'}"
+                raise WeftError(f"{self.base} cannot be replayed, so no other outcome can be run: {said}")
             printed.append((status, _lines(self._text(number, "out"))))
-        if (result := _replayed(Path(self._scratch.name) / "plain-0").get("result")) != Replayed.FINISHED.value:
-            said = _said(self._text(1, "err")) or f"it came to {result or 'nothing'}"
-            raise WeftError(f"{self.base} cannot be replayed, so no other outcome can be run: {said}")
         self.steady = printed[0][1] == printed[1][1]
         first = Result(printed[0][0], _ended(trace), printed[0][1], _found(trace))
         self.results[self.base] = first

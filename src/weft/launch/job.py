@@ -9,7 +9,7 @@ from pathlib import Path
 from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM
 from typing import TYPE_CHECKING
 
-from weft.launch import ask, segments, survivors
+from weft.launch import ask, survivors
 from weft.launch import process as processes
 from weft.launch.evidence import Evidence
 from weft.launch.joint import Joint
@@ -71,7 +71,7 @@ class Job:
     """The ranks that had ended in the middle, where Weft ended the job as others waited for them in MPI for ever."""
     hosts: Hosts | None = None
     """Where the ranks write to their hosts' own disks; None where their records are in the run from the start."""
-    _segments: segments.Segments = field(default_factory=dict)
+    _began: float = field(default_factory=time.time)
     _question: Asked | None = None
     _fallen: list[Header] = field(default_factory=list)
     """The ranks that the last question took for gone."""
@@ -175,9 +175,8 @@ class Job:
             self._question = None
 
     def warned(self) -> None:
-        """A signal that may end the job is about to be passed on: keep where its ranks are, and what they may leave."""
+        """A signal that may end the job is about to be passed on: keep where its ranks are."""
         self.warnings += 1
-        self._segments |= segments.of_ranks(rank_files(self.run))
         if self.warnings == 1 and self.hosts is not None and self.joint is None:
             self.hosts.wait(self.hosts.ask("where"), 2 * ask.PATIENCE)
         elif self.warnings == 1:
@@ -213,7 +212,6 @@ class Job:
             self.joint.report()
         elif self.hosts is not None:
             self._hold(self.hosts, proven=ended == "deadlock")
-        self._segments |= segments.of_ranks(rank_files(self.run))
         self._kill_at = time.monotonic() + GRACE
         self.process.send(QUIETLY.get(self.family, SIGTERM))
         self.process.send(SIGCONT)
@@ -246,9 +244,13 @@ class Job:
         elif self.joint is None and self.hosts is not None:
             self.hosts.gather(kill=self.ended is not None or bool(self.process.signals))
             self.hosts.put_into_run()
-        if self.ended is not None or (alone and self.interrupted is not None):
+        is_replay_cut = self.observer is not None and self.process.signal is not None
+        if self.ended is not None or (alone and self.interrupted is not None) or is_replay_cut:
             self.survivors = survivors.end(rank_files(self.run), AT_ONCE if self.insisted else GRACE)
-            segments.remove(self._segments)
+        if self.ended is not None or self.interrupted is not None or self.process.signal is not None:
+            from weft.launch import segments  # few jobs are ended
+
+            segments.remove(self._began)
 
 
 def rank_files(run: RunDirectory) -> list[Path]:

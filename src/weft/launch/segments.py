@@ -4,60 +4,51 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from weft.launch import survivors
-
-OWN = re.compile(rb" (\d+) +(/dev/shm/mpich_shm_\w+)\n")
-"""A line of /proc/PID/maps: the inode and the name of what MPICH has its messages within a host in."""
+FOLDER = Path("/dev/shm")
+NAMES = ("mpich_shm_*", "mpich_shar_tmp*")
+"""What MPICH calls the files that its messages within a host go through."""
 
 PATIENCE = 1.0
 """Seconds for processes that are ending."""
 
-Segments = dict[Path, int]
-"""Files and their inodes."""
 
+def remove(since: float) -> None:
+    """Take away those that this user has made since a moment (of time.time) and that no process has any more.
 
-def of_ranks(records: Iterable[Path]) -> Segments:
-    """The segments that living ranks of a run on this host have mapped."""
-    found: Segments = {}
-    for _, pid in survivors.living(records):
-        with suppress(OSError):
-            for inode, name in OWN.findall(Path(f"/proc/{pid}/maps").read_bytes()):
-                found[Path(os.fsdecode(name))] = int(inode)
-    return found
-
-
-def remove(segments: Segments) -> None:
-    """Take away those that no process has open or mapped any more; what cannot be told stays."""
-    left, until = dict(segments), time.monotonic() + PATIENCE
-    while left:
-        for path, inode in list(left.items()):
-            try:
-                if _unused(path, inode):
-                    path.unlink()
-            except BlockingIOError:
-                continue  # a process that ends lets go of its memory before its files
-            except OSError:
-                pass
-            del left[path]
-        if not left or time.monotonic() > until:
-            return
+    What cannot be told stays. MPICH opens such a file only while it starts, and every rank has it mapped from then on:
+    one that nobody has is of no use to any job.
+    """
+    until = time.monotonic() + PATIENCE
+    while not all([_is_removed(path) for path in _made(since)]) and time.monotonic() < until:  # noqa: C419 - each is tried
         time.sleep(0.05)
 
 
-def _unused(path: Path, inode: int) -> bool:
-    """Whether a file is still the one that was seen, and nobody else has it open: the system gives a lease on it."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def _made(since: float) -> list[Path]:
+    found = []
+    for path in (path for name in NAMES for path in FOLDER.glob(name)):
+        with suppress(OSError):
+            status = path.lstat()
+            if status.st_uid == os.geteuid() and status.st_ctime >= since:
+                found.append(path)
+    return found
+
+
+def _is_removed(path: Path) -> bool:
+    """Remove a file if nobody else has it open or mapped: only then does the system give a lease on it."""
     try:
-        if os.fstat(handle).st_ino != inode:
-            return False
-        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    finally:
-        os.close(handle)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        finally:
+            os.close(handle)
+        path.unlink()
+    except BlockingIOError:
+        return False  # a process that ends lets go of its memory before its files
+    except OSError:
+        pass
     return True

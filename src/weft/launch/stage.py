@@ -8,7 +8,6 @@ from __future__ import annotations
 import mmap
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -47,7 +46,8 @@ def seconds(folder: Path) -> float | None:
 
 def measured(folder: Path) -> float:
     """Seconds for what the recorder does to have room for more calls: reserve, write, map, store."""
-    fd, name = tempfile.mkstemp(prefix=".weft-", dir=folder)
+    path = folder / f".weft-{os.urandom(8).hex()}"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         began = time.perf_counter()
         os.posix_fallocate(fd, 0, mmap.PAGESIZE)
@@ -57,7 +57,7 @@ def measured(folder: Path) -> float:
         return time.perf_counter() - began
     finally:
         os.close(fd)
-        os.unlink(name)  # noqa: PTH108 - a name, as mkstemp gives it
+        path.unlink()
 
 
 def faster(than: Path) -> Path | None:
@@ -74,6 +74,8 @@ def faster(than: Path) -> Path | None:
 
 def places() -> Iterator[Path]:
     """Where a host's own disk is likely to be, best first. Not /dev/shm: what lies there the program lacks."""
+    import tempfile  # few places are slow
+
     yield from dict.fromkeys((Path(tempfile.gettempdir()).absolute(), Path("/var/tmp")))
 
 
@@ -133,6 +135,8 @@ class Stage:
 
 def begin(base: Path, out: Path | None) -> Stage | None:
     """Have a new run recorded below `base`; None where its folder cannot give way to a link."""
+    import tempfile  # as above
+
     try:
         if out is not None and out.exists():
             out.rmdir()

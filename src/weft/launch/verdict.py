@@ -14,8 +14,6 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from weft.safety.started import own_python
-
 
 class Asked(Protocol):
     """A standstill that is being judged, wherever its records are."""
@@ -33,6 +31,8 @@ class Question:
     def __init__(self, run: Path, fallen: Iterable[int] = ()) -> None:
         # Few runs stand still.
         import tempfile
+
+        from weft.safety.started import own_python
 
         self._answer: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the question; a pipe would block a long answer
         environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}

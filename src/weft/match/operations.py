@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from queue import SimpleQueue
 from typing import Any, Final
 
 import numpy as np
@@ -298,18 +297,16 @@ def extract(trace: Trace, room: Room = np.empty) -> Operations:
     comms = [_local_comms(rank, peers) if rank.index in trace.share else none for rank in trace.ranks]
     flat = peers.array()
     count = workers(sum(map(len, trace.own)), 16)
-    free: SimpleQueue[_Worker] = SimpleQueue()
-    for _ in range(count):
-        free.put(_Worker(trace, functions, comms, flat))
+    free = [_Worker(trace, functions, comms, flat) for _ in range(count)]
     others = trace.share.start, len(trace.ranks) - trace.share.stop
 
     def shared(call: Callable[[_Worker, int], list[int]]) -> list[list[int]]:
         def one(rank: int) -> list[int]:
-            worker = free.get()
+            worker = free.pop()  # one for each of the threads that take them
             try:
                 return call(worker, rank)
             finally:
-                free.put(worker)
+                free.append(worker)
 
         before, behind = ([[0] * 4] * n for n in others)
         return before + side_by_side(count, one, trace.share) + behind
@@ -322,8 +319,8 @@ def extract(trace: Trace, room: Room = np.empty) -> Operations:
     try:
         counts = shared(lambda worker, rank: worker.read(rank, posts, colls))
     finally:
-        for _ in range(count):
-            free.get().close()
+        for worker in free:
+            worker.close()
     for which, rows in enumerate([*posts, colls]):
         _closed_up(rows, [count[which] for count in counts])
     for rank in trace.share if len(colls) else ():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from traceback import extract_tb, format_exception
 from typing import Final
 
 import weft
@@ -39,11 +38,17 @@ class Failure:
         """The failure that an exception is."""
         if isinstance(error, TraceError):
             return cls(analysis, str(error), damaged=True)
+        # Hardly ever: an analysis that fails.
+        from traceback import format_exception
+
         return cls(analysis, f"{type(error).__name__}: {error}", _origin(error), "".join(format_exception(error)))
 
 
 def _origin(error: Exception) -> str:
     """The last line of Weft on the way to an exception, "" where there is none."""
+    # Hardly ever, too.
+    from traceback import extract_tb
+
     files = ((Path(frame.filename), frame.lineno) for frame in extract_tb(error.__traceback__))
     own = [f"weft/{file.relative_to(_HOME)}:{line}" for file, line in files if file.is_relative_to(_HOME)]
     return own[-1] if own else ""

@@ -146,6 +146,12 @@ class Ground:
         """Whether a file is opened."""
         return self._calls(calls.words("File_open"))
 
+    @property
+    def moves_data(self) -> bool:
+        """Whether a call of the run takes a buffer or a request."""
+        taking = (f.id for f in self.trace.functions if any(p.kind in ("BUFFER", "REQUEST") for p in f.parameters))
+        return not self.called.isdisjoint(taking)
+
     def _calls(self, names: frozenset[str]) -> bool:
         return not self.called.isdisjoint(masks(self.trace.functions).ids(names))
 

@@ -180,6 +180,14 @@ def _waits(ground: Ground) -> Iterable[Finding]:
     return find(ground.trace, ground.match)
 
 
+def _moves_data(ground: Ground) -> bool:
+    return ground.moves_data
+
+
+def _moves_data_by_mpi(ground: Ground) -> bool:
+    return ground.trace.system is MPI and ground.moves_data
+
+
 def _receives(ground: Ground) -> bool:
     return ground.receives
 
@@ -232,11 +240,11 @@ ANALYSES: Final = (
     Analysis("collectives", MATCH, _collectives, _mpi, cut="each"),
     Analysis("reductions", MATCH, _reductions, _contents),
     Analysis("messages", MATCH, _messages, parts=_parts_of_messages, cut="each"),
-    Analysis("requests", NONE, _requests, _mpi, by_rank=True, cut="ranks"),
+    Analysis("requests", NONE, _requests, _moves_data_by_mpi, by_rank=True, cut="ranks"),
     Analysis("one-sided", ORDER, _onesided, _windows, cut="each"),
     Analysis("ready sends", ORDER, _ready_sends, _ready, cut="each"),
     Analysis("files", ORDER, _of_files, _files, cut="each"),
-    Analysis("memory behind buffers", MATCH, _memory, by_rank=True, cut="ranks"),
+    Analysis("memory behind buffers", MATCH, _memory, _moves_data, by_rank=True, cut="ranks"),
     Analysis("accesses of buffers", NONE, _pending, _touched, by_rank=True),
     Analysis("accesses of windows", ORDER, _of_windows, _touched),
     Analysis("ghost cells", ORDER, _ghosts, _halos),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -36,6 +35,8 @@ class Look:
     """A look that is under way. Its words go into a file: who reads a pipe may be stopped itself while it looks."""
 
     def __init__(self, pid: int) -> None:
+        import tempfile  # few programs stand still
+
         self._into = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - it is read when the look is through
         self._limit = time.monotonic() + PATIENCE
         try:

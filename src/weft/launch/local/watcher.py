@@ -101,7 +101,6 @@ class Watcher:
         self.thanked = False
         self._heard = 0
         self._told: tuple[float, bytes, list[str]] = (0.0, b"", [])
-        self._segments: segments.Segments = {}
 
     # The connection
 
@@ -164,7 +163,6 @@ class Watcher:
         elif do == "where":
             ask.where(files)
         elif do == "end":
-            self._segments |= segments.of_ranks(files)
             if asked.get("stop"):
                 survivors.send(files, signal.SIGSTOP)
         elif do == "kill":
@@ -240,7 +238,6 @@ class Watcher:
         if self.setup.run is not None:
             self._until_reported()
         if self.kill and self.after:
-            self._segments |= segments.of_ranks(files)
             with suppress(OSError):
                 write_whole(self.folder / ENDED, self.how.encode())
             limit = time.monotonic() + 2 * GRACE
@@ -266,8 +263,10 @@ class Watcher:
         return self.setup.run is not None and tasks_alive(self.folder)
 
     def _end_ranks(self, files: list[Path]) -> None:
+        began = [header.started_ns for path in files if (header := survivors.read(path)) is not None]
         survivors.end(files, GRACE)
-        segments.remove(self._segments)
+        if began:
+            segments.remove(min(began) / 1e9)
 
     def _hand_over(self) -> bool:
         """Put the records into the run's folder, where this host sees it; whether they are in the run then."""
