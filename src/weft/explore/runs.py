@@ -92,7 +92,7 @@ class Runs:
             out = Path(self._scratch.name) / f"plain-{k}"
             self._begin(None, self.base, out)
             _, number, status = self._finished()
-            if (result := _replayed(out).get("result")) != Replayed.FINISHED.value:
+            if (result := _replayed(out).get("result")) != Replayed.FINISHED.value or _is_cut(out):
                 said = _said(self._text(number, "err")) or f"it came to {result or 'nothing'}"
                 raise WeftError(f"{self.base} cannot be replayed, so no other outcome can be run: {said}")
             printed.append((status, _lines(self._text(number, "out"))))
@@ -114,7 +114,7 @@ class Runs:
         assert variant is not None
         want, replayed = self._wants.pop(variant), _replayed(out)
         result = replayed.get("result")
-        if result == Replayed.FINISHED.value and facts_of(out).get("ended") != "interrupted":
+        if result == Replayed.FINISHED.value and not _is_cut(out):
             return Came(variant, self._taken_in(out, number, status))
         if result == Replayed.STALLED.value and not replayed.get("polls"):
             if not replayed.get("held") and _has(out, want):
@@ -245,6 +245,11 @@ def _replayed(out: Path) -> dict[str, Any]:
     """What run.json of a replay says of how it came out; {} where it was not written."""
     found = facts_of(out).get("replayed")
     return found if isinstance(found, dict) else {}
+
+
+def _is_cut(out: Path) -> bool:
+    """Whether somebody ended a replay, by a signal to it or to its launcher."""
+    return facts_of(out).get("ended") in ("interrupted", "killed")
 
 
 def _has(out: Path, want: Wanted) -> bool:

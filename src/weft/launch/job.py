@@ -247,8 +247,8 @@ class Job:
         is_replay_cut = self.observer is not None and self.process.signal is not None
         if self.ended is not None or (alone and self.interrupted is not None) or is_replay_cut:
             self.survivors = survivors.end(rank_files(self.run), AT_ONCE if self.insisted else GRACE)
-        if self.ended is not None or self.interrupted is not None or self.process.signal is not None:
-            from weft.launch import segments  # few jobs are ended
+        if self.ended is not None or self.interrupted is not None or self.process.status:
+            from weft.launch import segments  # most jobs end in good order
 
             segments.remove(self._began)
 
