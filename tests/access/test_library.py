@@ -26,7 +26,7 @@ def program(name: str, request: pytest.FixtureRequest) -> tuple[Installed, dict[
     return request.getfixturevalue("debian_openmpi"), {"compiler": need("mpif90.openmpi")}
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["library.c", "library.f90"])
 def test_what_a_library_loads_and_stores_is_told_while_the_buffer_is_pending(
     name: str, request: pytest.FixtureRequest, tmp_path: Path

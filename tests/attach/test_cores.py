@@ -64,6 +64,7 @@ def test_core_files_show_what_the_ranks_showed(job: tuple[Told, list[Path], Path
     assert [line for line in alive["told"] if line != stands] == told["told"]
 
 
+@pytest.mark.matrix
 def test_ranks_without_a_core_file_are_named(job: tuple[Told, list[Path], Path]) -> None:
     told = seen([job[1][1]])
     assert told["missing"] == [0, 2, 3]

@@ -194,6 +194,7 @@ def command(folder: Path, *words: object) -> Any:
     return execute([*WEFT, "check", *words], cwd=folder)
 
 
+@pytest.mark.matrix
 def test_the_command_tells_processor_iteration_and_element(tmp_path: Path) -> None:
     text = (PROGRAMS / "stencil.cdv").read_text().replace(RENEW, "")
     (tmp_path / "stencil.cdv").write_text(text)
@@ -212,6 +213,7 @@ def test_the_command_tells_processor_iteration_and_element(tmp_path: Path) -> No
     assert "first difference: read of A" in again.stdout
 
 
+@pytest.mark.matrix
 def test_what_a_configuration_leaves_out_is_not_kept(tmp_path: Path) -> None:
     (tmp_path / "stencil.cdv").write_text((PROGRAMS / "stencil.cdv").read_text().replace(RENEW, ""))
     (tmp_path / "values.toml").write_text('level = "minimal"\n')

@@ -130,6 +130,7 @@ def test_the_twins_without_a_fault_are_alike(kernel: str, ranks: int, kept: Any)
     assert back.alike, list(lines(back))
 
 
+@pytest.mark.matrix
 def test_another_order_of_sums_is_named_with_its_units_and_is_not_an_error(kept: Any) -> None:
     made = compared(kept("cg", 1), kept("cg", 4))
     assert made.alike

@@ -246,6 +246,7 @@ def test_a_program_is_recorded_and_then_debugged(client: Start, mpich: Installed
     assert {one["path"] for one in editor.ask("loadedSources")["sources"]} >= {str(PARCELS)}
 
 
+@pytest.mark.matrix
 def test_findings_lead_to_their_moments(client: Start, mpich: Installed, tmp_path: Path) -> None:
     line = [*WEFT, "run", "-n", "4", "--out", tmp_path / "run", "--", str(mpich.python), SQUARES / "collect.py"]
     assert execute(line).returncode == 0

@@ -38,6 +38,7 @@ def served(mpich: Installed, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+@pytest.mark.matrix
 def test_asyncio_tasks_are_threads_and_a_step_follows_one_where_it_is_suspended(client: Start, served: Path) -> None:
     at = line(SERVED, "n += 1")
     editor = client()

@@ -25,7 +25,7 @@ def bench(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return made
 
 
-@pytest.mark.cases(6)
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.what)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_command_does_what_it_is_known_for(language: str, row: Row, bench: Bench) -> None:

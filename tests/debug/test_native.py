@@ -82,6 +82,7 @@ def test_a_message_is_decoded_by_its_datatype(cells: Recorded) -> None:
     assert "sends and receives no message" in out
 
 
+@pytest.mark.matrix
 def test_a_breakpoint_stops_all_ranks_at_the_same_place_every_time(cells: Recorded) -> None:
     number = line("if (rank == 0) MPI_Send")
     outs = {cells.debug(f"break 0:cells.c:{number}", "continue", "print rank") for _ in range(2)}
@@ -103,6 +104,7 @@ def test_steps_go_line_by_line_through_calls_of_mpi(cells: Recorded) -> None:
     assert f"rank 0  before event 7: send(dest=1, tag=5) at cells.c:{number}" in tail.split("(weft) prev event\n")[2]
 
 
+@pytest.mark.matrix
 def test_until_runs_no_more_than_what_has_to_happen(cells: Recorded) -> None:
     out = cells.debug("until 1:9", "until 0:8", "until finding:1")
     first, second, third = out.split("(weft) until ")[1:]
@@ -180,6 +182,7 @@ def test_wrong_use_is_answered_with_what_is_right(cells: Recorded) -> None:
     assert "rank 0 stands at its start" in out
 
 
+@pytest.mark.matrix
 def test_a_program_without_lines_is_stepped_by_events(
     cells: Recorded, compiled: Callable[[str], Path], tmp_path: Path
 ) -> None:

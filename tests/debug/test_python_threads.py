@@ -71,6 +71,7 @@ def test_the_way_back_from_another_thread_is_refused_with_the_reason(threaded: R
     assert out.endswith(f"{threaded.out}the program has come to its end\n")
 
 
+@pytest.mark.matrix
 def test_a_program_that_traces_its_threads_itself_is_told_so(record: Callable[..., Recorded], mpich: Installed) -> None:
     hooked = record("hooked", "-n", "1", "--", sys.executable, PROGRAMS / "threaded.py", "hooked")
     out = hooked.debug("until 0:3", "break square", "continue")

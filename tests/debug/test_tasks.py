@@ -107,6 +107,7 @@ def test_a_breakpoint_stops_one_openmp_task_of_one_rank(hybrid: Recorded) -> Non
     assert out.count(f" at hybrid.c:{body} ") == 1  # the other task passes there too, and on rank 0 both
 
 
+@pytest.mark.matrix
 def test_asyncio_tasks_of_every_rank_are_listed_with_what_they_wait_for(served: Recorded) -> None:
     send = line("comm.send(", "served.py")
     _, zero, one, waits = of_rank(served.answers("tasks", "tasks @1", "waits"))

@@ -25,6 +25,7 @@ def answered(record: Callable[..., Recorded], program: Path) -> Recorded:
     return record("answered", "-n", "2", "--", program)
 
 
+@pytest.mark.matrix
 def test_a_rank_in_a_poll_that_is_to_succeed_stands_while_the_sender_stops_at_a_line(answered: Recorded) -> None:
     at = next(i for i, row in enumerate(SOURCE, 1) if "value = 7" in row)
     out = answered.debug(f"break 0:answered.c:{at}", "continue", "delete", "continue", options=["--limit", "60"])

@@ -33,7 +33,7 @@ def blocks(debian_mpich: Installed, tmp_path_factory: pytest.TempPathFactory) ->
 FAULTS = [("row", "remote-access"), ("stale", "stale-halo-read"), ("row inferred", "remote-access")]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize(("fault", "kind"), FAULTS)
 def test_a_fault_is_found_at_its_line_rank_and_cell(
     blocks: tuple[Installed, Path], tmp_path: Path, fault: str, kind: str
@@ -51,7 +51,7 @@ def test_a_fault_is_found_at_its_line_rank_and_cell(
             assert evidence["from"] == [evidence["owner"], [i - N + 1, j]]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("words", ["right", "right inferred"])
 def test_the_corrected_twin_is_silent(blocks: tuple[Installed, Path], tmp_path: Path, words: str) -> None:
     mpi, program = blocks

@@ -61,6 +61,7 @@ def test_a_fault_is_found_at_its_line_rank_and_cell(of_mpich: Built, tmp_path: P
     fault_is_found(of_mpich, tmp_path, "written")
 
 
+@pytest.mark.matrix
 def test_the_corrected_twin_is_silent(of_mpich: Built, tmp_path: Path) -> None:
     assert found(of_mpich, tmp_path, "boundary") == []
 

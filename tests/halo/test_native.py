@@ -108,7 +108,7 @@ def test_each_fault_is_found_with_open_mpi(of_openmpi: Built, tmp_path: Path, fa
     fault_is_found(of_openmpi, tmp_path, dimensions, ranks, fault)
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize(("dimensions", "ranks", "twin"), [(2, 4, "box"), (1, 2, "pending")])
 def test_a_corrected_twin_is_silent(of_mpich: Built, tmp_path: Path, dimensions: int, ranks: int, twin: str) -> None:
     assert found(of_mpich, tmp_path, ranks, "faces", str(dimensions), twin) == []

@@ -40,7 +40,7 @@ KERNELS = {
 ORDER_ONLY = {"pool.py", "sparse.c", "balance.py"}
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_right_kernel_is_silent(kernel: str, mpi: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:

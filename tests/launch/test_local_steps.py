@@ -176,7 +176,7 @@ def test_a_killed_task_hangs_nobody_and_the_records_come_all_the_same(hosts: Hos
     assert facts(run)["ranks"] == 4
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "mode", ["good", "deadlock", *(pytest.param(mode, marks=pytest.mark.matrix) for mode in ("crash", "leave"))]
 )

@@ -126,7 +126,7 @@ def run(tmp_path: Path) -> Path:
     return faulty(random.Random(7), tmp_path / "run").path
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("form", ["text", "json", "sarif"])
 def test_every_form_of_the_report_is_the_serial_one(run: Path, form: str) -> None:
     serial = execute([*WEFT, "report", run, "--format", form])

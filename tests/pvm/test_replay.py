@@ -175,6 +175,7 @@ def test_a_demand_point_runs_no_more_than_it_needs(recorded: Record, tmp_path: P
     assert re.search(r"rank 2 before event \d+: pvm_", done.stderr)
 
 
+@pytest.mark.matrix
 def test_the_other_outcome_of_a_race_is_run(recorded: Record, tmp_path: Path) -> None:
     run = recorded("farm", "3", "12")[0]
     receive = next(e for e in weft.open(run).select("fn:pvm_nrecv rank:0") if e.flag and not e.polls)

@@ -83,7 +83,7 @@ def test_a_call_that_is_no_communication_is_named(farm: Farm) -> None:
     assert "the stop is at the next one that is" in done.stderr
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 def test_a_forced_message_that_never_comes_is_told_though_all_poll(farm: Farm) -> None:
     """Rank 0 tests for two messages of one worker at once, which sends the second when it has an answer."""
     first = next(e.index for e in calls(farm, 0) if e.function.name == "MPI_Irecv")

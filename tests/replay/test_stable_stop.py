@@ -11,7 +11,7 @@ from replay.stable_stop import Stops
 from tests_support import Installed
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["mpich", "openmpi"])
 def test_every_stop_is_at_the_same_event_of_every_rank(
     name: str, request: pytest.FixtureRequest, tmp_path: Path

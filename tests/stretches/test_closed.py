@@ -447,6 +447,7 @@ def ping_pong(path: Path, *, rounds: int = 100, lost: bool = False, ahead: bool 
     return b.open()
 
 
+@pytest.mark.matrix
 def test_a_ping_pong_is_cut_and_its_twin_that_hangs_is_told(tmp_path: Path) -> None:
     assert compared(ping_pong(tmp_path / "well")) > 20
     trace = ping_pong(tmp_path / "hangs", end="hangs")

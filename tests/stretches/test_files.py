@@ -24,7 +24,7 @@ from weft.trace import Trace
 __all__ = ["short"]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("wrong", [0.0, 0.1, 0.3])
 @seeds(6, 20)
 def test_random_programs_of_files_have_the_same_findings(seeds: range, wrong: float, tmp_path: Path) -> None:

@@ -306,6 +306,7 @@ def test_persistent_requests_that_are_freed_come_along_no_longer(tmp_path: Path)
     assert not any(rank.ahead for span in ground.parts.spans for rank in ground.parts.cuts.stretch(*span).ranks)
 
 
+@pytest.mark.matrix
 def test_persistent_requests_live_in_every_stretch(tmp_path: Path) -> None:
     b = many(tmp_path / "run")
     for r in b.ranks:

@@ -202,6 +202,7 @@ def test_a_race_in_one_stretch_of_a_held_lock_is_found(tmp_path: Path) -> None:
     assert [f.kind for f in one_sided_findings(trace)] == ["rma-race"]
 
 
+@pytest.mark.matrix
 def test_fences_alone_are_moments_to_cut_at(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     run.fence()

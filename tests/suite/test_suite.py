@@ -52,7 +52,7 @@ def ran(of: Installed, folder: Path, text: str, *options: str, n: int = 3) -> tu
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @BOTH
 def test_a_good_suite_has_one_summary(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     status, out = ran(request.getfixturevalue(which), tmp_path, GOOD)

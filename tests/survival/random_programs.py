@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from survival import unreadable
 from tests_support import WEFT, execute
+from weft.launch.plan import SLEEP_BETWEEN_POLLS
 from weft.mpi import shim
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -125,7 +126,7 @@ def main() -> int:
     parser.add_argument("--bin", type=Path, default=Path(sys.executable).parent, help="where mpicc and mpiexec lie")
     args = parser.parse_args()
     hurt, begun, killed = [], time.monotonic(), Counter[str]()
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ |= {"OMP_NUM_THREADS": "1", **SLEEP_BETWEEN_POLLS}
     with (
         tempfile.TemporaryDirectory(prefix="weft-harm-") as name,
         concurrent.futures.ThreadPoolExecutor(args.jobs) as pool,

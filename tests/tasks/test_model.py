@@ -109,6 +109,7 @@ def test_stuck_is_whoever_no_order_of_going_on_frees(rows: tuple[Task, ...]) -> 
     assert stuck(rows).keys() == {row.id for row in rows} - goes_on(list(rows))
 
 
+@pytest.mark.matrix
 @given(graphs)
 @settings(max_examples=120, deadline=None)
 def test_every_circle_is_one_and_there_is_one_where_anybody_is_stuck(rows: tuple[Task, ...]) -> None:

@@ -81,6 +81,7 @@ def test_a_tail_comes_back_as_it_was_written(call: Any, ticket: int, received: i
         assert not tail.out
 
 
+@pytest.mark.matrix
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(calls(), st.data())
 def test_a_tail_that_is_cut_says_so_and_keeps_what_came_before(call: Any, data: st.DataObject) -> None:

@@ -155,7 +155,7 @@ class Program:
         return self.b.open().ranks[0]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 def test_what_is_clean_piece_by_piece_has_no_findings(tmp_path: Path) -> None:
     clean = dirty = 0
     for seed in range(36):

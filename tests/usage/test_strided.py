@@ -13,7 +13,7 @@ from tests_support import WEFT, Installed, execute
 PROGRAM = Path(__file__).parent / "strided.f90"
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["debian_mpich", "debian_openmpi"])
 def test_each_call_is_at_its_line(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     mpi: Installed = request.getfixturevalue(name)

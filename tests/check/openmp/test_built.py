@@ -123,7 +123,7 @@ def test_the_program_keeps_a_stack_that_is_not_executed(tmp_path: Path) -> None:
     assert all(one["directory"].startswith(str(tmp_path)) for one in calls.within(program))
 
 
-@pytest.mark.cases(1)
+@pytest.mark.matrix
 @pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
 def test_each_rank_of_a_hybrid_program_is_checked_in_one_run(
     mpi: str, request: pytest.FixtureRequest, tmp_path: Path

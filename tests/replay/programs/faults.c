@@ -1,8 +1,8 @@
 /* Ranks 1 and up send two messages a step to rank 0, which takes the first from anyone and then asks for the second
  * of that rank. The number of steps is read from a file. What goes wrong is chosen when it is built (SWAPPED: the
  * messages in the other order) and when it is run: chance (the order is drawn anew each time), deadlock (after the
- * steps all wait). With WEFT_TEST_CRASH in the
- * environment rank 1 is killed in the middle. */
+ * steps all wait). With WEFT_TEST_CRASH in the environment rank 1 is killed in the middle, once the last rank has sent
+ * something. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -40,13 +40,17 @@ int main(int argc, char **argv) {
             MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status); /* the first */
             MPI_Recv(&value, 1, MPI_INT, status.MPI_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
-        if (rank == 1 && step == steps / 2 && getenv("WEFT_TEST_CRASH")) raise(SIGKILL);
+        if (rank == 1 && step == steps / 2 && getenv("WEFT_TEST_CRASH")) {
+            while (access("sent", F_OK)) usleep(1000);
+            raise(SIGKILL);
+        }
         int swapped = 0;
 #ifdef SWAPPED
         swapped = 1;
 #endif
         if (strcmp(mode, "chance") == 0) chance = chance * 1103515245u + 12345u, swapped = (int)(chance >> 16) & 1;
         if (rank) send_both(step, swapped);
+        if (rank == size - 1 && getenv("WEFT_TEST_CRASH")) fclose(fopen("sent", "w"));
     }
     int value = 0;
     if (strcmp(mode, "deadlock") == 0)
