@@ -16,7 +16,7 @@ class Page:
         self.browser = browser
         self.shape(browser, size, dark=dark)
         browser.get(address)
-        self.until(lambda: self.js("return document.body.dataset.ready") == "yes")
+        self.until(lambda: self.js("return document.body?.dataset.ready") == "yes")
         self.settle()
 
     @staticmethod

@@ -63,7 +63,7 @@ class Both:
 
     def __init__(self, browser: Any) -> None:
         self.browser = browser
-        self.until("document.body.dataset.ready === 'yes' && page.graphs.length === 2")
+        self.until("document.body?.dataset.ready === 'yes' && page.graphs.length === 2")
 
     def state(self, expression: str) -> Any:
         """A value out of the page's objects."""

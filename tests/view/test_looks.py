@@ -135,7 +135,7 @@ class TestMessages:
         assert shown.state("page.graph.message.row") == message["row"]
         shown.until(lambda: f"message=send%3A{message['row']}" in shown.browser.current_url)
         shown.browser.refresh()
-        shown.until(lambda: shown.js("return document.body.dataset.ready") == "yes")
+        shown.until(lambda: shown.js("return document.body?.dataset.ready") == "yes")
         shown.until(lambda: shown.state("page.graph.message?.row") == message["row"])
         shown.js("document.querySelector('#details [data-end=\"sent by\"]').click()")
         shown.until(lambda: shown.state("page.state.selected") == list(send.id))
@@ -350,7 +350,7 @@ def test_on_a_narrow_screen_everything_is_reached_by_touch(page: Show, hung: Pat
         shown.keep(tmp_path, f"{width}-{pane}")
     shown.js("document.querySelector('#panes [data-pane=findings]').click()")
     shown.js("document.querySelector('#findings ol button').click()")
-    shown.until(lambda: shown.js("return document.body.dataset.pane") == "graph")
+    shown.until(lambda: shown.js("return document.body?.dataset.pane") == "graph")
     shown.js("document.querySelector('#help').click()")
     seen, bad, _ = shown.js(REACHED)
     assert bad == []

@@ -307,7 +307,7 @@ def test_the_address_holds_what_is_shown(page: Show, halo: Path, chromium: Any) 
     shown.until(lambda: abs(shown.state(told)) < 0.01)
     assert "token" not in chromium.current_url
     chromium.refresh()
-    shown.until(lambda: shown.js("return document.body.dataset.ready") == "yes")
+    shown.until(lambda: shown.js("return document.body?.dataset.ready") == "yes")
     shown.until(lambda: shown.state("page.graph.chosen?.event") == 8)
     assert shown.state("[page.state.from, page.state.to]") == pytest.approx(window, abs=0.02)
     assert shown.text("#found").endswith("calls")

@@ -145,7 +145,7 @@ def test_a_page_that_is_loaded_anew_finds_the_replay(shown: Page, gathered: Path
     choose(shown, 3, call(gathered, 3, "fn:Send*"))
     told = press(shown, "replay-here")
     shown.browser.refresh()
-    shown.until(lambda: shown.js("return document.body.dataset.ready") == "yes")
+    shown.until(lambda: shown.js("return document.body?.dataset.ready") == "yes")
     shown.until(lambda: shown.state("page.replay.told?.state") == "stopped")
     assert shown.state("page.replay.told.ranks") == told["ranks"]
 

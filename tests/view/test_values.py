@@ -81,7 +81,7 @@ class Shown:
         Page.shape(browser, (1440, 900), dark=dark)
         browser.get(address)
         self.browser = browser
-        self.until("document.body.dataset.ready === 'yes'")
+        self.until("document.body?.dataset.ready === 'yes'")
         self.settle()
 
     def state(self, expression: str) -> Any:
@@ -312,7 +312,7 @@ def test_messages_that_hold_other_bytes_are_marked_and_the_first_stands_in_the_m
     assert "first message whose content differs: rank 1" in chromium.find_element("id", "findings").text
     Page.save(chromium, tmp_path, "contents")
     chromium.find_element("id", "values").click()
-    shown.until("document.body.dataset.ready === 'yes'")
+    shown.until("document.body?.dataset.ready === 'yes'")
 
 
 @pytest.mark.cases(1)

@@ -30,6 +30,8 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    char sent[32];
+    snprintf(sent, sizeof sent, "sent-%d", (int)getppid()); /* of this job: its ranks have one parent */
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     unsigned chance = (unsigned)now.tv_nsec ^ (unsigned)getpid();
@@ -41,7 +43,7 @@ int main(int argc, char **argv) {
             MPI_Recv(&value, 1, MPI_INT, status.MPI_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
         if (rank == 1 && step == steps / 2 && getenv("WEFT_TEST_CRASH")) {
-            while (access("sent", F_OK)) usleep(1000);
+            while (access(sent, F_OK)) usleep(1000);
             raise(SIGKILL);
         }
         int swapped = 0;
@@ -50,7 +52,7 @@ int main(int argc, char **argv) {
 #endif
         if (strcmp(mode, "chance") == 0) chance = chance * 1103515245u + 12345u, swapped = (int)(chance >> 16) & 1;
         if (rank) send_both(step, swapped);
-        if (rank == size - 1 && getenv("WEFT_TEST_CRASH")) fclose(fopen("sent", "w"));
+        if (rank == size - 1 && getenv("WEFT_TEST_CRASH")) fclose(fopen(sent, "w"));
     }
     int value = 0;
     if (strcmp(mode, "deadlock") == 0)
