@@ -20,6 +20,7 @@ from weft.launch.local.hosts import INCOMING
 from weft.launch.local.setup import tasks_alive
 from weft.launch.rundir import RUN_JSON, SCHEMA, RunDirectory
 from weft.plain import dataclass
+from weft.safety.folders import read_regular
 from weft.trace.json_file import read_json, write_whole
 
 FUNCTIONS: Final = "functions.json"
@@ -48,6 +49,7 @@ def of_this_host(path: Path) -> Gathered:
             f"{path} is not a run that this host sees: copy the hosts' folders to where it is, and say "
             "`weft gather RUN HOSTDIR...`"
         )
+    refuse_others(path)
     folder = rundir.facts_of(path).get("local")
     if not isinstance(folder, str):
         raise UsageError(f"{path} was not recorded with --local: name the folders that you copied from its hosts")
@@ -63,6 +65,20 @@ def of_this_host(path: Path) -> Gathered:
     gathered = packs(path)
     shutil.rmtree(own, ignore_errors=True)
     return gathered
+
+
+def refuse_others(path: Path) -> None:
+    """UsageError for a run of another user, or with links in the place of its folders: they could lead anywhere."""
+    run = Path(os.path.realpath(path))
+    for folder in (run, *(run / name for name in ("ranks", "halo", pack.FOLDER, INCOMING))):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            status = folder.lstat()
+            if status.st_uid != os.geteuid():
+                raise UsageError(
+                    f"{folder} belongs to another user, who could lead what is gathered elsewhere: copy the run (cp -r)"
+                )
+            if stat.S_ISLNK(status.st_mode):
+                raise UsageError(f"{folder} is a link: not followed. Copy the run whole (cp -rL)")
 
 
 def may_be_of_weft(folder: Path) -> bool:
@@ -112,6 +128,7 @@ def copied(path: Path, sources: Sequence[Path]) -> Gathered:
     for source in sources:
         if not source.exists():
             raise UsageError(f"there is no {source}")
+    refuse_others(path)
     if not (path / RUN_JSON).exists():
         make(path, sources)
     return put_together(path, [source for one in sources for source in within(one, rundir.facts_of(path))])
@@ -136,7 +153,7 @@ def make(path: Path, sources: Sequence[Path]) -> None:
     if table is None:
         raise UsageError(f"{path} is not a run, and none of the folders has a {FUNCTIONS} to make one with")
     (path / "ranks").mkdir(parents=True)
-    write_whole(path / FUNCTIONS, table.read_bytes())
+    write_whole(path / FUNCTIONS, read_regular(table))
     RunDirectory(path, {**facts, "ended": "running"}).write()
 
 
