@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -214,10 +215,29 @@ def test_who_answers_instead_of_rank_0_is_not_listened_to_for_ever(listener: soc
 
     talker = threading.Thread(target=talks)
     talker.start()
-    answer = rendezvous.answered("127.0.0.1", listener.getsockname()[1], "seen-0123456789abcdef")
+    answer = rendezvous.answered("127.0.0.1", listener.getsockname()[1], "seen-0123456789abcdef", time.monotonic() + 20)
     talker.join(20)
-    assert len(answer) == rendezvous.MOST
+    assert not answer
     assert sent < 64 << 20
+
+
+def test_who_answers_instead_of_rank_0_by_and_by_holds_nobody_up(listener: socket.socket) -> None:
+    over = threading.Event()
+
+    def dribbles() -> None:
+        one, _ = listener.accept()
+        with one, suppress(OSError):
+            one.sendall(rendezvous.MAGIC)
+            while not over.wait(0.1):
+                one.sendall(b"x")
+
+    talker = threading.Thread(target=dribbles)
+    talker.start()
+    begun = time.monotonic()
+    assert not rendezvous.answered("127.0.0.1", listener.getsockname()[1], "seen-0123456789abcdef", begun + 0.5)
+    assert time.monotonic() - begun < 5
+    over.set()
+    talker.join(20)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda at: at.write_text("[" * 100_000)], ids=["pipe", "nested"])
