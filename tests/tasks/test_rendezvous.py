@@ -157,12 +157,14 @@ def test_strangers_who_come_again_and_again_hold_nobody_up(theirs: subprocess.Po
         "while True:\n    with socket.socket(socket.AF_UNIX) as s:\n        s.connect(sys.argv[1])\n"
         "        time.sleep(0.05)\n"
     )
-    with closing(Rendezvous(theirs.pid)) as place:
-        with as_other(python, "-c", connect, str(place.script.with_name("socket"))) as stranger:
-            begun = time.monotonic()
-            assert place.accept(0.5) is None
-            assert time.monotonic() - begun < 10
-            stranger.kill()
+    with (
+        closing(Rendezvous(theirs.pid)) as place,
+        as_other(python, "-c", connect, str(place.script.with_name("socket"))) as stranger,
+    ):
+        begun = time.monotonic()
+        assert place.accept(0.5) is None
+        assert time.monotonic() - begun < 10
+        stranger.kill()
 
 
 @root

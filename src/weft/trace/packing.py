@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from weft.errors import WeftError
 from weft.plain import dataclass
+from weft.safety import cuts
 from weft.safety.folders import Held
 from weft.trace import layout, rings
 from weft.trace.errors import RunError
@@ -84,6 +85,7 @@ def pack(root: Path, ready: Ready, *, least: int = 2, largest: int | None = None
                 os.fsync(to.fileno())
                 now = os.fstat(to.fileno()).st_size
                 _compare(files, made, root)
+                cuts.check()
                 name = _free(held.names())
                 held.rename(made.name, name)
             finally:
