@@ -15,6 +15,7 @@ from second_user import as_second_user, second_user
 from weft.errors import UsageError, WeftError
 from weft.launch.local import afterwards, pack
 from weft.launch.local.hosts import INCOMING
+from weft.safety import runs
 from weft.sources import kept
 from weft.trace.builder import Builder
 from weft.trace.json_file import read_json
@@ -128,3 +129,23 @@ def test_a_pack_is_written_over_no_link(shared: Path) -> None:
     with pytest.raises(WeftError, match="cannot write"):
         pack.write(run, "host", target)
     assert precious.read_text() == "precious"
+
+
+@pytest.mark.parametrize("whose", ["nobody's", "theirs", "ours"])
+def test_a_source_of_this_user_is_kept_in_no_run_that_is_gathered_of_anothers_records(
+    tmp_path: Path, whose: str
+) -> None:
+    """Who sends records names any file of this machine in them, and may get the run back."""
+    secret, run, host = tmp_path / "secret.py", tmp_path / "run", tmp_path / "host"
+    secret.write_text("the key of this user\n")
+    made = Builder(1, path=host)
+    made.ranks[0].barrier(site=(str(secret), 1, "f"))
+    made.write()
+    facts = json.loads((host / "run.json").read_text())
+    (host / "run.json").write_text(json.dumps(runs.signed(facts) if whose == "ours" else {**facts, "command": ["x"]}))
+    if whose == "nobody's":
+        (host / "run.json").unlink()
+    assert afterwards.copied(run, [host]).ranks == 1
+    assert runs.is_signed(json.loads((run / "run.json").read_text())) is (whose == "ours")
+    assert (run / "sources.bin").exists() is (run / "sources.json").exists() is (whose == "ours")
+    assert (kept.of(Trace.open(run)).lines(str(secret), 1) is not None) is (whose == "ours")

@@ -21,6 +21,7 @@ from weft.launch.local.setup import tasks_alive
 from weft.launch.rundir import RUN_JSON, SCHEMA, RunDirectory
 from weft.plain import dataclass
 from weft.safety.folders import read_regular
+from weft.safety.runs import SIGNATURE, is_signed
 from weft.trace.json_file import read_json, write_whole
 
 FUNCTIONS: Final = "functions.json"
@@ -147,7 +148,9 @@ def make(path: Path, sources: Sequence[Path]) -> None:
     rundir.refuse(path)
     problems: list[str] = []
     known = (read_json(one, RUN_JSON, SCHEMA, problems) for one in sources if (one / RUN_JSON).exists())
-    facts = next((one for one in known if one), rundir.first_facts([], "trace"))
+    facts = next((one for one in known if one), None)
+    if facts is None:  # whose records they are nothing tells: the run is not signed
+        facts = {name: value for name, value in rundir.first_facts([], "trace").items() if name != SIGNATURE}
     tables = (one / FUNCTIONS for one in sources if (one / FUNCTIONS).exists())
     table = next((one for one in tables if pack.is_plain(one)), None)
     if table is None:
@@ -171,7 +174,10 @@ def put_together(path: Path, sources: Sequence[Path]) -> Gathered:
         finish.tidy(sorted(run.ranks.glob("*.weft")))
         run.facts |= facts_of(run, came, headers)
         run.write()
-        unresolved = finish.resolve_sites(run.path, texts=bool(run.facts.get("sources", True))) if headers else None
+        unresolved = None
+        if headers:
+            texts, ours = bool(run.facts.get("sources", True)), is_signed(run.facts)
+            unresolved = finish.resolve_sites(run.path, texts=texts, ours=ours)
         if (text := gather.places(run.path, folders, unresolved)) is not None:
             problems.append(text)
     except OSError as error:
