@@ -12,7 +12,7 @@ READS = """
 import os, sys
 from weft.cli import main as cli
 from weft.trace.mapping import Extent, map_extents
-from weft.safety import cuts
+from weft.native import cuts
 
 path, size = sys.argv[1], os.path.getsize(sys.argv[1])
 

@@ -17,7 +17,7 @@ from weft.cli._streams import guard_streams
 from weft.errors import UsageError, WeftError
 from weft.interpreters import is_free_threaded, refusal
 from weft.lifetime import exit_on_termination
-from weft.safety import cuts
+from weft.native import cuts
 
 NOT_COMMANDS = {"main"}
 

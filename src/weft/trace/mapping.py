@@ -7,7 +7,7 @@ addresses or mappings left) the chunks are copied.
 The arrays own their addresses: the range is unmapped when the last array over it dies. A file that is cut shorter
 by somebody else while it is mapped makes the process die of SIGBUS when the lost part is read. Sizes are therefore
 checked by fstat right before mapping (Weft itself only ever cuts what no chunk counts as used), and Weft's commands
-read zeros there and fail at their end (safety/cuts.py).
+read zeros there and fail at their end (native/cuts.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.safety import cuts
+from weft.native import cuts
 from weft.trace.layout import PAGE
 
 _MAP_FIXED: Final = 0x10

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import WeftError
+from weft.native import cuts
 from weft.plain import dataclass
-from weft.safety import cuts
 from weft.safety.folders import Held
 from weft.trace import layout, rings
 from weft.trace.errors import RunError

@@ -22,7 +22,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from weft.errors import WeftError
-from weft.safety import cuts
+from weft.native import cuts
 from weft.safety.peers import is_ours
 from weft.view.assets import TYPES, assets, modules, page
 from weft.view.picture import Picture
