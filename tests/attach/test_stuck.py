@@ -16,6 +16,8 @@ from weft.attach import guard, reader
 from weft.attach.hold import standing
 from weft.attach.native import Native
 from weft.attach.reader import GoneError, is_reader, readers
+from weft.debug import mi
+from weft.debug.hands import HandError
 from weft.debug.running import status_of
 
 pytestmark = pytest.mark.needs("gdb")
@@ -82,6 +84,20 @@ def test_a_gdb_that_waits_for_ever_ends_also_where_weft_was_killed(
     os.waitpid(weft, 0)
     until_it_goes_on(program.pid)
     assert not is_reader(tracer)
+
+
+def test_a_debuggers_gdb_that_waits_for_ever_is_ended(
+    program: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `weft tasks --core` has it, whose program's libraries may be pipes."""
+    monkeypatch.setattr(mi, "ENDING", 1.0)
+    gdb = mi.Mi()
+    process = gdb.process
+    with pytest.raises(HandError):
+        gdb.ask(f"-file-exec-and-symbols {mi.quoted(str(tmp_path / 'sleeps'))}", patience=2)
+    gdb.exit()
+    assert not Path(f"/proc/{process}").exists()
+    gdb.exit()
 
 
 @pytest.mark.parametrize(("text", "number"), [("number + 1", "8"), ("pointers[0](9)", None), ("(called)(9)", None)])
