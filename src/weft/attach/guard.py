@@ -76,5 +76,8 @@ def _free(processes: list[tuple[int, int]]) -> None:
     while (tracers := {status_of(pid)[1] for pid, _ in processes} - {0}) and time.monotonic() < limit:
         time.sleep(PAUSE)
     for tracer in filter(is_reader, tracers):
-        os.kill(tracer, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(tracer, signal.SIGKILL)
+    while any(is_reader(tracer) for tracer in tracers) and time.monotonic() < limit + PATIENCE:
+        time.sleep(PAUSE)
     time.sleep(PAUSE)

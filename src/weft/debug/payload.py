@@ -201,7 +201,7 @@ class _Plain(pickle.Unpickler):
 
 
 def _in_words(value: object) -> str:
-    """An object as Python writes it; only the begin of its parts where they are very many, as one may be in it often."""
+    """An object as Python writes it; only the begin where its parts are very many, as one may be in it often."""
     left, parts = MOST_PARTS, [value]
     while parts:
         one = parts.pop()
