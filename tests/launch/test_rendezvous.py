@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -75,7 +75,14 @@ def test_what_another_user_has_sealed_is_not_believed(step: Step, tmp_path: Path
 
 @pytest.mark.parametrize("said", [b"", b"[]", b'{"name": 1}', b"\xff\xfe", b'{"name": "x", "more": 1}'])
 def test_what_is_no_place_is_not_believed(step: Step, said: bytes) -> None:
-    assert rendezvous.opened_seal(said) is None
+    assert rendezvous.opened_seal(step, said) is None
+    assert rendezvous.opened_seal(step, b'{"step": "%s", "place": %s}' % (step.name.encode(), said or b'""')) is None
+
+
+def test_what_is_sealed_for_another_step_is_not_believed(step: Step) -> None:
+    """Anybody may ask for the seal of one step, and hand it to the hosts of another one of the same user."""
+    assert rendezvous.opened_seal(step, rendezvous.sealed(step, PLACE)) == PLACE
+    assert rendezvous.opened_seal(step, rendezvous.sealed(replace(step, name="1.1"), PLACE)) is None
 
 
 def test_a_port_that_another_program_has_is_passed_over(step: Step, tmp_path: Path) -> None:

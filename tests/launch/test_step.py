@@ -63,6 +63,17 @@ def test_what_is_no_task_among_others_stands_alone(variables: dict[str, str]) ->
     assert step.of_this_process(variables) is None
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "4000000000", "\u00b2", "\u0663", "-1", "1_0", " 1", ""])
+def test_a_number_that_no_job_has_makes_no_task(number: str) -> None:
+    """Who attaches as root reads the variables of every process, whoever has set them."""
+    good = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_NTASKS": "2"}
+    assert step.of(good, 0) is not None
+    for name in ("SLURM_PROCID", "SLURM_NTASKS"):
+        assert step.of({**good, name: number}, 0) is None
+    named = step.of({**good, "SLURM_STEP_ID": "9" * 5000}, 0)
+    assert named is None or len(named.name) <= step.LONGEST
+
+
 @pytest.mark.parametrize(
     "words", [["proxy", "--control-port", "a:4"], ["proxy", "--upstream-host", "a", "--upstream-port", "4"]]
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from weft.check.dvm import c, fortran
 from weft.check.texts import Texts
 from weft.cli import replay
 from weft.cli.main import main
+from weft.debug import payload
 from weft.errors import UsageError, WeftError
 from weft.launch import rundir
 from weft.launch.local import afterwards, hosts
@@ -365,3 +367,17 @@ def test_calls_that_wait_for_each_other_in_a_circle_are_not_taken_one_by_one_for
     plans, cut = replay.lay_plan(trace, argparse.Namespace(until=[], breaks=[], latest=False, force=None))
     with pytest.raises(UsageError, match="in a circle"):
         replay.conduct(trace, plans, cut)
+
+
+def test_a_pickled_object_whose_parts_are_in_it_over_and_over_is_shown_in_its_begin() -> None:
+    """Two hundred bytes that are written as 2 to the power of 40 parts."""
+    parts: object = [1]
+    for _ in range(40):
+        parts = [parts, parts]
+    shown = payload.unpickled(pickle.dumps(parts))
+    assert shown is not None
+    assert str(shown["object"]).startswith("[[[[[...], [...]], ")
+    assert payload.unpickled(pickle.dumps({"a": (1, {2}), "b": [None]})) == {
+        "object": "{'a': (1, {2}), 'b': [None]}",
+        "more": 0,
+    }

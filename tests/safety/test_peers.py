@@ -8,7 +8,9 @@ import http.client
 import json
 import os
 import socket
+import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -62,6 +64,40 @@ def test_the_other_end_is_known_also_where_it_sends_no_more_or_is_closed(listene
         taker.join(20)
     assert users[0] not in (None, 0, os.geteuid(), GONE)
     assert users[1] == os.geteuid()
+
+
+@pytest.mark.parametrize(
+    ("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::ffff:127.0.0.1")], ids=["IPv4", "IPv6"]
+)
+def test_the_other_end_is_known_whatever_kind_of_socket_it_connects_by(
+    listener: socket.socket, family: socket.AddressFamily, address: str
+) -> None:
+    """The kernel has a socket of IPv6 in another table, also where it has connected to an address of IPv4."""
+
+    def visits() -> None:
+        with socket.socket(family) as one:
+            one.settimeout(20)
+            one.connect((address, listener.getsockname()[1]))
+            one.recv(1)
+
+    for visit in (visits, lambda: as_second_user(visits)):
+        visitor = threading.Thread(target=visit)
+        visitor.start()
+        one, _ = listener.accept()
+        with one:
+            assert is_ours(one) == (visit is visits)
+            assert peer(one) not in (None, GONE)
+        visitor.join(20)
+
+
+def test_who_resets_the_connection_is_nobody(listener: socket.socket) -> None:
+    with socket.create_connection(listener.getsockname(), 20) as visitor:
+        one, _ = listener.accept()
+        named = one.getpeername()
+        visitor.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    with one, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "getpeername", lambda _: named)
+        assert not is_ours(one), "it was there when its name was asked for"
 
 
 def test_who_is_gone_is_nobody(listener: socket.socket) -> None:
@@ -179,10 +215,29 @@ def test_who_answers_instead_of_rank_0_is_not_listened_to_for_ever(listener: soc
 
     talker = threading.Thread(target=talks)
     talker.start()
-    answer = rendezvous.answered("127.0.0.1", listener.getsockname()[1], "seen-0123456789abcdef")
+    answer = rendezvous.answered("127.0.0.1", listener.getsockname()[1], "seen-0123456789abcdef", time.monotonic() + 20)
     talker.join(20)
-    assert len(answer) == rendezvous.MOST
+    assert not answer
     assert sent < 64 << 20
+
+
+def test_who_answers_instead_of_rank_0_by_and_by_holds_nobody_up(listener: socket.socket) -> None:
+    over = threading.Event()
+
+    def dribbles() -> None:
+        one, _ = listener.accept()
+        with one, suppress(OSError):
+            one.sendall(rendezvous.MAGIC)
+            while not over.wait(0.1):
+                one.sendall(b"x")
+
+    talker = threading.Thread(target=dribbles)
+    talker.start()
+    begun = time.monotonic()
+    assert not rendezvous.answered("127.0.0.1", listener.getsockname()[1], "seen-0123456789abcdef", begun + 0.5)
+    assert time.monotonic() - begun < 5
+    over.set()
+    talker.join(20)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda at: at.write_text("[" * 100_000)], ids=["pipe", "nested"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +19,10 @@ import pytest
 from tests.tasks.test_attach import RUNS
 
 from weft.cli.main import main
+from weft.debug.hands import HandError
 from weft.errors import UsageError
+from weft.tasks import rendezvous
+from weft.tasks.python import Conversation
 from weft.tasks.rendezvous import Rendezvous, user_of
 
 OTHER = 64123
@@ -144,6 +148,45 @@ def test_only_the_process_itself_is_heard(theirs: subprocess.Popen[str], python:
     with closing(Rendezvous(os.getpid())) as place, socket.socket(socket.AF_UNIX) as line:
         line.connect(str(place.script.with_name("socket")))
         assert place.accept(5) is not None
+
+
+@root
+def test_strangers_who_come_again_and_again_hold_nobody_up(theirs: subprocess.Popen[str], python: str) -> None:
+    connect = (
+        "import socket, sys, time\nprint('begun', flush=True)\n"
+        "while True:\n    with socket.socket(socket.AF_UNIX) as s:\n        s.connect(sys.argv[1])\n"
+        "        time.sleep(0.05)\n"
+    )
+    with (
+        closing(Rendezvous(theirs.pid)) as place,
+        as_other(python, "-c", connect, str(place.script.with_name("socket"))) as stranger,
+    ):
+        begun = time.monotonic()
+        assert place.accept(0.5) is None
+        assert time.monotonic() - begun < 10
+        stranger.kill()
+
+
+@root
+def test_what_acts_as_the_other_user_and_is_stopped_is_not_waited_for(
+    theirs: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rendezvous, "SECONDS", 0.5)
+    with closing(Rendezvous(theirs.pid)) as place:
+        with pytest.raises(OSError, match="nothing came of it"):
+            place._as_user(lambda: os.kill(os.getpid(), signal.SIGSTOP) or b"")
+        assert place._as_user(lambda: b"yes") == b"yes"
+
+
+@pytest.mark.parametrize("said", [b"[" * 100_000 + b"\n", b"[]\n", b"\xff\n", b"x" * 5000])
+def test_what_is_no_answer_of_the_agent_is_told(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.tasks.python.MOST", 4096 if said[:1] == b"x" else 1 << 20)
+    heard = Conversation()
+    heard._line, theirs = socket.socketpair()
+    with heard._line, theirs:
+        theirs.sendall(said)
+        with pytest.raises(HandError, match="the program says"):
+            heard._message(5)
 
 
 @root

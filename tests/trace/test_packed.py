@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,7 +122,7 @@ def test_a_full_disk_leaves_all_records_as_they_were(
     path = run(tmp_path / "run")
     before = {one.name: one.read_bytes() for one in (path / "ranks").iterdir()}
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, step, full)
@@ -166,3 +167,37 @@ def test_many_small_records_are_packed_at_the_end_of_a_run_and_few_or_large_ones
     assert {one.suffix for one in (few / "ranks").iterdir()} == {".weft"}
     assert sorted(one.name for one in (many / "ranks").iterdir()) == [large.name, "1.pack"]
     assert len(Trace.open(many).ranks) == 5
+
+
+def test_records_of_a_folder_that_takes_the_place_of_the_packed_one_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who owns a run may have its folder lead to another one, with records of the same names, at any moment."""
+    path, precious = run(tmp_path / "run"), run(tmp_path / "precious") / "ranks"
+    before = {one.name: one.read_bytes() for one in precious.iterdir()}
+    rename = os.rename
+
+    def swapped(*args: Any, **words: Any) -> None:
+        rename(*args, **words)
+        rename(path / "ranks", path / "old")
+        (path / "ranks").symlink_to(precious)
+
+    monkeypatch.setattr(os, "rename", swapped)
+    assert pack(path, over).ranks == 4
+    assert {one.name: one.read_bytes() for one in precious.iterdir()} == before
+    assert [one.name for one in (path / "old").iterdir()] == ["1.pack"]
+
+
+def test_a_record_that_takes_the_place_of_a_packed_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = run(tmp_path / "run")
+    record = path / "ranks" / sorted(os.listdir(path / "ranks"))[1]
+    rename = os.rename
+
+    def swapped(*args: Any, **words: Any) -> None:
+        rename(*args, **words)
+        (tmp_path / "another").write_bytes(b"another")
+        (tmp_path / "another").replace(record)
+
+    monkeypatch.setattr(os, "rename", swapped)
+    pack(path, over)
+    assert record.read_bytes() == b"another"

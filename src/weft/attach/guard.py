@@ -66,8 +66,18 @@ def _wait(reader: int, processes: list[tuple[int, int]]) -> None:
 
 
 def _free(processes: list[tuple[int, int]]) -> None:
-    """Wait until nobody debugs them: gdb and py-spy let go by themselves once nobody speaks to them."""
+    """Wait until nobody debugs them: gdb and py-spy let go by themselves once nobody speaks to them.
+
+    A gdb of Weft's that does not is ended: it may wait for a file of the program's that is a pipe.
+    """
+    from weft.attach.reader import is_reader  # seldom: Weft was killed
+
     limit = time.monotonic() + PATIENCE
-    while any(status_of(pid)[1] for pid, _ in processes) and time.monotonic() < limit:
+    while (tracers := {status_of(pid)[1] for pid, _ in processes} - {0}) and time.monotonic() < limit:
+        time.sleep(PAUSE)
+    for tracer in filter(is_reader, tracers):
+        with suppress(ProcessLookupError):
+            os.kill(tracer, signal.SIGKILL)
+    while any(is_reader(tracer) for tracer in tracers) and time.monotonic() < limit + PATIENCE:
         time.sleep(PAUSE)
     time.sleep(PAUSE)

@@ -64,6 +64,7 @@ def _once(pythons: Pythons, native: Native, held: Standing, problems: dict[int, 
         told = arguments_of(native, stacks)
     except GoneError as error:
         problems |= dict.fromkeys(native.pids, str(error))
+        native.give_up()
         return found
     return found | {pid: threads_of(pid, of, told) for pid, of in stacks.items()}
 

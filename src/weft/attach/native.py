@@ -69,6 +69,10 @@ class Native:
         """Let them run, as if gdb had never been there."""
         self._all("detach", dict.fromkeys(self._readers, ()))
 
+    def give_up(self) -> None:
+        """Ask none of them any more: one has gone, and what the others say may be the answer to an earlier question."""
+        self._readers, self.pids = [], []
+
     def _all(self, do: str, given: dict[Reader, tuple[Any, ...]]) -> dict[Reader, Any]:
         """What each gdb answers; all work at the same time."""
         for reader, arguments in given.items():

@@ -24,6 +24,7 @@ SETTINGS = (
     "set auto-solib-add off",
     "set debuginfod enabled off",
     "set debug-file-directory /nonexistent",  # lines of the system's libraries cost more than all else
+    "set may-call-functions off",  # an operator of C++, or what a pointer leads to, is code of the program
     "set print thread-events off",
     "set print inferior-events off",
     "set pagination off",
@@ -74,6 +75,7 @@ class Reader:
         still = while_it_works(self._gdb.pid, PATIENCE)
         while b"\n" not in self._said:
             if not next(still):
+                self._gdb.kill()  # the kernel lets go of what it holds
                 raise GoneError(f"gdb gave no answer within {PATIENCE:.0f} seconds")
             if select.select([self._answers], [], [], 0.1)[0]:
                 said = os.read(self._answers, 1 << 16)
@@ -92,8 +94,22 @@ class Reader:
         os.close(self._answers)
 
     def close(self) -> None:
-        """Wait until it has ended."""
+        """Wait until it has ended. One that does nothing any more is ended: a program's files may be pipes."""
+        still = while_it_works(self._gdb.pid, PATIENCE)
+        while next(still):
+            with suppress(subprocess.TimeoutExpired):
+                self._gdb.wait(0.1)
+                return
+        self._gdb.kill()
         self._gdb.wait()
+
+
+def is_reader(process: int) -> bool:
+    """Whether a process is a gdb that reads stacks for Weft."""
+    try:
+        return os.fsencode(SCRIPT) in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 @contextmanager

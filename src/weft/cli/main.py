@@ -17,6 +17,7 @@ from weft.cli._streams import guard_streams
 from weft.errors import UsageError, WeftError
 from weft.interpreters import is_free_threaded, refusal
 from weft.lifetime import exit_on_termination
+from weft.native import cuts
 
 NOT_COMMANDS = {"main"}
 
@@ -71,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         exit_on_termination()
         guard_streams()
+        cuts.tell()
     gc.set_threshold(50_000, 20, 20)
     atexit.register(gc.freeze)
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -87,7 +89,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments, rest = arguments[:at], arguments[at + 1 :]
         try:
             args = parser(named).parse_args(arguments, argparse.Namespace(rest=rest))
-            return int(load(args.command).run(args))
+            status = int(load(args.command).run(args))
+            cuts.check()
+            return status
+        except Exception:
+            cuts.check()  # what fails over what is no longer there says nothing of it
+            raise
         finally:
             sys.stdout.flush()  # a full disk is an error of the command, not one of Python's end
     except WeftError as error:

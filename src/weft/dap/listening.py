@@ -56,12 +56,15 @@ def unix_socket(path: Path) -> Iterator[socket.socket]:
 
 def answer(server: socket.socket, serve: Serve) -> None:
     """Serve whoever connects, for ever. What one session does to folder and environment is gone with it."""
+    told = set[int | None]()
     while True:
         with suppress(OSError):  # a peer that has gone again is no reason to end
             editor, _ = server.accept()
             with editor, as_before():
                 if not is_ours(editor):
-                    print(f"weft: user {peer(editor)} has connected, and is sent away", file=sys.stderr, flush=True)
+                    if (user := peer(editor)) not in told:  # once: who comes again and again fills no terminal
+                        print(f"weft: user {user} has connected, and is sent away", file=sys.stderr, flush=True)
+                    told.add(user)
                     continue
                 _serve_editor(editor, serve)
 

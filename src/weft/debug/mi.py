@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,8 @@ from weft.gdbs import REMEDY, find_gdb
 PATIENCE = 30.0
 """Seconds for gdb to answer, counted from when it last did something: the symbols of a large program take their time,
 and on a machine with other work more of it."""
+ENDING = 10.0
+"""Seconds in which it does nothing after it was told to end."""
 _OF_WATCHES = {"wpnum": "watchpoint-scope", "wpt": "watchpoint-trigger", "value": "watchpoint-trigger"}
 """Fields of a stop that gdb says of watchpoints, and the reason that they belong to."""
 SETTINGS = ("set mi-async on", "set pagination off", "set confirm off", "set width 0", "set style enabled off",
@@ -216,7 +219,16 @@ class Mi:
         return {point.id for point in points} == {point.id for point in self.points.values()}
 
     def exit(self) -> None:
-        """End gdb."""
+        """End gdb, also one that waits for ever, as for a file of the program's that is a pipe."""
+        process = self._gdb.gdb_process
+        if process is None:
+            return
+        process.terminate()
+        still = while_it_works(process.pid, ENDING)
+        while next(still) and process.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.1)
+        process.kill()
         with suppress(Exception):
             self._gdb.exit()
 

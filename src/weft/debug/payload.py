@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import reprlib
 import struct
 from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
@@ -19,6 +20,10 @@ MOST: Final = 64
 """Elements of a message that are shown."""
 MOST_BYTES: Final = 1 << 20
 """Of a pickled object."""
+MOST_PARTS: Final = 1 << 18
+SHORT: Final = reprlib.Repr()
+SHORT.maxlist = SHORT.maxtuple = SHORT.maxdict = SHORT.maxset = SHORT.maxfrozenset = 20
+SHORT.maxlevel = 4
 
 _BASIC: Final = {
     "MPI_CHAR": "c", "MPI_SIGNED_CHAR": "b", "MPI_UNSIGNED_CHAR": "B", "MPI_BYTE": "B", "MPI_PACKED": "B",
@@ -195,12 +200,27 @@ class _Plain(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name}")
 
 
+def _in_words(value: object) -> str:
+    """An object as Python writes it; only the begin where its parts are very many, as one may be in it often."""
+    left, parts = MOST_PARTS, [value]
+    while parts:
+        one = parts.pop()
+        if isinstance(one, dict):
+            parts += [*one, *one.values()]
+        elif isinstance(one, list | tuple | set | frozenset):
+            parts += one
+        left -= 1
+        if len(parts) > left:
+            return SHORT.repr(value)
+    return repr(value)
+
+
 def unpickled(raw: bytes) -> dict[str, object] | None:
     """An object that mpi4py's lowercase methods sent; None where the bytes are no pickle."""
     if len(raw) < 4 or raw[0] != 0x80 or raw[1] > 5:
         return None
     try:
-        return {"object": repr(_Plain(io.BytesIO(raw)).load())[:2000], "more": 0}
+        return {"object": _in_words(_Plain(io.BytesIO(raw)).load())[:2000], "more": 0}
     except pickle.UnpicklingError as error:
         return {"object": f"<a pickled object with a {error}>", "more": 0} if "." in str(error) else None
     except Exception:

@@ -122,15 +122,18 @@ def how_ended(job: Job, headers: Iterable[Header]) -> str:
     return "crashed" if job.process.signal is not None or not whole else "finished"
 
 
-def resolve_sites(path: Path, *, texts: bool = True) -> str | None:
+def resolve_sites(path: Path, *, texts: bool = True, ours: bool = True) -> str | None:
     """Write down where the calls stand in the source and what stands there, on the machine that has it.
 
-    Returns what went wrong.
+    `ours`: whether this user recorded the run. No source that another one's merely names is read. Returns what went
+    wrong.
     """
     try:
         trace = Trace.open(path)
         site_lines.resolve(trace)
-        problems = keep(trace, texts=texts, more=told_places(trace)) + variables.resolve(trace)
+        problems = variables.resolve(trace)
+        if ours:
+            problems = keep(trace, texts=texts, more=told_places(trace)) + problems
     except (OSError, WeftError, ValueError) as error:
         return f"the call sites could not be resolved: {error}"
     return "; ".join(problems) or None

@@ -18,6 +18,10 @@ from weft.plain import dataclass
 
 ANCESTORS: Final = 16
 """Processes above this one among which a launcher's proxy is looked for: shells, `env`, `timeout` may stand between."""
+MOST_RANKS: Final = 1 << 20
+"""Ranks of a job."""
+LONGEST: Final = 200
+"""Characters of the name of a step."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +143,11 @@ KNOWN: Final[tuple[Callable[[Mapping[str, str]], Step | None], ...]] = (openmpi,
 def numbered(
     system: str, name: str, environment: Mapping[str, str], rank: str, size: str, *, lasting: bool = False
 ) -> Step | None:
-    """The step, where both variables hold numbers."""
+    """The step, where both variables hold numbers that a job may have: they may be another user's, who attaches."""
     words = environment.get(rank, ""), environment.get(size, "")
-    if not all(word.isdigit() for word in words):
+    if not all(re.fullmatch(r"\d{1,9}", word, re.ASCII) and int(word) <= MOST_RANKS for word in words):
         return None
-    return Step(system, re.sub(r"[^A-Za-z0-9_.@:-]+", "-", name), int(words[0]), int(words[1]), lasting)
+    return Step(system, re.sub(r"[^A-Za-z0-9_.@:-]+", "-", name)[:LONGEST], int(words[0]), int(words[1]), lasting)
 
 
 def control_port(pid: int) -> str | None:

@@ -247,6 +247,27 @@ class Held:
         """Open a file in it for reading; OSError for a link."""
         return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._opened)
 
+    def names(self) -> set[str]:
+        """What is in it."""
+        return set(os.listdir(self._opened))
+
+    def make(self, name: str) -> int:
+        """Make a file in it for writing. OSError where there is something of that name."""
+        how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(name, how, 0o666, dir_fd=self._opened)
+
+    def identity(self, name: str) -> tuple[int, int] | None:
+        """Which file a name in it stands for now: its device and number there; None where there is none."""
+        try:
+            status = os.lstat(name, dir_fd=self._opened)
+        except FileNotFoundError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def rename(self, name: str, to: str) -> None:
+        """Give a file in it another name in it."""
+        os.rename(name, to, src_dir_fd=self._opened, dst_dir_fd=self._opened)
+
     def __del__(self) -> None:
         """Let it go."""
         if hasattr(self, "_opened"):
@@ -256,10 +277,9 @@ class Held:
         """Write a file whole or not at all: beside it, then in its place."""
         beside = f".{name}-{os.getpid()}-{time.monotonic_ns():x}"  # one that is there is not ours
         try:
-            opened = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=self._opened)
-            with os.fdopen(opened, "wb") as file:
+            with os.fdopen(self.make(beside), "wb") as file:
                 file.write(data)
-            os.rename(beside, name, src_dir_fd=self._opened, dst_dir_fd=self._opened)
+            self.rename(beside, name)
         except OSError:
             self.remove(beside)
             raise

@@ -16,22 +16,27 @@ GONE: Final = -1
 
 NAMES: Final = 4
 MOST_OF_NAME: Final = 80
+LOOKS: Final = 2
+"""Looks at the kernel's tables: while others come and go, one may not show all."""
 ASKERS: Final = 4096
 """Processes of a host that may ask whose a name is: nobody answers them."""
 
 
 def peer(connection: socket.socket) -> int | None:
-    """The user at the other end of a connection within this host; None where the kernel does not tell."""
+    """The user at the other end of a connection within this host; None where the kernel tells of no connections."""
     if connection.family == socket.AF_UNIX:
         told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         return int(struct.unpack("3i", told)[1])
-    theirs, ours = _named(connection.getpeername()), _named(connection.getsockname())
-    with suppress(OSError), Path("/proc/net/tcp").open() as table:
-        for line in table:
-            words = line.split()
-            if words[1:3] == [theirs, ours]:
-                return int(words[7]) if words[9] != "0" else GONE
-    return None
+    theirs, ours = connection.getpeername(), connection.getsockname()
+    for _ in range(LOOKS):
+        known = False
+        for table, named in TABLES.items():
+            rows = _rows(table)
+            known |= bool(rows)
+            for row in rows:
+                if row[1:3] == [named(theirs), named(ours)]:
+                    return int(row[7]) if row[9] != "0" else GONE
+    return GONE if known else None
 
 
 def is_ours(connection: socket.socket) -> bool:
@@ -70,6 +75,22 @@ def _holder(address: str) -> int | None:
     return None
 
 
+def _rows(table: Path) -> list[list[str]]:
+    """The connections of one of the kernel's tables; none where it cannot be read."""
+    with suppress(OSError):
+        return [line.split() for line in table.read_text().splitlines()[1:]]
+    return []
+
+
 def _named(address: tuple[str, int]) -> str:
     """An address as /proc/net/tcp has it: the four bytes as a number of this machine's."""
     return f"{int.from_bytes(socket.inet_aton(address[0]), sys.byteorder):08X}:{address[1]:04X}"
+
+
+def _mapped(address: tuple[str, int]) -> str:
+    """The same as /proc/net/tcp6 has it, where a socket of IPv6 has connected to one of IPv4: ::ffff:127.0.0.1."""
+    return f"{0:016X}{int.from_bytes(bytes.fromhex('0000ffff'), sys.byteorder):08X}{_named(address)}"
+
+
+TABLES: Final = {Path("/proc/net/tcp"): _named, Path("/proc/net/tcp6"): _mapped}
+"""The kernel's connections of this host, and how each table writes an address of IPv4."""

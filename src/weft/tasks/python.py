@@ -33,6 +33,8 @@ from weft.tasks.threads import site_of, with_threads
 
 ANSWER = 30.0
 """Seconds for the program to answer a question."""
+MOST = 256 << 20
+"""Bytes of an answer."""
 AGAIN = 0.15
 """Seconds between two looks whether nothing can happen any more."""
 TICK = 0.01
@@ -70,10 +72,17 @@ class Conversation:
             if not more:
                 return {"stop": {"why": "ended", "code": None, "task": None, "at": None}}
             self._text += more
+            if len(self._text) > MOST:
+                raise HandError("the program says more than Weft's agent does")
         line = self._text[:end]
         del self._text[: end + 1]
         self._looked = 0
-        found: dict[str, Any] = json.loads(line)
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise HandError("the program says what Weft's agent does not") from error
+        if not isinstance(found, dict):
+            raise HandError("the program says what Weft's agent does not")
         return found
 
     def _more(self, seconds: float | None) -> bytes:

@@ -7,10 +7,13 @@ there, and what is removed, is done by a process that has become that user befor
 from __future__ import annotations
 
 import os
+import select
 import shutil
+import signal
 import socket
 import struct
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +32,8 @@ except OSError:  # the debugger does not wait any more
 ENTRY = INSIDE / "__main__.py"
 MOST = 4096
 """Bytes that the other process may say."""
+SECONDS = 20.0
+"""For it to say them."""
 
 
 class Rendezvous:
@@ -69,11 +74,12 @@ class Rendezvous:
 
     def accept(self, seconds: float) -> socket.socket | None:
         """The process, if it comes within so many seconds; others are sent away."""
-        self._listener.settimeout(seconds)
+        until = time.monotonic() + seconds
         while True:
+            self._listener.settimeout(max(0.0, until - time.monotonic()))  # strangers must not hold it up
             try:
                 line, _ = self._listener.accept()
-            except TimeoutError:
+            except (TimeoutError, BlockingIOError):
                 return None
             told = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
             if struct.unpack("3i", told)[0] == self._pid:
@@ -99,12 +105,13 @@ class Rendezvous:
         if not child:
             _become(self._user, work, writer)
         os.close(writer)
-        with os.fdopen(reader, "rb") as said:
-            told = said.read(MOST)
+        told = os.read(reader, MOST) if select.select([reader], [], [], SECONDS)[0] else b""
+        os.close(reader)
+        os.kill(child, signal.SIGKILL)  # it is through, or its user has stopped it
         os.waitpid(child, 0)
         if told[:1] == b"+":
             return told[1:]
-        raise OSError(1, told[1:].decode(errors="replace"))
+        raise OSError(1, told[1:].decode(errors="replace") or f"nothing came of it within {SECONDS:.0f} seconds")
 
 
 def _become(user: tuple[int, int], work: Callable[[], bytes], writer: int) -> NoReturn:

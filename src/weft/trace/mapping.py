@@ -5,9 +5,9 @@ A range of addresses is reserved (PROT_NONE) and each chunk is mapped into it, r
 addresses or mappings left) the chunks are copied.
 
 The arrays own their addresses: the range is unmapped when the last array over it dies. A file that is cut shorter
-by somebody else while it is mapped makes the process die of SIGBUS when the lost part is read: the operating system
-offers no other answer. Sizes are therefore checked by fstat right before mapping, and a run must not be cut while it
-is read (Weft itself only ever cuts what no chunk counts as used).
+by somebody else while it is mapped makes the process die of SIGBUS when the lost part is read. Sizes are therefore
+checked by fstat right before mapping (Weft itself only ever cuts what no chunk counts as used), and Weft's commands
+read zeros there and fail at their end (native/cuts.py).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.native import cuts
 from weft.trace.layout import PAGE
 
 _MAP_FIXED: Final = 0x10
@@ -74,6 +75,7 @@ def map_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8] | None:
     """The extents as one read-only array over the file itself, None where that is not possible."""
     if _libc is None or not extents or any(e.used % PAGE for e in extents[:-1]):
         return None
+    cuts.survive()
     size = sum(_pages(e.used) for e in extents)
     base = _libc.mmap(None, size, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE, -1, 0)
     if base is None or base == _MAP_FAILED:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import WeftError
+from weft.native import cuts
 from weft.plain import dataclass
+from weft.safety.folders import Held
 from weft.trace import layout, rings
 from weft.trace.errors import RunError
 from weft.trace.layout import StreamKind
@@ -59,6 +60,8 @@ def pack(root: Path, ready: Ready, *, least: int = 2, largest: int | None = None
 
     A record that is damaged, or that somebody still writes, stays as it is. `least`: fewer records are let alone;
     `largest`: those of more bytes stay files. WeftError where the pack cannot be written.
+
+    The folder is held: others may have it lead elsewhere meanwhile, and only the files that were read are taken away.
     """
     folder, files, left = ranks_folder(root), list[RankFile](), list[str]()
     found = sorted(folder.glob("*.weft"))
@@ -74,24 +77,25 @@ def pack(root: Path, ready: Ready, *, least: int = 2, largest: int | None = None
         return Packed("", 0, 0, 0, tuple(left))
     made = folder / f".pack-{os.getpid()}"
     try:
-        try:
-            with made.open("xb") as to:
+        held = Held(folder)
+        with os.fdopen(held.make(made.name), "wb") as to:
+            try:
                 _write(files, to)
                 to.flush()
                 os.fsync(to.fileno())
-            _compare(files, made, root)
-            target = _free(folder)
-            made.rename(target)
-        finally:
-            with suppress(FileNotFoundError):
-                made.unlink()
-        for file in files:
-            file.path.unlink()
+                now = os.fstat(to.fileno()).st_size
+                _compare(files, made, root)
+                cuts.check()
+                name = _free(held.names())
+                held.rename(made.name, name)
+            finally:
+                held.remove(made.name)
+        held.remove(*(file.name for file in files if held.identity(file.name) == file.identity))
     except OSError as error:
         raise WeftError(
             f"the records of {root} cannot be packed: {error.strerror or error}. They are as they were"
         ) from error
-    return Packed(target.name, len(files), sum(file.size for file in files), target.stat().st_size, tuple(left))
+    return Packed(name, len(files), sum(file.size for file in files), now, tuple(left))
 
 
 def _readable(path: Path, root: Path, ready: Ready) -> tuple[RankFile | None, str]:
@@ -108,10 +112,9 @@ def _readable(path: Path, root: Path, ready: Ready) -> tuple[RankFile | None, st
     return file, ""
 
 
-def _free(folder: Path) -> Path:
+def _free(taken: Collection[str]) -> str:
     """A name that no pack has yet."""
-    taken = {path.name for path in folder.glob(f"*{SUFFIX}")}
-    return folder / next(name for n in range(1, len(taken) + 2) if (name := f"{n}{SUFFIX}") not in taken)
+    return next(name for n in range(1, len(taken) + 2) if (name := f"{n}{SUFFIX}") not in taken)
 
 
 def _write(files: Sequence[RankFile], to: IO[bytes]) -> None:

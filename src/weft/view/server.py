@@ -22,6 +22,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from weft.errors import WeftError
+from weft.native import cuts
 from weft.safety.peers import is_ours
 from weft.view.assets import TYPES, assets, modules, page
 from weft.view.picture import Picture
@@ -246,6 +247,8 @@ class Handler(BaseHTTPRequestHandler):
     # Answers
 
     def _send(self, status: HTTPStatus, body: bytes, kind: str, more: Mapping[str, str] | None = None) -> None:
+        if status == HTTPStatus.OK:
+            cuts.check()
         headers = {**_SAFE, "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", **(more or {})}
         self.send_response(status)
         for name, value in headers.items():

@@ -20,6 +20,8 @@ from weft.launch.local.hosts import INCOMING
 from weft.launch.local.setup import tasks_alive
 from weft.launch.rundir import RUN_JSON, SCHEMA, RunDirectory
 from weft.plain import dataclass
+from weft.safety.folders import read_regular
+from weft.safety.runs import SIGNATURE, is_signed
 from weft.trace.json_file import read_json, write_whole
 
 FUNCTIONS: Final = "functions.json"
@@ -48,6 +50,7 @@ def of_this_host(path: Path) -> Gathered:
             f"{path} is not a run that this host sees: copy the hosts' folders to where it is, and say "
             "`weft gather RUN HOSTDIR...`"
         )
+    refuse_others(path)
     folder = rundir.facts_of(path).get("local")
     if not isinstance(folder, str):
         raise UsageError(f"{path} was not recorded with --local: name the folders that you copied from its hosts")
@@ -63,6 +66,20 @@ def of_this_host(path: Path) -> Gathered:
     gathered = packs(path)
     shutil.rmtree(own, ignore_errors=True)
     return gathered
+
+
+def refuse_others(path: Path) -> None:
+    """UsageError for a run of another user, or with links in the place of its folders: they could lead anywhere."""
+    run = Path(os.path.realpath(path))
+    for folder in (run, *(run / name for name in ("ranks", "halo", pack.FOLDER, INCOMING))):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            status = folder.lstat()
+            if status.st_uid != os.geteuid():
+                raise UsageError(
+                    f"{folder} belongs to another user, who could lead what is gathered elsewhere: copy the run (cp -r)"
+                )
+            if stat.S_ISLNK(status.st_mode):
+                raise UsageError(f"{folder} is a link: not followed. Copy the run whole (cp -rL)")
 
 
 def may_be_of_weft(folder: Path) -> bool:
@@ -112,6 +129,7 @@ def copied(path: Path, sources: Sequence[Path]) -> Gathered:
     for source in sources:
         if not source.exists():
             raise UsageError(f"there is no {source}")
+    refuse_others(path)
     if not (path / RUN_JSON).exists():
         make(path, sources)
     return put_together(path, [source for one in sources for source in within(one, rundir.facts_of(path))])
@@ -130,13 +148,15 @@ def make(path: Path, sources: Sequence[Path]) -> None:
     rundir.refuse(path)
     problems: list[str] = []
     known = (read_json(one, RUN_JSON, SCHEMA, problems) for one in sources if (one / RUN_JSON).exists())
-    facts = next((one for one in known if one), rundir.first_facts([], "trace"))
+    facts = next((one for one in known if one), None)
+    if facts is None:  # whose records they are nothing tells: the run is not signed
+        facts = {name: value for name, value in rundir.first_facts([], "trace").items() if name != SIGNATURE}
     tables = (one / FUNCTIONS for one in sources if (one / FUNCTIONS).exists())
     table = next((one for one in tables if pack.is_plain(one)), None)
     if table is None:
         raise UsageError(f"{path} is not a run, and none of the folders has a {FUNCTIONS} to make one with")
     (path / "ranks").mkdir(parents=True)
-    write_whole(path / FUNCTIONS, table.read_bytes())
+    write_whole(path / FUNCTIONS, read_regular(table))
     RunDirectory(path, {**facts, "ended": "running"}).write()
 
 
@@ -154,7 +174,10 @@ def put_together(path: Path, sources: Sequence[Path]) -> Gathered:
         finish.tidy(sorted(run.ranks.glob("*.weft")))
         run.facts |= facts_of(run, came, headers)
         run.write()
-        unresolved = finish.resolve_sites(run.path, texts=bool(run.facts.get("sources", True))) if headers else None
+        unresolved = None
+        if headers:
+            texts, ours = bool(run.facts.get("sources", True)), is_signed(run.facts)
+            unresolved = finish.resolve_sites(run.path, texts=texts, ours=ours)
         if (text := gather.places(run.path, folders, unresolved)) is not None:
             problems.append(text)
     except OSError as error:

@@ -21,6 +21,7 @@ from weft.launch.local.pack import Taking, read
 from weft.launch.local.wire import Channel, Refused, Side, number, packed, text, unpacked
 from weft.launch.process import ENDING
 from weft.launch.rundir import RunDirectory
+from weft.launch.step import MOST_RANKS
 from weft.plain import dataclass
 
 INCOMING: Final = ".incoming"
@@ -41,7 +42,6 @@ SILENT: Final = 300.0
 UNREACHABLE: Final = frozenset({errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH})
 READ: Final = 1 << 20
 FLAGS: Final = ("inside", "open", "events", "named", "busy")
-MOST_RANKS: Final = 1 << 20
 RANK: Final = re.compile(r"([0-9a-f]{1,16})-(\d{1,9})\.weft", re.ASCII)
 
 

@@ -26,6 +26,7 @@ from typing import IO, Any, Final
 
 from weft.errors import WeftError
 from weft.launch.local.wire import DATA, LENGTH, MOST, Refused, number, packed, text, unpacked
+from weft.safety.folders import open_regular
 
 MAGIC: Final = b"weft-pack/1\n"
 SUFFIX: Final = ".weftpack"
@@ -70,7 +71,7 @@ def give(folder: Path, host: str, send: Send) -> int:
     whole, total, count = hashlib.sha256(), 0, 0
     for name, path in files.items():
         try:
-            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            file = open_regular(path, folder)
         except OSError:
             continue  # renamed or gone since
         with os.fdopen(file, "rb", buffering=0) as read:
@@ -177,7 +178,7 @@ def write(folder: Path, host: str, target: Path) -> int:
     """Pack a folder into one file, whole or not at all; returns the bytes of its files."""
     beside = target.with_name(f".{target.name}-{os.getpid()}")
     try:
-        with beside.open("wb") as file:
+        with beside.open("xb") as file:
             file.write(MAGIC)
             total = give(folder, host, lambda kind, body: file.write(LENGTH.pack(1 + len(body)) + kind + body))
             file.flush()

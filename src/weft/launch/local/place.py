@@ -63,6 +63,11 @@ class Place:
             told = json.loads(text)
         except RecursionError as error:
             raise ValueError("it nests too deep") from error
+        return cls.from_facts(told)
+
+    @classmethod
+    def from_facts(cls, told: object) -> Place:
+        """What somebody has told, as JSON has it. ValueError where that is none."""
         if not isinstance(told, dict) or not told.keys() <= _KINDS.keys():
             raise ValueError("it has other parts than a place")
         found = cls(**{"name": "", "addresses": [], "port": 0, "secret": "", **told})

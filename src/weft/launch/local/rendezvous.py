@@ -65,7 +65,7 @@ class Answering:
     """Who answers, in the task of rank 0: from before it has a run until its end."""
 
     def __init__(self, step: Step, folder: Path) -> None:
-        self._folder = folder
+        self._step, self._folder = step, folder
         self._place: Place | None = None
         self._made = False
         self._known = threading.Event()
@@ -101,7 +101,7 @@ class Answering:
                 if self._sees(token.decode().strip()):
                     one.sendall(SAME)
                 elif self._known.wait(ANSWER) and self._place is not None:
-                    one.sendall(sealed(json.dumps(asdict(self._place)).encode()))
+                    one.sendall(sealed(self._step, self._place))
 
     @contextmanager
     def _leaving(self) -> Iterator[None]:
@@ -134,13 +134,14 @@ def ask(step: Step, folder: Path) -> Place | None:
     (folder / token).touch()
     try:
         limit = time.monotonic() + PATIENCE
+        until = time.monotonic() + ANSWER
         while time.monotonic() < limit:
             for address in first_host():
                 for port in ports(step):
-                    answer = answered(address, port, token)
+                    answer = answered(address, port, token, until)
                     if answer == SAME:
                         return None
-                    if answer and (place := opened_seal(answer)) is not None:
+                    if answer and (place := opened_seal(step, answer)) is not None:
                         return place
             time.sleep(0.2)
     finally:
@@ -148,19 +149,21 @@ def ask(step: Step, folder: Path) -> Place | None:
     return None
 
 
-def answered(address: str, port: int, token: str) -> bytes:
-    """What somebody says there to the name of a file; nothing where nobody does."""
+def answered(address: str, port: int, token: str, until: float) -> bytes:
+    """What somebody says there to the name of a file; nothing where nobody does until then (of time.monotonic)."""
     try:
         with socket.create_connection((address, port), CONNECT) as one:
             one.settimeout(GREETING)
             if one.recv(len(MAGIC)) != MAGIC:
                 return b""
-            one.settimeout(ANSWER)
             one.sendall(f"{token}\n".encode())
             answer = bytearray()
-            while len(answer) < MOST and (more := one.recv(MOST - len(answer))):
+            while len(answer) < MOST and (left := until - time.monotonic()) > 0:
+                one.settimeout(left)
+                if not (more := one.recv(MOST - len(answer))):
+                    return bytes(answer)
                 answer += more
-            return bytes(answer)
+            return b""
     except OSError:
         return b""
 
@@ -197,17 +200,20 @@ def munged() -> Sequence[str]:
     return (f"--socket={found[1]}",) if found else ()
 
 
-def sealed(text: bytes) -> bytes:
-    """A text that only this user can read, on hosts of this cluster; nothing where munge fails."""
+def sealed(step: Step, place: Place) -> bytes:
+    """Where the hosts of a step meet, for this user alone, on hosts of this cluster; nothing where munge fails."""
+    text = json.dumps({"step": step.name, "place": asdict(place)}).encode()
     return told("munge", f"--restrict-uid={os.geteuid()}", *munged(), given=text).encode()
 
 
-def opened_seal(seal: bytes) -> Place | None:
-    """What this user has sealed; None for anything else."""
+def opened_seal(step: Step, seal: bytes) -> Place | None:
+    """What this user has sealed for a step; None for anything else, as for what another step was told."""
     found = told("unmunge", "--numeric", "--keys=STATUS,UID", *munged(), given=seal)
     head, _, body = found.partition("\n\n")
     if not re.search(rf"^UID:\s+{os.geteuid()}$", head, re.M):
         return None
-    with suppress(ValueError):
-        return Place.from_json(body)
+    with suppress(ValueError, RecursionError):
+        facts = json.loads(body)
+        if isinstance(facts, dict) and facts.get("step") == step.name:
+            return Place.from_facts(facts.get("place"))
     return None

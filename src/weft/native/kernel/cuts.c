@@ -1,0 +1,31 @@
+/* A record that somebody cuts while it is mapped: its lost pages are replaced by empty ones, and counted. */
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include "../format.h"
+#include "cuts.h"
+
+static struct sigaction before;
+static uint64_t cuts;
+
+static void replace(int number, siginfo_t *info, void *context) {
+    (void)context;
+    int kept = errno;
+    void *page = (void *)((uintptr_t)info->si_addr & ~(uintptr_t)(WEFT_PAGE - 1));
+    if (info->si_code == BUS_ADRERR &&
+        mmap(page, WEFT_PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == page) {
+        __atomic_add_fetch(&cuts, 1, __ATOMIC_RELAXED);
+    } else {
+        sigaction(number, &before, NULL); /* what comes again is another one's */
+    }
+    errno = kept;
+}
+
+EXPORT int weft_survive_cuts(void) {
+    struct sigaction ours = {.sa_sigaction = replace, .sa_flags = SA_SIGINFO};
+    sigemptyset(&ours.sa_mask);
+    return sigaction(SIGBUS, &ours, &before);
+}
+
+EXPORT uint64_t weft_cuts(void) { return __atomic_load_n(&cuts, __ATOMIC_RELAXED); }
