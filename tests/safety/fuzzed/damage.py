@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from copy import deepcopy
 from typing import Any
 
 WIDTHS = (1, 2, 4, 8)
@@ -151,13 +152,13 @@ def places(value: object) -> list[tuple[Any, Any]]:
 
 def _changed(value: Any, r: random.Random) -> Any:
     if not (found := places(value)):
-        return r.choice(WRONG)
+        return deepcopy(r.choice(WRONG))
     # Half of the time high up: a table of functions has thousands of places, and a field of the top counts as much.
     top = [place for place in found if place[0] is value]
     held, key = r.choice(top if top and r.random() < 0.4 else found)
     what = r.randrange(8)
     if what < 4:
-        held[key] = r.choice(WRONG)
+        held[key] = deepcopy(r.choice(WRONG))  # what is changed next must not be the list of wrong values
     elif what == 4:
         del held[key]
     elif what == 5:
@@ -167,5 +168,5 @@ def _changed(value: Any, r: random.Random) -> Any:
     elif what == 6 and isinstance(held, dict):
         held[r.choice(["", "\ud800", "x", "-1", "9" * 30, "__class__"])] = held.pop(key)
     elif isinstance(held, list):
-        held[key:key] = [r.choice([held[key], *WRONG])] * r.choice([1, 2, 70])
+        held[key:key] = [deepcopy(r.choice([held[key], *WRONG]))] * r.choice([1, 2, 70])
     return value
