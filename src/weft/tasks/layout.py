@@ -83,6 +83,10 @@ NEW, TOP, MIDDLE, HEAP = 1, 2, 3, 4
 STATES: tuple[State, ...] = ("done", "new", "top", "middle", "heap")
 EVENTS = ("", "create", "begin", "suspend", "resume", "done", "joined")
 TASKWAIT, GROUP = 5, 6
+MOST = 1 << 21
+"""Living tasks that are looked at, 2 million: a program that is not one's own could point to a slab again and again."""
+DEEPEST = 1 << 12
+"""Taskgroups and teams within each other."""
 BARRIERS = (1, 2, 3, 4, 8, 9)
 """For the one at the end of a region the runtime names the region's own place, or none."""
 KINDS = {1: "barrier", 2: "barrier", 3: "barrier", 4: "barrier", 5: "taskwait", 6: "taskgroup", 7: "reduction",
@@ -101,17 +105,25 @@ def records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
     count, size, slab = np.frombuffer(header, "<i4", 1, 8)[0], *np.frombuffer(header, "<u4", 2, 16)
     if header[:8] != MAGIC or size != SIZE or slab != SLAB:
         raise HandError("the program's table of tasks is of another version of Weft's tool: start it again")
-    pointers = np.frombuffer(read(base + HEADER, 8 * min(int(count), SLABS)), "<u8")
-    parts = [_slab(read, int(pointer)) for pointer in pointers if pointer]
-    rows = np.concatenate(parts) if parts else np.zeros(0, RECORD)
+    pointers = np.frombuffer(read(base + HEADER, 8 * min(max(int(count), 0), SLABS)), "<u8")
+    parts, living = [np.zeros(0, RECORD)], 0
+    for pointer in np.unique(pointers[pointers != 0]).tolist():
+        parts.append(_slab(read, pointer))
+        living += len(parts[-1])
+        if living > MOST:
+            raise HandError(f"the program's table has more than {MOST:,} tasks that live, or is damaged")
+    rows = np.concatenate(parts)
     rows = rows[np.argsort(rows["id"], kind="stable")]
+    order = np.argsort(rows["address"], kind="stable")
+    places = rows["address"][order], order
     after = base + HEADER + 8 * SLABS
     workers = min(int(np.frombuffer(header, "<u8", 1, 24)[0]), WORKERS)
     for pointer in np.frombuffer(read(after, 8 * workers), "<u8").tolist():
         if pointer:
             with suppress(HandError):  # the memory of a thread that has gone
                 top, _, _, thread, held = np.frombuffer(read(pointer, 40), "<u8").tolist()
-                _stack(rows, top, thread)
+                thread = min(thread, WORKERS)
+                _stack(rows, places, top, thread)
                 rows["caught"][rows["address"] == held] = thread
     rows = rows[rows["traced"] & FINISHED == 0]
     return rows, _owners(read, after + 8 * WORKERS) if (rows["wait"] == LOCK).any() else {}
@@ -127,14 +139,18 @@ def _slab(read: Read, address: int) -> Array:
     return rows
 
 
-def _stack(rows: Array, top: int, thread: int) -> None:
-    """Note what lies on a worker's stack; a damaged chain ends where it meets itself."""
+def _stack(rows: Array, places: tuple[Array, Array], top: int, thread: int) -> None:
+    """Note what lies on a worker's stack; a damaged chain ends where it meets itself.
+
+    `places`: the addresses of the rows in order, and the row of each.
+    """
     state, above, line, over = TOP, 0, list[int](), 0
+    addresses, order = places
     while top > FRESH:
-        found = np.flatnonzero(rows["address"] == top)
-        if not len(found) or rows["state"][found[0]] in (TOP, MIDDLE):
+        place = int(np.searchsorted(addresses, np.uint64(top)))
+        if place == len(order) or addresses[place] != top or rows["state"][order[place]] in (TOP, MIDDLE):
             break
-        i = found[0]
+        i = order[place]
         if rows["traced"][i] & FINISHED:
             rows["state"][i], top, over = TOP, int(rows["below"][i]), over + 1
             continue
@@ -241,11 +257,15 @@ class Scopes:
         self._chains = {scope: self._chain(read, scope) for scope in np.unique(used).tolist() if scope}
 
     def _chain(self, read: Read, scope: int) -> list[int]:
-        found: list[int] = []
+        found: dict[int, None] = {}
         while scope and scope not in found:
-            found.append(scope)
+            if len(found) == DEEPEST:
+                raise HandError(
+                    f"more than {DEEPEST:,} taskgroups lie in each other, or the program's table is damaged"
+                )
+            found[scope] = None
             scope = int(np.frombuffer(read(scope, 8), "<u8")[0])
-        return found
+        return list(found)
 
     def within(self, scope: int) -> list[int]:
         """The scopes in one, itself too."""
