@@ -122,7 +122,7 @@ def records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
         if pointer:
             with suppress(HandError):  # the memory of a thread that has gone
                 top, _, _, thread, held = np.frombuffer(read(pointer, 40), "<u8").tolist()
-                thread = min(thread, WORKERS)
+                thread = min(thread, np.iinfo(np.int32).max)  # the kernel's number of a thread
                 _stack(rows, places, top, thread)
                 rows["caught"][rows["address"] == held] = thread
     rows = rows[rows["traced"] & FINISHED == 0]
