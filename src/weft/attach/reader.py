@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.attach.precedence import first
-from weft.debug.running import while_it_works
+from weft.debug.running import wait_while_it_works, while_it_works
 from weft.errors import UsageError, WeftError
 from weft.gdbs import REMEDY, find_gdb
 
@@ -94,14 +94,8 @@ class Reader:
         os.close(self._answers)
 
     def close(self) -> None:
-        """Wait until it has ended. One that does nothing any more is ended: a program's files may be pipes."""
-        still = while_it_works(self._gdb.pid, PATIENCE)
-        while next(still):
-            with suppress(subprocess.TimeoutExpired):
-                self._gdb.wait(0.1)
-                return
-        self._gdb.kill()
-        self._gdb.wait()
+        """Wait until it has ended."""
+        wait_while_it_works(self._gdb, PATIENCE)
 
 
 def is_reader(process: int) -> bool:

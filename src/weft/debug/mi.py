@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +13,7 @@ from pygdbmi.gdbcontroller import GdbController
 
 from weft.debug.hands import HandError, Point
 from weft.debug.limit import kept
-from weft.debug.running import while_it_works
+from weft.debug.running import wait_while_it_works, while_it_works
 from weft.gdbs import REMEDY, find_gdb
 
 PATIENCE = 30.0
@@ -224,11 +223,7 @@ class Mi:
         if process is None:
             return
         process.terminate()
-        still = while_it_works(process.pid, ENDING)
-        while next(still) and process.poll() is None:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(0.1)
-        process.kill()
+        wait_while_it_works(process, ENDING)
         with suppress(Exception):
             self._gdb.exit()
 

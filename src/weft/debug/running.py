@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -70,6 +71,17 @@ def while_it_works(process: int, patience: float) -> Iterator[bool]:
         if time.monotonic() >= until and (now := _spent(process)) > spent + BUSY:
             until, spent = time.monotonic() + patience, now
         yield time.monotonic() < until
+
+
+def wait_while_it_works(process: subprocess.Popen[bytes], patience: float) -> None:
+    """Wait for the end of a gdb; one that did nothing for so many seconds is killed: a program's files may be pipes."""
+    still = while_it_works(process.pid, patience)
+    while next(still):
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.1)
+            return
+    process.kill()
+    process.wait()
 
 
 def _spent(process: int) -> float:
