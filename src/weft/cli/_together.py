@@ -34,21 +34,24 @@ def run_together(args: argparse.Namespace, step: Step) -> int:
     threads.alone()
     try:
         trace = _opened(workers, args.run)
-        if trace is None:
-            return FAILED_STATUS
-        ground = Ground(trace)
-        with progress("analysing the run") if workers.first else nullcontext() as advance:
-            report = examine_together(workers, ground, advance)
+        if isinstance(trace, Trace):
+            ground = Ground(trace)
+            with progress("analysing the run") if workers.first else nullcontext() as advance:
+                report = examine_together(workers, ground, advance)
     except BaseException as error:
         workers.end(error, FAILED_STATUS)
+    if isinstance(trace, WeftError):  # all know it, and end in good order
+        if workers.first:
+            raise trace
+        return FAILED_STATUS
     try:
         return told(ground, report, args) if workers.first else 0
     finally:
         workers.wait()
 
 
-def _opened(workers: Team, given: Path | None) -> Trace | None:
-    """The run, which every worker must see alike. None where it cannot be, which the first worker tells."""
+def _opened(workers: Team, given: Path | None) -> Trace | WeftError:
+    """The run, which every worker must see alike; the error, on each of them, where one does not."""
     path, failed = _tried(lambda: given or newest()) if workers.first else (None, None)
     path = workers.everybody(path)[0]
     trace, failed = (None, failed) if path is None else _tried(lambda: weft.open(path))
@@ -57,13 +60,11 @@ def _opened(workers: Team, given: Path | None) -> Trace | None:
         wrong = differences(workers, trace)
     else:
         wrong = [f"worker {n} of {workers.size} cannot open it: {why}" for n, why in enumerate(errors) if why]
-    if not wrong and path is not None:
+    if trace is not None and not wrong:
         return trace
-    if workers.first:
-        raise failed or WeftError(
-            f"the workers do not see the same run: {wrong[0]}. Give all of them the same files and the same Weft"
-        )
-    return None
+    return failed or WeftError(
+        f"the workers do not see the same run: {wrong[0]}. Give all of them the same files and the same Weft"
+    )
 
 
 def _tried(call: Callable[[], _Made]) -> tuple[_Made | None, WeftError | None]:

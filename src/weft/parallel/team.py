@@ -19,6 +19,9 @@ from weft.errors import WeftError
 PATIENCE: Final = 0.002
 """The longest sleep (s) between two looks at what is awaited."""
 
+ARRIVAL: Final = 0.1
+"""The time (s) from a line to MPI_Abort. Without it MPICH's launcher loses 6 lines of 100."""
+
 REMEDY: Final = "report the run with one process instead: weft report RUN"
 
 _Told = TypeVar("_Told")
@@ -103,6 +106,7 @@ class Team:
         host = self._mpi.Get_processor_name()
         print(f"weft: error: worker {self.rank} of {self.size} (on {host}) failed: {what}; {REMEDY}", file=sys.stderr)
         sys.stderr.flush()
+        time.sleep(ARRIVAL)
         self._comm.Abort(status)
         raise SystemExit(status)
 
