@@ -79,7 +79,7 @@ setup(
             "weft.native._kernel",
             sources=[str(path) for path in sources],
             depends=[str(path) for path in headers],
-            include_dirs=["src/weft", str(NATIVE)],
+            include_dirs=["src/weft", str(NATIVE), "src/weft/dataparallel/native"],
             # -O3 takes more than twice as long to compile, and analyses are not measurably faster with it; -g, which
             # Python adds, a tenth.
             extra_compile_args=["-std=c11", "-O2", "-g0", "-Wall", "-D_GNU_SOURCE"],

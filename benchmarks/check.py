@@ -29,9 +29,9 @@ from functools import cache
 from pathlib import Path
 
 from weft.check import mark
-from weft.check.compiled import Options
-from weft.check.findings import read
-from weft.check.program import build
+from weft.dataparallel.compiled import Options
+from weft.dataparallel.findings import read
+from weft.dataparallel.program import build
 
 PROGRAMS = Path(__file__).parent / "programs" / "check"
 SMALL = (300, 2)

@@ -18,8 +18,8 @@ import tempfile
 from pathlib import Path
 
 from check import Measured, run
-from weft.check.front_end import Request
-from weft.check.openmp.program import build
+from weft.dataparallel.front_end import Request
+from weft.openmp.program import build
 
 PROGRAMS = Path(__file__).parent / "programs" / "openmp"
 CASES = {

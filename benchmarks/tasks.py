@@ -25,8 +25,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+from weft import inprocess as inside
 from weft.mpi.shim import build as build_shim
-from weft.tasks import Session, inside, session
+from weft.tasks import Session, session
 from weft.tasks.runtime import births, recording, settings
 
 PROGRAMS = Path(__file__).parent / "programs" / "tasks"

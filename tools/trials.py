@@ -25,7 +25,7 @@ from typing import Final
 
 from weft.check.build import suffixes
 from weft.check.front_ends import fortran_dvm
-from weft.check.runtime import compiler, sources
+from weft.dataparallel.runtime import compiler, sources
 
 CLOCKS: Final = re.compile(r"time|second|\bsec\b|mop|clock|performance|compil", re.IGNORECASE)
 FIRST: Final = re.compile(

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from loops import program
 
 from tests_support import execute
-from weft.access.assembler import Editor, source_of
+from weft.instrument.assembler import Editor, source_of
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="hooks are calls on other machines")
 

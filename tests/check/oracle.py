@@ -25,7 +25,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from weft.check.dvm.fortran_lines import read_source
+from weft.dvm.fortran_lines import read_source
 
 ROOT: Final = Path(__file__).parents[2]
 FORTRAN: Final = frozenset((".fdv", ".f", ".f90"))

@@ -8,8 +8,8 @@ import pytest
 
 from check.c_programs import PROGRAMS, fault, faults, variant
 from weft.check import Request, check
-from weft.check.dvm import c_old
-from weft.check.dvm.syntax import DirectiveError, Position
+from weft.dvm import c_old
+from weft.dvm.syntax import DirectiveError, Position
 from weft.errors import UsageError
 from weft.findings import Finding
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import compiled, mark, runtime
-from weft.check.compiled import Options, compile_all
+from weft.check import mark
+from weft.dataparallel import compiled, runtime
+from weft.dataparallel.compiled import Options, compile_all
 
 C = """\
 #include "size.h"

@@ -8,8 +8,8 @@ import pytest
 
 from check.deletions import deletions
 from weft.check import Request, check, mark
-from weft.check.findings import read
-from weft.check.program import build, execute
+from weft.dataparallel.findings import read
+from weft.dataparallel.program import build, execute
 from weft.findings import Finding
 
 PROGRAMS = Path(__file__).parent / "dvm" / "correct"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from weft.check.dvm import syntax
-from weft.check.dvm.directives.c import read as read_c
-from weft.check.dvm.directives.fortran import read as read_fortran
-from weft.check.dvm.syntax import Affine, Constant, Directive, DirectiveError, Position, Section, Whole
+from weft.dvm import syntax
+from weft.dvm.directives.c import read as read_c
+from weft.dvm.directives.fortran import read as read_fortran
+from weft.dvm.syntax import Affine, Constant, Directive, DirectiveError, Position, Section, Whole
 
 
 def c(text: str) -> Directive:

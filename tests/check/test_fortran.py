@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from weft.check import mark
-from weft.check.findings import read
-from weft.check.program import build, execute
-from weft.check.texts import Texts
+from weft.dataparallel.findings import read
+from weft.dataparallel.program import build, execute
+from weft.dataparallel.texts import Texts
 from weft.findings import Finding
 
 PROGRAMS = Path(__file__).parent / "fortran"

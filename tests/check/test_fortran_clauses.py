@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from weft.check import Request, check
-from weft.check.dvm.fortran_lines import Sentinel, read_source
-from weft.check.dvm.fortran_text import split_top
-from weft.check.dvm.fortran_units import units_of
+from weft.dvm.fortran_lines import Sentinel, read_source
+from weft.dvm.fortran_text import split_top
+from weft.dvm.fortran_units import units_of
 
 PROGRAMS = Path(__file__).parent / "fortran" / "right" / "clauses.fdv"
 ARGUMENTS = {"sweep": "(6)"}

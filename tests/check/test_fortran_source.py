@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from weft.check import Request, check
-from weft.check.dvm import fortran
-from weft.check.dvm.fortran_lines import Sentinel, Statement, read_source
-from weft.check.dvm.fortran_units import units_of
-from weft.check.dvm.syntax import DirectiveError, Parallel
-from weft.check.texts import Texts
+from weft.dataparallel.texts import Texts
+from weft.dvm import fortran
+from weft.dvm.fortran_lines import Sentinel, Statement, read_source
+from weft.dvm.fortran_units import units_of
+from weft.dvm.syntax import DirectiveError, Parallel
 from weft.errors import UsageError
 from weft.findings import Finding
 

@@ -10,9 +10,9 @@ import pytest
 from tests_support import ROOT, WEFT, execute
 from weft.check import Request
 from weft.check import front_ends as package
-from weft.check.front_end import SPELLED, Option
 from weft.check.front_ends import front_ends, of
 from weft.cli.main import main
+from weft.dataparallel.front_end import SPELLED, Option
 from weft.errors import UsageError
 
 LOOP = """

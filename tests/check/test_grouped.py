@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests_support import WEFT, execute
-from weft.check.grouped import grouped
+from weft.dataparallel.grouped import grouped
 from weft.findings import Finding, Site
 
 PROGRAM = """\

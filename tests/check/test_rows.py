@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from check import loops, straights
-from weft.check import assembly, compiled, mark, rows
-from weft.check.findings import read
-from weft.check.program import Options, build
-from weft.check.runtime import sources
+from weft.check import mark
+from weft.dataparallel import compiled
+from weft.dataparallel.findings import read
+from weft.dataparallel.program import Options, build
+from weft.dataparallel.runtime import sources
 from weft.findings import Finding
+from weft.instrument import assembly, rows
 
 SOURCE = Path(__file__).parent / "rows.cdv"
 

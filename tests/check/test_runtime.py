@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from machine import need
-from weft.check import assembly
-from weft.check.findings import read
-from weft.check.program import build, execute
-from weft.check.texts import Marked, Texts
+from weft.dataparallel.findings import read
+from weft.dataparallel.program import build, execute
+from weft.dataparallel.texts import Marked, Texts
 from weft.errors import UsageError
 from weft.findings import Finding
+from weft.instrument import assembly
 
 SOURCE = Path(__file__).parent / "runtime" / "model.c"
 INSIDE = [1, 1]

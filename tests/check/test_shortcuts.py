@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests_support import compilers
-from weft.check import Request, check, compiled, front_end, shortcuts
-from weft.check.assembly import POSSIBLE
-from weft.check.runtime import is_clang
-from weft.check.texts import Marked
+from weft.check import Request, check
+from weft.dataparallel import compiled, front_end, shortcuts
+from weft.dataparallel.runtime import is_clang
+from weft.dataparallel.texts import Marked
+from weft.instrument.assembly import POSSIBLE
 
 KINDS = ("gcc", "g++", "gfortran", "clang", "clang++")
 HERE = [name for kind in KINDS for name in compilers(kind)]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from weft.check import mark
-from weft.check.dvm.c_unroll import Unroll
-from weft.check.findings import read
-from weft.check.program import build
+from weft.dataparallel.findings import read
+from weft.dataparallel.program import build
+from weft.dvm.c_unroll import Unroll
 from weft.findings import Finding
 
 LOOPS = [

@@ -37,8 +37,8 @@ def test_a_source_distribution_has_docs_tests_and_headers_and_nothing_that_was_b
         "docs/releasing.md", "tests/native/test_bridge.py", "tests/conftest.py", "tools/wheel.py", "Makefile",
         "LICENSE", "src/weft/py.typed", "src/weft/native/format.h", "src/weft/native/kernel/view.h",
         "src/weft/native/shim/shim.h",
-        "src/weft/native/generate.py", "src/weft/native/headers/__init__.py", "src/weft/check/native/check.h",
-        "src/weft/tasks/native/table.h", "src/weft/view/web/main.html", "src/weft/view/sent.d.ts", "mkdocs.yml",
+        "src/weft/native/generate.py", "src/weft/native/headers/__init__.py", "src/weft/dataparallel/native/check.h",
+        "src/weft/tasks/native/table.h", "src/weft/web/main.html", "src/weft/view/sent.d.ts", "mkdocs.yml",
         "jsconfig.json", "tools/page/package-lock.json", "editors/vscode/extension.js",
     ]  # fmt: skip
     assert [name for name in wanted if name not in names] == []

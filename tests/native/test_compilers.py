@@ -22,8 +22,9 @@ PARTS = {
     "native": ("-std=c11", "-D_GNU_SOURCE", f"-I{WEFT}", f"-I{WEFT}/native", f"-I{sysconfig.get_path('include')}"),
     "native/kernel": ("-std=c11", "-D_GNU_SOURCE", f"-I{WEFT}", f"-I{WEFT}/native"),
     "values/native": ("-std=c11", "-D_GNU_SOURCE", f"-I{WEFT}"),
-    "check/native": ("-std=c11", "-D_GNU_SOURCE", f"-I{WEFT}/values/native/include"),
-    "check/openmp/native": ("-std=c11", "-D_GNU_SOURCE", *LIBRARY),
+    "dataparallel/native": ("-std=c11", "-D_GNU_SOURCE", f"-I{WEFT}/values/native/include"),
+    "numba/native": ("-std=c11", "-D_GNU_SOURCE", f"-I{WEFT}/dataparallel/native", f"-I{WEFT}/values/native/include"),
+    "openmp/native": ("-std=c11", "-D_GNU_SOURCE", *LIBRARY),
     "access/native": ("-std=gnu11", '-DWEFT_VERSION="0"', *LIBRARY),
     "tasks/native": ("-std=c11", f"-I{WEFT}/native"),
 }
@@ -76,7 +77,7 @@ def test_every_source_is_of_some_part(tmp_path: Path, mpich: Installed) -> None:
 def test_a_compiler_takes_all_c_of_weft(compiler: str, tmp_path: Path, mpich: Installed) -> None:
     for sources, flags in commands(tmp_path, mpich):
         assert sources
-        own = sources if has_fortran(compiler) else [one for one in sources if "check/native/fortran.c" not in str(one)]
+        own = sources if has_fortran(compiler) else [one for one in sources if "native/fortran.c" not in str(one)]
         done = execute([compiler, *flags, *FLAGS, *own], timeout=300)
         assert done.returncode == 0, done.stderr
 

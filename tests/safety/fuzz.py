@@ -45,7 +45,7 @@ RESERVED = 3 << 30
 """Bytes of addresses beyond those that a case begins with: allocators reserve some of which they never use."""
 KEPT = Path(__file__).parents[2] / "build" / "fuzz"
 MOST_KEPT = 40
-ALONE = ("inside", "startup", "entry", "gdb", "__main__", "plugin", "check.numba", "generate")
+ALONE = ("inprocess", "startup", "entry", "gdb", "__main__", "plugin", "weft.numba", "generate")
 """Parts of the names of modules that are for processes of their own."""
 OTHERS = (
     "numpy.lib.recfunctions",

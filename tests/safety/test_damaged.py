@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import weft
-from weft.check.dvm import c, fortran
-from weft.check.texts import Texts
 from weft.cli import replay
 from weft.cli.main import main
+from weft.dataparallel.texts import Texts
 from weft.debug import payload
+from weft.dvm import c, fortran
 from weft.errors import UsageError, WeftError
+from weft.inprocess.order import SCHEMA, recorded
 from weft.launch import rundir
 from weft.launch.local import afterwards, hosts
 from weft.launch.local.place import Place
@@ -31,7 +32,6 @@ from weft.report.failure import failure_lines
 from weft.report.registry import ANALYSES
 from weft.safety.folders import Unfit, read_regular
 from weft.tasks import schedule
-from weft.tasks.inside.order import SCHEMA, recorded
 from weft.trace import Level, packed, packing
 from weft.trace.builder import Builder
 from weft.trace.builder.record import RecordFile

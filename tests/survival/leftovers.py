@@ -196,7 +196,7 @@ def _is_program(words: str) -> bool:
         "mpiexec", "mpirun", "hydra", "gcc", "g++", "cc1", "collect2", "ld", "as", "mpic", "x86_64", "-", "sh",
         "timeout", "setsid", "gdb",
     )  # fmt: skip
-    if "weft.check.numba" in words or "/check/numba/" in words:  # it runs the program
+    if "weft.numba" in words or "/check/numba/" in words:  # it runs the program
         return True
     return bool(words.strip()) and "-m weft" not in words and not _name(words).startswith(tools)
 

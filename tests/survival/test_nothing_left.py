@@ -81,7 +81,7 @@ def holds_nothing(scene: Scene, what: str, *, killed: bool = False) -> None:
         assert scene.wait_for(lambda: not scene.left_in_memory(), 2), f"{what}: {scene.left_in_memory()}"
         assert scene.left_in_folder() == [], what
     # A Python program that gets Ctrl-C says so itself.
-    assert not re.search(r'Traceback(.*\n)*? *File "[^"]*/weft/(?!check/numba/inside)', scene.output), (
+    assert not re.search(r'Traceback(.*\n)*? *File "[^"]*/weft/(?!numba/inside)', scene.output), (
         f"{what}: {scene.output}"
     )
     for job in scene.others:

@@ -316,7 +316,7 @@ def test_a_program_without_tasks_notices_nothing(
     program = tmp_path / "plain.py"
     program.write_text(
         "import os, subprocess, sys\nfrom mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\n"
-        "left = [p for p in sys.path if 'inside' in p]\n"
+        "left = [p for p in sys.path if 'inprocess' in p]\n"
         "print(sys.customised, os.environ['PYTHONPATH'], left, 'asyncio' in sys.modules)\n"
         "child = 'import asyncio; asyncio.run(asyncio.sleep(0)); print(7)'\n"
         "subprocess.run([sys.executable, '-c', child], check=True)\n"

@@ -10,7 +10,7 @@ import pytest
 import weft
 from tests_support import execute, pythons
 
-INSIDE = Path(weft.__file__).parent / "tasks" / "inside"
+INSIDE = Path(weft.__file__).parent / "inprocess"
 PROGRAM = """
 import json, sys, threading
 

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { unpack } from "../../src/weft/view/web/packed.js";
-import { errorText, ramp, shareOf, takeRamp } from "../../src/weft/view/web/ramp.js";
-import { bytes, count, duration, exact, plural } from "../../src/weft/view/web/units.js";
+import { unpack } from "../../src/weft/web/packed.js";
+import { errorText, ramp, shareOf, takeRamp } from "../../src/weft/web/ramp.js";
+import { bytes, count, duration, exact, plural } from "../../src/weft/web/units.js";
 
 test("a duration has three digits that count and the unit that fits", () => {
   assert.equal(duration(1250000), "1.25 ms");

@@ -289,7 +289,7 @@ GROUND = {"paper", "track", "line", "quiet", "ink", "length", "map"}
 
 
 def test_no_colour_is_drawn_that_the_legend_does_not_know() -> None:
-    web = files("weft.view").joinpath("web")
+    web = files("weft").joinpath("web")
     used = {
         name for file in DRAWING
         for name in re.findall(r"(?:palette|colours\(\))\.([a-z]+)", web.joinpath(f"{file}.js").read_text())

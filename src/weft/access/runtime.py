@@ -52,7 +52,7 @@ def inlining() -> list[str]:
     real = shutil.which("as")
     if platform.machine() != "x86_64" or real is None or not shutil.which("sh"):
         return []
-    words = [sys.executable, "-IS", str(files("weft") / "access/assembler.py"), real]
+    words = [sys.executable, "-IS", str(files("weft") / "instrument/assembler.py"), real]
     text = f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
     folder = cache_folder() / "access" / hashlib.sha256(text.encode()).hexdigest()[:16]
     script = folder / "as"

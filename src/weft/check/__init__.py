@@ -1,7 +1,7 @@
 """Check data-parallel programs: run them on one processor while their parallel execution is simulated.
 
 A front end (`front_ends`, by the language of the sources) brings the program and its `Texts`; the runtime
-(`check/native`) watches loops and accesses and writes what it found; `findings` puts both together.
+(`dataparallel/native`) watches loops and accesses and writes what it found; `findings` puts both together.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.check import looked, sentences
-from weft.check.findings import read
-from weft.check.front_end import FrontEnd, Marking, Outcome, Request
 from weft.check.front_ends import of
-from weft.check.looked import Looked
-from weft.check.program import PLAIN, Options
-from weft.check.texts import Marked, Texts
+from weft.dataparallel import looked, sentences
+from weft.dataparallel.findings import read
+from weft.dataparallel.front_end import FrontEnd, Marking, Outcome, Request
+from weft.dataparallel.looked import Looked
+from weft.dataparallel.program import PLAIN, Options
+from weft.dataparallel.texts import Marked, Texts
 from weft.errors import UsageError
 from weft.findings import Finding, worst_first
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.check import Checked
-from weft.check.grouped import grouped
+from weft.dataparallel.grouped import grouped
 from weft.errors import UsageError
 from weft.findings import Finding
 from weft.kinds import KINDS, SEVERITIES

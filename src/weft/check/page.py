@@ -6,8 +6,9 @@ import json
 from html import escape
 from typing import TYPE_CHECKING
 
-from weft.check import excerpt, looked
+from weft.check import excerpt
 from weft.check.terminal import said, times
+from weft.dataparallel import looked
 from weft.findings import Finding, Site
 from weft.report.page import HEAD, STYLE
 from weft.report.text import file_line, printable

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.check import excerpt, looked
+from weft.check import excerpt
+from weft.dataparallel import looked
 from weft.findings import Finding, Site
 from weft.report import sarif
 from weft.report.quotes import Quotes

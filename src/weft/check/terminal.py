@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from weft.check import excerpt, looked
-from weft.check.looked import Looked
+from weft.check import excerpt
+from weft.dataparallel import looked
+from weft.dataparallel.looked import Looked
 from weft.findings import Finding
 from weft.kinds import SEVERITIES
 from weft.report.terminal import print_blocks

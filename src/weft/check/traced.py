@@ -17,12 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
-from weft.check import runtime
-from weft.check.front_end import Marking, Request
 from weft.check.front_ends import of
-from weft.check.process import Ended, execute
-from weft.check.program import build
-from weft.check.texts import Construct, Marked, Texts
+from weft.dataparallel.front_end import Marking, Request
+from weft.dataparallel.process import Ended, execute
+from weft.dataparallel.program import build
+from weft.dataparallel.texts import Marked, Texts, loop_line
 from weft.errors import UsageError
 from weft.native.headers.rules import ValuesLevel
 from weft.native.shared import NATIVE
@@ -109,12 +108,13 @@ def built(front_end: Marking, request: Request, folder: Path) -> list[str]:
 def script(request: Request, folder: Path) -> list[str]:
     """The command that runs a Python program: what numbers mean is told while it is compiled."""
     # A front end is imported to ask for its suffixes; its engine is not.
-    from weft.check.numba.program import needs_numba
+    from weft.numba.program import needs_numba
+    from weft.numba.runtime import library
 
     needs_numba()
     (folder / "names").write_text("")
     texts = folder / "texts.json"
-    inside = own_python("-m", "weft.check.numba.inside", str(texts), str(runtime.library()))
+    inside = own_python("-m", "weft.numba.inside", str(texts), str(library()))
     return [*inside, str(request.sources[0]), *request.arguments]
 
 
@@ -172,10 +172,3 @@ def names(texts: Texts) -> Iterator[str]:
         yield f"v\t{number}\t{variable.name}\n"
     for number, construct in texts.constructs.items():
         yield f"l\t{number}\t{loop_line(construct)}\n"
-
-
-def loop_line(construct: Construct) -> str:
-    """What the runtime is told of a loop."""
-    where = f"{Path(construct.file).name}:{construct.line}"
-    indices = [f"{name} ({where})" for name in construct.indices]
-    return "\t".join([str(construct.line), construct.file, f"loop {where}", *indices])

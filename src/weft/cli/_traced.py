@@ -14,9 +14,9 @@ from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
     from weft.check import Request
-    from weft.check.process import Ended
     from weft.check.traced import Traced
     from weft.compare.values import ValueComparison
+    from weft.dataparallel.process import Ended
     from weft.launch.rundir import RunDirectory
 
 DIFFERENT_STATUS, NOTHING_STATUS, UNENDED_STATUS = 1, 2, 3

@@ -1,7 +1,7 @@
 """The debugger's hand in a Python rank: executed there by the recorder when MPI has started, never imported by Weft.
 
 A thread answers questions about the frames of the thread that initialised MPI, or of another one that stands at a
-breakpoint; breakpoints and steps are a trace function in that thread (sys.settrace), put there by tasks/inside/soon.py,
+breakpoint; breakpoints and steps are a trace function in that thread (sys.settrace), put there by inprocess/soon.py,
 so that it takes effect when the call of MPI that the rank is parked in returns, and put into the others by
 trace_threads.py. Standard library and 3.11 only; no name is left in the program.
 """
@@ -452,7 +452,7 @@ class Agent:
     def happened(self, frame: FrameType, event: str, argument: object) -> object:
         """The trace function of a frame: a line, or its return.
 
-        Gives the one for the next line: at a stop the tracer of tasks (weft/tasks/inside) may have taken it over.
+        Gives the one for the next line: at a stop the tracer of tasks (weft/inprocess) may have taken it over.
         """
         if self.elsewhere():
             return self.passing(frame, event, argument) if self.count is None else self.happened

@@ -17,9 +17,9 @@ def headers() -> dict[str, Path]:
     kernel = sorted(f"kernel/{path.name}" for path in (NATIVE / "kernel").glob("*.h") if path.name != "tails.h")
     paths = [NATIVE / name for name in dict.fromkeys((*_FIRST, *kernel, "shim/plan.h"))]
     paths += [_WEFT / "tasks" / "native" / name for name in ("table.h", "switches.h")]
-    paths += [_WEFT / "check" / "native" / name for name in ("check.h", "numba.h")]
+    paths += [_WEFT / "dataparallel/native/check.h", _WEFT / "numba/native/numba.h"]
     paths += [_WEFT / "values" / "native" / name for name in ("value_format.h", "rules.h", "include/weft_array.h")]
-    return {path.stem: path for path in paths} | {"check_rows": _WEFT / "check" / "native" / "rows.h"}
+    return {path.stem: path for path in paths} | {"check_rows": _WEFT / "dataparallel/native/rows.h"}
 
 
 def state() -> int:

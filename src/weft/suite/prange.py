@@ -20,6 +20,6 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Begin before anything of the suite is imported: a function with a signature is compiled when it is defined."""
     if getattr(early_config.known_args_namespace, "weft_check", False):
         # pytest imports this in every suite of the environment: nothing is to be there where nothing is checked.
-        from weft.check.numba.pytest_plugin import Checks
+        from weft.numba.pytest_plugin import Checks
 
         early_config.pluginmanager.register(Checks(), "weft-checks")

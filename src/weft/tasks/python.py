@@ -20,12 +20,12 @@ from typing import Any
 from weft.debug.answers import change
 from weft.debug.hands import HandError, Point, connect
 from weft.errors import UsageError
+from weft.inprocess.unswept import unswept
 from weft.interpreters import OLDEST, is_free_threaded, refusal
 from weft.lifetime import bound_to_parent
 from weft.tasks import hung, schedule
 from weft.tasks.backend import How, NoFurther, Spawn, Stop
 from weft.tasks.commandline import PythonCommand
-from weft.tasks.inside.unswept import unswept
 from weft.tasks.model import Deadlock, SourceLine, State, Task, Wait, deadlocks
 from weft.tasks.output import Output
 from weft.tasks.runtime import INSIDE, births

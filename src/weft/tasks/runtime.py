@@ -19,7 +19,7 @@ from weft.debug.hands import HandError
 from weft.errors import UsageError, WeftError
 from weft.safety.folders import cache_folder, is_kept, make_private
 
-INSIDE = Path(__file__).parent / "inside"
+INSIDE = Path(__file__).parents[1] / "inprocess"
 SWITCHES = ("switches.c", "switches.h", "record.c", "record.h", "format.h")
 """What writes down which task makes which calls, and the writer of records that it uses."""
 PLACE = "/weft/tasks/native"

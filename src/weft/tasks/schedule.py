@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from weft.errors import UsageError
+from weft.inprocess.order import header
 from weft.safety.folders import open_regular
-from weft.tasks.inside.order import header
 
 Runtime = Literal["asyncio", "openmp"]
 

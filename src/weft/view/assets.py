@@ -14,7 +14,7 @@ def assets() -> dict[str, bytes]:
     """Every module and style of the page by its name, read once."""
     return {
         entry.name: entry.read_bytes()
-        for entry in files("weft.view").joinpath("web").iterdir()
+        for entry in files("weft").joinpath("web").iterdir()
         if entry.is_file() and entry.name.endswith(tuple(TYPES))
     }
 
@@ -22,7 +22,7 @@ def assets() -> dict[str, bytes]:
 @cache
 def page(name: str = "main") -> str:
     """The page of a module, in which {{head}} stands for what loads modules and styles."""
-    return files("weft.view").joinpath("web", f"{name}.html").read_text("utf-8")
+    return files("weft").joinpath("web", f"{name}.html").read_text("utf-8")
 
 
 def modules() -> list[str]:

@@ -81,8 +81,8 @@ def test_a_program_that_does_not_compile_is_one_line(tmp_path: Path) -> None:
 
 
 def test_without_numba_one_line_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from weft.check.numba import program
     from weft.errors import UsageError
+    from weft.numba import program
 
     monkeypatch.setattr(program.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"not installed for .*; install it there: pip install 'weft-debugger\[ch"):

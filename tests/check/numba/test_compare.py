@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("numba")
-compare = pytest.importorskip("weft.check.numba.compare")
+compare = pytest.importorskip("weft.numba.compare")
 
 
 def test_copies_share_memory_as_the_arguments_do() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weft.check.numba.instrument import Module, Roots, Stamps, arguments, chains, frames, operand, size_of, strip
 from weft.native.headers.numba import MAX_ARGUMENTS
+from weft.numba.instrument import Module, Roots, Stamps, arguments, chains, frames, operand, size_of, strip
 
 KERNEL = """\
 define i32 @_ZN4main(ptr %retptr, ptr %arg.sched.4, ptr %arg.a.4, ptr %arg.b.4) !dbg !3 {

@@ -11,9 +11,9 @@ import pytest
 from numba import njit, prange
 from numba.parfors import parfor_lowering
 
-from weft.check.numba.own import Own, own
-from weft.check.numba.spans import Span, Sum
 from weft.native.headers.numba import OF_EXTENT, OF_NEST, OF_VALUE
+from weft.numba.own import Own, own
+from weft.numba.spans import Span, Sum
 
 
 def simple(a, b):

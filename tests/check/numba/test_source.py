@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 numba = pytest.importorskip("numba")
-source = pytest.importorskip("weft.check.numba.source")
+source = pytest.importorskip("weft.numba.source")
 
 prange = numba.prange
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from weft.check import Checked, Request, check
-from weft.check.openmp.program import runtime
 from weft.errors import UsageError
+from weft.openmp.program import runtime
 
 
 def run(tmp_path: Path, text: str, name: str = "prog.c", **options: object) -> Checked:

@@ -9,9 +9,9 @@ import pytest
 
 from check.openmp.programs import FILES, Case, cases, checked, of_case, program, told
 from weft.check import Checked, Request, check
-from weft.check.openmp.checking import judged
-from weft.check.openmp.program import build
 from weft.findings import Finding
+from weft.openmp.checking import judged
+from weft.openmp.program import build
 
 pytestmark = pytest.mark.skipif(not FILES, reason="the table of programs is missing")
 

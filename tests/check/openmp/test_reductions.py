@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.check import Request, check
-from weft.check.openmp.reductions import EXTREME, LARGEST, SMALLEST, wrong
+from weft.openmp.reductions import EXTREME, LARGEST, SMALLEST, wrong
 
 
 def told(tmp_path: Path, operation: str, body: str) -> list[tuple[str, str, int]]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from weft.check import Request, check
-from weft.check.openmp.directives import CHUNKED, parsed, simulated
-from weft.check.openmp.sources import rewritten_c, rewritten_fortran
+from weft.openmp.directives import CHUNKED, parsed, simulated
+from weft.openmp.sources import rewritten_c, rewritten_fortran
 
 
 @pytest.mark.parametrize(

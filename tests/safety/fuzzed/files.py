@@ -16,10 +16,10 @@ from weft.check.front_ends.c_dvmh import FRONT_END as C_DVMH
 from weft.check.front_ends.fortran_dvm import FRONT_END as FORTRAN_DVM
 from weft.check.traced import wanted
 from weft.errors import UsageError, WeftError
+from weft.inprocess.order import SCHEMA, recorded
 from weft.launch.local import pack
 from weft.launch.local.place import Place
 from weft.tasks import schedule
-from weft.tasks.inside.order import SCHEMA, recorded
 from weft.values.configuration import read
 
 CHECK = Path(__file__).parents[2] / "check"

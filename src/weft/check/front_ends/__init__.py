@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from weft.check.front_end import FrontEnd
+from weft.dataparallel.front_end import FrontEnd
 from weft.errors import UsageError
 
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.check.front_end import Copies, FrontEnd, Marking
-from weft.check.others import unread
-from weft.check.program import PLAIN, Options
-from weft.check.texts import CPLUSPLUS, Texts
+from weft.dataparallel.front_end import Copies, FrontEnd, Marking
+from weft.dataparallel.others import unread
+from weft.dataparallel.program import PLAIN, Options
+from weft.dataparallel.texts import CPLUSPLUS, Texts
 from weft.errors import UsageError
 
 _DIRECTIVE: Final = re.compile(r"#\s*pragma\s+dvm\b|\bDVM\s*\(")
@@ -35,7 +35,7 @@ class CDvmh(Marking):
             if importlib.util.find_spec(name) is None:
                 raise UsageError("checking C and C++ programs needs tree-sitter: pip install 'weft-debugger[check]'")
         # It imports tree-sitter, which may not be there.
-        from weft.check.dvm import c
+        from weft.dvm import c
 
         texts = Texts("c", left=list(unread(sources, fortran=False)))
         return c.mark(sources, texts, options), texts

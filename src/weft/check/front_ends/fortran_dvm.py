@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.check.front_end import Copies, FrontEnd, Marking
-from weft.check.others import unread
-from weft.check.program import PLAIN, Options
-from weft.check.texts import Texts
+from weft.dataparallel.front_end import Copies, FrontEnd, Marking
+from weft.dataparallel.others import unread
+from weft.dataparallel.program import PLAIN, Options
+from weft.dataparallel.texts import Texts
 
 _DIRECTIVE: Final = re.compile(r"^(?:[cC*!]|[ \t]*!)DVM\$", re.I | re.M)
 
@@ -29,7 +29,7 @@ class FortranDvm(Marking):
     def mark(self, sources: Sequence[Path], options: Options = PLAIN) -> Copies:
         """The sources with the runtime's calls, behind the module that all of them use."""
         # A front end is imported to ask for its suffixes; its engine is not.
-        from weft.check.dvm import fortran
+        from weft.dvm import fortran
 
         texts = Texts("fortran", left=list(unread(sources, fortran=True)))
         return fortran.mark(sources, texts, options), texts

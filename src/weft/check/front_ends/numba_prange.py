@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from weft.check.front_end import FrontEnd, Option, Outcome, Request
-from weft.check.texts import Texts
+from weft.dataparallel.front_end import FrontEnd, Option, Outcome, Request
+from weft.dataparallel.texts import Texts
 
 
 class NumbaPrange(FrontEnd):
@@ -21,7 +21,7 @@ class NumbaPrange(FrontEnd):
     def run(self, request: Request, folder: Path, found: Path) -> Outcome:
         """Run the program in a process of its own."""
         # A front end is imported to ask for its suffixes; its engine is not.
-        from weft.check import numba
+        from weft import numba
 
         texts = folder / "texts.json"
         ended = numba.run(request.sources[0], request.arguments, found, texts, request.timeout)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.check.front_end import COMPILED, FrontEnd, Outcome, Request
-from weft.check.openmp.sources import DIRECTIVE, SUFFIXES
+from weft.dataparallel.front_end import COMPILED, FrontEnd, Outcome, Request
+from weft.openmp.sources import DIRECTIVE, SUFFIXES
 
 LIBRARY: Final = re.compile(
     r"^\s*#\s*include\s*<omp\.h>|^\s*use\b(?:[^:\n]*::)?\s*omp_lib\b|^\s*include\s*['\"]omp_lib\.h", re.M | re.I
@@ -32,7 +32,7 @@ class OpenMP(FrontEnd):
     def run(self, request: Request, folder: Path, found: Path) -> Outcome:
         """Compile with hooks, and run once."""
         # A front end is imported to ask for its suffixes; its engine is not.
-        from weft.check.openmp import checking
+        from weft.openmp import checking
 
         return checking.run(request, folder, found)
 

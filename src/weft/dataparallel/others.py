@@ -1,0 +1,28 @@
+"""Directives of other languages in a source: `weft check` reads none of them, and says so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from weft.dataparallel.looked import shown
+from weft.terms.words import plural
+
+C: Final = re.compile(r"[ \t]*#[ \t]*pragma[ \t]+(omp|acc)\b", re.I)
+FORTRAN: Final = re.compile(r"(?:[cC*!]|[ \t]*!)\$(omp|acc)\b", re.I)
+LANGUAGES: Final = {"omp": "OpenMP", "acc": "OpenACC"}
+
+
+def unread(sources: Iterable[Path], fortran: bool) -> Iterator[str]:
+    """`3 directives of OpenMP (a.c:4, 7, 9)`, a phrase for each language."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    pattern = FORTRAN if fortran else C
+    for source in sources:
+        text = source.read_text(encoding="utf-8", errors="replace") if source.is_file() else ""
+        for number, line in enumerate(text.split("\n"), 1):
+            if matched := pattern.match(line):
+                found.setdefault(LANGUAGES[matched[1].lower()], []).append((str(source), number))
+    for name, places in found.items():
+        yield f"{plural(len(places), 'directive')} of {name} ({shown(places)})"

@@ -1,0 +1,348 @@
+"""Arrays and templates of a C source: each is named, distributed and aligned where it comes to life."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tree_sitter import Node
+
+from weft.dvm import c_calls, c_scattered, c_tree, syntax
+from weft.dvm.c_calls import base, call, longs, size
+from weft.dvm.c_tree import Variable
+from weft.dvm.c_unit import FIRST, Unit
+from weft.terms.words import plural
+
+ALIGNED: Final = 60100
+"""Priority of constructors that align, after all that name data; behind it the depth of the alignment."""
+
+
+def telling(declares: Sequence[syntax.Declare]) -> bool:
+    """Whether directives say where an array lies, and not only that it will."""
+    said = [attribute for one in declares for attribute in one.attributes]
+    return any(isinstance(one, syntax.Alignment) or (isinstance(one, syntax.Distribution) and one.axes) for one in said)
+
+
+class Arrays:
+    """Marks the declarations of one source."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.source, self.tree, self.marks, self.shared = unit.source, unit.tree, unit.marks, unit.shared
+        self.blocks: dict[str, int] = {}
+
+    @property
+    def declares(self) -> list[tuple[syntax.Declare, Node | None, str]]:
+        """The directives that declare: with the statement behind each, and its text."""
+        return [
+            (directive, self.unit.attached[begin], text)
+            for begin, _, directive, text in self.source.directives
+            if isinstance(directive, syntax.Declare)
+        ]
+
+    def read(self) -> None:
+        """Give the variables of this source what their directives say."""
+        for directive, statement, _ in self.declares:
+            self.declare(directive, statement)
+        for many in self.tree.variables.values():
+            # A name may be declared again, without its directive: the definition of what a header has `extern`.
+            outside = [variable for variable in many if variable.outside]
+            said = next((variable.declare for variable in outside if variable.declare), [])
+            for variable in outside:
+                variable.declare = variable.declare or said
+                if said and not variable.static:
+                    self.shared.spread.setdefault(variable.name, said)
+                    if telling(said) and not telling(self.shared.spread[variable.name]):
+                        self.shared.spread[variable.name] = said
+
+    def join(self) -> None:
+        """Give the external names of this source what the directives of the others say."""
+        for name, many in self.tree.variables.items():
+            said = self.shared.spread.get(name)
+            for variable in many:
+                if variable.outside and not variable.static and said and not telling(variable.declare):
+                    own = [one for one in variable.declare if one not in said]
+                    variable.declare = [*said, *own]
+
+    def mark(self) -> None:
+        """Put the calls that tell the runtime of the arrays."""
+        for directive, statement, text in self.declares:
+            self.register(directive, statement, text)
+        self.allocations()
+
+    def declare(self, directive: syntax.Declare, statement: Node | None) -> None:
+        """Give the variables of the declaration behind a directive what it says."""
+        variables = self.declared_by(directive, statement)
+        for variable in variables:
+            variable.declare.append(directive)
+            for attribute in directive.attributes:
+                axes: Sequence[object] | None = None
+                if isinstance(attribute, syntax.Distribution):
+                    axes = attribute.axes
+                elif isinstance(attribute, syntax.Alignment):
+                    axes = attribute.dummies
+                if axes is None or variable.named_type or c_calls.is_template(variable):
+                    continue
+                if len(axes) != variable.rank and self.source.old:
+                    variable.declare.remove(directive)
+                    break
+                if len(axes) != variable.rank:
+                    has = plural(variable.rank, "dimension")
+                    what = f"`{variable.name}` has {has}; the directive speaks of {len(axes)}"
+                    self.unit.fail(directive.place, what)
+
+    def declared_by(self, directive: syntax.Declare, statement: Node | None) -> list[Variable]:
+        """The variables that a directive is about."""
+        inherited = {entity.name for entity in directive.entities}
+        inherit = any(isinstance(a, syntax.Trait) and a.kind == "inherit" for a in directive.attributes)
+        if inherit:
+            if statement is None or statement.type not in ("function_definition", "declaration"):
+                self.unit.fail(directive.place, "`inherit` stands before no function; put it before the function")
+            begin, end = self.tree.begin(statement), self.tree.end(statement)
+            found = [v for n in inherited for v in self.tree.variables.get(n, ()) if v.parameter and begin < v.at < end]
+            if statement.type == "function_definition" and len(found) != len(inherited):
+                missing = sorted(inherited - {v.name for v in found})
+                self.unit.fail(
+                    directive.place, f"`{missing[0]}` in `inherit` is not a parameter of the function behind it"
+                )
+            return found
+        begin = self.tree.begin(statement) if statement is not None else -1
+        found = [v for many in self.tree.variables.values() for v in many if v.statement_begin == begin]
+        if not found or found[0].parameter:
+            self.unit.fail(directive.place, "the directive stands before no declaration; put it before the array's own")
+        return found
+
+    def register(self, directive: syntax.Declare, statement: Node | None, text: str) -> None:
+        """Put the calls that name and spread the arrays of a declaration behind it."""
+        for variable in self.declared_by(directive, statement):
+            if directive not in variable.declare:
+                continue
+            if variable.declare[-1] is not directive:
+                continue
+            number = self.unit.data_id(variable)
+            construct = self.unit.texted("array", directive, text)
+            if variable.has("task"):
+                self.placed(variable, call("task_array", number, 0, 0), "")
+            elif variable.parameter:
+                self.parameter(variable, number)
+            elif c_calls.is_template(variable):
+                if made := template(number, directive.entities[0]):
+                    self.placed(variable, made + self.distributed(variable, number, construct), "")
+            elif not variable.pointer and not (variable.external and not all(variable.sizes)):
+                made = self.arrayed(variable, number, "") + self.distributed(variable, number, construct)
+                self.placed(variable, made, self.aligned(variable, number, construct))
+
+    def depth(self, variable: Variable, seen: frozenset[str]) -> int:
+        """How many alignments lie between an array and the one that is distributed."""
+        for one in variable.declare:
+            for attribute in one.attributes:
+                if isinstance(attribute, syntax.Alignment) and attribute.target is not None:
+                    name = attribute.target.name
+                    declare = self.shared.spread.get(name)
+                    goal = self.tree.resolve(name, len(self.tree.text) - 1)
+                    if goal is None or name in seen:
+                        return 1
+                    goal.declare = goal.declare or declare or []
+                    return 1 + self.depth(goal, seen | {name})
+        return 0
+
+    def created(self, entity: syntax.Entity, at: int, construct: int) -> str:
+        """The calls that make a template whose sizes its declaration leaves open."""
+        variable = self.tree.resolve(entity.name, at)
+        if variable is None or not c_calls.is_template(variable):
+            self.unit.fail(entity.place, f"`{entity.name}` is not a template; put DVM(DISTRIBUTE …; TEMPLATE) first")
+        number = self.unit.data_id(variable)
+        return template(number, entity) + self.distributed(variable, number, construct)
+
+    def parameter(self, variable: Variable, number: int) -> None:
+        """Name an array at the head of the function that it is passed to."""
+        rank = self.unit.rank(variable)
+        element = f"sizeof({c_calls.element(variable, rank)})"
+        function = next(f for f in self.tree.functions if self.tree.begin(f) == variable.function)
+        body = function.child_by_field_name("body")
+        if body is not None:
+            text = call(
+                "argument", number, base(variable), element, rank, longs([0] * rank), c_calls.extents(variable, rank), 0
+            )
+            self.marks.before(self.tree.begin(body) + 1, " " + text)
+
+    def arrayed(self, variable: Variable, number: int, first: str) -> str:
+        """The call that names an array; it has no values yet."""
+        rank = self.unit.rank(variable)
+        element = f"sizeof({c_calls.element(variable, rank)})"
+        extents = c_calls.extents(variable, rank, first)
+        text = call("array", number, base(variable), element, rank, longs([0] * rank), extents, "WEFT_ORDER_C")
+        if not (variable.pointer or variable.initialised or variable.external):  # another source may give it values
+            text += " " + call("clear", base(variable), size(variable))
+        return text
+
+    def distributed(self, variable: Variable, number: int, construct: int) -> str:
+        """The call that distributes an array or template as it is declared."""
+        for one in variable.declare:
+            for attribute in one.attributes:
+                if isinstance(attribute, syntax.Distribution) and attribute.axes:
+                    sizes = c_calls.blocks(number, variable, attribute.axes)
+                    if not variable.outside:  # before the program begins no table has its numbers
+                        sizes += c_scattered.owners(self.unit, number, variable, attribute.axes, variable.begin)
+                    task = self.unit.task(attribute.onto, variable.begin)
+                    return f" {sizes} " + c_calls.spread(construct, number, variable, attribute.axes, task)
+        return ""
+
+    def aligned(self, variable: Variable, number: int, construct: int) -> str:
+        """The calls that align an array and give it edges as it is declared."""
+        text = ""
+        for one in variable.declare:
+            for attribute in one.attributes:
+                if isinstance(attribute, syntax.Alignment):
+                    at = len(self.tree.text) - 1 if variable.outside else variable.begin
+                    text += " " + self.alignment(variable, number, construct, attribute, at)
+                if isinstance(attribute, syntax.Shadow):
+                    text += " " + call("shadow", number, base(variable), *c_calls.widths(attribute.widths))
+        return text
+
+    def alignment(self, variable: Variable, number: int, construct: int, alignment: syntax.Alignment, at: int) -> str:
+        """The call that aligns an array; its target is what the name means at an offset."""
+        if alignment.target is None:
+            return ""
+        if variable.external and self.tree.resolve(alignment.target.name, at) is None:
+            return ""  # the source that defines the array aligns it: here the target has no declaration
+        target = self.unit.spread(alignment.target, at, "align")
+        mapping = c_calls.mapping(alignment.target.subscripts or ())
+        return call("align", construct, number, base(variable), self.unit.data_id(target), base(target), *mapping)
+
+    def placed(self, variable: Variable, made: str, aligned: str) -> None:
+        """Put the calls for a variable where it comes to life: behind its declaration, or before the program."""
+        at = variable.statement_end
+        if variable.outside:
+            self.unit.constructor(at, FIRST, made)
+            if aligned:
+                # Behind all declarations of the file: the target may be declared later than the array.
+                priority = ALIGNED + self.depth(variable, frozenset())
+                self.unit.constructor(len(self.tree.text.rstrip()), priority, self.tree.used_there(variable) + aligned)
+        elif variable.static:
+            self.marks.before(at, f" {{ static int weft_once; if (!weft_once) {{ weft_once = 1; {made} {aligned} }} }}")
+        elif variable.external:
+            return
+        else:
+            self.marks.before(at, f" {made} {aligned}")
+
+    def allocations(self) -> None:
+        """Name what pointers get from malloc and its like: arrays of the directives, and other blocks of the heap."""
+        for node in c_tree.walk(self.tree.root):
+            found = given(self.tree, node)
+            if found is None:
+                continue
+            left, called = found
+            name = self.tree.source(left)
+            variable = self.tree.resolve(name, self.tree.end(left)) if left.type == "identifier" else None
+            if variable is not None and variable.pointer and variable.declare:
+                self.behind(node, self.allocated(variable, called), name)
+            elif not any(self.tree.begin(node) >= begin and self.tree.end(node) <= end
+                         for begin, end, _, _ in self.unit.parallels):  # fmt: skip
+                self.behind(node, self.block(left, variable, called), name)
+
+    def behind(self, node: Node, text: str, name: str) -> None:
+        """Put calls behind an assignment or declaration, wherever it stands."""
+        above = node.parent
+        if not text or above is None:
+            return
+        if node.type == "init_declarator":
+            outer = above.parent
+            if outer is not None and outer.type == "compound_statement":
+                self.marks.before(self.tree.end(above), f" {text}")
+        elif above.type == "expression_statement":
+            self.marks.around(self.tree.begin(above), self.tree.end(above), "", f" {text}")
+        elif c_tree.ancestor(node, {"argument_list", "for_statement", "function_definition"}) == c_tree.ancestor(
+            node, {"function_definition"}
+        ):  # a macro's arguments hold no lines of the preprocessor
+            self.marks.before(self.tree.begin(node), "({ ")
+            self.marks.after(self.tree.end(node), f"; {text} {name}; }})")
+
+    def allocated(self, variable: Variable, called: Node) -> str:
+        """The calls that name and map an array of the directives that gets its memory."""
+        total = asked(self.tree, called)
+        number = self.unit.data_id(variable)
+        first = f"(__INT64_TYPE__)(({total}) / sizeof(({variable.name})[0]))" if total else "0"
+        construct = next(
+            self.unit.texted("array", d, text) for _, _, d, text in self.source.directives if d is variable.declare[-1]
+        )
+        text = self.arrayed(variable, number, first) + self.distributed(variable, number, construct)
+        return text + self.aligned(variable, number, construct)
+
+    def block(self, left: Node, variable: Variable | None, called: Node) -> str:
+        """The call that names a block of the heap that no directive is about; empty where its name is no plain one."""
+        name = self.tree.source(left)
+        if variable is not None and not variable.pointer:
+            return ""
+        if any(one.type in UNSAFE for one in c_tree.walk(left)):
+            return ""
+        place = self.source.position(self.tree.begin(left))
+        number = self.unit.data_id(variable) if variable else self.blocks.get(name)
+        if number is None:
+            number = self.blocks[name] = self.shared.texts.variable(name, place.file, place.line, "array")
+        if "sizeof" not in self.tree.source(called):  # the type may be one that this file does not know
+            return call("heap", number, f"(void *)WEFT_POINTER({name})", 0, 0, "(const __INT64_TYPE__ *)0")
+        rank = variable.rank if variable is not None else 1
+        extents = longs(["0", *(
+            f"(__INT64_TYPE__)(sizeof(({name}){'[0]' * d}) / sizeof(({name}){'[0]' * (d + 1)}))" for d in range(1, rank)
+        )])  # fmt: skip
+        pointer = f"WEFT_POINTER({name})"  # an element or a component may also get a plain number from the call
+        return call("heap", number, f"(void *){pointer}", f"sizeof(({pointer}){'[0]' * rank})", rank, extents)
+
+
+UNSAFE: Final = frozenset(("call_expression", "update_expression", "assignment_expression"))
+"""What must not be evaluated twice."""
+
+
+def given(tree: c_tree.Tree, node: Node) -> tuple[Node, Node] | None:
+    """What an assignment or declaration gives a value, and the call that the value comes from."""
+    if node.type == "assignment_expression":
+        operator = node.child_by_field_name("operator")
+        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+        if operator is None or tree.source(operator) != "=":
+            return None
+    elif node.type == "init_declarator":
+        declared = node.child_by_field_name("declarator")
+        left, right = c_tree.declarator(tree, node)[0] if declared else None, node.child_by_field_name("value")
+    else:
+        return None
+    while right is not None and (inner := uncast(tree, right)) is not None:
+        right = inner
+    if left is None or right is None or right.type not in ("call_expression", "new_expression"):
+        return None
+    return left, right
+
+
+def uncast(tree: c_tree.Tree, node: Node) -> Node | None:
+    """What is cast or stands in brackets; None where neither is so."""
+    if node.type in ("cast_expression", "parenthesized_expression"):
+        return node.child_by_field_name("value") or (node.named_children[0] if node.named_children else None)
+    function, arguments = (node.child_by_field_name(name) for name in ("function", "arguments"))
+    if function is not None and arguments is not None and function.type == "template_function":
+        name = tree.source(function).partition("<")[0]
+        if name in ("static_cast", "reinterpret_cast") and arguments.named_children:
+            return arguments.named_children[0]
+    return None
+
+
+def asked(tree: c_tree.Tree, called: Node) -> str:
+    """How many bytes a call of malloc or its like asks for; empty for other functions."""
+    function = called.child_by_field_name("function")
+    arguments = called.child_by_field_name("arguments")
+    name = tree.source(function) if function is not None else ""
+    texts = [tree.source(a) for a in arguments.named_children if a.type != "comment"] if arguments else []
+    which = SIZES.get((name, len(texts)), ())
+    return " * ".join(f"({texts[k]})" for k in which)
+
+
+SIZES: Final = {
+    ("malloc", 1): (0,), ("calloc", 2): (0, 1), ("realloc", 2): (1,), ("reallocarray", 3): (1, 2),
+    ("aligned_alloc", 2): (1,),
+}  # fmt: skip
+"""The arguments of a function whose product is the size that it is asked for."""
+
+
+def template(number: int, entity: syntax.Entity) -> str:
+    """The call that names a template; empty where its sizes are left open."""
+    sizes = [c_calls.int64(one.high) for one in entity.sizes if one.high is not None]
+    return call("template", number, len(sizes), longs([0] * len(sizes)), longs(sizes)) if sizes else ""

@@ -1,0 +1,281 @@
+"""The texts of the runtime's calls (dataparallel/native/check.h) that are put into a C source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Final
+
+from weft.dataparallel import runtime
+from weft.dvm.c_tree import Variable
+from weft.dvm.syntax import (
+    Affine,
+    Axis,
+    Constant,
+    DirectiveError,
+    Expression,
+    NamedEdges,
+    Reference,
+    Section,
+    Subscript,
+    Width,
+)
+
+HEADER: Final = runtime.sources() / "check.h"
+LISTS: Final = """\
+#define WEFT_INTS(...) (const int[]){__VA_ARGS__}
+#define WEFT_LONGS(...) (const __INT64_TYPE__[]){__VA_ARGS__}
+#define WEFT_TYPE(...) _Generic(__VA_ARGS__, %s, default: 0)
+#define WEFT_POINTER(...) __builtin_choose_expr(__builtin_classify_type(__VA_ARGS__) == 5, (__VA_ARGS__), (void *)0)
+"""
+LISTS_CPLUSPLUS: Final = """\
+#define WEFT_INTS(...) weft_ints{{__VA_ARGS__}}
+#define WEFT_LONGS(...) weft_longs{{__VA_ARGS__}}
+#define WEFT_TYPE(...) weft_type(__VA_ARGS__)
+#define WEFT_POINTER(...) weft_pointer(__VA_ARGS__)
+struct weft_ints { int v[16]; operator const int *() const { return v; } }; \
+struct weft_longs { __INT64_TYPE__ v[16]; operator const __INT64_TYPE__ *() const { return v; } }; \
+template <typename T> static inline int weft_type(const volatile T &) { return 0; } \
+template <typename T> static inline T *weft_pointer(T *p) { return p; } \
+template <typename T> static inline char *weft_pointer(const T &) { return 0; } \
+%s
+"""
+"""A temporary array has no address in C++, and its types are told apart by overloading."""
+KINDS: Final = {
+    "*": "WEFT_WHOLE",
+    "block": "WEFT_BLOCK",
+    "wgtblock": "WEFT_WGTBLOCK",
+    "genblock": "WEFT_GENBLOCK",
+    "multblock": "WEFT_MULTBLOCK",
+    "indirect": "WEFT_INDIRECT",
+    "derived": "WEFT_DERIVED",
+}
+OPERATIONS: Final = {name: f"WEFT_{name.upper()}" for name in ("sum", "product", "max", "min", "and", "or", "xor")} | {
+    "maxloc": "WEFT_MAXLOC",
+    "minloc": "WEFT_MINLOC",
+}
+TYPES: Final = {
+    "char": "WEFT_INT8",
+    "signed char": "WEFT_INT8",
+    "short": "WEFT_INT16",
+    "int": "WEFT_INT32",
+    "long": "WEFT_INT64",
+    "long long": "WEFT_INT64",
+    "_Bool": "WEFT_UINT8",
+    "unsigned char": "WEFT_UINT8",
+    "unsigned short": "WEFT_UINT16",
+    "unsigned": "WEFT_UINT32",
+    "unsigned long": "WEFT_UINT64",
+    "unsigned long long": "WEFT_UINT64",
+    "float": "WEFT_FLOAT",
+    "double": "WEFT_DOUBLE",
+    "long double": "WEFT_LONG_DOUBLE",
+    "float _Complex": "WEFT_COMPLEX_FLOAT",
+    "double _Complex": "WEFT_COMPLEX_DOUBLE",
+}
+
+
+def prologue(text: str, cplusplus: bool) -> str:
+    """What stands before a source: the runtime's declarations and those of the language's library that it uses."""
+    if not cplusplus:
+        return (LISTS % ", ".join(f"{name}: {code}" for name, code in TYPES.items())) + declarations() + library(text)
+    overloads = " ".join(
+        f"static inline int weft_type(const volatile {name} &) {{ return {code}; }}"
+        for name, code in TYPES.items()
+        if "_Complex" not in name and name != "_Bool"
+    )
+    defines, code = declarations().rsplit("\n", 1)
+    return f'{defines}\nextern "C" {{ {code}{library(text)} }}\n{LISTS_CPLUSPLUS % overloads}'
+
+
+@cache
+def declarations() -> str:
+    """The runtime's declarations on one line, without a header: a program's feature macros must come first."""
+    text = HEADER.read_text(encoding="utf-8")
+    text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
+    text = text.partition("#ifdef __cplusplus")[0] + text.partition("#endif")[2].rpartition("#ifdef __cplusplus")[0]
+    defines = [line for line in text.splitlines() if line.startswith("#define") and line.split()[1] != "WEFT_CHECK_H"]
+    code = " ".join(line for line in text.splitlines() if not line.startswith("#"))
+    kinds = {
+        "size_t": "__SIZE_TYPE__",
+        **{f"{u}int{n}_t": f"__{u.upper()}INT{n}_TYPE__" for u in ("", "u") for n in (8, 16, 32, 64)},
+    }
+    for name, builtin in kinds.items():
+        code = re.sub(rf"\b{name}\b", builtin, code)
+    return "\n".join([*defines, " ".join(code.split())])
+
+
+LIBRARY: Final = {
+    "dvmh_wtime": "double dvmh_wtime(void);",
+    "dvmh_barrier": "void dvmh_barrier(void);",
+    "dvmh_get_total_num_procs": "int dvmh_get_total_num_procs(void);",
+    "dvmh_get_num_procs": "int dvmh_get_num_procs(int);",
+    "dvmh_get_num_proc_axes": "int dvmh_get_num_proc_axes(void);",
+}
+"""Functions of the language's library, which its compiler knows without a declaration."""
+
+
+def library(text: str) -> str:
+    """The declarations of the library's functions that a source calls and does not declare."""
+    return "".join(
+        f" {declaration}"
+        for name, declaration in LIBRARY.items()
+        if re.search(rf"\b{name}\b", text) and not re.search(rf"\b(?:double|int|void|define)\s+{name}\b", text)
+    )
+
+
+def call(name: str, *arguments: object) -> str:
+    """A call as a statement."""
+    return f"weft_check_{name}({', '.join(map(str, arguments))});"
+
+
+def ints(values: Sequence[object]) -> str:
+    """An array of plain ints."""
+    return f"WEFT_INTS({', '.join(map(str, values))})"
+
+
+def longs(values: Sequence[object]) -> str:
+    """An array of 64-bit numbers."""
+    return f"WEFT_LONGS({', '.join(map(str, values))})"
+
+
+def int64(expression: Expression) -> str:
+    """An expression as a 64-bit number."""
+    return f"(__INT64_TYPE__)({expression.text})"
+
+
+# --- variables --------------------------------------------------------------------------------------------------------
+
+
+def is_template(variable: Variable) -> bool:
+    """Whether a variable stands for a template: it has no memory."""
+    return variable.has("template")
+
+
+def base(variable: Variable) -> str:
+    """The address of a variable's data."""
+    if is_template(variable):
+        return "(void *)0"
+    if variable.by_pointer:
+        return f"(void *)({variable.name})"
+    return f"(void *)&({variable.name})"
+
+
+def size(variable: Variable) -> str:
+    """The bytes of a variable's data; 0: not known from its declaration."""
+    if is_template(variable):
+        return "0"
+    if not variable.by_pointer:
+        return f"sizeof({variable.name})"
+    return f"({variable.first}) * sizeof(({variable.name})[0])" if variable.first else "0"
+
+
+def element(variable: Variable, rank: int) -> str:
+    """An element of an array, for sizeof."""
+    return f"({variable.name})" + "[0]" * rank
+
+
+def extents(variable: Variable, rank: int, first: str = "") -> str:
+    """The extents of an array; `first` is that of the first dimension where the declaration does not tell it."""
+    found: list[str] = []
+    for d in range(rank):
+        if d == 0 and variable.by_pointer:
+            found.append(first or (f"(__INT64_TYPE__)({variable.first})" if variable.first else "0"))
+        else:
+            found.append(f"(__INT64_TYPE__)(sizeof({element(variable, d)}) / sizeof({element(variable, d + 1)}))")
+    return longs(found)
+
+
+def reduction_type(variable: Variable) -> str:
+    """The type of a variable's (or its elements') numbers, as the compiler knows it."""
+    return f"WEFT_TYPE({element(variable, variable.rank)})"
+
+
+def count(variable: Variable) -> str:
+    """How many numbers a variable has."""
+    if not variable.is_array:
+        return "1"
+    if variable.by_pointer and not variable.first:
+        return "1"
+    return f"(__INT64_TYPE__)(({size(variable)}) / sizeof({element(variable, variable.rank)}))"
+
+
+# --- parts of directives ----------------------------------------------------------------------------------------------
+
+
+def mapping(subscripts: Sequence[Subscript]) -> tuple[str, str, str, str]:
+    """rank, axis[], coefficient[], offset[] of a mapping."""
+    axes: list[object] = []
+    coefficients: list[object] = []
+    offsets: list[object] = []
+    for subscript in subscripts:
+        if isinstance(subscript, Affine):
+            axes.append(subscript.dummy)
+            coefficients.append(int64(subscript.coefficient))
+            offsets.append(int64(subscript.offset))
+        else:
+            axes.append("WEFT_CONSTANT" if isinstance(subscript, Constant) else "WEFT_ALL")
+            coefficients.append(0)
+            offsets.append(int64(subscript.value) if isinstance(subscript, Constant) else 0)
+    return str(len(axes)), ints(axes), longs(coefficients), longs(offsets)
+
+
+def widths(found: Sequence[Width | NamedEdges] | None) -> tuple[str, str, str]:
+    """rank, low[], high[] of edges; without widths: those that are declared."""
+    if found is None:
+        return "0", "(const __INT64_TYPE__ *)0", "(const __INT64_TYPE__ *)0"
+    low = [int64(w.low) if isinstance(w, Width) else 0 for w in found]
+    high = [int64(w.high) if isinstance(w, Width) else 0 for w in found]
+    return str(len(found)), longs(low), longs(high)
+
+
+def section(reference: Reference, variable: Variable) -> tuple[str, str, str]:
+    """rank, low[], high[] of a part of an array; 0 and no bounds: all of it."""
+    if not reference.subscripts:
+        return "0", "(const __INT64_TYPE__ *)0", "(const __INT64_TYPE__ *)0"
+    low: list[str] = []
+    high: list[str] = []
+    for d, subscript in enumerate(reference.subscripts):
+        last = f"(__INT64_TYPE__)(sizeof({element(variable, d)}) / sizeof({element(variable, d + 1)})) - 1"
+        if isinstance(subscript, Affine):
+            raise DirectiveError(reference.place, f"`{reference.name}` has a subscript that means nothing here")
+        if isinstance(subscript, Constant):
+            low.append(int64(subscript.value))
+            high.append(int64(subscript.value))
+            continue
+        bounds = subscript if isinstance(subscript, Section) else Section(None, None)
+        low.append(int64(bounds.low) if bounds.low else "0")
+        if bounds.high is None and d == 0 and variable.by_pointer:
+            last = f"(__INT64_TYPE__)({variable.first}) - 1" if variable.first else "__INT64_MAX__"
+        high.append(int64(bounds.high) if bounds.high else last)
+    return str(len(low)), longs(low), longs(high)
+
+
+def spread(construct: int, data: int, variable: Variable, axes: Sequence[Axis], task: tuple[int, str] | None) -> str:
+    """The call that distributes an array, maybe onto one task's processors: (tasks, which)."""
+    if task is None:
+        return call("distribute", construct, data, base(variable), *kinds(axes))
+    return call("distribute_onto", construct, data, base(variable), *kinds(axes), *task)
+
+
+def kinds(axes: Sequence[Axis]) -> tuple[str, str]:
+    """rank, kinds[] of a distribution."""
+    return str(len(axes)), ints([KINDS[axis.kind] for axis in axes])
+
+
+def blocks(data: int, variable: Variable, axes: Sequence[Axis]) -> str:
+    """The calls that tell the sizes of blocks."""
+    found: list[str] = []
+    for d, axis in enumerate(axes):
+        if axis.argument is None or axis.kind not in ("wgtblock", "genblock"):
+            continue
+        array = axis.argument.text
+        many = int64(axis.size) if axis.size else f"(__INT64_TYPE__)(sizeof({array}) / sizeof(({array})[0]))"
+        found.append(
+            f"{{ const __INT64_TYPE__ weft_n = {many}; double weft_sizes[weft_n > 0 ? weft_n : 1]; "
+            f"for (__INT64_TYPE__ weft_k = 0; weft_k < weft_n; weft_k++) weft_sizes[weft_k] = ({array})[weft_k]; "
+            + call("blocks", data, base(variable), d, "weft_n", "weft_sizes")
+            + " }"
+        )
+    return " ".join(found)

@@ -1,0 +1,243 @@
+"""Which variables of a C source the compiler's hooks must see: those get their address taken, the others stay fast."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from tree_sitter import Node
+
+from weft.dvm import c_calls, c_tree, c_uses, syntax
+from weft.dvm.c_calls import base, call, longs, size
+from weft.dvm.c_tree import Variable
+from weft.dvm.c_unit import FIRST, Unit
+from weft.dvm.syntax import Reference
+
+
+class Hooks:
+    """Marks the variables of one source."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
+
+    def inside(self, body: Node) -> None:
+        """Mark what a loop's body declares for itself: it has no value yet, and belongs to the iteration."""
+        begin, end = self.tree.begin(body), self.tree.end(body)
+        for many in self.tree.variables.values():
+            for variable in many:
+                if not begin <= variable.statement_begin < end or variable.static or variable.external:
+                    continue
+                if variable.initialised or variable.pointer or variable.parameter:
+                    continue
+                scope = self.tree.resolve(variable.name, variable.begin)
+                if scope is None or (not variable.sizes and self.surely(variable, body)):
+                    continue
+                self.marks.before(variable.statement_end, " " + call("clear", base(variable), size(variable)))
+
+    def surely(self, variable: Variable, body: Node) -> bool:
+        """Whether a scalar of a loop's body is surely written before it is read, and its address is not taken."""
+        holder = next(
+            (n for n in c_tree.walk(body) if n.type == "compound_statement" and self.tree.end(n) == variable.end),
+            body,
+        )
+        return c_uses.writes_first(self.tree, variable, holder) and variable not in c_uses.addressed(self.tree, holder)
+
+    def constructs(self) -> list[Node]:
+        """The statements that a construct is about."""
+        kinds = (syntax.Parallel, syntax.Region, syntax.TaskRegion)
+        return [
+            node
+            for begin, _, directive, _ in self.source.directives
+            if isinstance(directive, kinds) and (node := self.unit.attached[begin]) is not None
+        ]
+
+    def clause_names(self) -> set[Variable]:
+        """The variables that a clause of a loop or region names."""
+        found: set[Variable] = set()
+        for begin, end, directive, _ in self.source.directives:
+            references: list[Reference] = []
+            if isinstance(directive, syntax.Parallel | syntax.TaskRegion):
+                for clause in directive.clauses:
+                    if isinstance(clause, syntax.Private):
+                        references += clause.names
+                    elif isinstance(clause, syntax.Reductions):
+                        references += [one.variable for one in clause.items]
+                        references += [one.location for one in clause.items if one.location is not None]
+                    elif isinstance(clause, syntax.Tie):
+                        references += clause.items
+                    elif isinstance(clause, syntax.Across):
+                        references += [one.array for one in clause.items]
+            elif isinstance(directive, syntax.Region):
+                references = [item for data in directive.data for item in data.items]
+            elif isinstance(directive, syntax.Actual):
+                references = list(directive.items or ())
+            at = end if self.unit.attached[begin] is None else begin
+            found |= {v for r in references if (v := self.tree.resolve(r.name, at)) is not None}
+        return found
+
+    @cached_property
+    def wanted(self) -> set[Variable]:
+        """The variables of functions that the hooks must see."""
+        return self.touched - self.unmarked
+
+    @cached_property
+    def touched(self) -> set[Variable]:
+        """The variables that constructs write, that their clauses name, or that their loops run over."""
+        found = self.clause_names()
+        for node in self.constructs():
+            begin, end = self.tree.begin(node), self.tree.end(node)
+            found |= {v for v in c_uses.written(self.tree, node) if not begin <= v.statement_begin < end}
+        return found
+
+    @cached_property
+    def regional(self) -> set[Variable]:
+        """The variables that regions use: their copies on the device begin and end with their block."""
+        regions = [
+            node
+            for begin, _, directive, _ in self.source.directives
+            if isinstance(directive, syntax.Region) and (node := self.unit.attached[begin]) is not None
+        ]
+        return {
+            variable
+            for node in regions
+            for _, variable in c_uses.uses(self.tree, node)
+            if not self.tree.begin(node) <= variable.statement_begin < self.tree.end(node)
+        }
+
+    @cached_property
+    def escaping(self) -> set[Variable]:
+        """The variables of functions whose address leaves them."""
+        found = set(self.wanted)
+        for function in self.tree.functions:
+            found |= c_uses.addressed(self.tree, function)
+        return found
+
+    @cached_property
+    def unmarked(self) -> set[Variable]:
+        """Scalars of functions that run a loop, or that every iteration has for itself and surely writes first.
+
+        Nothing can be wrong with them, and in a register they cost nothing.
+        """
+        plain = {v for v in self.touched if not v.outside and not v.static and not v.is_array}
+        return {v for v in plain if self.harmless(v)}
+
+    def harmless(self, variable: Variable) -> bool:
+        """Whether no use of a private scalar can be wrong."""
+        function = next((f for f in self.tree.functions if self.tree.begin(f) == variable.function), None)
+        if function is None or variable in c_uses.addressed(self.tree, function):
+            return False
+        around = [(self.tree.begin(n), self.tree.end(n), d, n) for _, _, d, n in self.unit.parallels]
+        for node, found in c_uses.uses(self.tree, function):
+            if found is not variable:
+                continue
+            at = self.tree.begin(node)
+            if at == variable.at:
+                continue
+            loops = [(d, n) for begin, end, d, n in around if begin <= at < end]
+            if not loops:
+                if c_uses.loops_over(self.tree, variable, node) is None:
+                    return False
+                continue
+            directive, loop = loops[0]
+            if variable in self.unit.indices(directive, loop):
+                continue
+            body = c_uses.nest(loop, directive.rank)[-1].child_by_field_name("body")
+            if (
+                variable not in c_uses.written(self.tree, loop)
+                and c_uses.loops_over(self.tree, variable, node) is not None
+            ):
+                continue
+            if variable not in self.unit.privates(directive, loop) or body is None:
+                return False
+            if not c_uses.writes_first(self.tree, variable, body):
+                return False
+        return True
+
+    def mark(self) -> None:
+        """Name what the constructs write or name: where a function declares it, the others before the program."""
+        for variable in sorted(self.wanted, key=lambda v: v.at):
+            if variable.declare or (variable.pointer and not variable.parameter):
+                continue
+            if variable.reference and not variable.is_array:
+                continue
+            text = self.named(variable)
+            if variable.outside:
+                continue
+            if variable in self.regional and not variable.parameter and not variable.static:
+                text += " " + call("begins", base(variable))
+            if variable.parameter:
+                function = next(f for f in self.tree.functions if self.tree.begin(f) == variable.function)
+                body = function.child_by_field_name("body")
+                opaque = variable.by_pointer and not variable.sizes and variable not in self.clause_names()
+                if body is not None and not opaque:
+                    self.marks.before(self.tree.begin(body) + 1, " " + text)
+                continue
+            if not variable.initialised and not variable.static and not variable.external:
+                text += " " + call("clear", base(variable), size(variable))
+            if self.in_header(variable):
+                continue
+            self.marks.before(variable.statement_end, " " + text)
+        for variable in sorted(self.loose - self.wanted, key=lambda v: v.at):
+            self.without_value(variable)
+        for variable in sorted(self.regional - self.loose - self.wanted, key=lambda v: v.at):
+            if variable.is_array and not (variable.outside or variable.is_pointer_like or variable.declare):
+                self.marks.before(variable.statement_end, " " + self.named(variable))
+        for many in self.tree.variables.values():
+            for variable in many:
+                plain = variable.outside and not variable.external and not variable.declare
+                if not variable.static and variable.name in self.unit.shared.spread:
+                    continue
+                if plain and not variable.is_pointer_like and not (variable.sizes and not variable.sizes[0]):
+                    self.unit.constructor(variable.statement_end, FIRST, self.named(variable))
+
+    @cached_property
+    def loose(self) -> set[Variable]:
+        """The variables of functions that may be read before they have a value, outside of parallel loops' bodies."""
+        bodies = [(begin, end) for begin, end, _, _ in self.unit.parallels]
+        found: set[Variable] = set()
+        for many in self.tree.variables.values():
+            for variable in many:
+                known = variable.outside or variable.static or variable.external or variable.initialised
+                if known or variable.parameter or variable.pointer or variable.declare or variable.function < 0:
+                    continue
+                if self.tree.cplusplus and not variable.sizes:  # overloads would part on `volatile`
+                    continue
+                inside = any(begin <= variable.at < end for begin, end in bodies)
+                if not inside and not self.in_header(variable) and (variable.sizes or not self.always(variable)):
+                    found.add(variable)
+        return found
+
+    def always(self, variable: Variable) -> bool:
+        """Whether a scalar is surely written before it is read, wherever its block is entered."""
+        function = next((f for f in self.tree.functions if self.tree.begin(f) == variable.function), None)
+        body = function.child_by_field_name("body") if function is not None else None
+        return body is None or self.surely(variable, body)
+
+    def without_value(self, variable: Variable) -> None:
+        """Say of a variable that it has no value yet, if it is a number or an array of numbers."""
+        kind = c_calls.reduction_type(variable)
+        clear = call("clear", base(variable), size(variable))
+        if variable in self.regional:
+            text = f"{self.named(variable)} {call('begins', base(variable))} if ({kind}) {clear}"
+        else:
+            text = f"if ({kind}) {{ {self.named(variable)} {clear} }}"
+        self.marks.before(variable.statement_end, " " + text)
+        if not variable.sizes:
+            # Else the compiler may read it ahead of the branch that would, and that would be told.
+            self.marks.before(variable.statement_begin, "volatile ")
+
+    def named(self, variable: Variable) -> str:
+        """The call that names a variable, with its dimensions where it is an array."""
+        number = self.unit.data_id(variable)
+        if not variable.is_array:
+            return call("data", number, base(variable), size(variable))
+        rank = variable.rank
+        element, extents = c_calls.element(variable, rank), c_calls.extents(variable, rank)
+        name = "argument" if variable.by_pointer or variable.reference else "array"
+        return call(name, number, base(variable), f"sizeof({element})", rank, longs([0] * rank), extents, 0)
+
+    def in_header(self, variable: Variable) -> bool:
+        """Whether a variable is declared in a loop's header: no statement can follow there."""
+        statement = self.tree.statements.get(variable.statement_begin)
+        above = statement.parent if statement is not None else None
+        return above is not None and above.type == "for_statement"

@@ -1,0 +1,242 @@
+"""The calls for the parallel loops of C-DVMH, and for their clauses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tree_sitter import Node
+
+from weft.dvm import c_calls, c_groups, c_scattered, c_uses, syntax
+from weft.dvm.c_arrays import Arrays
+from weft.dvm.c_calls import base, call, longs, size
+from weft.dvm.c_hooks import Hooks
+from weft.dvm.c_tree import Variable
+from weft.dvm.c_unit import Unit
+from weft.dvm.syntax import Directive, Reference
+from weft.terms.words import plural
+
+
+class LoopConstructs:
+    """Marks the loops of one source."""
+
+    def __init__(self, unit: Unit, hooks: Hooks, groups: c_groups.Groups) -> None:
+        self.unit = unit
+        self.hooks = hooks
+        self.groups = groups
+        self.arrays = Arrays(unit)
+        self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
+
+    def parallel(self, directive: syntax.Parallel, statement: Node | None, text: str) -> None:
+        """Put a parallel loop's calls around and into it."""
+        shown = f"parallel({''.join(f'[{name}]' for name in directive.indices) or directive.rank})"
+        if statement is None or statement.type != "for_statement":
+            self.unit.fail(directive.place, f"`{shown}` stands before no `for`; put it right before the outer loop")
+        loops = c_uses.nest(statement, directive.rank)
+        if len(loops) < directive.rank:
+            what = f"`{shown}` needs {directive.rank} loops, one directly in the other; here are {len(loops)}"
+            self.unit.fail(directive.place, what)
+        names = [c_uses.loop_variable(self.tree, loop) for loop in loops]
+        for loop, name, wanted in zip(loops, names, directive.indices or [""] * len(loops), strict=True):
+            place = self.source.position(self.tree.begin(loop))
+            if name is None:
+                self.unit.fail(place, f"the loop of `{shown}` does not begin by setting its variable: for (i = …")
+            if wanted and self.tree.source(name) != wanted:
+                what = f"the loop over `{self.tree.source(name)}` stands where `{shown}` has `{wanted}`"
+                self.unit.fail(place, what)
+        indices = [self.tree.source(name) for name in names if name is not None]
+        at = self.tree.begin(statement)
+        on = self.tree.resolve(directive.on.name, at) if directive.on is not None else None
+        if on is not None and on.has("task"):
+            self.task_loop(directive, statement, indices[0], text)
+            return
+        number = self.unit.texted("parallel", directive, text, indices)
+        calls = [call("loop_begin", number, directive.rank, 0), *self.clauses(directive, statement, at)]
+        if not self.in_region(at):
+            remote = [clause for clause in directive.clauses if isinstance(clause, syntax.Remote)]
+            calls[:0] = [self.fetched(clause, at, number) for clause in remote]
+        calls.append(call("loop_start"))
+        self.marks.around(at, self.tree.end(statement), " ".join(calls), call("loop_end", number))
+        body = loops[-1].child_by_field_name("body")
+        if body is not None:
+            if len(indices) <= 3:
+                step = call(f"iteration{len(indices)}", *indices)
+            else:
+                step = call("iteration", len(indices), longs(indices))
+            self.marks.around(self.tree.begin(body), self.tree.end(body), step, "")
+            self.hooks.inside(body)
+
+    def clauses(self, directive: syntax.Parallel, loop: Node, at: int) -> list[str]:
+        """The calls of a loop's clauses."""
+        found: list[str] = []
+        if directive.on is not None:
+            on = directive.on
+            target = self.unit.spread(on, at, "on")
+            found.append(
+                call("loop_on", self.unit.data_id(target), base(target), *c_calls.mapping(on.subscripts or ()))
+            )
+        unmarked = self.hooks.unmarked
+        indices = {v for v in self.unit.indices(directive, loop) if v is not None}
+        found.extend(self.control(directive, loop, at))
+        for clause in directive.clauses:
+            found.extend(self.clause(clause, at, unmarked | indices))
+        return found
+
+    def control(self, directive: syntax.Parallel, loop: Node, at: int) -> list[str]:
+        """The calls that tell a loop's own variables, where they live in memory: their accesses are no work."""
+        return [
+            call("loop_index", base(variable), size(variable))
+            for variable in self.unit.indices(directive, loop)
+            if variable is not None
+            and not at <= variable.statement_begin < self.tree.end(loop)
+            and (variable.outside or variable.static or variable in self.hooks.escaping)
+        ]
+
+    def clause(self, clause: syntax.Clause, at: int, unmarked: set[Variable]) -> list[str]:
+        """The calls of one clause."""
+        found: list[str] = []
+        if isinstance(clause, syntax.Private):
+            for item in clause.names:
+                variable = self.unit.variable(item, at)
+                if variable not in unmarked:
+                    found.append(call("loop_private", self.unit.data_id(variable), base(variable), size(variable)))
+        elif isinstance(clause, syntax.Reductions):
+            for one in clause.items:
+                found.append(self.reduction(one, at))
+            group = self.groups.of(self.unit, group_of(clause), at)
+            if group:
+                found.append(call("loop_reduction_group", group))
+        elif isinstance(clause, syntax.ShadowRenew):
+            for renewal in clause.items:
+                variable = self.edged(renewal.array, renewal.widths, at, "shadow_renew")
+                edges = c_calls.widths(renewal.widths)
+                found.append(
+                    call("loop_shadow_renew", self.unit.data_id(variable), base(variable), *edges, int(renewal.corner))
+                )
+                found.extend(c_scattered.renewed(self.unit, 0, variable, renewal.widths, renewal.array.place))
+        elif isinstance(clause, syntax.Across):
+            for dependence in clause.items:
+                # An array without distribution may be named too: `tie` loops of one processor.
+                variable = self.unit.variable(dependence.array, at)
+                found.append(
+                    call("loop_across", self.unit.data_id(variable), base(variable), *c_calls.widths(dependence.widths))
+                )
+        elif isinstance(clause, syntax.Remote):
+            group = self.groups.of(self.unit, group_of(clause), at)
+            found.append(self.remotes(clause, at, "loop_remote_group" if group else "loop_remote", group))
+        elif isinstance(clause, syntax.Tie):
+            for item in clause.items:
+                variable = self.unit.variable(item, at)
+                mapping = c_calls.mapping(item.subscripts or ())
+                found.append(call("loop_tie", self.unit.data_id(variable), base(variable), *mapping))
+        return found
+
+    def edged(self, array: Reference, widths: Sequence[object] | None, at: int, where: str) -> Variable:
+        """The distributed array whose edges a clause names."""
+        variable = self.unit.variable(array, at)
+        if not variable.declare:
+            self.unit.fail(array.place, f"`{array.name}` in `{where}` is not a distributed array")
+        if widths is not None and len(widths) != self.unit.rank(variable) and not variable.named_type:
+            has = plural(self.unit.rank(variable), "dimension")
+            what = f"`{array.name}` has {has}; `{where}` gives {len(widths)} widths"
+            self.unit.fail(array.place, what)
+        return variable
+
+    def reduction(self, one: syntax.Reduction, at: int) -> str:
+        """The call of one reduction."""
+        variable = self.unit.variable(one.variable, at)
+        location = ["(void *)0", "0"]
+        if one.location is not None:
+            beside = self.unit.variable(one.location, at)
+            bytes = size(beside)
+            if one.size is not None and beside.by_pointer:
+                bytes = f"({one.size.text}) * sizeof(({beside.name})[0])"
+            location = [base(beside), bytes]
+        return call(
+            "loop_reduction",
+            self.unit.data_id(variable),
+            base(variable),
+            c_calls.OPERATIONS[one.operator],
+            c_calls.reduction_type(variable),
+            c_calls.count(variable),
+            *location,
+        )
+
+    def fetched(self, remote: syntax.Remote, at: int, number: int) -> str:
+        """The calls that bring what the host fetches from the regions: remote_access does that by itself."""
+        found: list[str] = []
+        for item in remote.items:
+            variable = self.unit.spread(item, at, "remote_access")
+            ranges = [s if isinstance(s, syntax.Constant) else syntax.Whole() for s in item.subscripts or ()]
+            part = Reference(item.name, tuple(ranges), item.place)
+            bounds = c_calls.section(part, variable)
+            found.append(
+                call("get_actual", number, self.unit.data_id(variable), base(variable), size(variable), *bounds)
+            )
+        return " ".join(found) + " "
+
+    def in_region(self, at: int) -> bool:
+        """Whether an offset lies in a region's statement."""
+        return self.within(syntax.Region, at)
+
+    def within(self, kind: type[Directive], at: int) -> bool:
+        """Whether an offset lies in the statement behind a directive of a kind."""
+        nodes = [
+            node
+            for begin, _, directive, _ in self.source.directives
+            if isinstance(directive, kind) and (node := self.unit.attached[begin]) is not None
+        ]
+        return any(self.tree.begin(node) <= at < self.tree.end(node) for node in nodes)
+
+    def remotes(self, remote: syntax.Remote, at: int, name: str, group: int = 0) -> str:
+        """The calls of remote accesses."""
+        found: list[str] = []
+        for item in remote.items:
+            variable = self.unit.spread(item, at, "remote_access")
+            mapping = c_calls.mapping(item.subscripts or ())
+            first = [group] if group else []
+            found.append(call(name, *first, self.unit.data_id(variable), base(variable), *mapping))
+        return " ".join(found)
+
+    def around_tasks(self, node: Node, number: int, tasks: Reference, clauses: Sequence[syntax.Clause]) -> None:
+        """Put a task region around a statement."""
+        at = self.tree.begin(node)
+        known = self.unit.known_tasks(tasks, at)
+        opening = [known, call("task_region_begin", number, self.unit.tasks(tasks, at))]
+        for clause in clauses:
+            opening.extend(self.clause(clause, at, self.hooks.unmarked))
+        opening.append(call("task_region_start"))
+        self.marks.around(at, self.tree.end(node), " ".join(opening), call("task_region_end", number))
+
+    def around_task(self, node: Node, number: int, index: str) -> None:
+        """Put a task around its statement."""
+        begin, end = self.tree.begin(node), self.tree.end(node)
+        self.marks.around(begin, end, call("task_begin", number, index), call("task_end", number))
+        self.hooks.inside(node)
+
+    def task_loop(self, directive: syntax.Parallel, loop: Node, index: str, text: str) -> None:
+        """A loop of which each iteration is a task; without a region around it, it is one itself."""
+        at = self.tree.begin(loop)
+        body = loop.child_by_field_name("body")
+        if directive.on is None or body is None:
+            return
+        number = self.unit.texted("on", directive, text, [index])
+        if not self.in_tasks(at):
+            region = self.unit.texted("task_region", directive, text)
+            self.around_tasks(loop, region, directive.on, directive.clauses)
+        self.marks.around(at, self.tree.end(loop), " ".join(self.control(directive, loop, at)), "")
+        place = next(iter(directive.on.subscripts or ()), None)
+        if isinstance(place, syntax.Affine):
+            index = f"({place.coefficient.text}) * {index} + ({place.offset.text})"
+        self.around_task(body, number, index)
+
+    def in_tasks(self, at: int) -> bool:
+        """Whether an offset lies in a task region's statement."""
+        return self.within(syntax.TaskRegion, at)
+
+
+def group_of(clause: syntax.Reductions | syntax.Remote) -> Reference | None:
+    """The group that a clause of a loop puts something into."""
+    if not clause.group:
+        return None
+    place = clause.items[0].variable.place if isinstance(clause, syntax.Reductions) else clause.items[0].place
+    return Reference(clause.group, None, place)

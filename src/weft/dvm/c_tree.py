@@ -1,0 +1,319 @@
+"""What a C source declares and where its statements stand, from tree-sitter's tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from tree_sitter import Language, Node, Parser
+
+from weft.dvm.syntax import Declare, Trait
+
+STATEMENTS: Final = frozenset(
+    {
+        "compound_statement",
+        "expression_statement",
+        "for_statement",
+        "while_statement",
+        "do_statement",
+        "if_statement",
+        "switch_statement",
+        "return_statement",
+        "break_statement",
+        "continue_statement",
+        "goto_statement",
+        "labeled_statement",
+        "for_range_loop",
+        "try_statement",
+        "declaration",
+        "function_definition",
+    }
+)
+SCOPES: Final = frozenset({"compound_statement", "for_statement", "function_definition", "translation_unit"})
+
+
+@dataclass(slots=True, eq=False)
+class Variable:
+    """A declared name. `sizes` are the texts of its array bounds ("" where left out), outermost first.
+
+    begin and end: the offsets between which the name means this variable. `statement_end`: the end of its declaration.
+    """
+
+    name: str
+    begin: int
+    end: int
+    statement_begin: int
+    statement_end: int
+    at: int
+    sizes: tuple[str, ...]
+    pointer: bool
+    """A pointer to what `sizes` describe: its first dimension is not known from the declaration."""
+    parameter: bool
+    outside: bool
+    """Declared at file scope."""
+    external: bool
+    static: bool
+    initialised: bool
+    named_type: bool
+    """Its type is a typedef's name: there may be more dimensions than the declaration shows."""
+    reference: bool = False
+    """C++'s: another name of what it is bound to."""
+    first: str = ""
+    """Text of a parameter's first bound, where it is written."""
+    declare: list[Declare] = field(default_factory=list)
+    function: int = -1
+    """Offset of the function that it is declared in; -1: none."""
+    id: int = 0
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions as far as the declaration shows them."""
+        return len(self.sizes) + self.pointer
+
+    def has(self, trait: str) -> bool:
+        """Whether a directive gave it this trait."""
+        return any(isinstance(a, Trait) and a.kind == trait for one in self.declare for a in one.attributes)
+
+    @property
+    def by_pointer(self) -> bool:
+        """Its data lie where it points to: a parameter with bounds, or a pointer that a directive makes an array."""
+        return self.pointer and (self.parameter or bool(self.declare))
+
+    @property
+    def is_pointer_like(self) -> bool:
+        """A pointer that no directive makes an array."""
+        return self.pointer and not self.by_pointer
+
+    @property
+    def is_array(self) -> bool:
+        """An array, or a pointer to be used as one."""
+        return self.rank > 0
+
+
+@dataclass(slots=True)
+class Tree:
+    """The tree of one source, by offsets of characters."""
+
+    text: str
+    root: Node
+    variables: dict[str, list[Variable]]
+    functions: list[Node]
+    statements: dict[int, Node]
+    """The outermost statement that begins at an offset."""
+    shift: _Shift
+    registers: list[tuple[int, int]] = field(default_factory=list)
+    """Where the word `register` stands."""
+    cplusplus: bool = False
+    used: list[tuple[int, Node, Variable]] = field(default_factory=list)
+    """Every identifier that means a variable, by its first byte, in the order of the text."""
+    stores: list[tuple[int, int, Variable]] | None = None
+    """What `c_uses.stores` found, once it was asked."""
+    addressed: dict[tuple[int, int], frozenset[Variable]] = field(default_factory=dict)
+    """What `c_uses.addressed` found of the bytes that it was asked about."""
+
+    def used_there(self, variable: Variable) -> str:
+        """What brings the names of C++ into sight that a variable's namespaces hold; "" outside of any."""
+        around = [
+            self.source(name)
+            for node in walk(self.root)
+            if node.type == "namespace_definition" and self.begin(node) <= variable.at < self.end(node)
+            if (name := node.child_by_field_name("name")) is not None
+        ]
+        return f"using namespace {'::'.join(around)}; " if around else ""
+
+    def begin(self, node: Node) -> int:
+        """Offset of a node's first character."""
+        return self.shift(node.start_byte)
+
+    def end(self, node: Node) -> int:
+        """Offset behind a node's last character."""
+        return self.shift(node.end_byte)
+
+    def source(self, node: Node) -> str:
+        """A node's text."""
+        return self.text[self.begin(node) : self.end(node)]
+
+    def resolve(self, name: str, at: int) -> Variable | None:
+        """The variable that a name means at an offset."""
+        found = [v for v in self.variables.get(name, ()) if v.begin <= at < v.end]
+        return min(found, key=lambda v: (v.end - v.begin, -v.begin), default=None)
+
+    def statement_after(self, at: int) -> Node | None:
+        """The statement or declaration that begins next behind an offset, the outermost one."""
+        rest = self.text[at:]
+        skipped = len(rest) - len(skip(rest))
+        return self.statements.get(at + skipped)
+
+
+class _Shift:
+    """Offsets of bytes as offsets of characters."""
+
+    def __init__(self, text: str, raw: bytes) -> None:
+        self.same = len(text) == len(raw)
+        self.table: list[int] = []
+        if not self.same:
+            for index, character in enumerate(text):
+                self.table += [index] * len(character.encode("utf-8", "surrogateescape"))
+            self.table.append(len(text))
+
+    def __call__(self, offset: int) -> int:
+        return offset if self.same else self.table[offset]
+
+
+def skip(rest: str) -> str:
+    """What follows white space, comments and lines of the preprocessor."""
+    while True:
+        stripped = rest.lstrip()
+        if stripped.startswith(("//", "#")):
+            line, _, rest = stripped.partition("\n")
+            while line.endswith("\\"):
+                line, _, rest = rest.partition("\n")
+        elif stripped.startswith("/*"):
+            rest = stripped.partition("*/")[2]
+        else:
+            return stripped
+
+
+def grammar(cplusplus: bool) -> Language:
+    """The language of a source."""
+    if cplusplus:
+        # The grammars are packages of their own, of which one is needed.
+        import tree_sitter_cpp
+
+        return Language(tree_sitter_cpp.language())
+    # As above.
+    import tree_sitter_c
+
+    return Language(tree_sitter_c.language())
+
+
+COMPLEX: Final = re.compile(
+    rb"(?<=float)\s+(?:_Complex\b|complex\b(?=\s*[\w*)]))|(?<=double)\s+(?:_Complex\b|complex\b(?=\s*[\w*)]))"
+    rb"|\b_?[cC]omplex\b(?=\s+(?:long\s+)?(?:float|double)\b)"
+)
+"""The word beside `float` or `double`, which the grammar does not know: it takes it for the name that is declared."""
+
+
+def blank(found: re.Match[bytes]) -> bytes:
+    """As many spaces, and the line ends."""
+    return re.sub(rb"[^\n]", b" ", found[0])
+
+
+def parse(text: str, cplusplus: bool = False) -> Tree:
+    """Parse a source whose directives are blanked out."""
+    raw = text.encode("utf-8", "surrogateescape")
+    root = Parser(grammar(cplusplus)).parse(raw if cplusplus else COMPLEX.sub(blank, raw)).root_node
+    tree = Tree(text, root, {}, [], {}, _Shift(text, raw), cplusplus=cplusplus)
+    nodes = list(walk(root))
+    for node in nodes:
+        if node.type in STATEMENTS:
+            tree.statements.setdefault(tree.begin(node), node)
+        if node.type == "template_declaration":  # what stands before it is about its function
+            inner = next((child for child in node.children if child.type == "function_definition"), None)
+            tree.statements.setdefault(tree.begin(node), inner or node)
+        if node.type == "storage_class_specifier" and tree.source(node) == "register":
+            tree.registers.append((tree.begin(node), tree.end(node)))
+        if node.type == "function_definition":
+            tree.functions.append(node)
+        if node.type in ("declaration", "parameter_declaration"):
+            declared(tree, node)
+    for node in nodes:
+        if node.type == "identifier" and (variable := tree.resolve(tree.source(node), tree.begin(node))) is not None:
+            tree.used.append((node.start_byte, node, variable))
+    return tree
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """A node and all below it, in the order of the text."""
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(top.children))
+
+
+def ancestor(node: Node, kinds: frozenset[str] | set[str]) -> Node | None:
+    """The nearest node above of one of these kinds."""
+    above = node.parent
+    while above is not None and above.type not in kinds:
+        above = above.parent
+    return above
+
+
+def declared(tree: Tree, node: Node) -> None:
+    """Note the variables of a declaration."""
+    specifiers = {tree.source(child) for child in node.children if child.type == "storage_class_specifier"}
+    if "typedef" in specifiers:
+        return
+    parameter = node.type == "parameter_declaration"
+    scope = ancestor(node, {"function_definition"} if parameter else SCOPES)
+    if scope is None:
+        return
+    if parameter and not of_definition(node):
+        return
+    function = scope if scope.type == "function_definition" else ancestor(node, {"function_definition"})
+    for child in node.children_by_field_name("declarator"):
+        name, sizes, pointer, called = declarator(tree, child)
+        if name is None or called:
+            continue
+        outside = scope.type == "translation_unit"
+        reference = any(one.type == "reference_declarator" for one in walk(child))
+        by_address = parameter and not reference
+        variable = Variable(
+            name=tree.source(name),
+            begin=tree.end(name),
+            end=len(tree.text) if outside else tree.end(scope),
+            statement_begin=tree.begin(node),
+            statement_end=tree.end(node),
+            at=tree.begin(name),
+            sizes=tuple(sizes[1:]) if by_address and sizes and not pointer else tuple(sizes),
+            pointer=pointer or (by_address and bool(sizes)),
+            parameter=parameter,
+            outside=outside,
+            external="extern" in specifiers,
+            static="static" in specifiers,
+            initialised=child.type == "init_declarator",
+            named_type=(kind := node.child_by_field_name("type")) is not None and kind.type == "type_identifier",
+            reference=reference,
+            first=sizes[0] if by_address and sizes and not pointer else "",
+            function=-1 if function is None else tree.begin(function),
+        )
+        tree.variables.setdefault(variable.name, []).append(variable)
+
+
+def of_definition(node: Node) -> bool:
+    """Whether a parameter is one of a function's definition itself, not of a pointer to a function."""
+    above = node.parent
+    depth = 0
+    while above is not None and above.type != "function_definition":
+        depth += above.type == "parameter_list"
+        above = above.parent
+    return above is not None and depth == 1
+
+
+def declarator(tree: Tree, node: Node) -> tuple[Node | None, list[str], bool, bool]:
+    """A declarator's name, its array bounds, whether it points to what they describe, and whether it is a function."""
+    sizes: list[str] = []
+    pointer = called = False
+    current: Node | None = node
+    while current is not None and current.type != "identifier":
+        if current.type == "array_declarator":
+            size = current.child_by_field_name("size")
+            sizes.insert(0, tree.source(size) if size is not None else "")
+        elif current.type == "pointer_declarator":
+            # `float *a[3]` is an array of pointers, `float (*a)[3]` a pointer to rows: only the inner one counts.
+            inner = current.child_by_field_name("declarator")
+            pointer = inner is not None and inner.type == "identifier"
+        elif current.type == "function_declarator":
+            called = True
+        below = current.child_by_field_name("declarator")
+        if below is None and current.type == "parenthesized_declarator":
+            below = next(
+                (c for c in current.named_children if c.type.endswith("declarator") or c.type == "identifier"), None
+            )
+        if below is None and current.type in ("attributed_declarator", "reference_declarator"):
+            below = current.named_children[0]
+        current = below
+    return current, sizes, pointer, called

@@ -1,0 +1,168 @@
+"""One C source being marked: its tree, its directives with the statements they stand before, its names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NoReturn
+
+from tree_sitter import Node
+
+from weft.dataparallel.texts import CPLUSPLUS, Texts
+from weft.dvm import c_calls, c_tree, c_uses, syntax
+from weft.dvm.c_source import Marks, Source
+from weft.dvm.c_tree import Tree, Variable
+from weft.dvm.syntax import Directive, DirectiveError, Position, Reference
+from weft.terms.words import plural
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the sources of a program have in common: ids of external names, and what directives say of them."""
+
+    texts: Texts
+    names: dict[str, int] = field(default_factory=dict)
+    spread: dict[str, list[syntax.Declare]] = field(default_factory=dict)
+    """What the directives of all sources say of external names."""
+    edges: dict[str, int] = field(default_factory=dict)
+    """Numbers of named shadow edges."""
+
+
+FIRST: Final = 60001
+"""Priority of the constructors that name data."""
+
+
+class Unit:
+    """One source being marked.
+
+    `attached` gives the statement behind each directive, by the directive's offset; `parallels` the parallel loops.
+    """
+
+    def __init__(self, source: Source, shared: Shared) -> None:
+        self.source = source
+        self.shared = shared
+        self.tree: Tree = c_tree.parse(source.text, source.path.suffix in CPLUSPLUS)
+        self.marks = Marks(source)
+        for begin, end in self.tree.registers:
+            # The address of a register variable cannot be taken; without the word it is the same program.
+            source.text = source.text[:begin] + " " * (end - begin) + source.text[end:]
+        self.attached: dict[int, Node | None] = {}
+        self.parallels: list[tuple[int, int, syntax.Parallel, Node]] = []
+        for begin, end, directive, _ in source.directives:
+            statement = self.attached[begin] = self.tree.statement_after(end)
+            if isinstance(directive, syntax.Parallel) and statement is not None:
+                self.parallels.append((self.tree.begin(statement), self.tree.end(statement), directive, statement))
+        self.setups = 0
+
+    def fail(self, place: Position, what: str) -> NoReturn:
+        """Complain with a place."""
+        raise DirectiveError(place, what)
+
+    # --- names ----------------------------------------------------------------------------------------------------
+
+    def data_id(self, variable: Variable) -> int:
+        """The number of a variable in the side file."""
+        if variable.id:
+            return variable.id
+        shared = variable.outside and not variable.static
+        if shared and variable.name in self.shared.names:
+            variable.id = self.shared.names[variable.name]
+            return variable.id
+        what: Literal["variable", "array", "template", "tasks"] = "array" if variable.is_array else "variable"
+        if c_calls.is_template(variable):
+            what = "template"
+        elif variable.has("task"):
+            what = "tasks"
+        place = self.source.position(variable.at)
+        variable.id = self.shared.texts.variable(variable.name, place.file, place.line, what)
+        if shared:
+            self.shared.names[variable.name] = variable.id
+        return variable.id
+
+    def texted(self, kind: str, directive: Directive, text: str, indices: Sequence[str] = ()) -> int:
+        """The number of a construct in the side file."""
+        place = directive.place
+        return self.shared.texts.construct(kind, place.file, place.line, place.column, text, indices)
+
+    def variable(self, reference: Reference, at: int) -> Variable:
+        """The variable that a reference of a directive means."""
+        found = self.tree.resolve(reference.name, at)
+        if found is None:
+            what = f"`{reference.name}` is not declared here; declare it before the directive"
+            if self.source.missing:
+                what += f" (or with -I name the folder of {self.source.missing[0]}, which was not found)"
+            self.fail(reference.place, what)
+        return found
+
+    def rank(self, variable: Variable) -> int:
+        """The number of dimensions of an array or template, as its directives and its declaration show them."""
+        for one in variable.declare:
+            for attribute in one.attributes:
+                if isinstance(attribute, syntax.Distribution) and attribute.axes:
+                    return len(attribute.axes)
+                if isinstance(attribute, syntax.Alignment) and attribute.dummies:
+                    return len(attribute.dummies)
+            if c_calls.is_template(variable) and one.entities:
+                return len(one.entities[0].sizes)
+        return variable.rank
+
+    def spread(self, reference: Reference, at: int, where: str) -> Variable:
+        """The distributed array or template that a reference means; complains where it is none."""
+        variable = self.variable(reference, at)
+        if not variable.declare:
+            self.fail(
+                reference.place,
+                f"`{reference.name}` in `{where}` has no distribution; "
+                "put `#pragma dvm array …` before its declaration",
+            )
+        given = len(reference.subscripts or ())
+        rank = self.rank(variable)
+        if given != rank and not (variable.named_type and given > rank):
+            self.fail(reference.place, f"`{reference.name}` has {plural(rank, 'dimension')}; `{where}` names {given}")
+        return variable
+
+    def task(self, reference: Reference | None, at: int) -> tuple[int, str] | None:
+        """(tasks, which) of a task that is named; None where it is none, but processors."""
+        variable = self.tree.resolve(reference.name, at) if reference is not None else None
+        if reference is None or variable is None or not variable.has("task"):
+            return None
+        index = (reference.subscripts or (None,))[0]
+        if not isinstance(index, syntax.Constant):
+            self.fail(reference.place, f"one task of `{reference.name}` is expected: {reference.name}[0]")
+        return self.data_id(variable), c_calls.int64(index.value)
+
+    def tasks(self, reference: Reference, at: int) -> int:
+        """The number of a task array; complains where a name is none."""
+        variable = self.tree.resolve(reference.name, at)
+        if variable is None or not variable.has("task"):
+            what = f"`{reference.name}` is not a task array; put DVM(TASK) before its declaration"
+            self.fail(reference.place, what)
+        return self.data_id(variable)
+
+    def known_tasks(self, reference: Reference, at: int) -> str:
+        """The call that tells how many tasks an array has."""
+        number = self.tasks(reference, at)
+        variable = self.tree.resolve(reference.name, at)
+        sizes = variable.sizes if variable is not None else ()
+        return c_calls.call("task_array", number, 0, sizes[0]) if sizes and sizes[0] else ""
+
+    def privates(self, directive: syntax.Parallel, loop: Node) -> set[Variable]:
+        """The variables of a loop's `private`."""
+        at = self.tree.begin(loop)
+        names = [item.name for c in directive.clauses if isinstance(c, syntax.Private) for item in c.names]
+        return {v for name in names if (v := self.tree.resolve(name, at)) is not None}
+
+    def indices(self, directive: syntax.Parallel, loop: Node) -> list[Variable | None]:
+        """The variables of a parallel loop's headers."""
+        found: list[Variable | None] = []
+        for one in c_uses.nest(loop, directive.rank):
+            name = c_uses.loop_variable(self.tree, one)
+            found.append(self.tree.resolve(self.tree.source(name), self.tree.end(name)) if name is not None else None)
+        return found
+
+    def constructor(self, at: int, priority: int, body: str) -> None:
+        """Put a function that runs before the program."""
+        self.setups += 1
+        name = f"weft_check_setup_{self.setups}"
+        attribute = f'__attribute__((constructor({priority}), no_sanitize("thread")))'
+        self.marks.before(at, f" {attribute} static void {name}(void) {{ {body} }}")

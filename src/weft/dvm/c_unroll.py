@@ -1,0 +1,81 @@
+"""Small loops of a C source that the compiler is asked to write out, so that rows of iterations may hold them."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Final
+
+from tree_sitter import Node
+
+from weft.dvm import c_tree, c_uses
+from weft.dvm.c_unit import Unit
+
+MOST_ITERATIONS: Final = 8
+MOST_ELEMENTS: Final = 128
+"""Elements of arrays that a loop names, all its iterations together."""
+
+LOOPS: Final = ("for_statement", "while_statement", "do_statement")
+NUMBER: Final = re.compile(r"\d+$")
+DEFINE: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(?(\d+)\)?[ \t]*(?:/[/*].*)?$", re.MULTILINE)
+
+
+class Unroll:
+    """Marks the innermost loops of one source's parallel loops that run a few times only."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.tree, self.marks, self.parallels = unit.tree, unit.marks, unit.parallels
+        self.text = unit.source.text
+
+    def mark(self) -> None:
+        """Ask the compiler; it does so where it sees the number itself, and what it does is the same either way."""
+        asked: set[int] = set()
+        for _, _, directive, statement in self.parallels:
+            body = c_uses.nest(statement, directive.rank)[-1].child_by_field_name("body")
+            for node in c_tree.walk(body) if body is not None else ():
+                at = self.tree.begin(node)
+                if node.type == "for_statement" and at not in asked and self.small(node):
+                    asked.add(at)
+                    self.marks.before(at, f'_Pragma("GCC unroll {MOST_ITERATIONS}")')
+
+    def small(self, loop: Node) -> bool:
+        """Whether a loop holds no other one and has few iterations."""
+        below = [node.type for part in loop.children for node in c_tree.walk(part)]
+        if any(kind in LOOPS or kind.startswith("preproc") for kind in below):
+            return False
+        count = self.count(loop)
+        return (
+            count is not None
+            and count <= MOST_ITERATIONS
+            and count * below.count("subscript_expression") <= MOST_ELEMENTS
+        )
+
+    def count(self, loop: Node) -> int | None:
+        """How many iterations a loop from one number to another has; None where it is no such loop."""
+        condition, initial = (loop.child_by_field_name(name) for name in ("condition", "initializer"))
+        if condition is None or initial is None or condition.type != "binary_expression":
+            return None
+        operator = condition.child_by_field_name("operator")
+        first = initial.child_by_field_name("right") or initial.child_by_field_name("declarator")
+        if first is not None and first.type == "init_declarator":
+            first = first.child_by_field_name("value")
+        low, high = self.value(first), self.value(condition.child_by_field_name("right"))
+        if low is None or high is None or operator is None:
+            return None
+        return abs(high - low) + ("=" in self.tree.source(operator))
+
+    def value(self, node: Node | None) -> int | None:
+        """What a number, or a name that stands for one, is worth."""
+        text = self.tree.source(node) if node is not None else ""
+        return int(text) if NUMBER.match(text) else self.names.get(text)
+
+    @cached_property
+    def names(self) -> dict[str, int]:
+        """The macros and constants of enumerations that stand for numbers, as the source says it last."""
+        found = {name: int(number) for name, number in DEFINE.findall(self.text)}
+        for node in c_tree.walk(self.tree.root):
+            if node.type == "enumerator" and (value := node.child_by_field_name("value")) is not None:
+                name, number = node.child_by_field_name("name"), self.tree.source(value)
+                if name is not None and NUMBER.match(number):
+                    found[self.tree.source(name)] = int(number)
+        return found

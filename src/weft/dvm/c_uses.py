@@ -1,0 +1,193 @@
+"""Which variables a piece of a C source writes, which it uses, and whether a write surely comes first."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Final
+
+from tree_sitter import Node
+
+from weft.dvm.c_tree import Tree, Variable, ancestor, walk
+
+ALWAYS: Final = {
+    "if_statement": ("condition",),
+    "else_clause": (),
+    "while_statement": ("condition",),
+    "do_statement": ("body",),
+    "for_statement": ("initializer",),
+    "switch_statement": ("condition",),
+    "case_statement": (),
+    "conditional_expression": ("condition",),
+    "binary_expression": ("left",),
+    "labeled_statement": (),
+    "preproc_ifdef": (),
+    "preproc_if": (),
+    "preproc_elif": (),
+    "preproc_else": (),
+}
+"""The parts of a statement that run whenever it does; a kind that is not here runs all of its parts."""
+
+
+def uses(tree: Tree, node: Node) -> Iterator[tuple[Node, Variable]]:
+    """Every identifier below a node that means a variable."""
+    low = bisect_left(tree.used, node.start_byte, key=itemgetter(0))
+    high = bisect_left(tree.used, node.end_byte, key=itemgetter(0))
+    for _, one, variable in tree.used[low:high]:
+        yield one, variable
+
+
+def target(node: Node | None) -> Node | None:
+    """The identifier whose data an lvalue is part of; None where a pointer is followed."""
+    while node is not None and node.type != "identifier":
+        if node.type in ("subscript_expression", "field_expression"):
+            node = node.child_by_field_name("argument")
+        elif node.type == "parenthesized_expression":
+            node = node.named_children[0] if node.named_children else None
+        elif node.type == "pointer_expression":
+            node = node.child_by_field_name("argument")
+        else:
+            return None
+    return node
+
+
+def written(tree: Tree, node: Node) -> set[Variable]:
+    """The variables that are assigned below a node, or whose address is taken."""
+    if tree.stores is None:  # a large source asks thousands of times
+        tree.stores = list(stores(tree))
+    low = bisect_left(tree.stores, node.start_byte, key=itemgetter(0))
+    high = bisect_left(tree.stores, node.end_byte, key=itemgetter(0))
+    return {variable for _, end, variable in tree.stores[low:high] if end <= node.end_byte}
+
+
+def stores(tree: Tree) -> Iterator[tuple[int, int, Variable]]:
+    """Each assignment to a variable and `&` of one: its first byte, the one behind it; in the order of the text."""
+    for one in walk(tree.root):
+        place: Node | None = None
+        if one.type == "assignment_expression":
+            place = target(one.child_by_field_name("left"))
+        elif one.type == "update_expression" or (one.type == "pointer_expression" and one.children[0].type == "&"):
+            place = target(one.child_by_field_name("argument"))
+        if place is not None:
+            variable = tree.resolve(tree.source(place), tree.begin(place))
+            if variable is not None:
+                yield one.start_byte, one.end_byte, variable
+
+
+def addressed(tree: Tree, node: Node) -> frozenset[Variable]:
+    """The variables whose address is taken below a node: by `&`, or an array by its name alone."""
+    key = (node.start_byte, node.end_byte)
+    if key not in tree.addressed:
+        tree.addressed[key] = pointed_to(tree, node)
+    return tree.addressed[key]
+
+
+def pointed_to(tree: Tree, node: Node) -> frozenset[Variable]:
+    """The same, by a walk."""
+    found: set[Variable] = set()
+    for one, variable in uses(tree, node):
+        above = one.parent
+        if above is None:
+            continue
+        pointed = above.type == "pointer_expression" and above.children[0].type == "&"
+        alone = above.type not in ("subscript_expression", "sizeof_expression")
+        if pointed or (variable.is_array and alone):
+            found.add(variable)
+        else:
+            top: Node = one
+            while (outer := top.parent) is not None and outer.child_by_field_name("argument") == top:
+                if outer.type not in ("subscript_expression", "field_expression"):
+                    break
+                top = outer
+            # A row of an array is an address; a number out of it is not, but who can tell without types.
+            if top is not one and outer is not None and outer.type in ("argument_list", "pointer_expression"):
+                found.add(variable)
+    return frozenset(found)
+
+
+def writes_first(tree: Tree, variable: Variable, body: Node) -> bool:
+    """Whether a piece of source surely assigns a scalar, all of it, before any other use of it.
+
+    A plain assignment answers for what follows it in the same block: the branch of a condition, the body of a loop.
+    """
+    left = [node for node, found in uses(tree, body) if found is variable]
+    while left:
+        block = assigned_in(tree, variable, left[0], body)
+        if block is None:
+            return False
+        end = block.end_byte
+        left = [node for node in left if node.start_byte >= end]
+    return True
+
+
+def assigned_in(tree: Tree, variable: Variable, first: Node, body: Node) -> Node | None:
+    """The block that a use of a scalar assigns it for; None where the use is not a plain assignment."""
+    above = first.parent
+    if above is None or above.type not in ("assignment_expression", "init_declarator"):
+        return None
+    written, value = ("left", "right") if above.type == "assignment_expression" else ("declarator", "value")
+    operator = above.child_by_field_name("operator")
+    if above.child_by_field_name(written) != first or (operator is not None and tree.source(operator) != "="):
+        return None
+    right = above.child_by_field_name(value)
+    if right is not None and mentions(tree, variable, right):
+        return None
+    node: Node = above
+    while node != body and (outer := node.parent) is not None and not conditional(node, outer):
+        node = outer
+    return node
+
+
+def conditional(node: Node, outer: Node) -> bool:
+    """Whether a part of a statement may be passed over when the statement runs."""
+    always = ALWAYS.get(outer.type)
+    if always is None:
+        return False
+    return all(outer.child_by_field_name(name) != node for name in always)
+
+
+def loops_over(tree: Tree, variable: Variable, node: Node) -> Node | None:
+    """The outermost loop around a node whose first part assigns a variable."""
+    found: Node | None = None
+    above = ancestor(node, {"for_statement"})
+    while above is not None:
+        initial = above.child_by_field_name("initializer")
+        if initial is not None and writes_first(tree, variable, initial) and mentions(tree, variable, initial):
+            found = above
+        above = ancestor(above, {"for_statement"})
+    return found
+
+
+def mentions(tree: Tree, variable: Variable, node: Node) -> bool:
+    """Whether a variable is used below a node."""
+    return any(found is variable for _, found in uses(tree, node))
+
+
+def loop_variable(tree: Tree, loop: Node) -> Node | None:
+    """The identifier that a loop's first part assigns or declares."""
+    initial = loop.child_by_field_name("initializer")
+    if initial is None:
+        return None
+    if initial.type == "assignment_expression":
+        left = initial.child_by_field_name("left")
+        return left if left is not None and left.type == "identifier" else None
+    if initial.type == "declaration":
+        declared = initial.child_by_field_name("declarator")
+        name = declared.child_by_field_name("declarator") if declared is not None else None
+        return name if name is not None and name.type == "identifier" else None
+    return None
+
+
+def nest(loop: Node, depth: int) -> list[Node]:
+    """The loops of a nest from the outside, at most `depth`: each the only statement of the one around it."""
+    found = [loop]
+    while len(found) < depth:
+        body = found[-1].child_by_field_name("body")
+        while body is not None and body.type == "compound_statement":
+            inside = [child for child in body.named_children if child.type not in ("comment", "preproc_call")]
+            body = inside[0] if len(inside) == 1 else None
+        if body is None or body.type != "for_statement":
+            return found
+        found.append(body)
+    return found

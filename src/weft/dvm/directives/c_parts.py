@@ -1,0 +1,160 @@
+"""What the directives of C-DVMH are made of: references, alignments, distributions, edges."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from weft.dvm import syntax
+from weft.dvm.syntax import (
+    Expression,
+    Reference,
+    Section,
+    Subscript,
+    Whole,
+    Width,
+)
+from weft.dvm.tokens import Reader
+
+
+class Parts(Reader):
+    """Reads the parts of a directive. `old`: those of the old form of C-DVM, too."""
+
+    old = False
+
+    def separated(self) -> bool:
+        """Pass an optional comma; True while another clause or attribute follows."""
+        if self.cursor.ended:
+            return False
+        if self.cursor.accept(",") and self.cursor.word.kind != "name":
+            self.cursor.fail("a clause is expected after the comma")
+        return True
+
+    def subscripts(self) -> tuple[Subscript, ...] | None:
+        """Read `[…][…]`."""
+        found: list[Subscript] = []
+        while self.cursor.accept("["):
+            found.append(self.cursor.subscript())
+            self.cursor.expect("]")
+        return tuple(found) or None
+
+    def reference(self) -> Reference:
+        """Read a name and its subscripts."""
+        word = self.cursor.name("a variable")
+        return Reference(word.text, self.subscripts(), word.place)
+
+    def references(self) -> tuple[Reference, ...]:
+        """Read `(a, b[1:2], …)`."""
+        self.cursor.expect("(")
+        return self.cursor.listed(self.reference)
+
+    def dummies(self) -> tuple[str | None, ...]:
+        """Read the dummies of an alignment or the indices of a loop: `[i][j][]`."""
+        found: list[str | None] = []
+        while self.cursor.accept("["):
+            if self.cursor.text == "]":
+                found.append(None)
+            else:
+                word = self.cursor.name("a dummy")
+                if word.text in found:
+                    self.cursor.fail(f"`{word.text}` stands here twice", word)
+                found.append(word.text)
+            self.cursor.expect("]")
+        return tuple(found)
+
+    def edge(self) -> Width | syntax.NamedEdges:
+        """Read the edges of one dimension: widths, or names."""
+        if self.cursor.word.kind != "string":
+            return self.width()
+        names = [self.string()]
+        while self.cursor.accept(","):
+            names.append(self.string())
+        return syntax.NamedEdges(tuple(names))
+
+    def distribution(self) -> syntax.Distribution:
+        """Read `[block][*]…`."""
+        axes: list[syntax.Axis] = []
+        if self.cursor.text != "[":
+            self.cursor.fail("`[` and a distribution for each dimension are expected")
+        while self.cursor.accept("["):
+            axes.append(self.axis())
+            self.cursor.expect("]")
+        onto = self.reference() if self.old and self.cursor.accept("onto") else None
+        return syntax.Distribution(tuple(axes), onto)
+
+    def axis(self) -> syntax.Axis:
+        """Read how one dimension is dealt out."""
+        cursor = self.cursor
+        if cursor.text == "]" or cursor.accept("*"):
+            return syntax.Axis("*")
+        word = cursor.name("a distribution")
+        kind = word.text
+        if kind == "block":
+            return syntax.Axis("block")
+        if kind not in ("wgtblock", "genblock", "multblock", "indirect", "derived"):
+            cursor.fail(f"`{kind}` is not a distribution", word)
+        cursor.expect("(")
+        if kind == "derived":
+            found = syntax.Axis("derived", derived=self.derived())
+        elif kind == "wgtblock":
+            weights = cursor.expression()
+            cursor.expect(",")
+            found = syntax.Axis("wgtblock", weights, cursor.expression())
+        else:
+            found = syntax.Axis(cast(syntax.AxisKind, kind), cursor.expression())
+        cursor.expect(")")
+        return found
+
+    def derived(self) -> syntax.Derived:
+        """Read `expression, low:high, … with target[@i + "edge"][…]`."""
+        cursor = self.cursor
+        found: list[Expression | Section] = []
+        while True:
+            low = cursor.expression(":", "with")
+            found.append(Section(low, cursor.expression("with")) if cursor.accept(":") else low)
+            if not cursor.accept(","):
+                break
+        cursor.expect("with")
+        target = cursor.name("an array").text
+        subscripts: list[Expression | Whole | str] = []
+        edges: list[str] = []
+        while cursor.accept("["):
+            if cursor.accept("@"):
+                subscripts.append(cursor.name("a dummy").text)
+                while cursor.accept("+"):
+                    edges.append(self.string())
+            elif cursor.text == "]":
+                subscripts.append(Whole())
+            else:
+                subscripts.append(cursor.expression())
+            cursor.expect("]")
+        return syntax.Derived(tuple(found), target, tuple(subscripts), tuple(edges))
+
+    def alignment(self) -> syntax.Alignment:
+        """Read `[i][j] with target[…][…]`."""
+        dummies = self.dummies()
+        self.cursor.expect("with")
+        self.cursor.dummies = dummies
+        return syntax.Alignment(dummies, self.reference())
+
+    def shadow(self) -> syntax.Shadow:
+        """Read `[1:1][2]…`."""
+        widths: list[Width | syntax.NamedEdges] = []
+        if self.cursor.text != "[":
+            self.cursor.fail("`[` and a width for each dimension are expected")
+        while self.cursor.accept("["):
+            widths.append(self.edge())
+            self.cursor.expect("]")
+        return syntax.Shadow(tuple(widths))
+
+    def sizes(self) -> tuple[Section, ...]:
+        """Read `[n][m]…`."""
+        found: list[Section] = []
+        while self.cursor.accept("["):
+            found.append(Section(None, self.cursor.expression()))
+            self.cursor.expect("]")
+        return tuple(found)
+
+    def bare(self) -> Reference:
+        """Read a name without subscripts."""
+        word = self.cursor.name("a variable")
+        return Reference(word.text, None, word.place)

@@ -1,0 +1,108 @@
+"""The directives of Fortran-DVM(H) (`CDVM$`, `!DVM$`), read into the syntax tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from weft.dvm import syntax
+from weft.dvm.directives.fortran_attributes import KEYWORDS, Attributes
+from weft.dvm.directives.fortran_constructs import DIRECTIVES, Constructs
+from weft.dvm.syntax import (
+    Directive,
+    Expression,
+    Position,
+)
+from weft.dvm.tokens import FORTRAN_WORDS, Cursor, words
+
+ENDS: Final[dict[str, syntax.EndKind]] = {
+    "region": "region",
+    "task_region": "task_region",
+    "on": "on",
+    "interval": "interval",
+    "debug": "debug",
+    "asynchronous": "asynchronous",
+    "checksection": "check_section",
+    "hostsection": "host_section",
+    "host_section": "host_section",
+}
+
+NOTES: Final = (
+    "barrier",
+    "check",
+    "checksection",
+    "cp_create",
+    "cp_load",
+    "cp_save",
+    "cp_wait",
+    "debug",
+    "exit",
+    "exitinterval",
+    "hostsection",
+    "host_section",
+    "independent",
+    "interval",
+    "io_mode",
+    "new_value",
+    "own",
+    "routine",
+    "trace",
+    "traceoff",
+    "traceon",
+)
+
+
+def read(pieces: Iterable[tuple[Position, str]]) -> Directive:
+    """Read one directive: what stands behind its sentinel and those of its continuation lines, each with its place.
+
+    Raises DirectiveError for one that the language does not know or that is malformed.
+    """
+    return _Reader(Cursor(words(pieces, FORTRAN_WORDS), folded=True)).directive()
+
+
+class _Reader(Attributes, Constructs):
+    """Reads one directive from a cursor."""
+
+    def directive(self) -> Directive:
+        """Read the directive."""
+        cursor = self.cursor
+        word = cursor.word
+        keyword = cursor.text
+        if keyword in KEYWORDS:
+            found = self.declaration()
+        elif keyword == "end" or (keyword.startswith("end") and keyword[3:] in ENDS):
+            found = self.end()
+        elif keyword in NOTES:
+            found = self.note()
+        elif keyword in DIRECTIVES:
+            cursor.next()
+            found = DIRECTIVES[keyword](self)
+        else:
+            cursor.fail(f"`{word.text}` is not a directive of Fortran-DVMH", word)
+        cursor.finish()
+        return found
+
+    def end(self) -> Directive:
+        """Read `end region`, `endregion` and the like; a debug's number is passed over."""
+        cursor = self.cursor
+        word = cursor.next()
+        keyword = cursor.fold(word)
+        kind = ENDS.get(keyword[3:] if keyword != "end" else cursor.named("what ends"))
+        if kind is None:
+            cursor.fail(f"nothing that Fortran-DVMH knows ends so; known are {', '.join(ENDS)}", word)
+        if kind == "debug" and cursor.word.kind == "number":
+            cursor.next()
+        return syntax.End(self.place, self.last_line, kind)
+
+    def note(self) -> Directive:
+        """Read a directive that says nothing of the data: all that follows is its argument."""
+        cursor = self.cursor
+        keyword = cursor.named()
+        arguments: list[Expression] = []
+        while not cursor.ended:
+            taken = cursor.until(frozenset((",",)))
+            if taken:
+                arguments.append(cursor.expressed(taken))
+            if not cursor.ended and not cursor.accept(","):
+                cursor.fail(f"`{cursor.word.text}` closes nothing")
+        return syntax.Note(self.place, self.last_line, keyword, tuple(arguments))

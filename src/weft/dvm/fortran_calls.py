@@ -1,0 +1,173 @@
+"""The words of the runtime's calls in Fortran, and what statements and directives say for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from weft.dvm import syntax
+from weft.dvm.fortran_lines import Item, Statement
+from weft.dvm.fortran_model import Loop, Unit
+from weft.dvm.fortran_text import DO, NAME, assignment, closes, inner, opens, split_top
+from weft.dvm.syntax import DirectiveError, Reference
+from weft.native.headers import check
+from weft.native.headers.check import ALL, CONSTANT
+
+KINDS: Final = {
+    "*": check.WHOLE,
+    "block": check.BLOCK,
+    "wgtblock": check.WGTBLOCK,
+    "genblock": check.GENBLOCK,
+    "multblock": check.MULTBLOCK,
+    "indirect": check.INDIRECT,
+    "derived": check.DERIVED,
+}
+LATER: Final = check.LATER
+"""Left to a REDISTRIBUTE."""
+_REDUCTIONS: Final = "sum product max min and or xor eqv neqv maxloc minloc"
+OPERATIONS: Final[dict[str, int]] = {name: getattr(check, name.upper()) for name in _REDUCTIONS.split()}
+DIRECTIONS: Final = {
+    "in": check.IN, "out": check.OUT, "inout": check.INOUT, "local": check.LOCAL, "inlocal": check.INLOCAL,
+}  # fmt: skip
+ON, REMOTE, TIE, BEFORE_STATEMENT, CONSISTENT = range(5)
+ACROSS, RENEW, COMPUTE, GROUP = range(4)
+ACTUAL, GET_ACTUAL, REGION_DATA = 0, 1, 10
+LOCAL, STATIC, ARGUMENT = range(3)
+
+
+def longs(values: Sequence[str]) -> str:
+    """An array of 8-byte integers."""
+    return f"[integer(8) :: {', '.join(f'int({value}, 8)' for value in values)}]"
+
+
+def ints(values: Sequence[int]) -> str:
+    """An array of 4-byte integers."""
+    return f"[integer(4) :: {', '.join(map(str, values))}]"
+
+
+# --- small things -----------------------------------------------------------------------------------------------------
+
+
+def guarded(name: str, calls: Iterator[str], pointer: bool = False) -> Iterator[str]:
+    """Calls that are only made where an array has its memory."""
+    test = "associated" if pointer else "allocated"
+    for call in calls:
+        yield call if call.startswith("if ") else f"if ({test}({name})) {call}"
+
+
+def only_index(reference: Reference, index: str = "0") -> str:
+    """The one index of `mb(2 * i + 1)`; `index` is what stands for the loop's own."""
+    subscript = reference.subscripts[0] if reference.subscripts else None
+    if isinstance(subscript, syntax.Constant):
+        return subscript.value.text
+    if isinstance(subscript, syntax.Affine):
+        return f"({subscript.coefficient.text}) * ({index}) + ({subscript.offset.text})"
+    raise DirectiveError(reference.place, f"`{reference.name}` needs one index: which task is meant")
+
+
+def triples(subscripts: Sequence[syntax.Subscript]) -> tuple[list[int], list[str], list[str]]:
+    """Axis, coefficient and offset of each dimension of a target."""
+    axis: list[int] = []
+    coefficient: list[str] = []
+    offset: list[str] = []
+    for subscript in subscripts:
+        if isinstance(subscript, syntax.Affine):
+            axis.append(subscript.dummy)
+            coefficient.append(subscript.coefficient.text)
+            offset.append(subscript.offset.text)
+        elif isinstance(subscript, syntax.Constant):
+            axis.append(CONSTANT)
+            coefficient.append("0")
+            offset.append(subscript.value.text)
+        else:
+            axis.append(ALL)
+            coefficient.append("0")
+            offset.append("0")
+    return axis, coefficient, offset
+
+
+def clause_names(clauses: Sequence[syntax.Clause]) -> Iterator[Reference]:
+    """The scalars and arrays that private and reduction clauses name."""
+    for clause in clauses:
+        if isinstance(clause, syntax.Private):
+            yield from clause.names
+        elif isinstance(clause, syntax.Reductions):
+            for one in clause.items:
+                yield one.variable
+                if one.location:
+                    yield one.location
+
+
+def written(statement: Statement) -> Iterator[str]:
+    """The names that a statement writes, or may write: left sides, what is read, arguments that are plain names."""
+    _, action = inner(statement.code)
+    if DO.match(action):
+        return
+    found = assignment(action)
+    if found:
+        yield found[0]
+    elif action.startswith("call"):
+        start = action.find("(")
+        for part in split_top(action[start + 1 : -1]) if start >= 0 else ():
+            if NAME.fullmatch(part):
+                yield part
+    elif action.startswith("read"):
+        parts = split_top(action)
+        for part in [re.sub(r"^read(\(.*?\)|\*|\d+)", "", parts[0]), *parts[1:]]:
+            if matched := NAME.match(part):
+                yield matched[0]
+
+
+def printed(action: str) -> list[str]:
+    """What a PRINT or WRITE statement puts out: the items of its list."""
+    if re.match(r"print(\*|\d+|['\"].*?['\"]|[a-z]\w*),", action):
+        return split_top(action)[1:]
+    if not action.startswith("write("):
+        return []
+    depth = 0
+    for at, sign in enumerate(action):
+        depth += (sign == "(") - (sign == ")")
+        if sign == ")" and depth == 0:
+            return [part for part in split_top(action[at + 1 :]) if part]
+    return []
+
+
+def group_named(action: str) -> str:
+    """The NAMELIST group that a WRITE or PRINT statement may name; "" where it does not."""
+    found = re.match(r"write\((?:.*,)?nml=(\w+)[,)]|write\([^=,]+,([a-z]\w*)\)$|print([a-z]\w*)$", action)
+    return (found[1] or found[2] or found[3]) if found else ""
+
+
+def groups(unit: Unit) -> dict[str, list[str]]:
+    """The NAMELIST groups of a unit and of those around it, with their variables."""
+    held: dict[str, list[str]] = groups(unit.parent) if unit.parent else {}
+    for one in unit.statements(0, len(unit.items)):
+        if one.code.startswith("namelist/"):
+            for name, listed in re.findall(r"/(\w+)/([^/]*)", one.code):
+                held.setdefault(name, []).extend(part for part in listed.split(",") if part)
+    return held
+
+
+def mentioned(unit: Unit) -> frozenset[str]:
+    """All names in the statements and directives of a unit."""
+    found: set[str] = set()
+    for item in unit.items:
+        found.update(NAME.findall(item.code if isinstance(item, Statement) else item.said.lower()))
+    return frozenset(found)
+
+
+def block_end(unit: Unit, loops: dict[int, Loop], at: int) -> int:
+    """The last item of the statement that begins here: a DO or IF construct is one statement."""
+    if at in loops:
+        return loops[at].last
+    item: Item = unit.items[at]
+    if isinstance(item, Statement) and opens(item.code):
+        depth = 0
+        for later in range(at, len(unit.items)):
+            other = unit.items[later]
+            if isinstance(other, Statement):
+                depth += opens(other.code) - closes(other.code)
+                if depth == 0:
+                    return later
+    return at

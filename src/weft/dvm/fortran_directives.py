@@ -1,0 +1,281 @@
+"""The marks of executable directives of Fortran-DVM(H): parallel loops with their clauses, regions, tasks, groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from weft.dvm import fortran_scattered, syntax
+from weft.dvm.fortran_calls import (
+    ACTUAL,
+    BEFORE_STATEMENT,
+    DIRECTIONS,
+    GET_ACTUAL,
+    GROUP,
+    REGION_DATA,
+    block_end,
+    longs,
+    only_index,
+)
+from weft.dvm.fortran_lines import Sentinel, Statement
+from weft.dvm.fortran_loops import LoopDirectives
+from weft.dvm.fortran_text import assignment
+from weft.dvm.syntax import DirectiveError, Position, Reference
+
+ENDS: Final = {
+    "region": "weft_check_region_end",
+    "task_region": "weft_check_task_region_end",
+    "on": "weft_check_task_end",
+    "host_section": "weft_check_host_section_end",
+    "asynchronous": "",
+}
+
+
+class Directives(LoopDirectives):
+    """The executable directives of one unit."""
+
+    def mark(self) -> None:
+        """Put in the marks of all of them."""
+        for at, item in enumerate(self.unit.items):
+            if isinstance(item, Sentinel) and item.directive is not None:
+                self.one(at, item, item.directive)
+        if self.open:
+            kind, _, sentinel = self.open[-1]
+            raise DirectiveError(sentinel.place, f"this {kind.upper()} has no END {kind.upper()}; add it")
+
+    def one(self, at: int, sentinel: Sentinel, directive: syntax.Directive) -> None:
+        """The marks of one directive."""
+        match directive:
+            case syntax.Parallel():
+                self.parallel(at, sentinel, directive)
+            case syntax.Region():
+                self.region(sentinel, directive)
+            case syntax.End():
+                self.end(sentinel, directive)
+            case syntax.Actual():
+                self.actual(sentinel, directive)
+            case syntax.Redistribute() | syntax.Realign():
+                self.remap(sentinel, directive)
+            case syntax.RemoteAccess():
+                self.remote_access(at, sentinel, directive)
+            case syntax.DefineGroup():
+                self.shadow_group(sentinel, directive)
+            case syntax.UseGroup():
+                self.use_group(at, sentinel, directive)
+            case syntax.TaskRegion():
+                self.task_region(sentinel, directive)
+            case syntax.On():
+                self.on(sentinel, directive)
+            case syntax.Map():
+                self.map(sentinel, directive)
+            case syntax.NewArray():
+                self.template_create(sentinel, directive)
+            case syntax.ShadowAdd():
+                self.here(sentinel, *fortran_scattered.shadow_add(self.marks, sentinel, directive))
+            case syntax.Localize():
+                self.here(sentinel, fortran_scattered.localize(self.marks, sentinel, directive))
+            case syntax.ArrayCopy():
+                self.array_copy(at, sentinel)
+            case syntax.Note(keyword="hostsection" | "host_section"):
+                construct = self.marks.construct("host_section", sentinel)
+                self.open.append(("host_section", construct, sentinel))
+                self.here(sentinel, f"call weft_check_host_section_begin({construct})")
+
+    # --- regions ----------------------------------------------------------------------------------------------------
+
+    def region(self, sentinel: Sentinel, directive: syntax.Region) -> None:
+        """`region in(a), out(b)` up to its end."""
+        construct = self.marks.construct("region", sentinel)
+        self.open.append(("region", construct, sentinel))
+        calls = [f"call weft_check_region_begin({construct})"]
+        for data in directive.data:
+            for reference in data.items:
+                calls.append(self.copies(REGION_DATA + DIRECTIONS[data.intent], construct, reference))
+        self.here(sentinel, *calls, "call weft_check_region_start()")
+
+    def copies(self, what: int, construct: int, reference: Reference) -> str:
+        """A variable or a section of it, for copies between host and devices."""
+        low: list[str] = []
+        high: list[str] = []
+        for d, subscript in enumerate(reference.subscripts or (), 1):
+            first = f"lbound({reference.name}, {d})"
+            last = f"ubound({reference.name}, {d})"
+            if isinstance(subscript, syntax.Section):
+                first = subscript.low.text if subscript.low else first
+                last = subscript.high.text if subscript.high else last
+            elif isinstance(subscript, syntax.Constant):
+                first = last = subscript.value.text
+            low.append(first)
+            high.append(last)
+        number = self.marks.data(reference.name, reference.place)
+        return (
+            f"call weft_check_copies({what}, {construct}, {number}, {len(low)}, {longs(low)}, {longs(high)}"
+            f"{self.marks.base(reference.name)})"
+        )
+
+    def actual(self, sentinel: Sentinel, directive: syntax.Actual) -> None:
+        """`actual(a)`, `get_actual(a)`."""
+        what = GET_ACTUAL if directive.get else ACTUAL
+        construct = self.marks.construct("get_actual" if directive.get else "actual", sentinel)
+        if directive.items is None:
+            self.here(sentinel, f"call weft_check_copies({what}, {construct}, 0, 0, [0_8], [0_8])")
+        for reference in directive.items or ():
+            self.here(sentinel, self.copies(what, construct, reference))
+
+    def end(self, sentinel: Sentinel, directive: syntax.End) -> None:
+        """The end of a region, a task region or a task."""
+        if directive.kind not in ENDS:
+            return
+        if not self.open or self.open[-1][0] != directive.kind:
+            name = directive.kind.upper()
+            raise DirectiveError(sentinel.place, f"END {name} without a {name} before it; take it out")
+        kind, construct, _ = self.open.pop()
+        if ENDS[kind]:
+            self.here(sentinel, f"call {ENDS[kind]}({construct})")
+
+    # --- mappings at run time ---------------------------------------------------------------------------------------
+
+    def remap(self, sentinel: Sentinel, directive: syntax.Redistribute | syntax.Realign) -> None:
+        """`redistribute`, `realign`."""
+        kind = "redistribute" if isinstance(directive, syntax.Redistribute) else "realign"
+        construct = self.marks.construct(kind, sentinel)
+        for array in directive.arrays:
+            if isinstance(directive, syntax.Redistribute):
+                axes = directive.distribution.axes or ()
+                self.here(sentinel, *fortran_scattered.owners(self.marks, array.name, axes, array.place))
+                calls = self.marks.distribute(construct, array.name, directive.distribution, array.place, 0)
+            else:
+                calls = self.marks.align(construct, array.name, directive.alignment, array.place, 0)
+            self.here(sentinel, *calls)
+
+    def template_create(self, sentinel: Sentinel, directive: syntax.NewArray) -> None:
+        """`template_create (t(n,m))`."""
+        if directive.delete:
+            return
+        for entity in directive.items:
+            mapping = self.marks.mapping(entity.name)
+            if mapping is None or mapping.template is None:
+                raise DirectiveError(entity.place, f"`{entity.name}` is not a template; declare it with TEMPLATE")
+            self.here(sentinel, self.marks.template(entity.name, entity.sizes, entity.place))
+            self.here(sentinel, *self.marks.mapping_calls(mapping))
+
+    # --- groups -----------------------------------------------------------------------------------------------------
+
+    def shadow_group(self, sentinel: Sentinel, directive: syntax.DefineGroup) -> None:
+        """`shadow_group sa(a, b(corner))`."""
+        construct = self.marks.construct("shadow_group", sentinel)
+        group = self.marks.group(directive.group, sentinel.place)
+        for item in directive.renewals:
+            self.here(sentinel, self.edges(GROUP, construct, group, item))
+
+    def use_group(self, at: int, sentinel: Sentinel, directive: syntax.UseGroup) -> None:
+        """`shadow_start`, `reduction_wait`, `prefetch` and their like."""
+        construct = self.marks.construct(f"{directive.kind}_{directive.step}", sentinel)
+        group = self.marks.group(directive.group, sentinel.place)
+        self.here(sentinel, f"call weft_check_{directive.kind}_{directive.step}({construct}, {group})")
+        if (directive.kind, directive.step) == ("copy", "start"):
+            self.open.append(("asynchronous", construct, sentinel))
+            self.plain_copies(at)
+
+    # --- single statements ------------------------------------------------------------------------------------------
+
+    def remote_access(self, at: int, sentinel: Sentinel, directive: syntax.RemoteAccess) -> None:
+        """`remote_access (a(1,:))` before a statement."""
+        following = self.marks.next_statement(at)
+        if following is None:
+            raise DirectiveError(sentinel.place, "REMOTE_ACCESS has no statement behind it; put it before one")
+        construct = self.marks.construct("remote_access", sentinel)
+        calls = [f"call weft_check_remote_begin({construct})"]
+        calls.extend(self.mapped(BEFORE_STATEMENT, 0, reference) for reference in directive.remote.items)
+        self.here(sentinel, *calls)
+        last = self.unit.items[block_end(self.unit, self.marks.loops, following)]
+        self.marks.late.append((last.last, sentinel.place, f"call weft_check_remote_end({construct})"))
+
+    def plain_copies(self, at: int) -> None:
+        """The copies within ASYNCHRONOUS that stand there as assignments, without F90 before them."""
+        before: syntax.Directive | None = None
+        for item in self.unit.items[at + 1 :]:
+            if isinstance(item, Sentinel):
+                before = item.directive
+                if isinstance(before, syntax.End | syntax.UseGroup):
+                    return
+            elif not isinstance(before, syntax.ArrayCopy):
+                self.copied(item, item.place)
+            else:
+                before = None
+
+    def array_copy(self, at: int, sentinel: Sentinel) -> None:
+        """`f90 a(:) = b(:)`: the copy behind it is done by the system."""
+        following = self.marks.next_statement(at)
+        if following is not None:
+            self.copied(self.statement_at(following), sentinel.place)
+
+    def copied(self, statement: Statement, place: Position) -> None:
+        """An assignment that the system carries out as a copy."""
+        if assignment(statement.code) is None:
+            return
+        self.marks.before(statement.first, place, "call weft_check_io_begin()")
+        for call in ("call weft_check_io_end()", *self.under_way(statement)):
+            self.marks.late.append((statement.last, place, call))
+
+    def under_way(self, statement: Statement) -> Iterator[str]:
+        """What a copy within ASYNCHRONOUS reads and writes until its ASYNCWAIT."""
+        kind, construct, sentinel = self.open[-1] if self.open else ("", 0, None)
+        found = assignment(statement.code)
+        if kind != "asynchronous" or sentinel is None or found is None:
+            return
+        assert isinstance(sentinel.directive, syntax.UseGroup)
+        group = self.marks.group(sentinel.directive.group, sentinel.place)
+        name, rest, at = found
+        for target, part in ((1, name + rest), (0, statement.code[at + 1 :])):
+            if re.fullmatch(r"[a-z]\w*(?:\(.*\))?", part):
+                yield f"call weft_check_copied({construct}, {group}, {target}, {part})"
+
+    # --- tasks ------------------------------------------------------------------------------------------------------
+
+    def task_region(self, sentinel: Sentinel, directive: syntax.TaskRegion) -> None:
+        """`task_region mb, reduction(…)`."""
+        self.must_be_tasks(directive.tasks, sentinel.place)
+        construct = self.marks.construct("task_region", sentinel)
+        self.open.append(("task_region", construct, sentinel))
+        tasks = self.marks.tasks(directive.tasks, sentinel.place)
+        self.here(
+            sentinel,
+            f"call weft_check_task_region_begin({construct}, {tasks})",
+            *self.clauses(construct, sentinel, directive.clauses),
+            "call weft_check_task_region_start()",
+        )
+
+    def must_be_tasks(self, name: str, place: Position) -> None:
+        """Complain about a task array that is none."""
+        if not self.marks.is_tasks(name):
+            raise DirectiveError(place, f"`{name}` is not a task array; declare it with TASK {name.upper()}(n)")
+
+    def on(self, sentinel: Sentinel, directive: syntax.On) -> None:
+        """`on mb(1)` up to `end on`."""
+        self.must_be_tasks(directive.task.name, directive.task.place)
+        if not any(kind == "task_region" for kind, _, _ in self.open):
+            raise DirectiveError(sentinel.place, "ON stands outside of a TASK_REGION; put TASK_REGION before it")
+        construct = self.marks.construct("on", sentinel)
+        self.open.append(("on", construct, sentinel))
+        self.here(sentinel, f"call weft_check_task_begin({construct}, int({only_index(directive.task)}, 8))")
+
+    def map(self, sentinel: Sentinel, directive: syntax.Map) -> None:
+        """`map mb(1) onto p(1:2)`."""
+        self.must_be_tasks(directive.task.name, directive.task.place)
+        construct = self.marks.construct("map", sentinel)
+        low, high = "0", "-1"
+        subscripts = directive.onto.subscripts or ()
+        if len(subscripts) == 1:
+            one = subscripts[0]
+            if isinstance(one, syntax.Section) and one.low and one.high:
+                low, high = one.low.text, one.high.text
+            elif isinstance(one, syntax.Constant):
+                low = high = one.value.text
+        tasks = self.marks.tasks(directive.task.name, directive.task.place)
+        self.here(
+            sentinel,
+            f"call weft_check_task_map({construct}, {tasks}, int({only_index(directive.task)}, 8), "
+            f"int({low}, 8), int({high}, 8))",
+        )

@@ -1,0 +1,375 @@
+"""The lines of a Fortran source, in fixed or free form, as statements and directives that know where they stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from weft.dvm import fortran_macros
+from weft.dvm.syntax import Directive, DirectiveError, Position
+from weft.errors import UsageError
+
+FREE_SUFFIXES: Final = (".f90", ".f95", ".f03", ".f08", ".fdv90")
+FIXED_SUFFIXES: Final = (".f", ".for", ".ftn", ".f77")
+SENTINEL: Final = re.compile(r"([cC*!])[dD][vV][mM][hH]?\$")
+FREE_SENTINEL: Final = re.compile(r"\s*![dD][vV][mM][hH]?\$")
+DEPTH: Final = 20
+"""Includes in includes; more is taken for a circle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line as the compiler shall see it, and where it came from."""
+
+    file: str
+    number: int
+    text: str
+
+
+@dataclass(slots=True)
+class Statement:
+    """One statement: its lines (indices, both included), its label, its text without blanks.
+
+    `code` is in lower case with strings emptied: to tell statements apart; `text` has its strings.
+    """
+
+    first: int
+    last: int
+    label: str
+    code: str
+    text: str
+    place: Position
+
+
+@dataclass(slots=True)
+class Sentinel:
+    """One directive: its lines, and what it says (read later, so that its faults are told in their order)."""
+
+    first: int
+    last: int
+    pieces: list[tuple[Position, str]]
+    directive: Directive | None = None
+
+    @property
+    def place(self) -> Position:
+        """Where it begins."""
+        return self.pieces[0][0]
+
+    @property
+    def said(self) -> str:
+        """The directive as text, in one line."""
+        return " ".join(" ".join(text for _, text in self.pieces).split())
+
+
+Item = Statement | Sentinel
+
+
+@dataclass(slots=True)
+class Source:
+    """A source file with its includes put in."""
+
+    path: Path
+    free: bool
+    lines: list[Line] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+
+
+def read_source(path: Path, include: Sequence[Path] = (), define: Sequence[str] = ()) -> Source:
+    """Read a source file; raises UsageError where it cannot be read, DirectiveError for a malformed continuation."""
+    texts = _read(path)
+    suffix = path.suffix.lower()
+    source = Source(path, suffix in FREE_SUFFIXES or (suffix not in FIXED_SUFFIXES and _looks_free(texts)))
+    folders = (path.parent, *include)
+    if fortran_macros.wanted(path, texts):
+        for file, held in fortran_macros.expanded(path, source.free, include, define):
+            _lines(source, file, held, folders, 0)
+    else:
+        _lines(source, path, list(enumerate(texts, 1)), folders, 0)
+    source.lines = list(_parted(source.lines, source.free))
+    source.items = list(_free(source.lines) if source.free else _fixed(source.lines))
+    return source
+
+
+def _read(path: Path) -> list[str]:
+    try:
+        text = path.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError as problem:
+        raise UsageError(f"{path}: cannot be read: {problem.strerror}") from None
+    # not splitlines(): to compilers only a line feed ends a line
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+
+COLUMN_ONE: Final = re.compile(r"call\s+\w+\s*\(|do\s+\w+\s*=|contains\s*$|(character|complex|dimension)\b.*::", re.I)
+"""What begins in column 1 like a comment of fixed form, and is none."""
+
+
+def _looks_free(texts: Sequence[str]) -> bool:
+    """Whether the text cannot be in fixed form: letters before column 6 that begin no comment, or an `&` at the end."""
+    for text in texts:
+        if not text.strip() or text[0] in "cC*!#dD" or text.lstrip().startswith("!"):
+            if COLUMN_ONE.match(text):
+                return True
+            continue
+        head = text.split("\t")[0][:5]
+        if re.search(r"[A-Za-z]", head):
+            return True
+        if _code_of(text).rstrip().endswith("&"):
+            return True
+    return False
+
+
+def _code_of(text: str) -> str:
+    """The line without its comment."""
+    quote = ""
+    for at, sign in enumerate(text):
+        if quote:
+            if sign == quote:
+                quote = ""
+        elif sign in "'\"":
+            quote = sign
+        elif sign == "!":
+            return text[:at]
+    return text
+
+
+INCLUDE: Final = re.compile(r"\s*include\s*(['\"])(.*?)\1\s*(!.*)?$", re.IGNORECASE)
+
+
+def _lines(source: Source, path: Path, texts: Sequence[tuple[int, str]], folders: Sequence[Path], depth: int) -> None:
+    """Append the lines of a file (with their numbers), with those of the files that it includes in their place."""
+    for number, text in texts:
+        found = INCLUDE.match(text)
+        if found and depth < DEPTH:
+            inner = next((folder / found[2] for folder in folders if (folder / found[2]).is_file()), None)
+            if inner is not None:
+                _lines(source, inner, list(enumerate(_read(inner), 1)), folders, depth + 1)
+                continue
+        source.lines.append(Line(str(path), number, text if source.free else fixed_text(text)))
+
+
+def fixed_text(text: str) -> str:
+    """A line of fixed form as compilers see it: a tab in front leads to column 7, nothing stands behind column 72."""
+    if text[:1] in ("c", "C", "*", "!", "#"):
+        return text
+    head, tab, rest = text.partition("\t")
+    if tab and len(head) < 6:
+        text = head.ljust(5) + rest if rest[:1].isdigit() and rest[0] != "0" else head.ljust(6) + rest
+    if text.isascii():
+        return text[:72]
+    return text.encode("utf-8", "surrogateescape")[:72].decode("utf-8", "surrogateescape")  # columns are bytes
+
+
+def _parted(lines: Sequence[Line], free: bool) -> Iterator[Line]:
+    """The lines, each statement of one that holds several as a line of its own, in the columns where it was."""
+    quote = ""
+    for line in lines:
+        text = line.text
+        comment = not text.strip() or text.lstrip()[0] in "!#" or (not free and text[0] in "cC*dD")
+        if comment and not (not free and _continues(text)):
+            yield line
+            continue
+        starts, quote = _starts(text, quote if free or _continues(text) else "")
+        for start, end in zip(starts, [*starts[1:], len(text) + 1], strict=True):
+            if start == 0 or text[start : end - 1].strip():
+                yield Line(line.file, line.number, " " * start + text[start : end - 1])
+        if free and not text.rstrip().endswith("&"):
+            quote = ""
+
+
+def _starts(text: str, quote: str) -> tuple[list[int], str]:
+    """Where the statements of a line begin, and the quote that is open at its end; one may be open before it."""
+    found = [0]
+    for at, sign in enumerate(text):
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        elif sign == "!":
+            break
+        elif sign == ";":
+            found.append(at + 1)
+    return found, quote
+
+
+def _continues(text: str) -> bool:
+    """Whether a line of fixed form goes on with the statement before it."""
+    return len(text) > 5 and text[5] not in " 0" and not text[:5].strip()
+
+
+# --- statements -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Piece:
+    """The characters of one statement so far, each with its place."""
+
+    first: int
+    last: int
+    text: list[str] = field(default_factory=list)
+    places: list[tuple[int, int]] = field(default_factory=list)
+    quote: str = ""
+
+    def take(self, text: str, line: int, start: int) -> str:
+        """Add a line's text from column `start` (from 0) up to its comment; gives what was added."""
+        before = len(self.text)
+        for at in range(start, len(text)):
+            sign = text[at]
+            if self.quote:
+                if sign == self.quote:
+                    self.quote = ""
+            elif sign in "'\"":
+                self.quote = sign
+            elif sign == "!":
+                break
+            self.text.append(sign)
+            self.places.append((line, at))
+        self.last = line
+        return "".join(self.text[before:])
+
+    def drop_end(self) -> None:
+        """Take the `&` at the end away again."""
+        while self.text and self.text[-1].isspace():
+            self.text.pop()
+            self.places.pop()
+        self.text.pop()
+        self.places.pop()
+
+    def statement(self, lines: Sequence[Line], label: str) -> Iterator[Statement]:
+        """The statement, if there is one: blanks go, strings are emptied in `code`."""
+        if not "".join(self.text).strip():
+            return
+        code, text, at = _squeezed(self.text)
+        line, column = self.places[at]
+        place = Position(lines[line].file, lines[line].number, column + 1)
+        if not label and (found := re.match(r"(\d{1,5})(?=[a-z])", code)):
+            label = found[1]
+            code, text = code[found.end() :], text[found.end() :]
+        yield Statement(self.first, self.last, label, code, text, place)
+
+
+def _squeezed(signs: Sequence[str]) -> tuple[str, str, int]:
+    """The code, the text, and where its first sign stands."""
+    code: list[str] = []
+    kept: list[str] = []
+    quote, begin = "", 0
+    for at, sign in enumerate(signs):
+        if quote:
+            kept.append(sign)
+            if sign == quote:
+                quote = ""
+                code.append(sign)
+            continue
+        if sign.isspace():
+            continue
+        if not kept:
+            begin = at
+        if sign in "'\"":
+            quote = sign
+        code.append(sign.lower())
+        kept.append(sign.lower())
+    return "".join(code), "".join(kept), begin
+
+
+def _fixed(lines: list[Line]) -> Iterator[Item]:
+    """The items of fixed form."""
+    piece: _Piece | None = None
+    label = ""
+    directive: Sentinel | None = None
+    for at, line in enumerate(lines):
+        text = line.text
+        if found := SENTINEL.match(text):
+            rest = text[found.end() :]
+            start = Position(line.file, line.number, found.end() + 2)
+            if rest[:1] not in ("", " ", "\t", "0"):
+                if directive is None:
+                    raise DirectiveError(
+                        Position(line.file, line.number, 1), "a continuation of no directive; put a blank in column 6"
+                    )
+                directive.pieces.append((start, _code_of(rest[1:])))
+                directive.last = at
+                continue
+            if piece:
+                yield from piece.statement(lines, label)
+                piece = None
+            if directive:
+                yield directive
+            directive = Sentinel(at, at, [(start, _code_of(rest[1:]))]) if rest.strip() else None
+            continue
+        comment = not text.strip() or text[0] in "cC*!dD#" or text.lstrip().startswith("!")
+        if comment and not (text.lstrip().startswith("!") and len(text) - len(text.lstrip()) == 5):
+            continue
+        if _continues(text):
+            if piece:
+                if piece.quote:
+                    pad = 72 - len(lines[piece.last].text)
+                    piece.text.extend(" " * pad)
+                    piece.places.extend([(piece.last, 72)] * pad)
+                    held = lines[piece.last]
+                    lines[piece.last] = Line(held.file, held.number, held.text.ljust(72))
+                piece.take(text, at, 6)
+            continue
+        if piece:
+            yield from piece.statement(lines, label)
+        if directive:
+            yield directive
+            directive = None
+        label = text[:5].strip().lstrip("0")
+        piece = _Piece(at, at)
+        piece.take(text, at, 6)
+    if piece:
+        yield from piece.statement(lines, label)
+    if directive:
+        yield directive
+
+
+def _free(lines: Sequence[Line]) -> Iterator[Item]:
+    """The items of free form."""
+    piece: _Piece | None = None
+    directive: Sentinel | None = None
+    for at, line in enumerate(lines):
+        text = line.text
+        if found := FREE_SENTINEL.match(text):
+            rest = _code_of(text[found.end() :])
+            if directive is None:
+                directive = Sentinel(at, at, [])
+            start = found.end()
+            if rest.lstrip()[:1] in ("&", "*", ">") and directive.pieces:
+                start += len(rest) - len(rest.lstrip()) + 1
+                rest = rest.lstrip()[1:]
+            goes_on = rest.rstrip().endswith("&") or _next_continues(lines, at)
+            cut = rest.rstrip()[:-1] if rest.rstrip().endswith("&") else rest
+            directive.pieces.append((Position(line.file, line.number, start + 1), cut))
+            directive.last = at
+            if not goes_on:
+                if directive.said:
+                    yield directive
+                directive = None
+            continue
+        if not text.strip() or text.lstrip()[0] in "!#":
+            continue
+        start = 0
+        if piece is None:
+            piece = _Piece(at, at)
+        elif text.lstrip().startswith("&"):
+            start = text.index("&") + 1
+        added = piece.take(text, at, start)
+        if added.rstrip().endswith("&"):
+            piece.drop_end()
+            continue
+        piece.quote = ""
+        yield from piece.statement(lines, "")
+        piece = None
+    if piece:
+        yield from piece.statement(lines, "")
+
+
+def _next_continues(lines: Sequence[Line], at: int) -> bool:
+    """Whether the next line is a directive line that begins as a continuation."""
+    if at + 1 >= len(lines):
+        return False
+    text = lines[at + 1].text
+    found = FREE_SENTINEL.match(text)
+    return bool(found) and text[found.end() :].lstrip()[:1] in ("&", "*", ">")  # type: ignore[union-attr]

@@ -1,0 +1,286 @@
+"""The calls for the parallel loops of Fortran-DVM(H), and for their clauses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from weft.dvm import fortran_scattered, syntax
+from weft.dvm.fortran_calls import (
+    ACROSS,
+    COMPUTE,
+    CONSISTENT,
+    ON,
+    OPERATIONS,
+    REMOTE,
+    RENEW,
+    TIE,
+    ints,
+    longs,
+    only_index,
+    triples,
+    written,
+)
+from weft.dvm.fortran_lines import Sentinel, Statement
+from weft.dvm.fortran_marks import UnitMarks
+from weft.dvm.fortran_model import Loop
+from weft.dvm.fortran_text import DO, inner
+from weft.dvm.syntax import DirectiveError, Position, Reference
+from weft.native.headers.check import ALL
+
+
+class LoopDirectives:
+    """Marks the loops of one unit."""
+
+    def __init__(self, unit_marks: UnitMarks) -> None:
+        self.marks = unit_marks
+        self.unit = unit_marks.unit
+        self.open: list[tuple[str, int, Sentinel]] = []
+        self.named = unit_marks.named | {symbol.name for symbol in unit_marks.loose}
+
+    def here(self, sentinel: Sentinel, *texts: str) -> None:
+        """Put calls where a directive stands."""
+        self.marks.after(sentinel.last, sentinel.place, *texts)
+
+    def parallel(self, at: int, sentinel: Sentinel, directive: syntax.Parallel) -> None:
+        """`parallel (i,j) on a(i,j), …` and the loop behind it."""
+        nest = self.nest(at, sentinel, directive)
+        outer, innermost = nest[0], nest[-1]
+        self.marks.parallel.append((outer.first, outer.last))
+        if directive.on and self.marks.is_tasks(directive.on.name):
+            self.task_loop(sentinel, directive, innermost)
+            return
+        self.must_be_left_at_its_end(sentinel, nest)
+        construct = self.marks.construct("parallel", sentinel, directive.indices)
+        head = self.statement_at(outer.first)
+        begin = list(self.loop_calls(construct, sentinel, directive, outer))
+        self.before_statement(head, sentinel.place, *begin)
+        indices = ", ".join(f"int({name}, 8)" for name in directive.indices)
+        rank = directive.rank
+        call = f"iteration{rank}({indices})" if rank <= 3 else f"iteration({rank}, [integer(8) :: {indices}])"
+        inner_head = self.statement_at(innermost.first)
+        self.marks.after(inner_head.last, inner_head.place, f"call weft_check_{call}")
+        last = self.statement_at(outer.last)
+        ends = [f"call weft_check_loop_end({construct})"]
+        for clause in directive.clauses:
+            if isinstance(clause, syntax.ShadowUse) and clause.kind == "start" and clause.group:
+                group = self.marks.group(clause.group, sentinel.place)
+                ends.append(f"call weft_check_shadow_start({construct}, {group})")
+        self.marks.after(last.last, sentinel.place, *ends)
+
+    def statement_at(self, at: int) -> Statement:
+        """The statement with this index."""
+        item = self.unit.items[at]
+        assert isinstance(item, Statement)
+        return item
+
+    def before_statement(self, statement: Statement, place: Position, *texts: str) -> None:
+        """Put calls before a statement; its label goes to a CONTINUE before them, so that jumps meet them."""
+        if statement.label:
+            self.marks.marks.relabelled[statement.first] = statement.label
+        self.marks.before(statement.first, place, *texts)
+
+    def nest(self, at: int, sentinel: Sentinel, directive: syntax.Parallel) -> list[Loop]:
+        """The loops of a parallel directive, outermost first."""
+        found: list[Loop] = []
+        here = at
+        for name in directive.indices:
+            loop = self.marks.loop_behind(here)
+            following = self.marks.next_statement(here)
+            if loop is None or not loop.variable:
+                what = self.unit.items[following] if following is not None else None
+                shown = f"line {what.place.line} begins none" if isinstance(what, Statement) else "none follows"
+                raise DirectiveError(
+                    sentinel.place, f"PARALLEL needs a DO loop over `{name}` behind it, and {shown}; put it before one"
+                )
+            if loop.variable != name:
+                raise DirectiveError(
+                    sentinel.place,
+                    f"PARALLEL ({', '.join(directive.indices)}) stands before a loop over `{loop.variable}` where one "
+                    f"over `{name}` is expected; name the loops from the outer one to the inner one",
+                )
+            if found and loop.last > found[-1].last:
+                raise DirectiveError(sentinel.place, f"the loop over `{name}` is not inside of the one before it")
+            found.append(loop)
+            here = loop.first
+        return found
+
+    def must_be_left_at_its_end(self, sentinel: Sentinel, nest: Sequence[Loop]) -> None:
+        """Complain about a statement that leaves a parallel loop, which no other iteration would know of."""
+        first, last = nest[0].first, nest[0].last
+        labels = {one.label for one in self.unit.statements(nest[0].first, nest[0].last) if one.label}
+        for at in range(first + 1, last + 1):
+            statement = self.unit.items[at]
+            if not isinstance(statement, Statement):
+                continue
+            _, action = inner(statement.code)
+            jump = re.match(r"goto(\d+)$", action)
+            around = [loop for loop in self.marks.loops.values() if loop.first < at <= loop.last]
+            exits = action == "exit" and max(around, key=lambda loop: loop.first).first in {one.first for one in nest}
+            if action == "return" or exits or (jump and jump[1] not in labels):
+                raise DirectiveError(
+                    statement.place,
+                    f"`{action}` leaves the loop that PARALLEL at line {sentinel.place.line} is for; "
+                    "all its iterations must run: take PARALLEL or the jump out",
+                )
+
+    def loop_calls(self, construct: int, sentinel: Sentinel, directive: syntax.Parallel, loop: Loop) -> Iterator[str]:
+        """What is said before a parallel loop."""
+        for clause in directive.clauses:
+            if isinstance(clause, syntax.ShadowUse) and clause.kind == "wait" and clause.group:
+                yield f"call weft_check_shadow_wait({construct}, {self.marks.group(clause.group, sentinel.place)})"
+        yield f"call weft_check_loop_begin({construct}, {directive.rank}, 0)"
+        if directive.on:
+            self.must_be_mapped(directive.on)
+            yield self.mapped(ON, 0, directive.on)
+        for name in self.loop_variables(loop):
+            yield f"call weft_check_loop_index({name})"
+        yield from self.clauses(construct, sentinel, directive.clauses)
+        yield "call weft_check_loop_start()"
+
+    def must_be_mapped(self, reference: Reference) -> None:
+        """Complain where an array of ON has no distribution."""
+        found = self.marks.program.owner(self.unit, reference.name)
+        if found is None:
+            raise DirectiveError(
+                reference.place, f"`{reference.name}` in ON is declared nowhere; name a distributed array or a template"
+            )
+        if self.marks.mapping(reference.name) is None and not found[1].dummy:
+            raise DirectiveError(
+                reference.place,
+                f"`{reference.name}` in ON has no distribution; add DISTRIBUTE or ALIGN for it, or name another array",
+            )
+        if reference.subscripts is not None:
+            self.marks.fits(reference.name, len(reference.subscripts), reference.place)
+
+    def loop_variables(self, loop: Loop) -> list[str]:
+        """The variables of loops in a parallel loop that live in memory: their accesses are control, not work."""
+        names = {
+            inner.variable
+            for inner in self.marks.loops.values()
+            if loop.first <= inner.first and inner.last <= loop.last and inner.variable
+        }
+        # What a clause or a construct of this unit names lives in memory, too: the runtime is told its address.
+        return sorted(name for name in names if name in self.named or self.escapes(name))
+
+    def escapes(self, name: str) -> bool:
+        """Whether a scalar lives in memory: it is shared, or passed to something."""
+        found = self.marks.program.owner(self.unit, name)
+        if found and (found[0] is not self.unit or found[1].static or found[1].dummy or found[1].shared):
+            return True
+        if "*save" in self.unit.symbols:
+            return True
+        word = re.compile(rf"[(,]{name}(?=[,)])|[(,]{name}$")
+        for item in self.unit.items:
+            if not isinstance(item, Statement) or DO.match(item.code):
+                continue
+            _, action = inner(item.code)
+            if re.match(r"(call|print|read|write)\W?", action):
+                if re.search(rf"\b{name}\b", action) or (action.startswith("call") and word.search(action)):
+                    return True
+            elif any(self.is_call(called) for called in re.findall(rf"([a-z]\w*)\((?:[^()]*,)?{name}[,)]", action)):
+                return True
+        return False
+
+    def is_call(self, name: str) -> bool:
+        """Whether `name(…)` may be a call of a function with arguments by address."""
+        found = self.marks.program.owner(self.unit, name)
+        return found is None or not (found[1].array or found[1].pointer)
+
+    def mapped(self, what: int, group: int, reference: Reference) -> str:
+        """An array with a map of the loop's indices."""
+        if reference.subscripts is None:
+            rank = self.marks.symbol(reference.name, reference.place)[1].rank or 1
+            axis, coefficient, offset = [ALL] * rank, ["0"] * rank, ["0"] * rank
+        else:
+            axis, coefficient, offset = triples(reference.subscripts)
+        number = self.marks.data(reference.name, reference.place)
+        return (
+            f"call weft_check_mapped({what}, {group}, {number}, {len(axis)}, {ints(axis)}, {longs(coefficient)}, "
+            f"{longs(offset)}{self.marks.base(reference.name)})"
+        )
+
+    def clauses(self, construct: int, sentinel: Sentinel, clauses: Sequence[syntax.Clause]) -> Iterator[str]:
+        """What the clauses of a loop or task region say."""
+        for clause in clauses:
+            match clause:
+                case syntax.Private():
+                    for reference in clause.names:
+                        number = self.marks.data(reference.name, reference.place)
+                        yield f"call weft_check_loop_private({number}, {reference.name})"
+                case syntax.Consistent():
+                    group = self.marks.group(clause.group, sentinel.place) if clause.group else 0
+                    for reference in clause.items:
+                        yield self.mapped(CONSISTENT, group, reference)
+                case syntax.Reductions():
+                    yield from self.reductions(clause, sentinel.place)
+                case syntax.ShadowRenew():
+                    for item in clause.items:
+                        yield self.edges(RENEW, construct, 0, item)
+                        array = item.array
+                        yield from fortran_scattered.renewed(self.marks, array.name, item.widths, array.place)
+                case syntax.ShadowUse(kind="compute"):
+                    computed = [clause.array] if clause.array else self.computed(sentinel)
+                    for item in computed:
+                        yield self.edges(COMPUTE, construct, 0, item)
+                case syntax.Across():
+                    for dependence in clause.items:
+                        yield self.edges(ACROSS, construct, 0, syntax.Renewal(dependence.array, dependence.widths))
+                case syntax.Remote():
+                    group = self.marks.group(clause.group, sentinel.place) if clause.group else 0
+                    for reference in clause.items:
+                        yield self.mapped(REMOTE, group, reference)
+                case syntax.Tie():
+                    for reference in clause.items:
+                        yield self.mapped(TIE, 0, reference)
+
+    def computed(self, sentinel: Sentinel) -> list[syntax.Renewal]:
+        """The distributed arrays that the loop behind a directive writes: SHADOW_COMPUTE computes their edges too."""
+        loop = self.marks.loop_behind(self.unit.items.index(sentinel))
+        if loop is None:
+            return []
+        names = {name for one in self.unit.statements(loop.first, loop.last) for name in written(one)}
+        arrays = [name for name in sorted(names) if self.marks.distributed(name)]
+        return [syntax.Renewal(Reference(name, None, sentinel.place), None) for name in arrays]
+
+    def reductions(self, clause: syntax.Reductions, place: Position) -> Iterator[str]:
+        """`reduction(group: sum(s), maxloc(m, l))`."""
+        for one in clause.items:
+            name = one.variable.name
+            location = f", location={one.location.name}" if one.location else ""
+            number = self.marks.data(name, one.variable.place)
+            yield f"call weft_check_loop_reduction({number}, {OPERATIONS[one.operator]}, {name}{location})"
+        if clause.group:
+            yield f"call weft_check_loop_reduction_group({self.marks.group(clause.group, place)})"
+
+    def edges(self, what: int, construct: int, group: int, item: syntax.Renewal) -> str:
+        """An array with widths for each dimension; none: the declared ones."""
+        array = item.array
+        widths = item.widths
+        low, high = self.marks.widths(widths) if widths is not None else ([], [])
+        if low:
+            self.marks.fits(array.name, len(low), array.place)
+        number = self.marks.data(array.name, array.place)
+        return (
+            f"call weft_check_edges({what}, {construct}, {group}, {number}, {int(item.corner)}, {len(low)}, "
+            f"{longs(low)}, {longs(high)}{self.marks.base(array.name)})"
+        )
+
+    def task_loop(self, sentinel: Sentinel, directive: syntax.Parallel, loop: Loop) -> None:
+        """`parallel (i) on mb(i)`: each iteration is a task."""
+        construct = self.marks.construct("on", sentinel, directive.indices)
+        head, last = self.statement_at(loop.first), self.statement_at(loop.last)
+        self.marks.parallel.pop()
+        index = directive.indices[0]
+        assert directive.on is not None
+        calls = [f"call weft_check_task_begin({construct}, int({only_index(directive.on, index)}, 8))"]
+        if index in self.named:
+            calls.append(f"call weft_check_task_index({index})")
+        self.marks.after(head.last, head.place, *calls)
+        self.before_end(last, sentinel.place, f"call weft_check_task_end({construct})")
+
+    def before_end(self, last: Statement, place: Position, text: str) -> None:
+        """Put a call at the end of a loop's body."""
+        if last.label and last.code != "continue":
+            raise DirectiveError(last.place, "a loop over tasks must end with END DO or CONTINUE")
+        self.marks.before(last.first, place, text)

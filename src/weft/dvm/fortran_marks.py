@@ -1,0 +1,397 @@
+"""The marks of a Fortran-DVM(H) program: calls of the runtime for its directives, declarations and statements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import Final
+
+from weft.dvm import fortran_values, syntax
+from weft.dvm.fortran_calls import (
+    ARGUMENT,
+    LOCAL,
+    STATIC,
+    clause_names,
+    group_named,
+    groups,
+    guarded,
+    longs,
+    mentioned,
+    printed,
+    written,
+)
+from weft.dvm.fortran_lines import Sentinel, Statement
+from weft.dvm.fortran_mappings import UnitMappings
+from weft.dvm.fortran_model import Loop, Symbol, Unit
+from weft.dvm.fortran_names import Mapping, Mark
+from weft.dvm.fortran_text import NAME, assignment, inner, split_top, top_level
+from weft.dvm.syntax import Position
+
+ITEM: Final = re.compile(r"([a-z]\w*)(\([^()]*\))?((?:%[a-z]\w*(?:\([^()]*\))?)*)")
+"""A variable, an element or part of an array, a component of either."""
+IMPLIED: Final = re.compile(r"\((.+),([a-z]\w*=[^=]+)\)")
+"""An item of an output list that is a loop: what it repeats, and its index with the bounds."""
+
+
+class UnitMarks(UnitMappings):
+    """The marks of one unit that are not of its directives."""
+
+    # --- the whole unit ---------------------------------------------------------------------------------------------
+
+    def enter(self) -> None:
+        """Put in what is said when the unit is entered."""
+        unit = self.unit
+        if unit.executable is None:
+            return
+        self.loose = [
+            symbol
+            for symbol in fortran_values.loose(unit)
+            if symbol.name not in self.named and not (symbol.array and self.directs)
+        ]
+        # Else the compiler may read them ahead of the branch that would, and that would be told.
+        attributes = [f"volatile :: {symbol.name}" for symbol in self.loose if not symbol.array]
+        calls = [f"call weft_check_scalar({self.data(one.name, one.place)}, {one.name})" for one in self.loose]
+        if self.directs:
+            begin = ["call weft_check_program()"] if unit.kind == "program" else []
+            calls[:0] = [*begin, *self.of_modules(), *self.entry()]
+        elif fortran_values.watchable(unit) and (known := list(self.of_modules())):
+            attributes.append("logical, save :: weft_known = .false.")
+            calls[:0] = ["if (.not. weft_known) then", *known, "weft_known = .true.", "end if"]
+        if attributes or calls:
+            first = unit.items[unit.executable]
+            self.before(first.first, first.place, *attributes, *calls)
+
+    @cached_property
+    def directs(self) -> bool:
+        """Whether directives mean the unit's own data: those in it, or in what stands in it."""
+        if self.unit.kind == "program" or self.unit.directed:
+            return True
+        return any(one.directed and one.within(self.unit) for one in self.program.units)
+
+    def plain(self) -> None:
+        """Put in what belongs to statements without a directive, and make the interfaces known."""
+        unit = self.unit
+        for at, item in enumerate(unit.items):
+            if isinstance(item, Statement) and unit.executable is not None and at >= unit.executable:
+                self.allocation(item)
+                self.printed(item, at)
+                if not self.inside(at):
+                    self.statement(item)
+        for line, place, text in self.late:
+            self.after(line, place, text)
+        if self.used:
+            self.use()
+
+    def inside(self, at: int) -> bool:
+        """Whether an item stands in a parallel loop."""
+        return any(first <= at <= last for first, last in self.parallel)
+
+    def use(self) -> None:
+        """Make the interfaces known in the unit."""
+        unit = self.unit
+        if unit.header is not None:
+            held = self.marks.after.setdefault(unit.header.last, [])
+            held[:0] = [Mark(text, unit.header.place) for text in ("use weft_check", *self.aliases.values())]
+        else:
+            first = next(item for item in unit.items if isinstance(item, Statement))
+            held = self.marks.before.setdefault(first.first, [])
+            held[:0] = [Mark(text, first.place) for text in ("use weft_check", *self.aliases.values())]
+
+    # --- at the entry -----------------------------------------------------------------------------------------------
+
+    def entry(self) -> Iterator[str]:
+        """What is said when the unit is entered: its data, templates and mappings."""
+        unit = self.unit
+        yield from self.arrays()
+        yield from self.scalars()
+        for name in self.mappings.tasks(unit):
+            yield from self.task_array(name)
+        yield from self.mapped(self.mappings.of(unit))
+
+    def of_modules(self) -> Iterator[str]:
+        """What is said of the data of modules that the unit mentions: they are the same each time."""
+        for module in self.used_modules(self.unit):
+            yield from self.arrays_of(module)
+        for module in self.used_modules(self.unit):
+            yield from self.mapped(self.of_module(module))
+
+    def of_module(self, module: Unit) -> dict[str, Mapping]:
+        """The mappings of a module that this unit needs, under the names that it has for them."""
+        held = self.mappings.of(module)
+        names = mentioned(self.unit)
+        wanted = [name for name in held if self.program.called(self.unit, module, name) in names]
+        for name in wanted:  # an array needs what it is aligned with
+            alignment = held[name].alignment
+            if alignment and alignment.target and alignment.target.name in held and alignment.target.name not in wanted:
+                wanted.append(alignment.target.name)
+        found = [self.renamed(held[name], module) for name in held if name in wanted]
+        return {one.name: one for one in found if one is not None}
+
+    def renamed(self, mapping: Mapping, module: Unit) -> Mapping | None:
+        """A module's mapping under the names of this unit; None where they cannot be had."""
+        name = self.local(module, mapping.name)
+        alignment = mapping.alignment
+        if name is None:
+            return None
+        if alignment is not None and alignment.target is not None:
+            found = self.program.owner(module, alignment.target.name)
+            target = self.local(*((found[0], found[1].name) if found else (module, alignment.target.name)))
+            if target is None:
+                return None
+            alignment = replace(alignment, target=replace(alignment.target, name=target))
+        return replace(mapping, name=name, alignment=alignment)
+
+    def local(self, module: Unit, name: str) -> str | None:
+        """What this unit calls a module's name; one that ONLY leaves out is brought in under a name of our own."""
+        called = self.program.called(self.unit, module, name)
+        if called is not None or name not in module.symbols:
+            return called or name
+        if module.kind != "module" or module.hides(name) or self.unit.within(module):
+            return None
+        alias = f"weft_{name}_{module.name}"[:63]
+        self.unit.renamed[alias] = (module.name, name)
+        if module.name not in self.unit.uses:
+            self.unit.uses.append(module.name)
+            self.unit.only[module.name] = set()
+        self.aliases[alias] = f"use {module.name}, only: {alias} => {name}"
+        return alias
+
+    def used_modules(self, unit: Unit) -> list[Unit]:
+        """The modules whose names are visible in a unit: those it stands in, and those that it or its hosts use."""
+        found = [host for host in unit.hosts if host.kind == "module"]
+        waiting = [name for one in (unit, *unit.hosts) for name in one.uses]
+        while waiting:
+            module = self.program.modules.get(waiting.pop())
+            if module and module not in found:
+                found.append(module)
+                waiting.extend(module.uses)
+        return found
+
+    def arrays(self) -> Iterator[str]:
+        """Arrays that have their memory when the unit is entered."""
+        unit = self.unit
+        saved_all = "*save" in unit.symbols
+        for symbol in list(unit.symbols.values()):
+            if not symbol.array or symbol.constant or symbol.procedure or symbol.allocatable or symbol.pointer:
+                continue
+            if self.is_template(symbol.name):
+                continue
+            static = symbol.static or saved_all
+            role = ARGUMENT if symbol.dummy else STATIC if static and unit.kind != "program" else LOCAL
+            if symbol.common:
+                role = STATIC
+            yield self.declared(symbol.name, role)
+            if self.fresh(symbol):
+                yield f"call weft_check_clear({symbol.name})"
+
+    def arrays_of(self, module: Unit) -> Iterator[str]:
+        """Arrays of a module that have their memory before the program begins, and that the unit mentions or needs."""
+        needed = {mapping.name for mapping in self.of_module(module).values()}
+        wanted = needed | mentioned(self.unit) if self.directs else needed
+        for symbol in list(module.symbols.values()):
+            name = self.program.called(self.unit, module, symbol.name)
+            given = symbol.constant or symbol.allocatable or symbol.pointer
+            if symbol.array and name in wanted and name and not (given or self.is_template(name)):
+                yield self.declared(name, STATIC)
+
+    def declared(self, name: str, role: int) -> str:
+        """The call that says what an array is."""
+        _, symbol = self.symbol(name, self.unit.items[0].place)
+        number = self.data(name, symbol.place)
+        return f"call weft_check_array({number}, {role}, '{name}'//achar(0), int(lbound({name}), 8), {name})"
+
+    def fresh(self, symbol: Symbol) -> bool:
+        """Whether a variable has no value when the unit is entered."""
+        if symbol.dummy or symbol.initialised or symbol.shared or symbol.derived or symbol.procedure or symbol.module:
+            return False
+        if symbol.common:
+            return self.unit.kind == "program" and not any(unit.kind == "block data" for unit in self.program.units)
+        saved = symbol.saved or "*save" in self.unit.symbols
+        return self.unit.kind == "program" or not saved
+
+    def scalars(self) -> Iterator[str]:
+        """Scalars that a parallel construct writes or names."""
+        for name, place in self.concerned().items():
+            owner, symbol = self.symbol(name, place)
+            if symbol.array or symbol.constant or symbol.procedure or symbol.allocatable or symbol.pointer:
+                continue
+            if self.is_template(name) or self.is_tasks(name):
+                continue
+            yield f"call weft_check_data({self.data(name, place)}, {name})"
+            if owner is self.unit and self.fresh(symbol):
+                yield f"call weft_check_clear({name})"
+
+    def concerned(self) -> dict[str, Position]:
+        """Names that parallel constructs write, or that their clauses name, with a place."""
+        found: dict[str, Position] = {}
+        for at, item in enumerate(self.unit.items):
+            if not isinstance(item, Sentinel):
+                continue
+            directive = item.directive
+            if isinstance(directive, syntax.Parallel | syntax.TaskRegion):
+                for reference in clause_names(directive.clauses):
+                    found.setdefault(reference.name, reference.place)
+            if isinstance(directive, syntax.Region):
+                for data in directive.data:
+                    for reference in data.items:
+                        found.setdefault(reference.name, reference.place)
+            if isinstance(directive, syntax.Actual):
+                for reference in directive.items or ():
+                    found.setdefault(reference.name, reference.place)
+            for first, last in self.extent(at, item):
+                for statement in self.unit.statements(first, last):
+                    for name in written(statement):
+                        if not self.controls(name, first, last):
+                            found.setdefault(name, statement.place)
+        return found
+
+    def extent(self, at: int, item: Sentinel) -> Iterator[tuple[int, int]]:
+        """The items that a construct covers."""
+        if isinstance(item.directive, syntax.Parallel):
+            loop = self.loop_behind(at)
+            if loop:
+                yield loop.first, loop.last
+        elif isinstance(item.directive, syntax.On):
+            end = self.end_of(at, "on")
+            yield at, end if end is not None else at
+
+    def controls(self, name: str, first: int, last: int) -> bool:
+        """Whether a name is the variable of a loop among these items."""
+        return any(loop.variable == name for loop in self.loops.values() if first <= loop.first and loop.last <= last)
+
+    def loop_behind(self, at: int) -> Loop | None:
+        """The loop that follows an item, with nothing but notes between."""
+        following = self.next_statement(at)
+        return self.loops.get(following) if following is not None else None
+
+    def next_statement(self, at: int) -> int | None:
+        """The index of the next statement; None where another directive comes first."""
+        for later in range(at + 1, len(self.unit.items)):
+            item = self.unit.items[later]
+            if isinstance(item, Statement):
+                return later
+            if not isinstance(item.directive, syntax.Note):
+                return None
+        return None
+
+    def end_of(self, at: int, kind: str) -> int | None:
+        """The index of the directive that ends what begins at an item."""
+        for later in range(at + 1, len(self.unit.items)):
+            item = self.unit.items[later]
+            if isinstance(item, Sentinel) and isinstance(item.directive, syntax.End) and item.directive.kind == kind:
+                return later
+        return None
+
+    # --- statements -------------------------------------------------------------------------------------------------
+
+    def allocation(self, statement: Statement) -> None:
+        """Behind ALLOCATE: what the new arrays are, and how they are mapped."""
+        _, action = inner(statement.code)
+        if not action.startswith("allocate("):
+            return
+        names = [found[0] for part in split_top(action[9:-1]) if (found := re.match(r"[a-z]\w*(?=\()", part))]
+        calls: list[str] = []
+        for name in names:
+            owner, symbol = self.symbol(name, statement.place)
+            mapping = self.mappings.of(owner).get(symbol.name)
+            if not (symbol.allocatable or symbol.pointer) or not (mapping or self.directs):
+                continue
+            test = "associated" if symbol.pointer else "allocated"
+            calls.append(f"if ({test}({name})) {self.declared(name, LOCAL)}")
+        for name in names:
+            owner, symbol = self.symbol(name, statement.place)
+            mapping = self.mappings.of(owner).get(symbol.name)
+            if mapping and owner is not self.unit:
+                mapping = self.renamed(mapping, owner)
+            if mapping:
+                calls.extend(guarded(name, self.mapping_calls(mapping, allocated=True), symbol.pointer))
+        if calls:
+            self.after(statement.last, statement.place, *calls)
+
+    def statement(self, statement: Statement) -> None:
+        """A statement outside of parallel loops: own computations, input and output."""
+        _, action = inner(statement.code)
+        found = assignment(action)
+        if found and self.distributed(found[0]):
+            self.own(statement, found[0], found[1])
+        elif (
+            re.match(r"(print|read|write)[(*\d'\"]", action)
+            and not re.search(r"\b(end|err|eor)=\d", action)  # the statement may be left by a jump
+            and any(self.distributed(name) for name in set(NAME.findall(action)))
+        ):
+            self.before(statement.first, statement.place, "call weft_check_io_begin()")
+            self.after(statement.last, statement.place, "call weft_check_io_end()")
+
+    def printed(self, statement: Statement, at: int) -> None:
+        """What PRINT and WRITE read is read by the library, without hooks: it is asked for before."""
+        condition, action = inner(statement.code)
+        if re.search(r"['\"]|[a-z]\w*\(", condition):  # it would be evaluated twice
+            return
+        if statement.label and any(loop.last == at for loop in self.unit.loops().values()):  # the label ends a loop
+            return
+        for part in (*printed(action), *self.groups.get(group_named(action), ())):
+            repeated = IMPLIED.fullmatch(part)
+            items = split_top(repeated[1]) if repeated else [part]
+            calls = [call for item in items for call in self.put_out(statement, item)]
+            if repeated and calls:  # the statement itself leaves its index as this loop does
+                calls = [f"do {repeated[2]}", *calls, "end do"]
+            if condition and calls:
+                calls = (
+                    [f"if {condition} {calls[0]}"] if len(calls) == 1 else [f"if {condition} then", *calls, "end if"]
+                )
+            if statement.label and calls:
+                self.marks.relabelled[statement.first] = statement.label
+            for one in calls:
+                self.before(statement.first, statement.place, one)
+
+    def put_out(self, statement: Statement, part: str) -> list[str]:
+        """The calls that ask for one item of an output list; none where it is more than a variable or a part of one."""
+        found = ITEM.fullmatch(part)
+        known = self.program.owner(self.unit, found[1]) if found else None
+        if found is None or known is None:
+            return []
+        symbol = known[1]
+        if symbol.procedure or symbol.constant or symbol.allocatable or symbol.pointer or symbol.optional:
+            return []
+        whole = symbol.derived and not found[3]
+        if (whole and not self.program.printable(symbol.type)) or (found[2] and not symbol.array):
+            return []
+        place = statement.place
+        number = self.texts.add_place(place.file, place.line, place.column, self.unit.name)
+        call = f"call weft_check_printed({number}, {part})"
+        if self.distributed(found[1]):  # the system brings its elements from everywhere
+            return ["call weft_check_io_begin()", call, "call weft_check_io_end()"]
+        return [call]
+
+    @cached_property
+    def groups(self) -> dict[str, list[str]]:
+        """The NAMELIST groups that are known here, with their variables."""
+        return groups(self.unit)
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        """The scalars that live in memory because the runtime is told their address."""
+        return frozenset(self.concerned())
+
+    def distributed(self, name: str) -> bool:
+        """Whether a name is an array that directives map."""
+        mapping = self.mapping(name)
+        return mapping is not None and mapping.template is None and not self.is_tasks(name)
+
+    def own(self, statement: Statement, name: str, rest: str) -> None:
+        """`a(i,j) = …`: run by the owner of the element; whole arrays and sections by all, each its own part."""
+        parts = split_top(rest[1:-1]) if rest.startswith("(") and rest.endswith(")") else []
+        if not parts or any(True for part in parts for _ in top_level(part, ":")):
+            self.before(statement.first, statement.place, "call weft_check_io_begin()")
+            self.after(statement.last, statement.place, "call weft_check_io_end()")
+            return
+        place = statement.place
+        construct = self.texts.construct("own", place.file, place.line, place.column, statement.text)
+        self.before(
+            statement.first,
+            place,
+            f"call weft_check_own_begin({construct}, {self.data(name, place)}, {len(parts)}, {longs(parts)}, {name})",
+        )
+        self.after(statement.last, place, f"call weft_check_own_end({construct})")

@@ -1,0 +1,161 @@
+"""Units of a Fortran program, with their symbols and loops."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from weft.dvm import syntax
+from weft.dvm.fortran_lines import Item, Sentinel, Source, Statement
+from weft.dvm.fortran_text import DO, END_DO, NAME
+from weft.dvm.syntax import Position
+
+UnitKind = Literal["program", "subroutine", "function", "module", "block data"]
+
+
+@dataclass(slots=True)
+class Symbol:
+    """What a unit knows of a name."""
+
+    name: str
+    place: Position
+    sizes: tuple[str, ...] | None = None
+    dummy: bool = False
+    common: bool = False
+    saved: bool = False
+    initialised: bool = False
+    constant: bool = False
+    allocatable: bool = False
+    pointer: bool = False
+    shared: bool = False
+    """In an EQUIVALENCE."""
+    typed: bool = False
+    derived: bool = False
+    """Of a derived type: its parts may have values of their own."""
+    type: str = ""
+    """The derived type's name, unless it is polymorphic."""
+    optional: bool = False
+    """A dummy argument that a call may leave out."""
+    procedure: bool = False
+    module: bool = False
+
+    @property
+    def array(self) -> bool:
+        """Whether it has dimensions."""
+        return self.sizes is not None
+
+    @property
+    def rank(self) -> int:
+        """How many."""
+        return len(self.sizes or ())
+
+    @property
+    def static(self) -> bool:
+        """Whether it is the same memory each time its unit is entered."""
+        return self.common or self.saved or self.module or self.initialised
+
+
+@dataclass(slots=True)
+class Loop:
+    """A DO construct: items from its DO statement to its last one (indices in the unit's items, both included)."""
+
+    first: int
+    last: int
+    variable: str
+    labelled: bool
+
+
+@dataclass(slots=True)
+class Unit:
+    """A program unit with its own symbols; `items` are those of its source that belong to it."""
+
+    kind: UnitKind
+    name: str
+    source: Source
+    parent: Unit | None = None
+    header: Statement | None = None
+    items: list[Item] = field(default_factory=list)
+    symbols: dict[str, Symbol] = field(default_factory=dict)
+    uses: list[str] = field(default_factory=list)
+    only: dict[str, set[str]] = field(default_factory=dict)
+    """By module: the names that its ONLY lists, as they are called here."""
+    renamed: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By the name here: (module, name there)."""
+    executable: int | None = None
+    """Index in items of the first executable statement or directive."""
+    result: str = ""
+    plain: dict[str, bool] = field(default_factory=dict)
+    """By derived type that it defines: whether that has no procedures of its own."""
+
+    def hides(self, name: str) -> bool:
+        """Whether a module keeps a name for itself."""
+        private = public = False
+        for statement in self.statements(0, len(self.items)):
+            code = statement.code
+            listed = re.match(r"(private|public)(?:::)?([a-z]\w*(?:,[a-z]\w*)*)?$", code)
+            if listed:
+                names = (listed[2] or "").split(",")
+                if listed[2] is None and listed[1] == "private":
+                    private = True
+                elif name in names:
+                    return listed[1] == "private"
+            elif "::" in code and name in NAME.findall(code.partition("::")[2]):
+                public |= ",public" in code.partition("::")[0]
+                private |= ",private" in code.partition("::")[0]
+        return private and not public
+
+    @property
+    def hosts(self) -> Iterator[Unit]:
+        """The units that it stands in, the nearest first."""
+        unit = self.parent
+        while unit is not None:
+            yield unit
+            unit = unit.parent
+
+    def within(self, unit: Unit) -> bool:
+        """Whether it stands in another unit."""
+        return any(host is unit for host in self.hosts)
+
+    @property
+    def pure(self) -> bool:
+        """Whether no call of a procedure with effects may stand in it."""
+        header = self.header.code if self.header is not None else ""
+        return re.match(r".*?(pure|elemental)\w*(sub|func)", header) is not None
+
+    def declares(self) -> Iterator[syntax.Declare]:
+        """The directives that declare."""
+        for item in self.items:
+            if isinstance(item, Sentinel) and isinstance(item.directive, syntax.Declare):
+                yield item.directive
+
+    @property
+    def directed(self) -> bool:
+        """Whether a directive with a meaning for the data stands in it."""
+        return any(isinstance(item, Sentinel) and not isinstance(item.directive, syntax.Note) for item in self.items)
+
+    def statements(self, first: int, last: int) -> Iterator[Statement]:
+        """The statements among these items."""
+        for item in self.items[first : last + 1]:
+            if isinstance(item, Statement):
+                yield item
+
+    def loops(self) -> dict[int, Loop]:
+        """Its DO constructs by the index of their DO statement."""
+        found: dict[int, Loop] = {}
+        stack: list[tuple[int, str, str]] = []
+        for at, item in enumerate(self.items):
+            if not isinstance(item, Statement):
+                continue
+            if begin := DO.match(item.code):
+                stack.append((at, begin[1] or "", begin[2] or begin[4] or ""))
+                continue
+            if item.label and any(label == item.label for _, label, _ in stack):
+                while any(label == item.label for _, label, _ in stack):
+                    start, label, variable = stack.pop()
+                    found[start] = Loop(start, at, variable, bool(label))
+            elif END_DO.match(item.code) and stack:
+                start, label, variable = stack.pop()
+                found[start] = Loop(start, at, variable, bool(label))
+        return found

@@ -1,0 +1,220 @@
+"""What the names of a Fortran-DVM(H) unit are: their ids, symbols, mappings, and the marks put in for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from weft.dataparallel.texts import Texts
+from weft.dvm import syntax
+from weft.dvm.fortran_lines import Sentinel
+from weft.dvm.fortran_model import Symbol, Unit
+from weft.dvm.fortran_units import Program
+from weft.dvm.syntax import Position
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One statement to be put in, and the place that it belongs to."""
+
+    text: str
+    place: Position
+
+
+@dataclass(slots=True)
+class Marks:
+    """What stands before and after the lines of a source (by index), and the lines whose labels move to a CONTINUE."""
+
+    before: dict[int, list[Mark]] = field(default_factory=dict)
+    after: dict[int, list[Mark]] = field(default_factory=dict)
+    relabelled: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Mapping:
+    """What the directives of a unit declare of a name."""
+
+    name: str
+    place: Position
+    distribution: syntax.Distribution | None = None
+    alignment: syntax.Alignment | None = None
+    shadow: syntax.Shadow | None = None
+    template: tuple[syntax.Section, ...] | None = None
+    construct: int = 0
+
+
+class Numbers:
+    """The ids of names: data, groups and task arrays; one for each declaration."""
+
+    def __init__(self, texts: Texts) -> None:
+        self.texts = texts
+        self.held: dict[tuple[int, str], int] = {}
+        self.edges: dict[str, int] = {}
+
+    def of(self, unit: Unit, name: str, place: Position, what: str = "variable") -> int:
+        """The id of a name that this unit declares."""
+        key = (id(unit), name)
+        if key not in self.held:
+            self.held[key] = self.texts.variable(name, place.file, place.line, what)  # type: ignore[arg-type]
+        return self.held[key]
+
+    def group(self, unit: Unit, name: str, place: Position) -> int:
+        """The id of a group: its name may be a variable's too."""
+        key = (id(unit), "group " + name)
+        if key not in self.held:
+            self.held[key] = self.texts.variable(name, place.file, place.line)
+        return self.held[key]
+
+
+class Mappings:
+    """What the directives declare, unit by unit."""
+
+    def __init__(self, program: Program, texts: Texts) -> None:
+        self.held: dict[int, dict[str, Mapping]] = {}
+        self.task_arrays: dict[int, dict[str, syntax.Entity]] = {}
+        for unit in program.units:
+            self.held[id(unit)] = {}
+            self.task_arrays[id(unit)] = {}
+            for item in unit.items:
+                if isinstance(item, Sentinel) and isinstance(item.directive, syntax.Declare):
+                    self._declare(unit, item, item.directive, texts)
+        for unit in program.units:
+            for item in unit.items:
+                if isinstance(item, Sentinel) and isinstance(item.directive, syntax.Redistribute | syntax.Realign):
+                    for array in item.directive.arrays:
+                        owner, symbol = program.owner(unit, array.name) or (unit, Symbol(array.name, array.place))
+                        self.held[id(owner)].setdefault(symbol.name, Mapping(symbol.name, array.place))
+
+    def of(self, unit: Unit) -> dict[str, Mapping]:
+        """The mappings that a unit declares."""
+        return self.held[id(unit)]
+
+    def tasks(self, unit: Unit) -> dict[str, syntax.Entity]:
+        """The task arrays that a unit declares."""
+        return self.task_arrays[id(unit)]
+
+    def _declare(self, unit: Unit, sentinel: Sentinel, directive: syntax.Declare, texts: Texts) -> None:
+        traits = {
+            attribute.kind: attribute for attribute in directive.attributes if isinstance(attribute, syntax.Trait)
+        }
+        place = sentinel.place
+        for entity in directive.entities:
+            if "task" in traits:
+                self.task_arrays[id(unit)][entity.name] = entity
+                continue
+            if traits.keys() & OTHER_TRAITS:
+                continue
+            mapping = self.held[id(unit)].setdefault(entity.name, Mapping(entity.name, entity.place))
+            if "template" in traits:
+                dimension = traits.get("dimension")
+                mapping.template = entity.sizes or (dimension.sizes if dimension else ())
+                unit.symbols.setdefault(entity.name, Symbol(entity.name, entity.place, module=unit.kind == "module"))
+            for attribute in directive.attributes:
+                if isinstance(attribute, syntax.Distribution):
+                    mapping.distribution = attribute
+                elif isinstance(attribute, syntax.Alignment):
+                    mapping.alignment = attribute
+                elif isinstance(attribute, syntax.Shadow):
+                    mapping.shadow = attribute
+                if isinstance(attribute, syntax.Distribution | syntax.Alignment):
+                    kind = "distribute" if isinstance(attribute, syntax.Distribution) else "align"
+                    mapping.construct = texts.construct(kind, place.file, place.line, place.column, sentinel.said)
+
+
+OTHER_TRAITS: Final = frozenset(
+    (
+        "processors",
+        "heap",
+        "pointer",
+        "asyncid",
+        "consistent",
+        "shadow_group",
+        "reduction_group",
+        "remote_group",
+        "indirect_group",
+        "consistent_group",
+    )
+)
+
+
+class UnitNames:
+    """What the names of one unit stand for."""
+
+    def __init__(self, program: Program, unit: Unit, numbers: Numbers, marks: Marks, mappings: Mappings) -> None:
+        self.program = program
+        self.unit = unit
+        self.numbers = numbers
+        self.texts = numbers.texts
+        self.marks = marks
+        self.mappings = mappings
+        self.used = False
+        self.loose: list[Symbol] = []
+        """Scalars that may be read without a value."""
+        self.aliases: dict[str, str] = {}
+        """USE statements that bring in what a module's mappings are about."""
+        self.loops = unit.loops()
+        self.parallel: list[tuple[int, int]] = []
+        """The items of parallel loops, first to last."""
+        self.late: list[tuple[int, Position, str]] = []
+        """Calls that stand behind all others of their line."""
+
+    def before(self, line: int, place: Position, *texts: str) -> None:
+        """Put calls before a line."""
+        self.used = True
+        self.marks.before.setdefault(line, []).extend(Mark(text, place) for text in texts)
+
+    def after(self, line: int, place: Position, *texts: str) -> None:
+        """Put calls behind a line."""
+        self.used = True
+        self.marks.after.setdefault(line, []).extend(Mark(text, place) for text in texts)
+
+    def symbol(self, name: str, place: Position) -> tuple[Unit, Symbol]:
+        """The declaration of a name; one that is declared nowhere is a scalar of this unit by the implicit rules."""
+        found = self.program.owner(self.unit, name)
+        if found:
+            return found
+        self.unit.symbols[name] = Symbol(name, place)
+        return self.unit, self.unit.symbols[name]
+
+    def data(self, name: str, place: Position) -> int:
+        """The id of a variable, array or template."""
+        owner, symbol = self.symbol(name, place)
+        mapping = self.mappings.of(owner).get(symbol.name)
+        template = mapping is not None and mapping.template is not None
+        what = "template" if template else "array" if symbol.array else "variable"
+        return self.numbers.of(owner, symbol.name, symbol.place, what)
+
+    def mapping(self, name: str) -> Mapping | None:
+        """What the directives say of a name that is visible here."""
+        own = self.mappings.of(self.unit).get(name)
+        if own:
+            return own
+        found = self.program.owner(self.unit, name)
+        return self.mappings.of(found[0]).get(found[1].name) if found else None
+
+    def is_template(self, name: str) -> bool:
+        """Whether a name is a template: it has no memory."""
+        mapping = self.mapping(name)
+        return mapping is not None and mapping.template is not None
+
+    def base(self, name: str, word: str = "base") -> str:
+        """The argument that passes a variable; nothing for a template."""
+        return "" if self.is_template(name) else f", {word}={name}"
+
+    def group(self, name: str, place: Position) -> int:
+        """The id of a group."""
+        return self.numbers.group(self.unit, name, place)
+
+    def tasks(self, name: str, place: Position) -> int:
+        """The id of a task array."""
+        return self.numbers.of(self.unit, name, place, "tasks")
+
+    def is_tasks(self, name: str) -> bool:
+        """Whether a name is a task array."""
+        return name in self.mappings.tasks(self.unit)
+
+    def construct(self, kind: str, sentinel: Sentinel, indices: Sequence[str] = ()) -> int:
+        """The id of a directive."""
+        place = sentinel.place
+        return self.texts.construct(kind, place.file, place.line, place.column, sentinel.said, indices)

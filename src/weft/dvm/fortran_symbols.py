@@ -1,0 +1,190 @@
+"""What the specifications of a Fortran unit say of its names."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from weft.dvm import syntax
+from weft.dvm.fortran_lines import Sentinel, Statement
+from weft.dvm.fortran_model import Symbol, Unit
+from weft.dvm.fortran_text import DO, NAME, assignment, assigns, split_top, top_level
+from weft.dvm.syntax import Position
+
+TYPED: Final = re.compile(
+    r"(integer|real|complex|logical|character|doubleprecision|doublecomplex|byte|type(?=\()|class(?=\())"
+)
+SPECIFIES: Final = re.compile(
+    r"(?:use[a-z,:]|import|implicit|parameter\(|dimension|common|save|data(?=[a-z(])|external|intrinsic|equivalence\(|"
+    r"allocatable|pointer|target|namelist/|intent\(|optional|public|private|protected|volatile|enum,|enumerator|"
+    r"endenum|procedure\(|procedure::|contiguous|value::|asynchronous|codimension|bind\(|sequence$|format\(|entry|"
+    r"include['\"]|type(?:::|,|[a-z])|interface|abstractinterface|contains$|moduleprocedure|generic)"
+)
+
+
+def specifies(unit: Unit, statement: Statement) -> bool:
+    """Whether the statement belongs to the specifications."""
+    code = statement.code
+    found = assignment(code)
+    if found:
+        name, rest, _ = found
+        symbol = unit.symbols.get(name)
+        known_array = symbol is not None and (symbol.array or symbol.pointer or symbol.allocatable)
+        parameters = re.fullmatch(r"\(((?:[a-z]\w*(?:,[a-z]\w*)*)?)\)", rest)
+        character = symbol is not None and symbol.typed and ":" in rest
+        return bool(parameters) and not known_array and not character and not _visible_array(unit, name)
+    if SPECIFIES.match(code):
+        return True
+    return bool(TYPED.match(code)) and not DO.match(code)
+
+
+def _visible_array(unit: Unit, name: str) -> bool:
+    """Whether a name may be an array of a module or of the host."""
+    return bool(unit.uses) or (unit.parent is not None and name in unit.parent.symbols)
+
+
+def read_symbols(unit: Unit) -> None:
+    for at, item in enumerate(unit.items):
+        if isinstance(item, Sentinel):
+            if unit.executable is None and not isinstance(item.directive, syntax.Declare | syntax.Note):
+                unit.executable = at
+            continue
+        if unit.executable is None and not specifies(unit, item):
+            unit.executable = at
+        if unit.executable is None or item.code.startswith("data"):
+            _specification(unit, item)
+    if unit.kind in ("module", "block data"):
+        unit.executable = None
+    if unit.kind == "module":
+        for symbol in unit.symbols.values():
+            symbol.module = True
+
+
+def _symbol(unit: Unit, name: str, place: Position) -> Symbol:
+    return unit.symbols.setdefault(name, Symbol(name, place))
+
+
+ENTITY: Final = re.compile(r"([a-z]\w*)")
+
+
+def _entity(unit: Unit, text: str, place: Position) -> tuple[Symbol, str] | None:
+    """The symbol of `name(sizes)*length=value`, and what stands behind its sizes."""
+    matched = ENTITY.match(text)
+    if not matched:
+        return None
+    symbol = _symbol(unit, matched[1], place)
+    rest = text[matched.end() :]
+    length = re.match(r"\*(?:\d+|\(\*\))", rest)
+    if length:
+        rest = rest[length.end() :]
+    if rest.startswith("("):
+        depth = 0
+        for at, sign in enumerate(rest):
+            depth += (sign == "(") - (sign == ")")
+            if depth == 0:
+                symbol.sizes = tuple(split_top(rest[1:at]))
+                return symbol, rest[at + 1 :]
+    return symbol, rest
+
+
+def _specification(unit: Unit, statement: Statement) -> None:
+    code, place = statement.code, statement.place
+    if code.startswith("use") and (matched := re.match(r"use(?:,[a-z]+::|::)?([a-z]\w*)", code)):
+        unit.uses.append(matched[1])
+        _used(unit, matched[1], code[matched.end() :].lstrip(","))
+    elif TYPED.match(code) and not assigns(code):
+        _typed(unit, code, place)
+    elif code.startswith("parameter("):
+        for part in split_top(code[10:-1]):
+            symbol = _symbol(unit, part.partition("=")[0], place)
+            symbol.constant = True
+    elif code.startswith("common"):
+        for block in re.sub(r"/\w*/", ",", code[6:]).split(",,"):
+            for part in split_top(block):
+                if part and (found := _entity(unit, part, place)):
+                    found[0].common = True
+    elif matched := re.match(r"(dimension|allocatable|pointer|target|save|external|intrinsic|optional)(?:::)?", code):
+        _attributes(unit, matched[1], code[matched.end() :], place)
+    elif code.startswith("equivalence("):
+        for name in NAME.findall(code[11:]):
+            _symbol(unit, name, place).shared = True
+    elif code.startswith("data"):
+        for name in NAME.findall("".join(code[4:].split("/")[::2])):
+            if name in unit.symbols or "(" not in code:
+                _symbol(unit, name, place).initialised = True
+
+
+def _used(unit: Unit, module: str, rest: str) -> None:
+    """`a => b, c` or `only: a => b, c` behind a USE."""
+    only = rest.startswith("only:")
+    names = unit.only.setdefault(module, set()) if only else None
+    for part in split_top(rest.removeprefix("only:")):
+        here, renames, there = part.partition("=>")
+        if renames:
+            unit.renamed[here] = (module, there)
+        if names is not None and here:
+            names.add(here)
+
+
+def _attributes(unit: Unit, keyword: str, rest: str, place: Position) -> None:
+    if keyword == "save" and not rest:
+        unit.symbols.setdefault("*save", Symbol("*save", place))
+    for part in split_top(rest):
+        if part.startswith("/"):
+            continue
+        found = _entity(unit, part, place)
+        if not found:
+            continue
+        symbol = found[0]
+        if keyword == "save":
+            symbol.saved = True
+        elif keyword == "allocatable":
+            symbol.allocatable = True
+        elif keyword == "pointer":
+            symbol.pointer = True
+        elif keyword == "optional":
+            symbol.optional = True
+        elif keyword in ("external", "intrinsic"):
+            symbol.procedure = True
+
+
+def _typed(unit: Unit, code: str, place: Position) -> None:
+    """A type declaration, with or without `::`."""
+    matched = TYPED.match(code)
+    assert matched
+    rest = code[matched.end() :]
+    if length := re.match(r"\*(?:\d+|\(\*\))", rest):
+        rest = rest[length.end() :]
+    elif rest.startswith("("):
+        depth = 0
+        for at, sign in enumerate(rest):
+            depth += (sign == "(") - (sign == ")")
+            if depth == 0:
+                rest = rest[at + 1 :]
+                break
+    attributes: list[str] = []
+    colons = next((at for at in top_level(rest, ":") if rest[at : at + 2] == "::"), None)
+    if colons is not None:
+        attributes = split_top(rest[:colons])
+        rest = rest[colons + 2 :]
+    sizes = next((tuple(split_top(a[10:-1])) for a in attributes if a.startswith("dimension(")), None)
+    for part in split_top(rest.lstrip(",")):
+        found = _entity(unit, part, place)
+        if not found:
+            continue
+        symbol, behind = found
+        symbol.typed = True
+        symbol.place = place
+        symbol.derived = matched[1] in ("type", "class")
+        if named := re.match(r"type\(([a-z]\w*)\)", code):
+            symbol.type = named[1]
+        if symbol.sizes is None and sizes is not None:
+            symbol.sizes = sizes
+        symbol.allocatable |= "allocatable" in attributes
+        symbol.pointer |= "pointer" in attributes
+        symbol.optional |= "optional" in attributes
+        symbol.saved |= "save" in attributes
+        symbol.constant |= "parameter" in attributes
+        symbol.procedure |= "external" in attributes or "intrinsic" in attributes
+        if behind.startswith(("=", "/")) and not symbol.constant:
+            symbol.initialised = True

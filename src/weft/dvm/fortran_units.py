@@ -1,0 +1,151 @@
+"""The program units of Fortran sources: what each declares, where its statements begin, how its loops nest."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from weft.dvm.directives.fortran import read
+from weft.dvm.fortran_lines import Sentinel, Source, Statement
+from weft.dvm.fortran_model import Symbol, Unit, UnitKind
+from weft.dvm.fortran_symbols import read_symbols
+from weft.dvm.fortran_text import END, NOT_AN_END, assigns
+
+_TYPES = r"(?:integer|real|complex|logical|character|doubleprecision|doublecomplex|byte|type\(\w+\))"
+_LENGTH = r"(?:\*\d+|\([^()]*(?:\([^()]*\))?[^()]*\))?"
+_PREFIX = rf"(?:(?:recursive|pure|elemental|impure|module)|{_TYPES}{_LENGTH})*"
+HEADERS: Final[tuple[tuple[UnitKind, re.Pattern[str]], ...]] = (
+    ("program", re.compile(r"program([a-z]\w*)$")),
+    ("block data", re.compile(r"blockdata(\w*)$")),
+    ("function", re.compile(_PREFIX + r"function([a-z]\w*)\(([\w,]*)\)(?:result\((\w+)\)|bind\(.*\))*$")),
+    ("subroutine", re.compile(_PREFIX + r"subroutine([a-z]\w*)(?:\(([\w,*]*)\))?(?:bind\(.*\))?$")),
+    ("subroutine", re.compile(r"moduleprocedure([a-z]\w*)()$")),
+    ("module", re.compile(r"(?:sub)?module(?!procedure)(?:\([\w:]+\))?([a-z]\w*)$")),
+)
+SUBMODULE: Final = re.compile(r"submodule\((?:\w+:)?(\w+)\)")
+"""A part of a module, with the module or the part that is above it."""
+TYPE: Final = re.compile(r"type(?:(,.*)?::|(?!is))([a-z]\w*)$")
+
+
+def units_of(source: Source) -> list[Unit]:
+    """The units of a source, in its order, their symbols read and their directives too."""
+    found: list[Unit] = []
+    open_units: list[Unit] = []
+    skipping = defined = ""
+    for item in source.items:
+        if isinstance(item, Sentinel):
+            item.directive = read(item.pieces)
+            if not open_units:
+                open_units.append(_begun(Unit("program", "", source), found))
+            open_units[-1].items.append(item)
+            continue
+        code = item.code
+        if skipping:
+            if defined and code == "contains":
+                open_units[-1].plain[defined] = False
+            if re.match(skipping, code):
+                skipping = ""
+            continue
+        if re.match(r"(?:abstract)?interface(?:\w*|operator\(.*\)|assignment\(=\))$", code) and not assigns(code):
+            skipping, defined = r"endinterface", ""
+            continue
+        if (type_ := TYPE.match(code)) and not assigns(code):
+            skipping, defined = r"endtype", type_[2]
+            if not open_units:
+                open_units.append(_begun(Unit("program", "", source), found))
+            open_units[-1].plain[defined] = "extends(" not in (type_[1] or "")
+            continue
+        header = _header(code)
+        if header:
+            kind, matched = header
+            parent = open_units[-1] if open_units else None
+            unit = _begun(Unit(kind, matched[1], source, parent, item), found)
+            _dummies(unit, matched, item)
+            if above := SUBMODULE.match(code):
+                unit.uses.append(above[1])
+            open_units.append(unit)
+            continue
+        if code == "contains":
+            continue
+        if not open_units:
+            open_units.append(_begun(Unit("program", "", source), found))
+        unit = open_units[-1]
+        unit.items.append(item)
+        if END.match(code) and not NOT_AN_END.match(code) and not assigns(code):
+            open_units.pop()
+    for unit in found:
+        read_symbols(unit)
+    return found
+
+
+def _begun(unit: Unit, found: list[Unit]) -> Unit:
+    found.append(unit)
+    return unit
+
+
+def _header(code: str) -> tuple[UnitKind, re.Match[str]] | None:
+    if code.startswith("end") or assigns(code):
+        return None
+    for kind, pattern in HEADERS:
+        if matched := pattern.match(code):
+            return kind, matched
+    return None
+
+
+def _dummies(unit: Unit, matched: re.Match[str], item: Statement) -> None:
+    if unit.kind not in ("function", "subroutine"):
+        return
+    for name in (matched[2] or "").split(","):
+        if name and name != "*":
+            unit.symbols[name] = Symbol(name, item.place, dummy=True)
+    if unit.kind == "function":
+        unit.result = matched[3] or matched[1]
+        unit.symbols[unit.result] = Symbol(unit.result, item.place, procedure=True)
+
+
+@dataclass(slots=True)
+class Program:
+    """All units of a program."""
+
+    units: list[Unit]
+
+    @property
+    def modules(self) -> dict[str, Unit]:
+        """Its modules by name."""
+        return {unit.name: unit for unit in self.units if unit.kind == "module"}
+
+    def printable(self, name: str) -> bool:
+        """Whether a derived type's variables can be handed on whole: it is known, without procedures of its own."""
+        known = [unit.plain[name] for unit in self.units if name in unit.plain]
+        return bool(known) and all(known)
+
+    def called(self, unit: Unit, module: Unit, name: str) -> str | None:
+        """What a unit calls a name of a module; None where it is not visible there."""
+        here = [local for local, (_, there) in unit.renamed.items() if there == name]
+        for local in (name, *here):
+            found = self.owner(unit, local)
+            if found is not None and found[0] is module and found[1].name == name:
+                return local
+        return None
+
+    def owner(self, unit: Unit, name: str) -> tuple[Unit, Symbol] | None:
+        """The unit that declares a name that is visible here, and the symbol there."""
+        return self._owner(unit, name, frozenset())
+
+    def _owner(self, unit: Unit, name: str, seen: frozenset[int]) -> tuple[Unit, Symbol] | None:
+        if id(unit) in seen:
+            return None
+        if name in unit.symbols:
+            return unit, unit.symbols[name]
+        seen |= {id(unit)}
+        if name in unit.renamed:
+            used, there = unit.renamed[name]
+            module = self.modules.get(used)
+            return self._owner(module, there, seen) if module else None
+        for used in unit.uses:
+            module = self.modules.get(used)
+            hidden = (used in unit.only and name not in unit.only[used]) or (used, name) in unit.renamed.values()
+            if module and not hidden and (found := self._owner(module, name, seen)):
+                return found
+        return self._owner(unit.parent, name, seen) if unit.parent else None

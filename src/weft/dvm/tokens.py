@@ -1,0 +1,290 @@
+"""The words of a directive, each with its place, and a cursor that reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn, TypeVar
+
+from weft.dvm.syntax import (
+    Affine,
+    Constant,
+    DirectiveError,
+    Expression,
+    Position,
+    Section,
+    Subscript,
+    Whole,
+    Width,
+)
+
+T = TypeVar("T")
+
+C_WORDS: Final = re.compile(
+    r"""(?P<skip>\s+|\\\n|/\*.*?\*/|//[^\n]*)
+      | (?P<name>[A-Za-z_]\w*)
+      | (?P<number>(?:0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)[uUlLfF]*)
+      | (?P<string>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')
+      | (?P<sign>->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||=>|.)""",
+    re.VERBOSE | re.DOTALL,
+)
+"""The words of C; a comment is a space."""
+
+FORTRAN_WORDS: Final = re.compile(
+    r"""(?P<skip>\s+|![^\n]*)
+      | (?P<logical>\.[A-Za-z]+\.)
+      | (?P<name>[A-Za-z_]\w*)
+      | (?P<number>(?:\d+(?:\.(?![A-Za-z]+\.)\d*)?|\.\d+)(?:[eEdD][+-]?\d+)?(?:_\w+)?)
+      | (?P<string>"(?:""|[^"])*"|'(?:''|[^'])*')
+      | (?P<sign>\*\*|//|==|/=|<=|>=|=>|::|.)""",
+    re.VERBOSE | re.DOTALL,
+)
+"""The words of Fortran; `::` is one of them, so a section with a stride cannot be written without a space."""
+
+OPENING: Final = {"(": ")", "[": "]", "{": "}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of a directive; kind is "name", "number", "string", "sign", "logical" or "end"."""
+
+    kind: str
+    text: str
+    place: Position
+    spaced: bool
+    """A space stood before it."""
+
+
+def words(pieces: Iterable[tuple[Position, str]], language: re.Pattern[str]) -> list[Word]:
+    """Cut texts into words; each piece comes with the place of its first character."""
+    found: list[Word] = []
+    spaced = False
+    end = Position("", 0, 0)
+    for start, text in pieces:
+        line, column = start.line, start.column
+        for match in language.finditer(text):
+            place = Position(start.file, line, column)
+            if match.lastgroup == "skip":
+                spaced = True
+            else:
+                found.append(Word(str(match.lastgroup), match.group(), place, spaced))
+                spaced = False
+            breaks = match.group().count("\n")
+            line += breaks
+            column = len(match.group()) - match.group().rfind("\n") if breaks else column + len(match.group())
+        end = Position(start.file, line, column)
+        spaced = True
+    found.append(Word("end", "", end, True))
+    return found
+
+
+class Cursor:
+    """Reads the words of one directive; every complaint names the place of the word it is about.
+
+    `folded`: names and keywords are compared (and given) in lower case, as Fortran has it.
+    """
+
+    def __init__(self, found: Sequence[Word], folded: bool) -> None:
+        self.words = found
+        self.folded = folded
+        self.at = 0
+        self.dummies: tuple[str | None, ...] = ()
+
+    @property
+    def word(self) -> Word:
+        """The next word."""
+        return self.words[self.at]
+
+    @property
+    def text(self) -> str:
+        """The next word's text, in lower case where the language does not tell cases apart."""
+        return self.fold(self.word)
+
+    @property
+    def ended(self) -> bool:
+        """Nothing is left."""
+        return self.word.kind == "end"
+
+    def fold(self, word: Word) -> str:
+        """A word's text as it is compared."""
+        return word.text.lower() if self.folded and word.kind in ("name", "logical") else word.text
+
+    def peek(self, ahead: int = 1) -> str:
+        """The text of a later word."""
+        return self.fold(self.words[min(self.at + ahead, len(self.words) - 1)])
+
+    def fail(self, what: str, word: Word | None = None) -> NoReturn:
+        """Complain about a word (the next one)."""
+        raise DirectiveError((word or self.word).place, what)
+
+    def next(self) -> Word:
+        """Take a word."""
+        word = self.word
+        if not self.ended:
+            self.at += 1
+        return word
+
+    def accept(self, *texts: str) -> bool:
+        """Take the next words if they are these."""
+        if any(self.peek(ahead) != text for ahead, text in enumerate(texts)):
+            return False
+        self.at += len(texts)
+        return True
+
+    def expect(self, text: str) -> Word:
+        """Take this word or complain."""
+        if self.text != text or self.ended:
+            shown = "the directive ends" if self.ended else f"`{self.word.text}` stands"
+            self.fail(f"{shown} where `{text}` is expected")
+        return self.next()
+
+    def name(self, what: str = "a name") -> Word:
+        """Take a name or complain."""
+        if self.word.kind != "name":
+            shown = "the directive ends" if self.ended else f"`{self.word.text}` stands"
+            self.fail(f"{shown} where {what} is expected")
+        return self.next()
+
+    def named(self, what: str = "a name") -> str:
+        """Take a name and give its text."""
+        return self.fold(self.name(what))
+
+    def finish(self) -> None:
+        """Complain if anything is left."""
+        if not self.ended:
+            self.fail(f"`{self.word.text}` stands where the directive should end")
+
+    def listed(self, one: Callable[[], T], close: str = ")") -> tuple[T, ...]:
+        """Read `one, one, …` and the closing bracket."""
+        found = [one()]
+        while self.accept(","):
+            found.append(one())
+        self.expect(close)
+        return tuple(found)
+
+    # --- expressions ----------------------------------------------------------------------------------------------
+
+    def until(self, stops: frozenset[str]) -> list[Word]:
+        """Take words up to one of `stops` outside of brackets, or a closing bracket that was not opened here."""
+        taken: list[Word] = []
+        open_brackets: list[str] = []
+        choices = 0
+        while not self.ended:
+            word = self.word
+            if open_brackets:
+                if word.text == open_brackets[-1]:
+                    open_brackets.pop()
+            elif word.text == ":" and choices:
+                choices -= 1
+            elif word.text in stops or word.text in OPENING.values():
+                break
+            elif word.text == "?":
+                choices += 1
+            if word.text in OPENING:
+                open_brackets.append(OPENING[word.text])
+            taken.append(self.next())
+        if open_brackets:
+            self.fail(f"`{open_brackets[-1]}` is missing")
+        return taken
+
+    def expression(self, *stops: str) -> Expression:
+        """Read an expression up to one of `stops` or a closing bracket."""
+        start = self.word
+        taken = self.until(frozenset((*stops, ",")))
+        if not taken:
+            self.fail("an expression is expected", start)
+        return self.expressed(taken)
+
+    def expressed(self, taken: Sequence[Word]) -> Expression:
+        """The expression that these words are."""
+        names = [
+            self.fold(word)
+            for before, word in zip((None, *taken), taken, strict=False)
+            if word.kind == "name" and (before is None or before.text not in (".", "->", "%"))
+        ]
+        return Expression(spelled(taken), tuple(dict.fromkeys(names)), taken[0].place)
+
+    def subscript(self, *stops: str, whole: tuple[str, ...] = ("*",)) -> Subscript:
+        """Read one subscript: nothing or a sign of `whole`, low:high, or an expression, maybe of a dummy."""
+        if self.text in whole and (self.peek() in (",", "]", ")")):
+            self.next()
+            return Whole()
+        taken = self.until(frozenset((*stops, ",", ":")))
+        if self.accept(":"):
+            high = self.until(frozenset((*stops, ",", ":")))
+            if not taken and not high:
+                return Whole()
+            return Section(self.expressed(taken) if taken else None, self.expressed(high) if high else None)
+        if not taken:
+            return Whole()
+        return self.mapped(taken)
+
+    def mapped(self, taken: Sequence[Word]) -> Constant | Affine:
+        """An expression as a map of one dummy, or a constant where none stands in it.
+
+        The coefficient and the offset are the expression itself at 1 and at 0: the program works them out.
+        """
+        uses = [k for k, word in enumerate(taken) if word.kind == "name" and self.fold(word) in self.dummies]
+        if not uses:
+            return Constant(self.expressed(taken))
+        at = uses[0]
+        if len(uses) > 1 or not linear(taken, at):
+            self.fail(f"`{spelled(taken)}` is not of the form a*{taken[at].text}+b", taken[0])
+        dummy = self.dummies.index(self.fold(taken[at]))
+        one, zero = (self.expressed(replaced(taken, at, value)) for value in ("1", "0"))
+        if len(taken) == 1:
+            return Affine(dummy, one, zero)
+        place = taken[0].place
+        return Affine(dummy, Expression(f"({one.text}) - ({zero.text})", one.names, place), zero)
+
+
+def spelled(taken: Sequence[Word]) -> str:
+    """The words as text, with spaces where there were some."""
+    return "".join((" " if word.spaced and k else "") + word.text for k, word in enumerate(taken))
+
+
+def replaced(taken: Sequence[Word], at: int, value: str) -> list[Word]:
+    """The words with one of them a number."""
+    was = taken[at]
+    return [*taken[:at], Word("number", value, was.place, was.spaced), *taken[at + 1 :]]
+
+
+def linear(taken: Sequence[Word], at: int) -> bool:
+    """Whether a dummy stands in no call, subscript, quotient or power."""
+    before = taken[at - 1].text if at else ""
+    after = taken[at + 1].text if at + 1 < len(taken) else ""
+    if before not in ("", "+", "-", "*", "(") or after not in ("", "+", "-", "*", ")"):
+        return False
+    depth = 0
+    for k in range(at - 1, -1, -1):
+        if taken[k].text in (")", "]"):
+            depth += 1
+        elif taken[k].text in ("(", "["):
+            depth -= 1
+            if depth < 0:
+                called = k and (taken[k - 1].kind == "name" or taken[k - 1].text in (")", "]", "/", "%"))
+                if taken[k].text == "[" or called:
+                    return False
+                depth = 0
+    return True
+
+
+class Reader:
+    """What the readers of both languages' directives share: where the directive stands, and what both write alike."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.place = cursor.word.place
+        self.last_line = cursor.words[-1].place.line
+
+    def width(self) -> Width:
+        """Read `low:high`, or one number for both."""
+        low = self.cursor.expression(":")
+        return Width(low, self.cursor.expression() if self.cursor.accept(":") else low)
+
+    def string(self) -> str:
+        """Read a string."""
+        if self.cursor.word.kind != "string":
+            self.cursor.fail("the name of an edge, in quotes, is expected")
+        return self.cursor.next().text[1:-1]

@@ -1,0 +1,345 @@
+"""The second copy of a loop, the ways into it and out of it, and what the runtime reads of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from weft.instrument.rows.bases import opening
+from weft.instrument.rows.code import BRANCH
+from weft.instrument.rows.forms import ONE, Atom, Form, frozen, signed
+from weft.instrument.rows.loops import CopiedLoop
+from weft.instrument.rows.straight import Straight
+from weft.instrument.rows.ways import Ways
+from weft.native.headers.check_rows import (
+    MEMORY4,
+    MEMORY8,
+    NUMBER,
+    REGISTER,
+    SHIFTED,
+    SIGNED,
+    SLOT4,
+    SLOT8,
+    STEP_IS_FORM,
+    ZEROED,
+)  # fmt: skip
+
+SAVED: Final = {"rbp": 0, "rbx": 1, "r12": 2, "r13": 3, "r14": 4, "r15": 5}
+
+_ENTRY: Final = """\
+.Lweftr{n}_t:
+\tpushq\t%r15
+\tpushq\t%r14
+\tpushq\t%r13
+\tpushq\t%r12
+\tpushq\t%rbx
+\tpushq\t%rbp
+\tmovq\t%rsp, %rsi
+\tleaq\t.Lweftr{n}(%rip), %rdi
+\tcall\tweft_check_row
+\taddq\t$48, %rsp
+\ttestl\t%eax, %eax
+\tjne\t.Lweftr{n}_{first}
+\tjmp\t.Lweftr{n}_i
+"""
+
+_DONE: Final = """\
+\tdecq\t.Lweftr{n}+8(%rip)
+\tjne\t.Lweftr{n}_{first}
+\tpushq\t%rdi
+\tpushq\t%rsi
+\tpushq\t%rdx
+\tsubq\t$8, %rsp
+\tleaq\t.Lweftr{n}(%rip), %rdi
+\tcall\tweft_check_row_end
+\taddq\t$8, %rsp
+\tpopq\t%rdx
+\tpopq\t%rsi
+\tpopq\t%rdi
+\tjmp\t.Lweftr{n}_m
+"""
+
+_EXIT: Final = """\
+.Lweftr{n}_x{exit}:
+\tpushq\t%rdi
+\tpushq\t%rsi
+\tleaq\t.Lweftr{n}(%rip), %rdi
+\tmovl\t${done}, %esi
+\tcall\t.Lweftr_leave
+\tpopq\t%rsi
+\tpopq\t%rdi
+\tjmp\t{target}
+"""
+
+# Calls the runtime and changes nothing: any register may hold something where a loop is left.
+_VECTORS: Final = [f"%xmm{n}" for n in range(16)]
+_PUSHED: Final = ("rax", "rcx", "rdx", "r8", "r9", "r10", "r11")
+# The same for loops without a mark, where any register may hold something at the head, too.
+_BEGIN: Final = """\
+.Lweftr{n}_t:
+\tpushq\t%rdi
+\tpushq\t%rsi
+\tleaq\t.Lweftr{n}(%rip), %rdi
+\tcall\t.Lweftr_enter{plain}
+\tpopq\t%rsi
+\tpopq\t%rdi
+\tcmpq\t$0, .Lweftr{n}+8(%rip)
+\tjne\t.Lweftr{n}_{first}
+\tjmp\t.Lweftr{n}_i
+"""
+
+_AGAIN: Final = """\
+\tdecq\t.Lweftr{n}+8(%rip)
+\tjne\t.Lweftr{n}_{first}
+\tpushq\t%rdi
+\tpushq\t%rsi
+\tleaq\t.Lweftr{n}(%rip), %rdi
+\tmovl\t$-1, %esi
+\tcall\t.Lweftr_leave
+\tpopq\t%rsi
+\tpopq\t%rdi
+\tjmp\t.Lweftr{n}_m
+"""
+
+
+# Behind a hook nothing is needed that a call may change.
+_ONCE: Final = """\
+\tdecq\t.Lweftr{n}+8(%rip)
+\tleaq\t.Lweftr{n}(%rip), %rdi
+\tmovl\t$-1, %esi
+\tcall\tweft_check_row_exit
+\tjmp\t.Lweftr{n}_m
+"""
+
+
+def _saving(name: str, called: str, kept: tuple[str, ...], vectors: list[str]) -> str:
+    """A routine that calls the runtime and gives registers back; `kept`: for the runtime to read."""
+    pushed = (*_PUSHED, *kept)
+    room = 16 * len(vectors) + 8 * (len(pushed) % 2)
+    return "\n".join(
+        [
+            f"{name}:",
+            "\tpushfq",
+            *(f"\tpushq\t%{register}" for register in pushed),
+            *(["\tmovq\t%rsp, %rsi"] if kept else []),
+            f"\tsubq\t${room}, %rsp",
+            *(f"\tmovups\t{vector}, {16 * n}(%rsp)" for n, vector in enumerate(vectors)),
+            "\tcld",
+            f"\tcall\t{called}",
+            *(f"\tmovups\t{16 * n}(%rsp), {vector}" for n, vector in enumerate(vectors)),
+            f"\taddq\t${room}, %rsp",
+            *(f"\tpopq\t%{register}" for register in reversed(pushed)),
+            "\tpopfq",
+            "\tret",
+            "",
+        ]
+    )
+
+
+_KEPT: Final = ("r15", "r14", "r13", "r12", "rbx", "rbp")
+SHARED: Final = (
+    _saving(".Lweftr_leave", "weft_check_row_exit", (), _VECTORS)
+    + _saving(".Lweftr_enter", "weft_check_row", _KEPT, _VECTORS)
+    + _saving(".Lweftr_enter_plain", "weft_check_row", _KEPT, [])
+)
+
+
+class _Forms:
+    """The forms of a row as the runtime reads them (`struct row_term`)."""
+
+    def __init__(self, row: CopiedLoop) -> None:
+        self.row = row
+        self.known: dict[object, str] = {}
+        self.made: list[list[str]] = []
+        self.shifted: list[list[str]] = []
+        """Their numbers follow those of the others."""
+
+    def add(self, form: Form, low: bool = False) -> str:
+        """The number of a form, as the assembler reads it; those that it needs have smaller ones, or are shifts."""
+        key = (frozen(form), low)
+        if key not in self.known:
+            if shift := self._shift(form, low):
+                self.known[key] = f".Lweftr{self.row.number}_w+{len(self.shifted)}"
+                self.shifted.append([shift])
+            else:
+                terms = [self._term(atom, times, low) for atom, times in sorted(form.items(), key=repr)]
+                self.known[key] = str(len(self.made))
+                self.made.append(terms)
+        return self.known[key]
+
+    def _shift(self, form: Form, low: bool) -> str:
+        """A form as another one and what never changes: elements that lie alike have the other one in common."""
+        fixed = {atom: times for atom, times in form.items() if atom is ONE or atom.kind == "address"}
+        names = [atom.name for atom in fixed if atom is not ONE]
+        if not fixed or len(fixed) == len(form) or len(names) > 1 or any(fixed[a] != 1 for a in fixed if a is not ONE):
+            return ""
+        other = self.add({atom: times for atom, times in form.items() if atom not in fixed}, low)
+        shift = signed(fixed.get(ONE, 0))
+        factor = f"{names[0]}{shift:+d}" if names else str(shift)
+        return f"\t.quad\t{factor}, 0\n\t.long\t{SHIFTED}, {other}\n"
+
+    def _term(self, atom: Atom, times: int, low: bool) -> str:
+        if atom is ONE:
+            return f"\t.quad\t{times}, 0\n\t.long\t{NUMBER}, 0\n"
+        if atom.kind == "address":
+            return f"\t.quad\t{atom.name}, 0\n\t.long\t{NUMBER}, 0\n"
+        if atom.kind in ("sx", "zx"):
+            kind = SIGNED if atom.kind == "sx" else ZEROED
+            inner = self.add(dict(atom.form), True)
+            return f"\t.quad\t{times}, 0\n\t.long\t{kind}, {inner}\n"
+        if atom.kind == "memory":
+            kind = MEMORY8 if atom.size == 8 else MEMORY4
+            return f"\t.quad\t{times}, {address_of(atom)}\n\t.long\t{kind}, 0\n"
+        rise = self.row.narrow[atom] if low else self.row.steps[atom]
+        assert rise is not None
+        if set(rise) - {ONE}:
+            step, flag = self.add(rise), STEP_IS_FORM
+        else:
+            step, flag = str(rise.get(ONE, 0)), 0
+        if atom.kind == "register":
+            kind, argument = REGISTER, 8 * SAVED[atom.name]
+        else:
+            kind, argument = (SLOT8 if atom.size == 8 else SLOT4), atom.offset
+        return f"\t.quad\t{times}, {step}\n\t.long\t{kind | flag}, {argument}\n"
+
+
+def address_of(memory: Atom) -> str:
+    """The address of what a place holds, as the assembler reads it."""
+    shift = dict(memory.form).get(ONE, 0)
+    name = next(atom.name for atom, _ in memory.form if atom is not ONE)
+    return f"{name}{signed(shift):+d}"
+
+
+def _memories(form: Iterable[tuple[Atom, int]]) -> Iterator[Atom]:
+    for atom, _ in form:
+        if atom.kind == "memory":
+            yield atom
+        elif atom.kind in ("sx", "zx"):
+            yield from _memories(atom.form)
+
+
+def write(row: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, str]:
+    """What stands before and after lines of the text, the copy's code, and its data."""
+    codes, n, ways = row.codes, row.number, row.ways
+    marked = ways.rank > 0
+    turn = {node: k for k, node in enumerate(ways.order)}
+    first = ways.order[0]
+    place = codes[ways.mark].line
+    asking = f"\tdecl\t.Lweftr{n}(%rip)\n\tjle\t.Lweftr{n}_t\n.Lweftr{n}_i:"
+    before: dict[int, str] = {place: f".Lweftr{n}_m:\n" if marked else f"{asking}\n"}
+    if ways.rank < 0:
+        before[codes[ways.last].line] = f".Lweftr{n}_m:\n"
+    elif not marked:
+        before[place] = f".Lweftr{n}_m:\n" + before[place]
+    behind = {place: "\n" + asking} if marked else {}
+    places = sorted(row.places, key=lambda node: turn[node])
+    exits: dict[tuple[int, int], int] = {}
+
+    def way(node: int, there: int) -> str:
+        if there in ways.nodes:
+            return f".Lweftr{n}_{there}"
+        done = sum(turn[place] < turn[node] for place in places)
+        return f".Lweftr{n}_x{exits.setdefault((done, there), len(exits))}"
+
+    begun, held = opening(row.bases, f".Lweftr{n}_k")
+    plain = "_plain" if ways.rank < 0 and _without_vectors(ways) else ""
+    code = [(_ENTRY if marked else _BEGIN).format(n=n, first="q" if begun else first, plain=plain)]
+    code += [f".Lweftr{n}_q:\n{begun}"] if begun else []
+    chain = sorted(ways.order)
+    for k, node in enumerate(chain):
+        code.append(f".Lweftr{n}_{node}:\n")
+        if node == ways.last:
+            code.append((_DONE if marked else _AGAIN if ways.rank == 0 else _ONCE).format(n=n, first=first))
+            continue
+        one, onward = codes[node], ways.next(node)
+        if one.word == "jmp":
+            code.append(f"\tjmp\t{way(node, onward[0])}\n")
+            continue
+        if node not in row.places and node not in row.dead and node not in row.proven and node - 1 not in row.proven:
+            if BRANCH.match(one.word):
+                code.append(f"\t{one.word}\t{way(node, onward[1])}\n")
+            else:
+                code.append(f"\t{one.text}\n")
+        if k + 1 == len(chain) or way(node, onward[0]) != f".Lweftr{n}_{chain[k + 1]}":
+            code.append(f"\tjmp\t{way(node, onward[0])}\n")
+    for (done, there), number in exits.items():
+        if codes[there].labels:
+            target = codes[there].labels[0]
+        else:
+            target = f".Lweftr{n}_o{there}"
+            line = codes[there].line
+            if target + ":" not in before.get(line, ""):
+                before[line] = before.get(line, "") + f"{target}:\n"
+        code.append(_EXIT.format(n=n, exit=number, done=done, target=target))
+    return before, behind, "".join(code), f"{_data(row, places)}\t.balign\t8\n{held}"
+
+
+def _without_vectors(ways: Ways | Straight) -> bool:
+    """Whether no vector register is named before the first hook, which may change them all."""
+    before = itertools.takewhile(lambda n: not ways.graph.is_hook(n), ways.order)
+    return not any("%xmm" in ways.codes[n].text for n in before)
+
+
+def _leaving(row: CopiedLoop, forms: _Forms, within: dict[int, int]) -> Iterator[str]:
+    """The branches that leave the copy (`struct row_end`)."""
+    turn = {node: k for k, node in enumerate(row.ways.order)}
+    for node, one in row.ends.items():
+        left, right = (forms.add(form, one.size == 4) for form in (one.left, one.right))
+        fall = row.ways.next(node)[0] not in row.ways.nodes
+        last = all(turn[place] < turn[node] for place in row.places)
+        yield f"\t.long\t{left}, {right}, {one.size}, {one.test}\n\t.long\t{within[node]}, {int(fall)}, {int(last)}\n"
+
+
+def _data(row: CopiedLoop, places: list[int]) -> str:
+    n, forms, blocks = row.number, _Forms(row), row.ways.blocks
+    within = {node: k for k, block in enumerate(blocks) for node in block.nodes}
+    held = []
+    for node in places:
+        place = row.places[node]
+        held.append(
+            f"\t.quad\t.Lweft{place.number}\n"
+            f"\t.long\t{forms.add(place.address)}, {place.size}, {int(place.write)}, {within[node]}\n"
+        )
+    arguments = [forms.add(form) for form in row.arguments] + ["0"] * (4 - len(row.arguments))
+    checks = [(forms.add(form), limit, within[node]) for node, (form, limit) in row.proven.items()]
+    everywhere = {check for check in checks if check[2] == 0}
+    limits = [
+        f"\t.quad\t{limit}\n\t.long\t{form}, {block}\n"
+        for form, limit, block in dict.fromkeys(checks)
+        if block == 0 or (form, limit, 0) not in everywhere
+    ]
+    asked = list(row.guards.values())
+    number = {node: k for k, node in enumerate(row.guards)}
+    sides = [(forms.add(one.left, one.size == 4), forms.add(one.right, one.size == 4)) for one in asked]
+    guards = [
+        f"\t.long\t{left}, {right}, {one.size}, {one.test}\n" for (left, right), one in zip(sides, asked, strict=True)
+    ]
+    memories = [
+        f"\t.quad\t{address_of(atom)}\n\t.long\t{atom.size}, {k}\n"
+        for k, one in enumerate(asked)
+        for atom in dict.fromkeys([*_memories(one.left.items()), *_memories(one.right.items())])
+    ]
+    leaving = list(_leaving(row, forms, within))
+    ends = []
+    for block in blocks:
+        onward = (*block.next, *block.next[-1:] * 2, -1, -1)[:2]
+        ends.append(f"\t.long\t{onward[0]}, {onward[1]}, {number.get(block.nodes[-1], -1)}\n")
+    starts, terms = [0], []
+    for made in forms.made + forms.shifted:
+        terms += made
+        starts.append(len(terms))
+    return (
+        f"\t.set\t.Lweftr{n}_w, {len(forms.made)}\n"
+        f"\t.balign\t8\n.Lweftr{n}:\n\t.long\t3, 0\n\t.quad\t0\n"
+        f"\t.long\t{row.ways.rank}, {len(places)}, {len(forms.made + forms.shifted)}, {len(limits)}\n"
+        f"\t.long\t{len(blocks)}, {len(guards)}, {len(memories)}, {len(forms.made)}\n"
+        f"\t.quad\t.Lweftr{n}_p, .Lweftr{n}_f, .Lweftr{n}_s, .Lweftr{n}_l, .Lweftr{n}_b, .Lweftr{n}_g, .Lweftr{n}_y\n"
+        f"\t.quad\t{len(leaving)}, .Lweftr{n}_e\n"
+        f"\t.long\t{', '.join(arguments)}\n\t.quad\t0, 0, 0, 0\n"
+        f".Lweftr{n}_p:\n{''.join(held)}.Lweftr{n}_f:\n{''.join(terms)}"
+        f".Lweftr{n}_l:\n{''.join(limits)}.Lweftr{n}_y:\n{''.join(memories)}"
+        f".Lweftr{n}_e:\n{''.join(leaving)}"
+        f".Lweftr{n}_s:\n\t.long\t{', '.join(map(str, starts))}\n"
+        f".Lweftr{n}_b:\n{''.join(ends)}.Lweftr{n}_g:\n{''.join(guards)}"
+    )

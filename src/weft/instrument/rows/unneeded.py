@@ -1,0 +1,141 @@
+"""Instructions of a copy that nothing needs any more when hooks and proven comparisons are gone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from weft.instrument.rows.code import FLAGS_READ, FLAGS_SET, MEMORY, NUMBER, PARTS, Code, reach
+from weft.instrument.rows.straight import Straight
+from weft.instrument.rows.values import ARGUMENTS, KEPT, LOST
+from weft.instrument.rows.ways import Ways
+
+FLAGS: Final = "flags"
+"""Beside the names of registers."""
+
+_MOVES: Final = re.compile(r"^(mov([lq]|slq|absq|z[bw][lq]|s[bw][lq])|lea[lq]|cltq)$")
+_COUNTS: Final = re.compile(r"^((add|sub|and|or|xor|sal|shl|shr|sar|neg)[lq]|imul[lq])$")
+_PAIRED: Final = re.compile(r"^(cqto|cltd|cltq|i?(div|mul)[bwlq])$")
+_STORED: Final = {"movq": 8, "movl": 4, "movsd": 8, "movss": 4}
+_WIDEST: Final = 16
+
+
+@dataclass(slots=True)
+class _Needed:
+    """What is read before it is written: registers, and of the compiler's slots all bytes but some."""
+
+    registers: set[str] = field(default_factory=set)
+    overwritten: set[int] = field(default_factory=set)
+
+
+def unneeded(ways: Ways | Straight, proven: Mapping[int, object], codes: Mapping[int, Code]) -> set[int]:
+    """All such nodes; codes: what stands at a node."""
+    everything = _Needed({*KEPT, *LOST, FLAGS})
+    needed: dict[int, _Needed] = {ways.last: _Needed({*KEPT, *_needed(ways.rank)}, _never_read(ways))}
+    found: set[int] = set()
+    for n in reversed(ways.order[:-1]):
+        behind = [needed[there] if there in ways.nodes else everything for there in ways.next(n)]
+        after = _Needed(
+            set().union(*(one.registers for one in behind)), set.intersection(*(one.overwritten for one in behind))
+        )
+        if ways.graph.is_hook(n):
+            after.registers -= {*LOST, FLAGS}
+        elif n in proven or n - 1 in proven:
+            after = needed[n + 1]
+        elif not _before(codes[n], after, ways.graph.taken):
+            found.add(n)
+        needed[n] = after
+    return found
+
+
+def _never_read(ways: Ways | Straight) -> set[int]:
+    """The bytes of the compiler's slots that the copy writes and nothing reads behind it."""
+    graph = ways.graph
+    if ways.last == graph.end or graph.elsewhere:  # a loop comes around
+        return set()
+    found = set().union(*(_slot_written(graph.codes[n], graph.taken) for n in ways.order[:-1]))
+    for n in reach([ways.last], lambda n: graph.codes[n].next, set()):
+        one = graph.codes[n]
+        for operand in one.operands[:-1] if _slot_written(one, graph.taken) else one.operands:
+            found -= _bytes(operand, found)
+    return found
+
+
+def _needed(rank: int) -> tuple[str, ...]:
+    """What is needed, of the registers that a call may change, where the copy ends: an iteration call's arguments."""
+    if rank == 0:
+        return LOST
+    return ARGUMENTS[:rank] if rank > 0 else ()
+
+
+def named(one: Code) -> set[str]:
+    """The general registers that an instruction reads or writes."""
+    return one.registers() | _hidden(one)
+
+
+def _hidden(one: Code) -> set[str]:
+    """Registers that an instruction reads without naming them."""
+    return {"rax", "rdx"} if _PAIRED.match(one.word) else set()
+
+
+def _before(one: Code, needed: _Needed, taken: int) -> bool:
+    """Make of what is needed behind an instruction what is needed before it; False if it is not needed itself."""
+    stored = _slot_written(one, taken)
+    if stored and stored <= needed.overwritten:
+        return False
+    target = _target(one)
+    if target and target not in needed.registers and (_MOVES.match(one.word) or FLAGS not in needed.registers):
+        return False
+    if FLAGS_SET.match(one.word):
+        needed.registers.discard(FLAGS)
+    if FLAGS_READ.match(one.word):
+        needed.registers.add(FLAGS)
+    if target:
+        needed.registers.discard(target)
+    needed.registers |= _read(one) if target else named(one)
+    needed.overwritten |= stored
+    for operand in one.operands[:-1] if stored else one.operands:
+        needed.overwritten -= _bytes(operand, needed.overwritten)
+    return True
+
+
+def _target(one: Code) -> str:
+    """The register that an instruction changes, and nothing else but flags; empty: there is none, or more than it."""
+    if one.word == "cltq" and not one.operands:
+        return "rax"
+    known = _MOVES.match(one.word) or (_COUNTS.match(one.word) and (len(one.operands) > 1 or one.word[0] != "i"))
+    last = one.operands[-1] if one.operands else ""
+    return PARTS.get(last[1:], "") if known and last.startswith("%") else ""
+
+
+def _read(one: Code) -> set[str]:
+    """The registers that an instruction with a target reads."""
+    if one.word == "cltq":
+        return {"rax"}
+    if one.word.startswith("xor") and one.operands[0] == one.operands[1]:
+        return set()
+    written = len(one.operands) - 1 if _MOVES.match(one.word) or len(one.operands) == 3 else len(one.operands)
+    text = " ".join(one.operands[:written])
+    return {PARTS[k] for k in re.findall(r"%(\w+)", text) if k in PARTS}
+
+
+def _slot_written(one: Code, taken: int) -> set[int]:
+    """The bytes of a slot of the compiler's own that an instruction gives a value, and does nothing else."""
+    size, place = _STORED.get(one.word, 0), MEMORY.match(one.operands[-1]) if one.operands else None
+    if not size or not place or place["base"] != "%rbp" or place["index"] or not NUMBER.match(place["shift"] or "0"):
+        return set()
+    offset = int(place["shift"] or "0", 0)
+    return set(range(offset, offset + size)) if offset + size <= taken else set()
+
+
+def _bytes(operand: str, known: set[int]) -> set[int]:
+    """Which of some bytes of slots an operand may stand for."""
+    place = MEMORY.match(operand)
+    if not place or "%rbp" not in (place["base"], place["index"]):
+        return set()
+    if place["index"] or not NUMBER.match(place["shift"] or "0"):
+        return set(known)
+    offset = int(place["shift"] or "0", 0)
+    return set(range(offset, offset + _WIDEST))

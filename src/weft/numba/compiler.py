@@ -1,0 +1,312 @@
+"""Puts the hooks into everything that Numba compiles in this process.
+
+Nothing of the program changes: a function with parallel loops gets line numbers and calls of the runtime, Numba's
+scheduler and allocator are the runtime's own. What is patched here is not a public interface of Numba, so this module
+names each part it relies on; `install` says which Numba it does not fit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+import numba
+import numpy
+from numba.core import cgutils, codegen, cpu, dispatcher, lowering
+from numba.core.registry import cpu_target
+from numba.core.runtime import _nrt_python as nrt
+from numba.core.runtime import rtsys
+from numba.np import arrayobj
+from numba.np.ufunc import parallel
+from numba.parfors import parfor_lowering
+
+from weft.dataparallel.texts import Texts
+from weft.native.headers.numba import MAX_ARGUMENTS
+from weft.numba import loops
+from weft.numba.in_process import Runtime
+from weft.numba.instrument import BOUNDS, Chain, Module, strip
+from weft.numba.left_out import Left
+from weft.numba.own import Own, own
+
+LIBRARIES: Final = tuple(str(Path(module.__file__).parent) for module in (numba, numpy) if module.__file__)
+CONTAINERS: Final = tuple(str(Path(numba.__file__).parent / name) for name in ("typed", "cpython/setobj.py"))
+"""Containers that Numba keeps in memory which it gets past its own allocator."""
+MADE: Final = "<string>"
+"""The file of the code that Numba writes around a loop's body."""
+SCHEDULED: Final = "get_parallel_chunksize"
+"""What tells a loop's body of its schedule, by a part of the names that its calls leave."""
+KERNEL: Final = "__numba_parfor_gufunc"
+
+
+class Compiler:
+    """What is known of everything that was compiled."""
+
+    def __init__(self, texts: Texts, runtime: Runtime) -> None:
+        self.texts = texts
+        self.runtime = runtime
+        self.kernels: dict[object, list[loops.Kernel]] = {}
+        """Parallel loops by the code object of the function that they stand in."""
+        self.ranks: dict[int, int] = {}
+        """Dimensions of each array of a loop, by its number."""
+        self.left = Left()
+        self._lines: list[tuple[str, int, str]] = [("", 0, "")]
+        self._numbers: dict[tuple[str, int, str], int] = {}
+        self._places: dict[Chain, int | None] = {}
+        self._here: list[tuple[str, int, str]] = []
+        self._loop: list[Any] = []
+        self._instrumented: set[int] = set()
+        self._made: dict[int, tuple[Module, Any]] = {}
+        self._keep: list[object] = []
+        self._base: Any = None
+
+    # --- lines ------------------------------------------------------------------------------------------------------
+
+    def number(self, line: int) -> int:
+        """The number that stands for the line being compiled, and for its file, in the module's line information."""
+        at = self._here[-1] if self._here else ("", line, "")
+        if at not in self._numbers:
+            self._numbers[at] = len(self._lines)
+            self._lines.append(at)
+        return self._numbers[at]
+
+    def number_of(self, chain: Chain) -> int | None:
+        """The runtime's number for an access, None where it is none of the program's."""
+        if chain not in self._places:
+            self._places[chain] = self._new_number([self._lines[number] for number in chain])
+        return self._places[chain]
+
+    def _new_number(self, lines: list[tuple[str, int, str]]) -> int | None:
+        if lines and (lines[-1][0] == MADE or any(file.startswith(CONTAINERS) for file, _, _ in lines)):
+            return None
+        own = [line for line in lines if line[0] != MADE and not line[0].startswith(LIBRARIES)]
+        file, line, function = own[0] if own else ("", 0, "")
+        return self.texts.add_place(file, line, 0, function)
+
+    # --- modules ----------------------------------------------------------------------------------------------------
+
+    def finish(self, library: Any) -> None:
+        """Put the hooks into a library's module, and take the lines out of what is turned into machine code."""
+        text = str(library._final_module)
+        if "!DILocation" not in text:
+            return
+        shared = library._final_module
+        kernel = KERNEL in library.name
+        if kernel or id(library) in self._instrumented:
+            guards = ctypes.create_string_buffer(b"\1" * MAX_ARGUMENTS + b"\0")
+            known = (self.runtime.stamps(), ctypes.addressof(guards)) if kernel else ()
+            module = Module(text, self.number_of, kernel, *known)
+            text = module.instrumented()
+            shared = _parsed(text, shared.name)
+            self._made[id(library)] = (module, guards)
+            self._keep.append(library)
+        for function in shared.functions:
+            if not function.is_declaration and function.linkage == llvm.Linkage.external:
+                function.linkage = "linkonce_odr"  # what Numba makes of it for linking, with the lines still in it
+        library._shared_module = shared
+        library._final_module = _parsed(strip(text), library._final_module.name)
+
+    # --- loops ------------------------------------------------------------------------------------------------------
+
+    def lower_loop(self, lower: Callable[[object, object], object], lowerer: Any, parfor: object) -> object:
+        """Numba turns a parallel loop into a kernel and its call."""
+        self._instrumented.add(id(lowerer.library))
+        self._keep.append(lowerer.library)
+        owned: dict[str, Own] = {}
+        with suppress(LookupError, AttributeError):  # Numba's own code is not always as it is known
+            owned = own(parfor, lowerer.fndesc.typemap)
+        self._loop.append((lowerer, parfor, owned))
+        if loops.of_user(parfor):
+            with suppress(LookupError, AttributeError):  # a note is not worth the program's compilation
+                self.left.calls(lowerer, parfor)
+        try:
+            return lower(lowerer, parfor)
+        finally:
+            self._loop.pop()
+
+    def call_kernel(self, call: Callable[..., object], *given: Any) -> object:
+        """Numba writes the call of a kernel: say before and after it which loop it is."""
+        lowerer, compiled, signature, _, names, kinds, _, reductions = given[:8]
+        listed = [loops.named(name, lowerer.func_ir) for name in names[1:]]
+        if loops.of_user(self._loop[-1][1]):
+            self.left.loop(self._loop[-1][1], listed, kinds)
+        names = list(names)  # the call takes the schedule out of it
+        kernel = loops.describe(
+            lowerer, self._loop[-1][1], signature, names, kinds, reductions, given[12], self.texts
+        )  # fmt: skip
+        self.kernels.setdefault(lowerer.func_ir.func_id.func.__code__, []).append(kernel)
+        self._keep.append(kernel)
+        self.ranks |= kernel.ranks
+        builder = lowerer.builder
+        void, pointer = cgutils.ir.VoidType(), cgutils.voidptr_t
+        enter = cgutils.get_or_insert_function(
+            builder.module, cgutils.ir.FunctionType(void, [pointer]), "weft_numba_enter"
+        )
+        leave = cgutils.get_or_insert_function(builder.module, cgutils.ir.FunctionType(void, []), "weft_numba_leave")
+        address = cgutils.ir.Constant(cgutils.intp_t, kernel.loop.address).inttoptr(pointer)
+        builder.call(enter, [address])
+        result = call(*given)
+        builder.call(leave, [])
+        if id(compiled.library) in self._made:
+            module, guards = self._made[id(compiled.library)]
+            if module.arguments == len(names):  # else some argument has no values, and the numbers do not agree
+                kernel.loop.guard(ctypes.addressof(guards), module.stored)
+                kernel.loop.places(sorted(module.sites))
+                if not module.bounds:
+                    numbers = {name: number for number, name in enumerate(names[1:], 1)}
+                    owned = {numbers[name]: uses for name, uses in self._loop[-1][2].items() if name in numbers}
+                    kernel.loop.owned(owned, numbers)
+            if module.asks_for_thread:
+                kernel.loop.by_thread()
+            kernel.loop.scheduled |= SCHEDULED in module.text
+            module.text = ""  # nobody needs it any more
+        return result
+
+    # --- bounds -----------------------------------------------------------------------------------------------------
+
+    def item_pointer(
+        self,
+        original: Callable[..., object],
+        context: object,
+        builder: object,
+        data: object,
+        *rest: object,
+        **named: object,
+    ) -> object:
+        """Numba computes an element's address: its array is at `data`."""
+        self._base, was = data, self._base
+        try:
+            return original(context, builder, data, *rest, **named)
+        finally:
+            self._base = was
+
+    def indexing(
+        self,
+        original: Callable[..., Any],
+        context: object,
+        builder: object,
+        kind: object,
+        array: Any,
+        *rest: object,
+        **named: Any,
+    ) -> object:
+        """Numba computes an element's address or a slice's."""
+        self._base, was = array.data, self._base
+        try:
+            return original(context, builder, kind, array, *rest, **named)
+        finally:
+            self._base = was
+
+    def bounds_check(self, context: Any, builder: Any, index: Any, extent: object, axis: object = None) -> None:
+        """Numba checks an index: tell the runtime of one outside, then raise IndexError as Numba does."""
+        i32, i64, pointer = cgutils.int32_t, cgutils.intp_t, cgutils.voidptr_t
+        kind = cgutils.ir.FunctionType(cgutils.ir.VoidType(), [pointer, i32, i64, i64, i32])
+        tell = cgutils.get_or_insert_function(builder.module, kind, BOUNDS)
+        above = builder.icmp_signed(">=", index, extent)
+        below = builder.icmp_signed("<", index, index.type(0))
+        base = cgutils.get_null_value(pointer) if self._base is None else builder.bitcast(self._base, pointer)
+        with cgutils.if_unlikely(builder, builder.or_(above, below)):
+            builder.call(tell, [base, i32(axis if isinstance(axis, int) else 0), index, extent, i32(0)])
+            context.call_conv.return_user_exc(builder, IndexError, ("index is out of bounds",))
+
+
+def _parsed(text: str, name: str) -> object:
+    module = llvm.parse_assembly(text)
+    module.name = name
+    module.verify()
+    return module
+
+
+def install(texts: Texts, runtime: Runtime) -> Compiler:
+    """Patch Numba in this process, before the program's first function is compiled."""
+    compiler = Compiler(texts, runtime)
+    compiler.left.install()
+    # Wide loads over strided elements would read what the program does not.
+    llvm.set_option("weft", "-enable-interleaved-mem-accesses=false")
+    _patch_lines(compiler)
+    _patch_modules(compiler)
+    _patch_loops(compiler)
+    _patch_bounds(compiler)
+    dispatcher.Dispatcher.enable_caching = lambda self: None  # machine code from elsewhere has no hooks
+    symbols = runtime.symbols(nrt.c_helpers)
+    _start_runtime(symbols)
+    parallel._launch_threads()
+    for name, address in symbols.items():
+        llvm.add_symbol(name, address)
+    return compiler
+
+
+def _start_runtime(symbols: dict[str, int]) -> None:
+    """NRT compiles its count of references as it starts: what frees a block is to be the stand-in there, too."""
+    known = dict(nrt.c_helpers)
+    nrt.c_helpers.update({name: symbols[f"NRT_{name}"] for name in known if f"NRT_{name}" in symbols})
+    try:
+        rtsys.initialize(cpu_target.target_context)
+    finally:
+        nrt.c_helpers.update(known)
+
+
+def _patch_lines(compiler: Compiler) -> None:
+    finalize, lower = cpu.CPUTargetOptions.finalize, lowering.Lower.lower_inst
+
+    def with_lines(self: object, flags: Any, options: object) -> None:
+        finalize(self, flags, options)
+        flags.debuginfo, flags.dbg_directives_only, flags.dbg_extend_lifetimes = True, True, False
+
+    def lower_inst(self: Any, inst: Any) -> None:
+        of = compiler._loop[-1][0] if compiler._loop and KERNEL in self.func_ir.func_id.func_name else self
+        compiler._here.append((self.loc.filename, self.loc.line, of.func_ir.func_id.func_name))
+        try:
+            lower(self, inst)
+        finally:
+            compiler._here.pop()
+
+    class Lines(cpu.CPUContext.DIBuilder):  # type: ignore[misc]
+        """Numbers in place of lines: a module of Numba's has one file only. What variables are called is left out."""
+
+        def mark_variable(self, *_: object, **__: object) -> None:
+            """Nothing asks for a variable: its type would take as long as half of the lines."""
+
+        def _di_subroutine_type(self, *_: object) -> object:
+            return self.module.add_debug_info("DISubroutineType", {"types": self.module.add_metadata([])})
+
+        def _di_location(self, line: int) -> object:
+            return super()._di_location(compiler.number(line))
+
+    cpu.CPUTargetOptions.finalize = with_lines
+    lowering.Lower.lower_inst = lower_inst
+    cpu.CPUContext.DIBuilder = Lines
+    # Its warnings are about the lines that a debugger shows.
+    lowering.BaseLower._compute_def_location = lambda self: self.func_ir.loc
+
+
+def _patch_modules(compiler: Compiler) -> None:
+    optimize = codegen.CPUCodeLibrary._optimize_final_module
+
+    def optimized(self: object) -> None:
+        optimize(self)
+        compiler.finish(self)
+
+    codegen.CPUCodeLibrary._optimize_final_module = optimized
+
+
+def _patch_loops(compiler: Compiler) -> None:
+    lower, call = parfor_lowering._lower_parfor_parallel_std, parfor_lowering.call_parallel_gufunc
+    parfor_lowering._lower_parfor_parallel_std = lambda lowerer, parfor: compiler.lower_loop(lower, lowerer, parfor)
+    parfor_lowering.call_parallel_gufunc = lambda *given: compiler.call_kernel(call, *given)
+
+
+def _patch_bounds(compiler: Compiler) -> None:
+    original = cgutils.get_item_pointer2
+    cgutils.do_boundscheck = compiler.bounds_check
+    cgutils.get_item_pointer2 = lambda *given, **named: compiler.item_pointer(original, *given, **named)
+    indexing = arrayobj.basic_indexing
+    arrayobj.basic_indexing = lambda *given, **named: compiler.indexing(indexing, *given, **named)
+
+
+def _version() -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", numba.__version__)[:2])

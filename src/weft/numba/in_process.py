@@ -1,0 +1,207 @@
+"""The runtime of the check in this process: dataparallel/native, and what numba.c there wants to know."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft.native.bridge import several
+from weft.native.headers import numba
+from weft.numba.instrument import Stamps
+
+if TYPE_CHECKING:
+    from weft.numba.own import Own
+    from weft.numba.spans import Span, Sum
+
+SCHEDULER: Final = {"numba_parallel_for": "weft_numba_parallel_for", "get_thread_id": "weft_numba_thread_id"}
+"""Symbols of Numba's scheduler, and what stands in for them."""
+
+ALLOCATOR: Final = {
+    **{f"MemInfo_{name}": name for name in (
+        "alloc", "alloc_safe", "alloc_aligned", "alloc_safe_aligned", "alloc_dtor", "alloc_dtor_safe",
+        "new_varsize", "new_varsize_dtor", "varsize_alloc", "varsize_realloc", "varsize_free", "call_dtor",
+    )},
+    "Allocate": "allocate", "Free": "release",
+}  # fmt: skip
+"""Functions of NRT (NRT_...), and which weft_numba_... stand in for them, in the order of numba.c's Runtime."""
+
+HOOKS: Final = (
+    "weft_numba_read", "weft_numba_write", "weft_numba_read_given", "weft_numba_write_given",
+    "weft_numba_read_masked", "weft_numba_write_masked", "weft_numba_read_lane", "weft_numba_write_lane",
+    "weft_numba_bounds", "weft_numba_enter", "weft_numba_leave",
+)  # fmt: skip
+"""What compiled code calls."""
+
+VECTORS: Final = ("weft_numba_read", "weft_numba_write")
+"""Those of HOOKS that have a `_wide` of their own for processors with AVX2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a kernel; see numba.c."""
+
+    kind: int
+    data: int = 0
+    element: int = 0
+    real: int = 0
+    stride: int = 0
+    dimensions: tuple[int, ...] = ()
+    integer: bool = False
+    """A number of 8 bytes."""
+
+
+class Loop:
+    """A parallel loop as numba.c reads it; it must live as long as the compiled code."""
+
+    def __init__(self, construct: int, checked: bool, rank: int, arguments: Sequence[Argument]) -> None:
+        size = ctypes.sizeof(numba.Loop) + len(arguments) * ctypes.sizeof(numba.Argument)
+        self._memory = ctypes.create_string_buffer(size)
+        self._head = numba.Loop.from_buffer(self._memory)
+        self._head.construct, self._head.checked = construct, checked
+        self._head.rank, self._head.count = rank, len(arguments)
+        behind = ctypes.sizeof(numba.Loop)
+        self._each = each = (numba.Argument * len(arguments)).from_buffer(self._memory, behind)
+        for place, one in zip(each, arguments, strict=True):
+            place.kind, place.data, place.element = one.kind, one.data, one.element
+            place.real, place.stride, place.rank, place.stored = one.real, one.stride, len(one.dimensions), 1
+            place.dimension[: len(one.dimensions)] = one.dimensions
+        self._numbers = [one.integer for one in arguments]
+        self.scheduled = False
+        """Whether its body asks how the iterations are dealt out."""
+
+    @property
+    def address(self) -> int:
+        """Where it lies."""
+        return ctypes.addressof(self._memory)
+
+    @property
+    def checked(self) -> bool:
+        """Whether its iterations are the user's."""
+        return bool(self._head.checked)
+
+    def places(self, sites: Sequence[int]) -> None:
+        """The numbers of the places of its accesses."""
+        self._head.sites, self._head.site = len(sites), np.array(sites, np.int32)
+
+    def owned(self, own: Mapping[int, Own], numbers: Mapping[str, int]) -> None:
+        """Each iteration has elements of its own of these arguments (from 1); `numbers`: of all by their names."""
+        bounds = []
+        for number, uses in own.items():
+            ends = [self._bound(number, d, span, numbers) for d, span in uses.places]
+            held = [one for one in ends if one is not None]
+            if len(held) == len(ends):
+                self._each[number - 1].own = 2 if uses.read else 1
+                bounds += held
+        self._head.bound, self._head.bounds = several(bounds, numba.Bound), len(bounds)
+
+    def _bound(self, number: int, dimension: int, span: Span, numbers: Mapping[str, int]) -> numba.Bound | None:
+        """What the runtime reads of an index's ends; None where it cannot know them."""
+        low, high = self._of(span.low, numbers), self._of(span.high, numbers)
+        if low is None or high is None or dimension >= self._each[number - 1].rank:
+            return None
+        return numba.Bound(
+            argument=number - 1, dimension=dimension, low_term=span.low.term, low_of=low, high_term=span.high.term,
+            high_of=high, low=span.low.constant, high=span.high.constant,
+        )  # fmt: skip
+
+    def _of(self, end: Sum, numbers: Mapping[str, int]) -> int | None:
+        """Where the runtime finds the term of a sum."""
+        if end.term not in {numba.OF_EXTENT, numba.OF_VALUE}:
+            return end.number
+        number = numbers.get(end.name)
+        if number is None:
+            return None
+        if end.term == numba.OF_VALUE:
+            return number if self._numbers[number - 1] else None
+        array = self._each[number - 1]
+        return int(array.dimension[end.number]) if end.number < array.rank else None
+
+    def guard(self, guards: int, stored: Collection[int] | None) -> None:
+        """`guards` has a byte for each argument, the schedule's first; the kernel writes to the arguments `stored`."""
+        if stored is not None:
+            self._head.guards = guards
+            for number, one in enumerate(self._each, 1):
+                one.stored = number in stored
+
+    @property
+    def asks(self) -> bool:
+        """Whether its body asks for its thread or its schedule, so that results may depend on them."""
+        return bool(self._head.by_thread) or self.scheduled
+
+    def by_thread(self) -> None:
+        """Its body asks for the number of its thread."""
+        self._head.by_thread = 1
+
+
+class Runtime:
+    """The loaded library."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path.resolve()))
+        self._library.weft_numba_magnitude.restype = ctypes.c_double
+        self._library.weft_numba_outside.restype = ctypes.c_int64
+        self._library.weft_numba_without_value.restype = ctypes.c_uint64
+        python = ctypes.pythonapi
+        self._library.weft_numba_python(python.PyGILState_Ensure, python.PyGILState_Release, python.PyErr_Clear)
+
+    def address(self, name: str) -> int:
+        """The address of one of its functions."""
+        return ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value or 0
+
+    def stamps(self) -> Stamps:
+        """Where the iteration that runs is known by."""
+        each = ("weft_now", "weft_numba_loops_run", "weft_numba_known")
+        cells = (ctypes.c_uint64 * 2).in_dll(self._library, "weft_numba_cells")
+        return Stamps(*cells, *(ctypes.addressof(ctypes.c_char.in_dll(self._library, name)) for name in each))
+
+    def symbols(self, allocator: dict[str, int]) -> dict[str, int]:
+        """Addresses by the names that compiled code uses; `allocator`: NRT's own functions by theirs."""
+        real = (ctypes.c_void_p * len(ALLOCATOR))(*(allocator.get(name) for name in ALLOCATOR))
+        self._library.weft_numba_runtime(ctypes.byref(real))
+        wide = VECTORS if self._library.weft_numba_wide() else ()
+        return {
+            **{name: self.address(f"{name}_wide" if name in wide else name) for name in HOOKS},
+            **{name: self.address(own) for name, own in SCHEDULER.items()},
+            **{
+                f"NRT_{name}": self.address(f"weft_numba_{own}") for name, own in ALLOCATOR.items() if name in allocator
+            },
+        }
+
+    def follow(self, on: bool) -> None:
+        """Whether memory that Numba's runtime gives out is uninitialised from here on."""
+        self._library.weft_numba_follow(int(on))
+
+    def watch(self, on: bool) -> None:
+        """Whether loops and accesses are checked from here on."""
+        self._library.weft_numba_watch(int(on))
+
+    def report_bounds(self, on: bool) -> None:
+        """Whether an index outside is a finding, or only counted."""
+        self._library.weft_numba_report_bounds(int(on))
+
+    def outside(self) -> int:
+        """Indices outside their bounds since the last time."""
+        return int(self._library.weft_numba_outside())
+
+    def without_value(self) -> int:
+        """Reads of memory without a value until now, of every loop."""
+        return int(self._library.weft_numba_without_value())
+
+    def magnitude(self) -> float:
+        """The largest sum of a reduction's partial results since the last time."""
+        return float(self._library.weft_numba_magnitude())
+
+    def flush(self) -> None:
+        """Have the findings written."""
+        self._library.weft_check_flush()
+
+
+def describe(object_: Any) -> str:
+    """A text for a value in a message: a number as Python writes it, whatever its type."""
+    text = repr(object_.item() if isinstance(object_, np.generic) else object_)
+    return text if len(text) <= 60 else text[:57] + "..."

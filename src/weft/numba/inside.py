@@ -1,0 +1,116 @@
+"""The process that the user's script runs in: python -m weft.numba.inside TEXTS LIBRARY script.py ARGUMENTS.
+
+TEXTS becomes the side file of the runtime's findings; what comparing results found is written beside it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import runpy
+import sys
+import traceback
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from weft.dataparallel.lines import read_lines
+from weft.dataparallel.sentences import NO_ROOM
+from weft.dataparallel.texts import Texts
+from weft.errors import WeftError
+from weft.numba.in_process import Runtime
+from weft.numba.program import COMPARED
+
+if TYPE_CHECKING:
+    from weft.numba.loop_checks import LoopChecks
+
+THREADS: Final = "4"
+"""Workers that iterations are dealt out to, where the program's user does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """The checks of this process; what they found goes to `texts_path`, beside it, and to `findings`."""
+
+    session: LoopChecks
+    texts_path: Path
+    findings: Path
+
+    def write(self) -> None:
+        """Write all that was found so far."""
+        self.session.runtime.flush()
+        self.session.compiler.texts.write(self.texts_path)
+        held = {
+            "mismatches": [asdict(one) for one in self.session.mismatches.values()],
+            "checked": [[file, name, count] for (file, name), count in self.session.checked.items()],
+            "ranks": self.session.compiler.ranks,
+            "left": list(self.session.compiler.left.told(self.session.compiler.kernels)),
+        }
+        path = self.texts_path.parent / COMPARED
+        path.write_text(json.dumps(held), encoding="utf-8")
+
+
+def begin(texts_path: Path, library: Path) -> Watch:
+    """Have everything that Numba compiles from here on checked; what was found is written when the process ends.
+
+    WeftError where there is no room for that.
+    """
+    if "numba" not in sys.modules:  # it has made its threads when it was imported
+        os.environ.setdefault("NUMBA_NUM_THREADS", THREADS)
+    findings = Path(os.environ["WEFT_CHECK_FINDINGS"])
+    # Importing Numba makes its threads: how many is set above.
+    from weft.numba.compiler import install
+    from weft.numba.loop_checks import LoopChecks
+
+    runtime = Runtime(library)  # takes the variable out of the environment: children are not to write there
+    os.environ.pop("WEFT_CHECK_FINDINGS", None)
+    if any("usage" in held for held in read_lines(findings)):
+        raise WeftError(NO_ROOM)
+    texts = Texts("python")
+    if os.environ.pop("WEFT_CHECK_TRACE", None):
+        # Only where values are traced.
+        from weft.numba.told import ToldTexts
+
+        texts = ToldTexts(library)
+    session = LoopChecks(install(texts, runtime), runtime)
+    session.install()
+    watch = Watch(session, texts_path, findings)
+    process = os.getpid()
+
+    def end() -> None:
+        if os.getpid() == process:  # a child has its parent's findings, not its own
+            watch.write()
+
+    session.tell = end  # a program that crashes does not come to its end
+    end()
+    atexit.register(end)
+    return watch
+
+
+def main() -> None:
+    """Run the script as `python script.py` would."""
+    texts, library, script, *arguments = sys.argv[1:]
+    try:
+        begin(Path(texts).resolve(), Path(library).resolve())
+    except WeftError:  # the runtime's lines say it, too
+        sys.exit(1)
+    sys.argv = [script, *arguments]
+    sys.path.insert(0, str(Path(script).resolve().parent))  # with -P there is no working folder
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except Exception as error:
+        print("".join(told(error)), end="", file=sys.stderr)
+        sys.exit(1)
+
+
+def told(error: BaseException) -> list[str]:
+    """A traceback without what Weft put between the program's lines."""
+    own = (str(Path(__file__).parent), "<frozen runpy>")
+    text = traceback.TracebackException.from_exception(error)
+    text.stack = traceback.StackSummary.from_list([one for one in text.stack if not one.filename.startswith(own)])
+    return list(text.format())
+
+
+if __name__ == "__main__":
+    main()

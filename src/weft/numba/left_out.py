@@ -1,0 +1,96 @@
+"""What of a Python program's parallel work is not looked at: noted while Numba makes it, told at the end."""
+
+from __future__ import annotations
+
+import site
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from numba.core import ir, types
+from numba.core.dispatcher import Dispatcher
+from numba.np.ufunc import parallel
+
+from weft.dataparallel.looked import shown
+from weft.numba import loops, source
+from weft.terms.words import plural
+
+CONTAINERS: Final = (types.ListType, types.DictType, types.List, types.Set)
+FOREIGN: Final = (types.CPointer, types.RawPointer, types.PyObject)
+CALLED: Final = (types.ExternalFunctionPointer, types.ExternalFunction, types.FunctionType)
+
+
+@dataclass(slots=True)
+class Left:
+    """What was made and is not looked at; the places of each."""
+
+    functions: list[Any] = field(default_factory=list)
+    """Parallel functions that hold a prange, called or not."""
+    ufuncs: list[object] = field(default_factory=list)
+    in_loops: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
+    """By what it is: the loops that use it."""
+
+    def install(self) -> None:
+        """Note what Numba is asked to make from here on."""
+        begin = Dispatcher.__init__
+
+        def made(dispatcher: Any, *given: Any, **named: object) -> None:
+            begin(dispatcher, *given, **named)
+            if dispatcher.targetoptions.get("parallel"):
+                self.functions.append(dispatcher)
+
+        Dispatcher.__init__ = made
+        for builder in (parallel.ParallelUFuncBuilder, parallel.ParallelGUFuncBuilder):
+            builder.__init__ = self._noting(builder.__init__)
+
+    def _noting(self, begin: Callable[..., None]) -> Callable[..., None]:
+        def made(builder: Any, function: Any, *given: object, **named: object) -> None:
+            begin(builder, function, *given, **named)
+            self.ufuncs.append(function)
+
+        return made
+
+    def loop(self, parfor: Any, names: Iterable[str], kinds: Iterable[Any]) -> None:
+        """Note what a parallel loop is given that has no hooks."""
+        for name, kind in zip(names, kinds, strict=False):
+            if isinstance(kind, CONTAINERS):
+                called = f"the elements of `{name}`" if name else "the elements of a list, set or dictionary"
+                self._in(parfor, f"{called}, a container of Numba's library")
+            elif isinstance(kind, FOREIGN):
+                self._in(parfor, f"what `{name}` points to")
+
+    def calls(self, lowerer: Any, parfor: Any) -> None:
+        """Note the compiled functions that a parallel loop calls; asked before Numba takes the loop apart."""
+        known = lowerer.fndesc.typemap
+        for block in parfor.loop_body.values():
+            assigned = [one for one in block.find_insts(ir.Assign) if isinstance(one.value, ir.Global | ir.FreeVar)]
+            names = {one.target.name: one.value.name for one in assigned}
+            for one in block.find_exprs(op="call"):
+                if isinstance(known.get(one.func.name), CALLED):
+                    name = names.get(one.func.name) or loops.named(one.func.name, lowerer.func_ir) or "a function"
+                    self._in(parfor, f"what `{name}` does, a compiled function")
+
+    def _in(self, parfor: Any, what: str) -> None:
+        self.in_loops.setdefault(what, set()).add((parfor.loc.filename, parfor.loc.line))
+
+    def told(self, compiled: Iterable[Any]) -> Iterator[str]:
+        """A phrase for each; `compiled`: code objects whose loops are known to the runtime."""
+        known = set(compiled)
+        for code, one in {one.py_func.__code__: one for one in self.functions if not one.overloads}.items():
+            if code not in known and own(code.co_filename) and source.calls_prange(one.py_func):
+                place = shown([(code.co_filename, code.co_firstlineno)])
+                yield f"the parallel function `{code.co_name}` ({place}), which was never called"
+        ufuncs = [f.__code__ for f in self.ufuncs if hasattr(f, "__code__") and own(f.__code__.co_filename)]
+        if ufuncs:
+            places = sorted({(code.co_filename, code.co_firstlineno) for code in ufuncs})
+            yield f"{plural(len(places), 'parallel ufunc')} ({shown(places)})"
+        for what, held in self.in_loops.items():
+            yield f"{what} ({shown(sorted(held))})"
+
+
+def own(file: str) -> bool:
+    """Whether a file is the user's, and no installed package's."""
+    held = (sys.prefix, sys.base_prefix + "/lib", *site.getsitepackages())
+    return Path(file).is_file() and not file.startswith(held)

@@ -1,0 +1,319 @@
+"""Stands between Python and the functions that Numba compiled: each call of a parallel one is checked.
+
+A call goes three ways. First its sequential variant runs on copies of the arguments, silently and with every index
+checked. Then the function itself runs, one iteration at a time, its accesses watched by the runtime; where an index
+was outside, a variant of it that stops such an iteration. At last the results are compared: what the accesses do not
+show (a value that iterations hand on in a scalar) shows there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+from numba import _dispatcher, _helperlib
+from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
+from numba.cpython.randomimpl import rnd_state_t
+
+from weft.numba import source
+from weft.numba.compare import (
+    SEQUENCES,
+    Copies,
+    Difference,
+    NotCopyableError,
+    Variants,
+    callees,
+    difference,
+)
+from weft.numba.compiler import Compiler
+from weft.numba.in_process import Runtime, describe
+from weft.numba.source import Suspect
+
+ALWAYS: Final = 2
+"""Calls with arguments of one outline that are all compared; behind them the 4th, 8th, 16th, ..."""
+
+RANDOM: Final = (_helperlib.rnd_get_np_state_ptr, _helperlib.rnd_get_py_state_ptr)
+
+
+@dataclass(slots=True)
+class Mismatch:
+    """What comparing results found, as the report will say it."""
+
+    kind: str
+    certainty: str
+    file: str
+    line: int
+    function: str
+    loop: int
+    name: str
+    message: str
+    evidence: dict[str, object]
+    count: int = 1
+
+
+def _to_nobody() -> None:
+    """Where nobody listens yet."""
+
+
+@dataclass
+class LoopChecks:
+    """The checks of one process."""
+
+    compiler: Compiler
+    runtime: Runtime
+    mismatches: dict[tuple[str, str, int, str], Mismatch] = field(default_factory=dict)
+    checked: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Calls by (file, function)."""
+    _parallel: dict[int, tuple[bool, Sequence[Any]]] = field(default_factory=dict)
+    """By function: whether a call comes to a parallel loop of the user's; it, and the functions that it calls."""
+    _calls: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _uncopied: set[tuple[object, ...]] = field(default_factory=set)
+    _busy: bool = False
+    _sequential: Variants = field(
+        default_factory=lambda: Variants(parallel=False, boundscheck=True, error_model="numpy")
+    )
+    _bounded: Variants = field(default_factory=lambda: Variants(boundscheck=True))
+
+    tell: Callable[[], None] = _to_nobody
+    """Writes what is known so far: called when there is more of it."""
+    _compiling: int = 0
+
+    def install(self) -> None:
+        """Have calls of compiled functions from Python come here."""
+        call = _dispatcher.Dispatcher.__call__
+        compile = Dispatcher.compile
+        Dispatcher.compile = lambda function, *args: self.compiled(compile, function, args)
+        Dispatcher.__call__ = lambda function, *args, **kwargs: self.call(call, function, args, kwargs)
+        self.runtime.watch(True)
+
+    def call(
+        self, plain: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """One call from Python."""
+        if self._busy or not self.is_parallel(function):
+            return plain(function, *args, **kwargs)
+        self._busy = True
+        try:
+            return self._checked(plain, function, args, kwargs)
+        finally:
+            self._busy = False
+
+    def compiled(self, plain: Callable[..., object], function: object, args: tuple[object, ...]) -> Any:
+        """Numba compiles a function, and others for it: at the end of the outermost one its loops are known."""
+        self._compiling += 1
+        try:
+            return plain(function, *args)
+        finally:
+            self._compiling -= 1
+            if self._compiling == 0 and self.compiler.kernels:
+                self.tell()
+
+    def is_parallel(self, function: object) -> bool:
+        """Whether a call comes to a parallel loop of the user's."""
+        if id(function) not in self._parallel:
+            called = callees(function)
+            found = any(one.targetoptions.get("parallel") and source.calls_prange(one.py_func) for one in called)
+            self._parallel[id(function)] = (found, called)
+        return self._parallel[id(function)][0]
+
+    def _checked(
+        self, plain: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> object:
+        code = function.py_func.__code__
+        self.checked[code.co_filename, code.co_qualname] = self.checked.get((code.co_filename, code.co_qualname), 0) + 1
+        key = _key(function, args, kwargs)
+        due = self._due(key)
+        expected = self._expected(plain, function, args, kwargs, key) if due else None
+        outside = self.runtime.outside()
+        chosen = self._bounded.of(function) if outside or (due and expected is None) else function
+        without_value = self.runtime.without_value()
+        self.runtime.magnitude()
+        self.runtime.report_bounds(True)
+        self.runtime.follow(True)
+        try:
+            with quiet(chosen is not function):
+                result = plain(chosen, *args, **kwargs)
+        finally:
+            self.runtime.follow(False)
+            self.runtime.report_bounds(False)
+            outside += self.runtime.outside()
+        if expected is not None and not outside and not isinstance(expected.value, BaseException):
+            garbage = self.runtime.without_value() > without_value
+            self._compare(function, args, kwargs, result, expected, garbage=garbage)
+        return result
+
+    def _due(self, key: tuple[object, ...]) -> bool:
+        """Whether a call's results are compared: the first ones with arguments like these, then fewer and fewer.
+
+        Where arguments cannot be copied this is never known, and every index of every call is checked instead.
+        """
+        calls = self._calls[key] = self._calls.get(key, 0) + 1
+        return calls <= ALWAYS or calls & (calls - 1) == 0 or key in self._uncopied
+
+    def _expected(
+        self, plain: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, object],
+        key: tuple[object, ...],
+    ) -> Expected | None:  # fmt: skip
+        """What a sequential run gives; None where the arguments cannot be copied or Numba cannot compile it so."""
+        copies = Copies()
+        try:
+            given = copies.copy(args)
+            named = {name: copies.copy(value) for name, value in kwargs.items()}
+        except NotCopyableError:
+            self._uncopied.add(key)
+            return None
+        self.runtime.watch(False)
+        try:
+            variant = self._sequential.of(function)
+            with quiet(self._calls[key] == 1), same_random(), silence():
+                value = plain(variant, *given, **named)
+        except Exception as error:
+            value = error
+        finally:
+            self.runtime.watch(True)
+        return Expected(value, given, named)
+
+    def _compare(
+        self, function: Any, args: tuple[object, ...], kwargs: Mapping[str, object], result: object,
+        expected: Expected, *, garbage: bool,
+    ) -> None:  # fmt: skip
+        if any(kernel.loop.asks for kernel in self._kernels(function)):
+            return  # what depends on the number of threads need not be equal
+        parts = self.runtime.magnitude()
+        names = function.py_func.__code__.co_varnames
+        pairs = [("its result", result, expected.value)]
+        pairs += [
+            (names[at] if at < len(names) else f"argument {at}", one, other)
+            for at, (one, other) in enumerate(zip(args, expected.args, strict=True))
+        ]
+        pairs += [(name, kwargs[name], expected.kwargs[name]) for name in kwargs]
+        for where, one, other in pairs:
+            found = difference(where, one, other, parts)
+            if found is not None:
+                self._tell(function, found, garbage=garbage)
+                return
+
+    def _called(self, function: object) -> Sequence[Any]:
+        return self._parallel[id(function)][1]
+
+    def _kernels(self, function: object) -> list[Any]:
+        found = [self.compiler.kernels.get(one.py_func.__code__, ()) for one in self._called(function)]
+        return [kernel for kernels in found for kernel in kernels if kernel.loop.checked]
+
+    def _tell(self, function: Any, found: Difference, *, garbage: bool) -> None:
+        """Say which variable explains a difference, or that none does; `garbage`: the call read what has no value."""
+        suspects: list[tuple[Any, Suspect]] = []
+        for one in self._called(function):
+            held = [kernel for kernel in self.compiler.kernels.get(one.py_func.__code__, ()) if kernel.loop.checked]
+            reductions = {kernel.line: kernel.reductions for kernel in held}
+            suspects += [(one, suspect) for suspect in source.suspects(one.py_func, reductions)] if held else []
+        if not suspects and garbage:
+            return  # garbage in, garbage out: that has been said
+        where = found.where + (f"[{', '.join(map(str, found.index))}]" if found.index else "")
+        apart = f"{where} is {describe(found.got)}, run sequentially it is {describe(found.expected)}"
+        evidence = {"where": where, "got": describe(found.got), "expected": describe(found.expected)}
+        for one, suspect in suspects:
+            text = f"{suspect.name} in the prange loop of {one.py_func.__name__}: {suspect.reason}; {apart}"
+            self._add(one, suspect, text, evidence, "certain" if len(suspects) == 1 else "possible")
+        if suspects:
+            return
+        kernels = self._kernels(function)
+        reduced = [kernel for kernel in kernels if kernel.reductions]
+        kernel = (reduced or kernels)[0]
+        name = ", ".join(kernel.reductions)
+        kind = "wrong-reduction" if reduced else "divergence"
+        text = f"{function.py_func.__name__}: {apart}"
+        if reduced:
+            text = f"the reduction of {name} in the prange loop of {kernel.function} gives a wrong result: {apart}"
+        self._add(function, Suspect(kind, name, kernel.line, kernel.line, ""), text, evidence, "possible")
+
+    def _add(self, function: Any, suspect: Suspect, text: str, evidence: Mapping[str, object], certainty: str) -> None:
+        code = function.py_func.__code__
+        key = (suspect.kind, code.co_filename, suspect.line, suspect.name)
+        if key in self.mismatches:
+            self.mismatches[key].count += 1
+            return
+        self.mismatches[key] = Mismatch(
+            suspect.kind, certainty, code.co_filename, suspect.line, code.co_name, suspect.loop, suspect.name, text,
+            dict(evidence),
+        )  # fmt: skip
+        self.tell()
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a sequential run left: its result (or what it raised), and its arguments."""
+
+    value: Any
+    args: Sequence[object]
+    kwargs: Mapping[str, object]
+
+
+def _key(function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:
+    """What calls of a function have in common that need not all be compared."""
+    return (id(function), *(_outline(one) for one in (*args, *kwargs.values())))
+
+
+def _outline(value: object) -> object:
+    """What two calls have in common that need not both be compared: types and shapes."""
+    if isinstance(value, np.ndarray):
+        return (value.dtype.str, value.shape, value.strides)
+    if isinstance(value, SEQUENCES):
+        return (type(value), *(_outline(one) for one in value))
+    return type(value)
+
+
+@contextmanager
+def quiet(on: bool) -> Iterator[None]:
+    """No warnings of a function that is compiled a second time: its first compilation gives them."""
+    if not on:
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def same_random() -> Iterator[None]:
+    """Numba's random numbers go on afterwards from where they were."""
+    size = _state_bytes()
+    kept = [(pointer, ctypes.string_at(pointer, size)) for pointer in (of() for of in RANDOM)]
+    try:
+        yield
+    finally:
+        for pointer, state in kept:
+            ctypes.memmove(pointer, state, size)
+
+
+@cache
+def _state_bytes() -> int:
+    """The size of a generator of Numba's random numbers."""
+    return int(cpu_target.target_context.get_abi_sizeof(rnd_state_t))
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """No output, neither Python's nor C's."""
+    sys.stdout.flush()
+    python, kept = sys.stdout, os.dup(1)
+    null = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 1)
+        sys.stdout = io.StringIO()
+        yield
+    finally:
+        sys.stdout = python
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(null)

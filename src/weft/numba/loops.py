@@ -1,0 +1,148 @@
+"""What the runtime must know of a parallel loop of Numba: its place, its arguments and their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from numba.core import ir, types
+
+from weft.dataparallel.texts import Texts
+from weft.native.headers.check import MAX_RANK
+from weft.native.headers.numba import AS_ARRAY, AS_REDUCTION, AS_SCALAR, AS_SHARED
+from weft.numba import source
+from weft.numba.in_process import Argument, Loop
+
+MAX_STEPS: Final = 32
+WORD: Final = 64
+PASSED_ON: Final = ("getattr", "getitem", "static_getitem", "cast", "exhaust_iter")
+"""Expressions that make a view or a part of a variable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One parallel loop that was compiled."""
+
+    loop: Loop
+    construct: int
+    file: str
+    line: int
+    function: str
+    reductions: tuple[str, ...]
+    """The user's names of the variables that Numba takes for reductions."""
+    ranks: dict[int, int]
+    """Dimensions of its arrays, by their numbers."""
+
+
+def plain(name: str) -> str:
+    """The user's name of a variable of Numba's intermediate code: `s.3` is `s`; "" of a temporary."""
+    if name.startswith(("$", "expanded_tuple_var", "closure__")):
+        return ""
+    return re.sub(r"(?:\.\d+)+$", "", name)
+
+
+def of_user(parfor: object) -> bool:
+    """Whether a parallel loop holds one that the user wrote, and not only array expressions."""
+    return any(head == "prange" and kind in ("user", "pndindex") for head, kind in _patterns(parfor))
+
+
+def line_of(parfor: Any, function: Any) -> int:
+    """The line of a parallel loop: of what Numba put together, that of the loop that the user wrote."""
+    line: int = parfor.loc.line
+    if not of_user(parfor):
+        return line
+    lines = {one.loc.line for block in parfor.loop_body.values() for one in block.body}
+    return source.loop_around(function.func_id.func, line, lines)
+
+
+def _patterns(parfor: Any) -> Iterable[tuple[object, object]]:
+    for pattern in parfor.patterns:
+        head = pattern[0] if isinstance(pattern[0], tuple) else pattern
+        yield head[0], head[1] if len(head) > 1 else None
+
+
+def named(name: str, function: Any) -> str:
+    """What a message calls an argument: the variable, or the one that a temporary was made of."""
+    at: Any = name
+    for _ in range(MAX_STEPS):
+        if text := plain(at):
+            return text
+        try:
+            made = function.get_definition(at)
+        except KeyError:
+            return ""
+        if isinstance(made, ir.Var):
+            at = made.name
+        elif isinstance(made, ir.Expr) and made.op in PASSED_ON:
+            at = made.value.name
+        elif isinstance(made, ir.Arg):
+            return str(made.name)
+        else:  # what a comprehension makes has lost the name that it is assigned to
+            return source.comprehended(function.func_id.func, made.loc.line)
+    return ""
+
+
+def describe(  # noqa: PLR0917 - in the order that Numba has them
+    lowerer: Any, parfor: Any, signature: tuple[Sequence[object], Sequence[Any]], names: Sequence[str],
+    kinds: Sequence[Any], reductions: Sequence[str], races: Iterable[str], texts: Texts,
+) -> Kernel:  # fmt: skip
+    """Describe a loop from what Numba is about to call its kernel with (parfor_lowering.call_parallel_gufunc).
+
+    `names` and `kinds` are the arguments' variables and types, the schedule first among the names; `signature` names
+    their dimensions. The order of dimensions and strides is that of call_parallel_gufunc.
+    """
+    function = lowerer.func_ir
+    file, line = parfor.loc.filename, line_of(parfor, function)
+    user = of_user(parfor)
+    symbols = list(dict.fromkeys(symbol for one in (*signature[0], *signature[1]) for symbol in one))
+    arguments = []
+    ranks = {}
+    stride = len(names) + 1  # behind the steps of all arguments, and the schedule's own stride
+    shared = set(races)
+    first_reduction = len(kinds) - len(reductions)
+    for at, (name, kind, one) in enumerate(zip(names[1:], kinds, [*signature[0], *signature[1]][1:], strict=True)):
+        known = named(reductions[at - first_reduction] if at >= first_reduction else name, function)
+        data = texts.variable(known or "an array without a name", file, line, "array") if _has_memory(kind) else 0
+        if at >= first_reduction:
+            real = {types.float64: 8, types.float32: 4}.get(kind.dtype, 0)
+            arguments.append(Argument(AS_REDUCTION, data, _bytes(lowerer, kind), real, stride))
+            stride += kind.ndim
+        elif name in shared:
+            data = texts.variable(known, file, line, "variable")
+            texts.typed(data, str(getattr(kind, "dtype", kind)))
+            arguments.append(Argument(AS_SHARED, data, _bytes(lowerer, kind), 0, stride))
+            stride += 1
+        elif isinstance(kind, types.Array):
+            texts.typed(data, str(kind.dtype))
+            offset = kind.ndim - len(one)
+            fits = offset == 0 and kind.ndim <= MAX_RANK
+            ranks[data] = kind.ndim
+            where = tuple(1 + symbols.index(symbol) for symbol in one) if fits else ()
+            arguments.append(Argument(AS_ARRAY if fits else AS_SCALAR, data, _bytes(lowerer, kind), 0, stride, where))
+            stride += kind.ndim
+        else:
+            arguments.append(Argument(AS_SCALAR, integer=isinstance(kind, types.Integer) and kind.bitwidth == WORD))
+            stride += kind.ndim if isinstance(kind, types.ArrayCompatible) else 0
+    kind = "prange" if user else "array expression"
+    construct = texts.construct(kind, file, line, indices=source.indices(function.func_id.func, line))
+    return Kernel(
+        loop=Loop(construct, user, len(parfor.loop_nests), arguments),
+        construct=construct,
+        file=file,
+        line=line,
+        function=function.func_id.func_name,
+        reductions=tuple(dict.fromkeys(filter(None, map(plain, reductions)))),
+        ranks=ranks,
+    )
+
+
+def _has_memory(kind: object) -> bool:
+    return isinstance(kind, types.ArrayCompatible)
+
+
+def _bytes(lowerer: Any, kind: object) -> int:
+    """Bytes of an element of an array, or of a scalar."""
+    element = kind.dtype if isinstance(kind, types.ArrayCompatible) else kind
+    return int(lowerer.context.get_abi_sizeof(lowerer.context.get_data_type(element)))

@@ -1,0 +1,619 @@
+/* What stands in for Numba's scheduler and allocator while a program is checked (weft.numba).
+ *
+ * A parallel loop of Numba is a kernel that is called with a schedule: the first and the last index of each dimension.
+ * Numba's own scheduler gives each thread a piece; this one calls the kernel once an iteration, in increasing order,
+ * on the caller's thread, and tells the runtime of the check which iteration it is. The kernel's partial results of
+ * reductions lie in an array with a slot a thread: iterations are dealt out in blocks to as many virtual threads.
+ *
+ * Owner of everything here: the one thread that runs the checked function (Numba's worker threads stay idle).
+ */
+#include "numba.h"
+
+#include "turns.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_DEPTH 64
+
+static const Loop *entered[MAX_DEPTH];
+static int depth;
+static int running; /* inside iterations of a checked loop */
+uint32_t weft_numba_loops_run; /* so far; kernels read it */
+static int64_t thread;
+/* Whose iteration this is, where values are traced. */
+static int weft_numba_turn(void) { return (int)thread; }
+static char *frames; /* of iterations: all below this address */
+static double magnitude;
+
+static int watching;
+
+/* Whether loops are checked from here on: not where a function runs for comparison. */
+void weft_numba_watch(int on) { watching = on; }
+
+static int following; /* blocks of Numba's runtime are known from when they are made */
+static int followed;  /* only since a loop of this depth was entered; 0: since a function was called */
+
+void weft_numba_follow(int on);
+
+/* Machine code that the program calls past its function (`overloads[...].entry_point`) was not begun by a call. */
+void weft_numba_enter(const Loop *loop) {
+    if (depth < MAX_DEPTH) entered[depth] = loop;
+    depth++;
+    if (following) return;
+    weft_numba_follow(1);
+    followed = depth;
+}
+
+void weft_numba_leave(void) {
+    if (followed == depth) weft_numba_follow(0);
+    depth--;
+}
+
+size_t weft_numba_thread_id(void) { return (size_t)thread; }
+
+/* The largest sum of a reduction's partial results since the last call: what its rounding errors are measured by. */
+double weft_numba_magnitude(void) {
+    double was = magnitude;
+    magnitude = 0;
+    return was;
+}
+
+/* As Numba's own scheduler would on one thread. */
+static void run_plain(const Loop *loop, Kernel kernel, char **arguments, size_t *dimensions, size_t *steps, void *data,
+                      size_t inner, size_t count) {
+    char *moved[MAX_ARGUMENTS];
+    size_t sizes[MAX_ARGUMENTS];
+    if (!loop || count > MAX_ARGUMENTS || inner + 1 > MAX_ARGUMENTS) { /* a parallel ufunc goes through all by itself */
+        kernel(arguments, dimensions, steps, data);
+        return;
+    }
+    if (loop->guards) memset(loop->guards + 1, 1, (size_t)loop->count); /* as a part of an iteration */
+    for (size_t piece = 0; piece < dimensions[0]; piece++) {
+        memcpy(sizes, dimensions, (inner + 1) * sizeof *sizes);
+        sizes[0] = 1;
+        for (size_t a = 0; a < count; a++) moved[a] = arguments[a] + steps[a] * piece;
+        kernel(moved, sizes, steps, data);
+    }
+}
+
+/* An array as the runtime wants it: packed, in either order. A view whose elements lie apart is told as the array that
+ * it is a part of, with one dimension more (its index there is 0), or, where it cannot be, as a row of elements. */
+static void announce_array(const Argument *one, char *base, const size_t *dimensions, const size_t *steps) {
+    int64_t lower[WEFT_MAX_RANK] = {0}, extent[WEFT_MAX_RANK], stride[WEFT_MAX_RANK];
+    int64_t c = one->element, fortran = one->element, first = 0, last = 0;
+    int in_c = 1, in_fortran = 1, nested = one->rank < WEFT_MAX_RANK, rank = one->rank;
+    for (int d = 0; d < rank; d++) {
+        extent[d] = (int64_t)dimensions[one->dimension[d]];
+        stride[d] = (int64_t)steps[one->stride + d];
+        if (extent[d] == 0) return;
+        if (extent[d] > 1 && stride[d] != fortran) in_fortran = 0;
+        fortran *= extent[d];
+        *(stride[d] < 0 ? &first : &last) += stride[d] * (extent[d] - 1);
+    }
+    for (int d = rank - 1; d >= 0; d--) {
+        if (extent[d] > 1 && stride[d] != c) in_c = 0;
+        c *= extent[d];
+    }
+    if (in_c || in_fortran) {
+        weft_check_array(one->data, base, (size_t)one->element, rank, lower, extent,
+                         in_c ? WEFT_ORDER_C : WEFT_ORDER_FORTRAN);
+        return;
+    }
+    for (int d = 0; d < rank; d++) {
+        int64_t inner = d + 1 < rank ? stride[d + 1] : one->element;
+        if (stride[d] <= 0 || inner <= 0 || stride[d] % inner || (d + 1 < rank && stride[d] / inner < extent[d + 1]))
+            nested = 0;
+    }
+    if (nested) {
+        for (int d = rank; d > 0; d--) extent[d] = stride[d - 1] / (d < rank ? stride[d] : one->element);
+        extent[rank] = stride[rank - 1] / one->element;
+        weft_check_array(one->data, base, (size_t)one->element, rank + 1, lower, extent, WEFT_ORDER_C);
+    } else {
+        extent[0] = (last - first) / one->element + 1;
+        weft_check_array(one->data, base + first, (size_t)one->element, 1, lower, extent, WEFT_ORDER_C);
+    }
+}
+
+/* Name what the loop works on. */
+static void announce(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
+    for (int a = 0; a < loop->count; a++) {
+        const Argument *one = &loop->argument[a];
+        if (one->kind == AS_SHARED) weft_check_data(one->data, arguments[a + 1], (size_t)one->element);
+        if (one->kind == AS_ARRAY && one->rank) announce_array(one, arguments[a + 1], dimensions, steps);
+    }
+}
+
+/* Leave the slots of partial results alone. */
+static void exempt(const Loop *loop, char **arguments, const size_t *steps, int threads) {
+    for (int a = 0; a < loop->count; a++) {
+        const Argument *one = &loop->argument[a];
+        if (one->kind != AS_REDUCTION) continue;
+        weft_check_loop_index(arguments[a + 1], (size_t)threads * steps[one->stride]);
+        for (int t = 0; t < threads; t++)
+            turns_slot(t, arguments[a + 1] + (size_t)t * steps[one->stride], steps[one->stride]);
+    }
+}
+
+static void weigh(const Loop *loop, char **arguments, const size_t *steps, int threads) {
+    for (int a = 0; a < loop->count; a++) {
+        const Argument *one = &loop->argument[a];
+        if (one->kind != AS_REDUCTION || !one->real) continue;
+        size_t values = (size_t)threads * steps[one->stride] / (size_t)one->real;
+        double sum = 0;
+        for (size_t v = 0; v < values; v++)
+            sum += fabs(one->real == 8 ? ((double *)arguments[a + 1])[v] : ((float *)arguments[a + 1])[v]);
+        if (sum > magnitude) magnitude = sum;
+    }
+}
+
+/* --- bounds ------------------------------------------------------------------------------------------------------ */
+
+static int reporting;
+static int64_t outside; /* indices outside since the last call of weft_numba_outside */
+
+/* Python's own functions, by pointer: this library is not linked with Python. */
+static int (*gil_ensure)(void);
+static void (*gil_release)(int), (*error_clear)(void);
+
+void weft_numba_python(void *ensure, void *release, void *clear) {
+    gil_ensure = (int (*)(void))ensure;
+    gil_release = (void (*)(int))release;
+    error_clear = (void (*)(void))clear;
+}
+
+/* What an index outside is: 0 only counted, 1 a finding. */
+void weft_numba_report_bounds(int on) { reporting = on; }
+
+int64_t weft_numba_outside(void) {
+    int64_t was = outside;
+    outside = 0;
+    return was;
+}
+
+/* Reads without a value until now, of every loop. */
+uint64_t weft_numba_without_value(void) { return times_found("uninitialised-read"); }
+
+/* The loop that is running, and where its arrays lie. */
+static const Loop *current;
+static char **current_arguments;
+static const size_t *current_dimensions, *current_steps;
+
+/* The variable that holds an address: the one that begins there, else the one around it. */
+static int variable_at(const char *base) {
+    int around = 0;
+    for (int a = 0; current && a < current->count; a++) {
+        const Argument *one = &current->argument[a];
+        char *low, *high;
+        if (one->kind != AS_ARRAY) continue;
+        if (current_arguments[a + 1] == base) return one->data;
+        extent_of(one, current_arguments[a + 1], current_dimensions, current_steps, &low, &high);
+        if (base >= low && base <= high) around = one->data;
+    }
+    return around;
+}
+
+/* An index is outside 0..extent-1; the code behind this call raises IndexError. A negative one has been counted from
+ * the end before: it is told as the program has it. */
+void weft_numba_bounds(const void *base, int32_t dimension, int64_t index, int64_t extent, int32_t site) {
+    outside++;
+    if (index < 0) index -= extent;
+    if (reporting) weft_check_out_of_bounds(variable_at(base), base, dimension, index, 0, extent - 1, site);
+}
+
+/* The iteration that raised it ends there; the program goes on with the next one. */
+static void forget_error(void) {
+    if (!gil_ensure) return;
+    int state = gil_ensure();
+    error_clear();
+    gil_release(state);
+}
+
+/* What the pieces of a schedule cover. */
+static Range range_of(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
+    Range range = {.points = 0};
+    for (size_t piece = 0; piece < dimensions[0]; piece++) {
+        const int64_t *bounds = (const int64_t *)(arguments[0] + steps[0] * piece);
+        double points = 1;
+        for (int d = 0; d < loop->rank; d++)
+            points *= bounds[loop->rank + d] < bounds[d] ? 0 : (double)(bounds[loop->rank + d] - bounds[d] + 1);
+        for (int d = 0; d < loop->rank && points > 0; d++) {
+            int64_t low = bounds[d], high = bounds[loop->rank + d];
+            if (range.points == 0 || low < range.low[d]) range.low[d] = low;
+            if (range.points == 0 || high > range.high[d]) range.high[d] = high;
+        }
+        range.points += points;
+    }
+    return range;
+}
+
+/* All iterations, a call for each virtual thread and piece: what they use was proved to be right before. */
+static void run_whole(const Loop *loop, Kernel kernel, char **arguments, const size_t *dimensions, size_t *steps,
+                      void *data, size_t inner, int threads, const Range *range) {
+    int rank = loop->rank;
+    size_t sizes[MAX_ARGUMENTS];
+    char *moved[MAX_ARGUMENTS];
+    int64_t schedule[2 * WEFT_MAX_RANK];
+    memcpy(moved, arguments, ((size_t)loop->count + 1) * sizeof *moved);
+    moved[0] = (char *)schedule;
+    weft_check_iteration(rank, range->low);
+    for (int i = 0; i < loop->sites; i++) ran_place((uintptr_t)loop->site[i] << 2);
+    loop->guards[MAX_ARGUMENTS] = 1;
+    for (size_t piece = 0; piece < dimensions[0]; piece++) {
+        const int64_t *bounds = (const int64_t *)(arguments[0] + steps[0] * piece);
+        double per = (double)(range->high[0] - range->low[0] + 1) / threads;
+        for (thread = 0; thread < threads; thread++) {
+            memcpy(schedule, bounds, 2 * (size_t)rank * sizeof *schedule);
+            int64_t from = range->low[0] + (int64_t)(per * (double)thread);
+            int64_t to =
+                thread + 1 < threads ? range->low[0] + (int64_t)(per * (double)(thread + 1)) - 1 : range->high[0];
+            if (schedule[0] < from) schedule[0] = from;
+            if (schedule[rank] > to) schedule[rank] = to;
+            int empty = 0;
+            for (int d = 0; d < rank; d++) empty |= schedule[rank + d] < schedule[d];
+            if (empty) continue;
+            memcpy(sizes, dimensions, (inner + 1) * sizeof *sizes);
+            sizes[0] = 1;
+            kernel(moved, sizes, steps, data);
+        }
+    }
+    loop->guards[MAX_ARGUMENTS] = 0;
+    thread = 0;
+    row_advance((int64_t)range->points - 1);
+}
+
+static void iterate(const Loop *loop, Kernel kernel, char **arguments, const size_t *dimensions, size_t *steps,
+                    void *data, size_t inner, int threads, double total) {
+    int rank = loop->rank;
+    size_t sizes[MAX_ARGUMENTS];
+    char *moved[MAX_ARGUMENTS];
+    int64_t at[WEFT_MAX_RANK], schedule[2 * WEFT_MAX_RANK];
+    double done = 0;
+    int64_t told = -1;
+    memcpy(moved, arguments, ((size_t)loop->count + 1) * sizeof *moved);
+    moved[0] = (char *)schedule;
+    for (size_t piece = 0; piece < dimensions[0]; piece++) {
+        const int64_t *bounds = (const int64_t *)(arguments[0] + steps[0] * piece);
+        int empty = 0;
+        for (int d = 0; d < rank; d++) {
+            at[d] = bounds[d];
+            if (bounds[rank + d] < bounds[d]) empty = 1;
+        }
+        while (!empty) {
+            thread = (int64_t)(done++ * threads / total);
+            bool passed = weft_traced && weft_check_skips(rank, at);
+            if (!weft_traced && (!loop->by_thread || thread != told)) weft_check_iteration(rank, at);
+            told = thread;
+            for (int d = 0; d < rank; d++) schedule[d] = schedule[rank + d] = at[d];
+            memcpy(sizes, dimensions, (inner + 1) * sizeof *sizes);
+            sizes[0] = 1;
+            int64_t before = outside;
+            if (!passed) kernel(moved, sizes, steps, data);
+            if (outside != before) forget_error();
+            int d = rank - 1;
+            for (; d >= 0; d--) {
+                if (++at[d] <= bounds[rank + d]) break;
+                at[d] = bounds[d];
+            }
+            if (d < 0) break;
+        }
+    }
+    thread = 0;
+}
+
+/* Numba's numba_parallel_for. */
+void weft_numba_parallel_for(void *function, char **arguments, size_t *dimensions, size_t *steps, void *data,
+                             size_t inner, size_t count, int threads) {
+    const Loop *loop = depth > 0 && depth <= MAX_DEPTH ? entered[depth - 1] : NULL;
+    Kernel kernel = (Kernel)function;
+    if (!loop || !loop->checked || !watching || running || !weft_check_active() || count > MAX_ARGUMENTS ||
+        inner + 1 > MAX_ARGUMENTS || count != (size_t)loop->count + 1) {
+        run_plain(loop, kernel, arguments, dimensions, steps, data, inner, count);
+        return;
+    }
+    announce(loop, arguments, dimensions, steps);
+    if (weft_traced) turns_shared(weft_numba_turn);
+    Range range = range_of(loop, arguments, dimensions, steps);
+    guard(loop, arguments, dimensions, steps, &range);
+    if (weft_traced && loop->guards) memset(loop->guards + 1, 1, (size_t)loop->count); /* each access is wanted */
+    weft_check_loop_begin(loop->construct, loop->rank, WEFT_UNORDERED);
+    exempt(loop, arguments, steps, threads);
+    weft_check_loop_start();
+    weft_numba_loops_run++;
+    running = 1;
+    current = loop, current_arguments = arguments, current_dimensions = dimensions, current_steps = steps;
+    frames = __builtin_frame_address(0);
+    if (range.points > 1 && range.points < LAST_STAMP / 2 && !weft_traced && is_proved(loop))
+        run_whole(loop, kernel, arguments, dimensions, steps, data, inner, threads, &range);
+    else iterate(loop, kernel, arguments, dimensions, steps, data, inner, threads, range.points);
+    running = 0;
+    current = NULL;
+    weft_check_loop_end(loop->construct);
+    weigh(loop, arguments, steps, threads);
+}
+
+/* --- accesses --------------------------------------------------------------------------------------------------- */
+
+/* Accesses of a kernel, whose iterations run in any order: what the cells alone tell to be right is noted here, all
+ * else goes to the runtime's judge; and the first access of each place in a loop, so that the judge knows the places. */
+const uint64_t weft_numba_cells[] = {FOLD & ~7ull, SPACE8}; /* cell8(), for kernels */
+uint32_t weft_numba_known[PLACES]; /* the loop in which a place was seen last; kernels read it */
+
+static inline int is_known(int32_t site) {
+    uint32_t *of = &weft_numba_known[site & (PLACES - 1)];
+    if (*of == weft_numba_loops_run) return 1;
+    *of = weft_numba_loops_run;
+    return 0;
+}
+
+/* Whether this iteration wrote the element before: whatever it does there now is right. Kernels ask that by themselves
+ * (numba/instrument.py). */
+static inline int is_mine(uintptr_t a, size_t bytes, int32_t site) {
+    return bytes == 8 && !(a & 7) && cell8(a)->written == now.cur &&
+           weft_numba_known[site & (PLACES - 1)] == weft_numba_loops_run && running;
+}
+
+void weft_numba_read(const char *address, size_t bytes, int32_t site) {
+    uintptr_t a = (uintptr_t)address;
+    if (weft_traced) {
+        turns_access(a, bytes, false, (uintptr_t)site << 2);
+        return;
+    }
+    if (is_mine(a, bytes, site) || now.off) return;
+    if (!running || ((a | bytes) & 7) || !is_known(site)) {
+        weft_check_read(address, bytes, site);
+        return;
+    }
+    const stamp_t base = now.base, cur = now.cur;
+    struct cell *c = cell8(a);
+    for (size_t n = bytes / 8; n; n--, c++, a += 8) {
+        if (c->written == cur) continue;
+        if (__builtin_expect(c->written > base, 0)) weft_check_read((const void *)a, 8, site);
+        else if (c->read <= base) c->read = cur;
+    }
+}
+
+void weft_numba_write(const char *address, size_t bytes, int32_t site) {
+    uintptr_t a = (uintptr_t)address;
+    if (weft_traced) {
+        turns_access(a, bytes, true, (uintptr_t)site << 2);
+        return;
+    }
+    if (is_mine(a, bytes, site) || now.off) return;
+    if (!running || ((a | bytes) & 7) || !is_known(site)) {
+        weft_check_write(address, bytes, site);
+        return;
+    }
+    const stamp_t base = now.base, cur = now.cur;
+    struct cell *c = cell8(a);
+    for (size_t n = bytes / 8; n; n--, c++, a += 8) {
+        if (__builtin_expect((c->written <= base || c->written == cur || c->written >= NO_VALUE) &&
+                                 (c->read <= base || c->read == cur),
+                             1))
+            c->written = cur;
+        else weft_check_write((const void *)a, 8, site);
+    }
+}
+
+#if defined __x86_64__
+#include <immintrin.h>
+
+/* The same of a vector of 4 cells at once; where one is not as it mostly is, one after the other. A cell's first word is
+ * that of its write, its second that of its read. */
+#define FOUR __attribute__((target("avx2")))
+#define IS_PLAIN(a, bytes, site)                                                                                       \
+    (__builtin_expect(((a) & 7) == 0 && (bytes) == 32 && running && !now.off && !weft_traced &&                        \
+                          weft_numba_known[(site) & (PLACES - 1)] == weft_numba_loops_run,                             \
+                      1))
+
+FOUR __attribute__((always_inline)) static inline __m256i at_most(__m256i w, __m256i most) {
+    return _mm256_cmpeq_epi32(_mm256_min_epu32(w, most), w);
+}
+
+FOUR void weft_numba_read_wide(const char *address, size_t bytes, int32_t site) {
+    uintptr_t a = (uintptr_t)address;
+    if (IS_PLAIN(a, bytes, site)) {
+        __m256i *at = (__m256i *)cell8(a), w = _mm256_loadu_si256(at), cur = _mm256_set1_epi32((int)now.cur);
+        __m256i old = at_most(w, _mm256_set1_epi32((int)now.base));
+        __m256i own = _mm256_shuffle_epi32(_mm256_cmpeq_epi32(w, cur), 0xA0);
+        __m256i right = _mm256_or_si256(own, _mm256_shuffle_epi32(old, 0xA0));
+        if (__builtin_expect(_mm256_movemask_epi8(right) == -1, 1)) {
+            __m256i set = _mm256_andnot_si256(own, old); /* nobody read it yet in this loop */
+            _mm256_storeu_si256(at, _mm256_blend_epi32(w, _mm256_blendv_epi8(w, cur, set), 0xAA));
+            return;
+        }
+    }
+    weft_numba_read(address, bytes, site);
+}
+
+FOUR void weft_numba_write_wide(const char *address, size_t bytes, int32_t site) {
+    uintptr_t a = (uintptr_t)address;
+    if (IS_PLAIN(a, bytes, site)) {
+        __m256i *at = (__m256i *)cell8(a), w = _mm256_loadu_si256(at), cur = _mm256_set1_epi32((int)now.cur);
+        __m256i right = _mm256_or_si256(at_most(w, _mm256_set1_epi32((int)now.base)), _mm256_cmpeq_epi32(w, cur));
+        __m256i none = _mm256_cmpeq_epi32(_mm256_max_epu32(w, _mm256_set1_epi32((int)NO_VALUE)), w);
+        right = _mm256_or_si256(right, _mm256_blend_epi32(none, _mm256_setzero_si256(), 0xAA));
+        if (__builtin_expect(_mm256_movemask_epi8(right) == -1, 1)) {
+            _mm256_storeu_si256(at, _mm256_blend_epi32(w, cur, 0x55));
+            return;
+        }
+    }
+    weft_numba_write(address, bytes, site);
+}
+
+int weft_numba_wide(void) { return wide(); }
+#else
+int weft_numba_wide(void) { return 0; }
+#endif
+
+/* Lanes of a vector access, one bit each. */
+void weft_numba_read_masked(const char *address, int64_t element, uint64_t mask, int32_t site) {
+    for (; mask; mask &= mask - 1) weft_check_read(address + element * __builtin_ctzll(mask), (size_t)element, site);
+}
+
+void weft_numba_write_masked(const char *address, int64_t element, uint64_t mask, int32_t site) {
+    for (; mask; mask &= mask - 1) weft_check_write(address + element * __builtin_ctzll(mask), (size_t)element, site);
+}
+
+/* One lane of a gather or scatter. */
+void weft_numba_read_lane(const char *address, int64_t element, uint64_t mask, int32_t lane, int32_t site) {
+    if (mask >> lane & 1) weft_check_read(address, (size_t)element, site);
+}
+
+void weft_numba_write_lane(const char *address, int64_t element, uint64_t mask, int32_t lane, int32_t site) {
+    if (mask >> lane & 1) weft_check_write(address, (size_t)element, site);
+}
+
+/* Accesses through a pointer that a function was given: it may point into its caller's frame, which each iteration has
+ * again at the same place. The frames of iterations lie below the scheduler's own. */
+static int in_a_frame(const char *address) { return running && address < frames && address > frames - (64 << 20); }
+
+void weft_numba_read_given(const char *address, size_t bytes, int32_t site) {
+    if (!in_a_frame(address)) weft_check_read(address, bytes, site);
+}
+
+void weft_numba_write_given(const char *address, size_t bytes, int32_t site) {
+    if (!in_a_frame(address)) weft_check_write(address, bytes, site);
+}
+
+/* --- memory of Numba's runtime (NRT) ------------------------------------------------------------------------------
+ *
+ * The head of its blocks, as compiled code relies on it (numba/core/runtime/nrt.cpp):
+ *   +0 references   +8 destructor   +16 its argument   +24 data   +32 bytes   +40 allocator
+ */
+typedef struct {
+    size_t references;
+    void *destructor, *argument, *data;
+    size_t bytes;
+} Block;
+
+typedef struct {
+    Block *(*alloc)(size_t), *(*alloc_safe)(size_t), *(*alloc_aligned)(size_t, unsigned),
+        *(*alloc_safe_aligned)(size_t, unsigned), *(*alloc_dtor)(size_t, void *), *(*alloc_dtor_safe)(size_t, void *),
+        *(*new_varsize)(size_t), *(*new_varsize_dtor)(size_t, void *);
+    void *(*varsize_alloc)(Block *, size_t), *(*varsize_realloc)(Block *, size_t);
+    void (*varsize_free)(Block *, void *), (*call_dtor)(Block *);
+    void *(*allocate)(size_t); /* without a head: copies of what an assignment reads and writes */
+    void (*release)(void *);
+} Runtime;
+
+static Runtime real;
+
+/* Blocks of the running call that have not been freed: open addressing, a power of two of places. */
+typedef struct {
+    char *data;
+    size_t bytes;
+} Place;
+
+static Place *places;
+static size_t capacity, used;
+
+#define GONE ((char *)1)
+
+static size_t slot_of(const char *data) { return ((uintptr_t)data >> 4) * 0x9e3779b97f4a7c15u >> 20 & (capacity - 1); }
+
+static void put(char *data, size_t bytes) {
+    size_t at = slot_of(data);
+    while (places[at].data && places[at].data != GONE && places[at].data != data) at = (at + 1) & (capacity - 1);
+    if (!places[at].data) used++;
+    places[at] = (Place){data, bytes};
+}
+
+static void grow(void) {
+    Place *old = places;
+    size_t count = capacity;
+    capacity = count ? 2 * count : 1024;
+    places = calloc(capacity, sizeof *places);
+    used = 0;
+    if (!places) { /* unfollowed blocks only mean that fewer reads are known to be uninitialised */
+        places = old;
+        capacity = count;
+        following = 0;
+        return;
+    }
+    for (size_t at = 0; at < count; at++)
+        if (old[at].data && old[at].data != GONE) put(old[at].data, old[at].bytes);
+    free(old);
+}
+
+static void begun(void *data, size_t bytes) {
+    if (!following || !data || !bytes) return;
+    if (2 * (used + 1) > capacity) grow();
+    if (!following) return;
+    put(data, bytes);
+    weft_check_clear(data, bytes);
+}
+
+static void ended(void *data) {
+    if (!following || !data || !capacity) return;
+    for (size_t at = slot_of(data); places[at].data; at = (at + 1) & (capacity - 1))
+        if (places[at].data == (char *)data) {
+            weft_check_written(data, places[at].bytes);
+            places[at].data = GONE;
+            return;
+        }
+}
+
+void weft_numba_runtime(const Runtime *runtime) { real = *runtime; }
+
+/* From here on new blocks are uninitialised, until `off`, when all that live are taken as initialised: what happens to
+ * them outside the checked function is not seen. */
+void weft_numba_follow(int on) {
+    if (!on)
+        for (size_t at = 0; at < capacity; at++) {
+            if (places[at].data && places[at].data != GONE) weft_check_written(places[at].data, places[at].bytes);
+            places[at] = (Place){0};
+        }
+    used = on ? used : 0;
+    following = on;
+    followed = 0;
+}
+
+static Block *made(Block *block, size_t bytes) {
+    if (block) begun(block->data, bytes);
+    return block;
+}
+
+Block *weft_numba_alloc(size_t n) { return made(real.alloc(n), n); }
+Block *weft_numba_alloc_safe(size_t n) { return made(real.alloc_safe(n), n); }
+Block *weft_numba_alloc_aligned(size_t n, unsigned a) { return made(real.alloc_aligned(n, a), n); }
+Block *weft_numba_alloc_safe_aligned(size_t n, unsigned a) { return made(real.alloc_safe_aligned(n, a), n); }
+Block *weft_numba_alloc_dtor(size_t n, void *d) { return made(real.alloc_dtor(n, d), n); }
+Block *weft_numba_alloc_dtor_safe(size_t n, void *d) { return made(real.alloc_dtor_safe(n, d), n); }
+Block *weft_numba_new_varsize(size_t n) { return made(real.new_varsize(n), n); }
+Block *weft_numba_new_varsize_dtor(size_t n, void *d) { return made(real.new_varsize_dtor(n, d), n); }
+
+void *weft_numba_varsize_alloc(Block *block, size_t n) {
+    void *data = real.varsize_alloc(block, n);
+    begun(data, n);
+    return data;
+}
+
+void *weft_numba_varsize_realloc(Block *block, size_t n) {
+    ended(block->data);
+    void *data = real.varsize_realloc(block, n);
+    if (following && data) weft_check_written(data, n); /* the old content has been copied unseen */
+    return data;
+}
+
+void weft_numba_varsize_free(Block *block, void *data) {
+    ended(data);
+    real.varsize_free(block, data);
+}
+
+void weft_numba_call_dtor(Block *block) {
+    ended(block->data);
+    real.call_dtor(block);
+}
+
+void *weft_numba_allocate(size_t n) {
+    void *data = real.allocate(n);
+    begun(data, n);
+    return data;
+}
+
+void weft_numba_release(void *data) {
+    ended(data);
+    real.release(data);
+}

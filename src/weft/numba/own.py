@@ -1,0 +1,138 @@
+"""Arrays of which each iteration of a parallel loop has elements of its own, as the loop's text shows.
+
+`a[i, j] = b[i + 1]` in a loop over i: all uses of `a` have `i` as their first index, so no two iterations meet there.
+Such a loop need not be run one iteration at a time, if no other array shares the memory and all indices lie within: j,
+too, whose bounds are known when the loop begins (an index outside would be another iteration's element).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from numba.core import ir, types
+from numba.parfors.parfor import Parfor
+
+from weft.numba.spans import Span, Spans
+
+HARMLESS: Final = ("shape", "size", "ndim", "dtype")
+"""Attributes that show nothing of an array's elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What stands in the dimensions of an array in all its uses: (dimension, between which values)."""
+
+    places: tuple[tuple[int, Span], ...]
+    read: bool
+
+
+@dataclass(slots=True)
+class Uses:
+    """What the statements of a loop do with one variable."""
+
+    indices: list[Any] = field(default_factory=list)
+    read: bool = False
+    otherwise: bool = False
+    """It is passed on, or a part of it is made that other statements use."""
+
+
+def own(parfor: Any, kinds: Mapping[str, object]) -> dict[str, Own]:
+    """By name: the arrays of which each iteration has its own elements. `kinds`: the types of variables."""
+    body = Body(parfor)
+    found = {}
+    for name, uses in body.uses.items():
+        kind = kinds.get(name)
+        if uses.otherwise or not isinstance(kind, types.Array) or body.made.get(name) is not None:
+            continue
+        if places := body.places(uses.indices, kind.ndim):
+            found[name] = Own(places, uses.read)
+    return found
+
+
+class Body:
+    """The statements of a parallel loop, with those of the loops within."""
+
+    def __init__(self, parfor: Any) -> None:
+        nests = {nest.index_variable.name: number for number, nest in enumerate(parfor.loop_nests)}
+        given = set(parfor.params or ())
+        self.made: dict[str, Any] = dict.fromkeys(given)
+        """What each variable is assigned; None where it is more than one thing, or comes from outside."""
+        self.uses: dict[str, Uses] = {}
+        inner: dict[str, tuple[Any, Any]] = {}
+        statements = list(_statements(parfor.loop_body.values()))
+        for one in statements:
+            if isinstance(one, ir.Assign):
+                name = one.target.name
+                self.made[name] = None if name in self.made else one.value
+                given.discard(name)
+            elif isinstance(one, Parfor):
+                inner |= {
+                    nest.index_variable.name: (nest.start, nest.stop) for nest in one.loop_nests if nest.step == 1
+                }
+        self.nests = nests
+        self.spans = Spans(nests, self.made, given, inner)
+        for one in statements:
+            self._note(one)
+
+    def _note(self, one: Any) -> None:
+        if isinstance(one, ir.SetItem | ir.StaticSetItem):
+            self._indexed(one.target, one.index, read=False)
+            self._other([one.value])
+        elif isinstance(one, Parfor):
+            for nest in one.loop_nests:
+                self._other(bound for bound in (nest.start, nest.stop, nest.step) if isinstance(bound, ir.Var))
+        elif isinstance(one, ir.Assign) and isinstance(one.value, ir.Expr):
+            expression = one.value
+            if expression.op in {"getitem", "static_getitem"}:
+                self._indexed(expression.value, expression.index, read=True)
+            elif expression.op != "getattr" or expression.attr not in HARMLESS:
+                self._other(expression.list_vars())
+        elif isinstance(one, ir.Assign):
+            if isinstance(one.value, ir.Var) and self.spans.name(one.value) not in self.nests:
+                self._other([one.value])
+        elif not isinstance(one, ir.Del):
+            self._other(one.list_vars())
+
+    def _indexed(self, array: Any, index: object, *, read: bool) -> None:
+        uses = self.uses.setdefault(array.name, Uses())
+        uses.indices.append(index)
+        uses.read |= read
+
+    def _other(self, variables: Iterable[Any]) -> None:
+        for one in variables:
+            self.uses.setdefault(one.name, Uses()).otherwise = True
+
+    def places(self, indices: Iterable[Any], rank: int) -> tuple[tuple[int, Span], ...]:
+        """What stands in the dimensions in all of these; () where iterations may meet."""
+        places: dict[tuple[int, Span], None] = {}
+        alike: list[Span | None] = []
+        for index in indices:
+            items = [self.spans.of(one) for one in self._items(index)]
+            if len(items) != rank:
+                return ()
+            for d, item in enumerate(items):
+                if item is None:
+                    return ()
+                places[d, item] = None
+            alike = [one if one == other else None for one, other in zip(alike or items, items, strict=True)]
+        held = {one.nest for one in alike if one is not None}
+        return tuple(places) if places and held >= set(self.nests.values()) else ()
+
+    def _items(self, index: object) -> list[object]:
+        if isinstance(index, tuple | list):
+            return list(index)
+        if isinstance(index, ir.Var):
+            held = self.made.get(self.spans.name(index))
+            if isinstance(held, ir.Expr) and held.op == "build_tuple":
+                return list(held.items)
+        return [index]
+
+
+def _statements(blocks: Iterable[Any]) -> Iterator[object]:
+    for block in blocks:
+        for one in block.body:
+            yield one
+            if isinstance(one, Parfor):
+                yield from _statements([one.init_block, *one.loop_body.values()])

@@ -1,0 +1,57 @@
+"""Texts of a program whose values are traced: the runtime is told what each number means as soon as it is given out."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from weft.dataparallel.texts import Texts, loop_line
+from weft.native.headers import check
+
+TYPES: Final = {
+    "int8": check.INT8, "int16": check.INT16, "int32": check.INT32, "int64": check.INT64, "uint8": check.UINT8,
+    "uint16": check.UINT16, "uint32": check.UINT32, "uint64": check.UINT64, "float32": check.FLOAT,
+    "float64": check.DOUBLE, "complex64": check.COMPLEX_FLOAT, "complex128": check.COMPLEX_DOUBLE,
+    "bool": check.LOGICAL1,
+}  # fmt: skip
+
+
+class ToldTexts(Texts):
+    """Texts that a runtime hears of (native/trace.c)."""
+
+    __slots__ = ("library",)
+
+    def __init__(self, library: Path) -> None:
+        super().__init__("python")
+        self.library = ctypes.CDLL(str(library.resolve()))
+
+    def construct(  # noqa: PLR0917 - as of Texts
+        self, kind: str, file: str, line: int, column: int = 0, text: str = "", indices: Sequence[str] = ()
+    ) -> int:
+        """A loop."""
+        number = super().construct(kind, file, line, column, text, indices)
+        told = loop_line(self.constructs[number])
+        self.library.weft_check_looped(number, ctypes.create_string_buffer(told.encode(errors="replace")))
+        return number
+
+    def variable(
+        self, name: str, file: str, line: int, what: Literal["variable", "array", "template", "tasks"] = "variable"
+    ) -> int:
+        """A variable."""
+        number = super().variable(name, file, line, what)
+        self.library.weft_check_named(number, name.encode(errors="replace"), 0)
+        return number
+
+    def typed(self, number: int, numbers: str) -> None:
+        """What numbers it holds."""
+        if number in self.variables:
+            name = self.variables[number].name.encode(errors="replace")
+            self.library.weft_check_named(number, name, int(TYPES.get(numbers, 0)))
+
+    def add_place(self, file: str, line: int, column: int = 0, function: str = "", text: str = "") -> int:
+        """A place of an access."""
+        number = super().add_place(file, line, column, function, text)
+        self.library.weft_check_placed(number, file.encode(errors="replace"), line)
+        return number

@@ -1,0 +1,273 @@
+"""Reductions whose operation is not what the loop does: read off the source, where all updates are of one sort.
+
+The threads' partial results are combined by the declared operation. Where each update in the loop's body is of another
+sort (products that are declared as sums), no schedule gives what the loop says. A body that does anything else with the
+variable is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from weft.openmp.directives import Directive, closing
+from weft.openmp.sources import FIXED_SUFFIXES, constructs, language
+
+_LOOPS: Final = frozenset(("for", "simd", "taskloop", "distribute", "loop"))
+_LOOPS_FORTRAN: Final = (_LOOPS - {"for"}) | {"do"}
+_BLOCKS: Final = frozenset(("parallel", "task", "scope", "sections"))
+"""What else has reductions, of the block behind it."""
+_CLAUSES: Final = frozenset(("reduction", "in_reduction"))
+_DECLARED: Final = re.compile(
+    r"\s*(?:default\s*,\s*)?(?P<operation>\+|-|\*|&&|\|\||&|\||\^|(?i:\.(?:and|or)\.)|[A-Za-z_]\w*)\s*:(?!:)(?P<names>.*)$",
+    re.S,
+)
+_OWN: Final = re.compile(r"\bdeclare\s+reduction\s*(?=\()", re.I)
+_OF_OWN: Final = re.compile(r"\(\s*(?P<name>\w+)\s*:(?!:)(?:::|[^:])*:(?!:)(?P<combiner>.*)\)$", re.S)
+_PLAIN: Final = r"[^()<>=!&|?:;\[\]]*"
+_VALUE: Final = rf"{_PLAIN}(?:(?:\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\([^()]*\)){_PLAIN})*"
+"""An expression, without comparisons but in its subscripts and calls. It matches in one way only, so that what does not
+fit behind it is seen at once."""
+_HEAD: Final = re.compile(r"\s*(?P<word>for|while|if)\s*(?=\()")
+_NOISE: Final = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'", re.S)
+LARGEST: Final = "the largest value"
+SMALLEST: Final = "the smallest value"
+EXTREME: Final = "the largest or smallest value"
+_NAMED: Final = {"max": LARGEST, "min": SMALLEST}
+_NEVER: Final = {
+    "+": ("*", LARGEST, SMALLEST, EXTREME), "-": ("*", LARGEST, SMALLEST, EXTREME),
+    "*": ("+", LARGEST, SMALLEST, EXTREME), "max": (SMALLEST,), "min": (LARGEST,),
+    "|": ("&", "&&"), "||": ("&", "&&"), "&": ("|", "||"), "&&": ("|", "||"),
+}  # fmt: skip
+"""What a loop never is to compute under each operation. Others may come to the same, of truth values or single bits: a
+sum of different bits is their union."""
+_NEVER_FORTRAN: Final = {
+    **{by: _NEVER[by] for by in "+-*"}, ".and.": (".or.",), ".or.": (".and.",), "iand": ("ior",), "ior": ("iand",),
+    "max": ("+", "*", SMALLEST), "min": ("+", "*", LARGEST),
+}  # fmt: skip
+"""Threads begin with the smallest number for the largest value, below which is nothing; in C that may be an unsigned 0,
+to which some add."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A variable of a directive's reduction, what was declared and what its first update does, at a line."""
+
+    directive: int
+    name: str
+    declared: str
+    does: str
+    line: int
+    loop: bool = True
+    """Whether the directive is a loop's."""
+
+
+def wrong(source: Path) -> Iterator[Wrong]:
+    """The reductions of a source that declare another operation than their loops do."""
+    text = source.read_text(encoding="utf-8", errors="replace")
+    if language(source) == "fortran":
+        if source.suffix.lower() not in FIXED_SUFFIXES:
+            yield from _wrong_fortran(source, text.split("\n"))
+        return
+    text = _NOISE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    own = _own_ones(text)
+    for line, one in constructs(source):
+        loop, behind = bool(_LOOPS & set(one.head)), _behind(text, starts[line - 1])
+        body = _body(text, behind) if loop else _block(text, behind) if _BLOCKS & set(one.head) else None
+        if body is None:
+            continue
+        for operation, name in _declared(one):
+            found = _does(text[body[0] : body[1]], name)
+            if found and found[0] in _NEVER.get(own.get(operation, operation), ()):
+                at = text.count("\n", 0, body[0] + found[1]) + 1
+                said = f"{operation} ({own[operation]})" if operation in own else operation
+                yield Wrong(line, name, said, found[0], at, loop)
+
+
+def _own_ones(text: str) -> dict[str, str]:
+    """The operations that `declare reduction` of a source in C or C++ names, by what their combiners do."""
+    found: dict[str, set[str]] = {}
+    for one in _OWN.finditer(text):
+        inside = _OF_OWN.match(text[one.end() : closing(text, one.end()) + 1].replace("\\\n", "  "))
+        if inside:
+            does = _does(inside["combiner"] + ";", "omp_out")
+            found.setdefault(inside["name"], set()).add(does[0] if does else "")
+    back = {does: name for name, does in _NAMED.items()}
+    return {name: back.get(*does, *does) for name, does in found.items() if len(does) == 1 and does != {""}}
+
+
+def _declared(one: Directive) -> Iterator[tuple[str, str]]:
+    for clause in one.clauses:
+        found = _DECLARED.match(clause.inside or "") if clause.word in _CLAUSES else None
+        for name in found["names"].split(",") if found else ():
+            if found and re.fullmatch(r"\s*[A-Za-z_]\w*\s*", name):
+                yield found["operation"], name.strip()
+
+
+def _behind(text: str, at: int) -> int:
+    """Where the line of a directive ends, with the lines that go on with it."""
+    end = text.find("\n", at)
+    while end > 0 and text[:end].rstrip(" \t").endswith("\\"):
+        end = text.find("\n", end + 1)
+    return len(text) if end < 0 else end
+
+
+def _body(text: str, at: int) -> tuple[int, int] | None:
+    """The statement behind the heads of loops and conditions; None where it is not a simple one."""
+    heads = 0
+    start = at
+    while head := _HEAD.match(text, at):
+        end = closing(text, head.end())
+        if end < 0:
+            return None
+        start = start if heads else end + 1
+        at, heads = end + 1, heads + 1
+    if not heads:
+        return None
+    last = _statement(text, at)
+    return None if last is None else (start, last)
+
+
+def _block(text: str, at: int) -> tuple[int, int] | None:
+    """The statement behind a directive that is no loop's; None where another directive follows."""
+    end = None if re.match(r"\s*#", text[at:]) else _statement(text, at)
+    return None if end is None else (at, end)
+
+
+def _statement(text: str, at: int) -> int | None:
+    """Where a statement ends: a block, or what a semicolon ends."""
+    if re.match(r"\s*\{", text[at:]):
+        depth, k = 0, at
+        while k < len(text):
+            depth += (text[k] == "{") - (text[k] == "}")
+            k += 1
+            if text[k - 1] == "}" and not depth:
+                break
+    else:
+        k = text.find(";", at) + 1
+    return None if k <= at or re.match(r"\s*else\b", text[k:]) else k
+
+
+def _does(body: str, name: str) -> tuple[str, int] | None:
+    """What all updates of a variable do, and where the first is; None where it is used in any other way."""
+    word = rf"(?<![\w.>]){re.escape(name)}\b(?!\s*(?:\[|\.|->|\())"
+    update = re.compile(
+        rf"(?P<compound>{word}\s*(?P<by>\+|-|\*|&|\||\^)=)"
+        rf"|(?P<step>(?:\+\+|--)\s*{word}|{word}\s*(?:\+\+|--))"
+        rf"|if\s*\((?:(?P<one>{_VALUE})(?P<sign>[<>])=?\s*{word}|\s*{word}\s*(?P<back>[<>])=?(?P<two>{_VALUE}))\s*\)"
+        rf"\s*\{{?\s*{word}\s*=(?!=)(?=(?P<taken>[^;]*);)"
+        rf"|{word}\s*=(?!=)\s*(?:std::)?f?(?P<call>max|min|MAX|MIN)(?:[fl]|imum)?\s*\((?:\s*{word}\s*,|[^;]*,\s*{word}\s*\)\s*;)"
+        rf"|{word}\s*=(?!=)\s*\(?(?P<left>{_VALUE})(?P<than>[<>])=?(?P<right>{_VALUE})\)?\s*\?(?P<yes>{_VALUE}):(?P<no>{_VALUE});"
+        rf"|(?P<again>{word}\s*=(?!=)\s*{word}\s*(?P<with>&&|\|\||[-+*&|^])(?P<rest>[^;]*);)"
+    )
+    sorts: list[tuple[str, int]] = []
+    left = body
+    for found in update.finditer(body):
+        left = left[: found.start()] + " " * (found.end() - found.start()) + left[found.end() :]
+        if (
+            found["again"]
+            and found["with"] == "*"
+            and re.search(r"[-+]", re.sub(r"\([^()]*\)|\[[^\]]*\]", "", found["rest"]))
+        ):
+            return None
+        sort = "+" if found["step"] else found["by"] or found["with"] or _extreme(found, name)
+        if not sort:
+            return None
+        sorts.append(("+" if sort == "-" else sort, found.start() + len(found[0]) - len(found[0].lstrip())))
+    if re.search(rf"\b{re.escape(name)}\b", left) or len({sort for sort, _ in sorts}) != 1:
+        return None
+    return sorts[0]
+
+
+def _extreme(found: re.Match[str], name: str) -> str:
+    """Whether an update takes the larger or the smaller value; "" where it takes something else."""
+    if found["call"]:
+        return _NAMED[found["call"].lower()]
+
+    def plain(part: str) -> str:
+        return re.sub(r"\s+", "", found[part] or "")
+
+    if found["yes"]:
+        left, right, yes, no = map(plain, ("left", "right", "yes", "no"))
+        if name not in (left, right) or {left, right} != {yes, no}:
+            return ""
+        return LARGEST if (found["than"] == ">") == (yes == left) else SMALLEST
+    if plain("taken") != plain("one") + plain("two"):
+        return EXTREME
+    return LARGEST if found["sign"] == ">" or found["back"] == "<" else SMALLEST
+
+
+_DO: Final = re.compile(r"(?:\w+\s*:\s*)?do\b(?!\s*\d)(?!\s*=)")
+_END_DO: Final = re.compile(r"end\s*do\b")
+_NOT_TEXT: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
+
+
+def _wrong_fortran(source: Path, lines: Sequence[str]) -> Iterator[Wrong]:
+    """Of a source in free form."""
+    for line, one in constructs(source):
+        if one.head[0] == "end" or not _LOOPS_FORTRAN & set(one.head):
+            continue
+        body = _statements(lines, line)
+        for operation, name in _declared(one):
+            found = _does_fortran(body, name.lower())
+            if found and found[0] in _NEVER_FORTRAN.get(operation.lower(), ()):
+                yield Wrong(line, name, operation.lower(), found[0], found[1])
+
+
+def _statements(lines: Sequence[str], behind: int) -> list[tuple[int, str]]:
+    """The statements of the loop that follows a line, each with its line; none where it is not a plain one."""
+    found: list[tuple[int, str]] = []
+    depth, number = 0, behind
+    while number < len(lines):
+        first, text = number + 1, ""
+        while number < len(lines):
+            part = _NOT_TEXT.sub("''", lines[number]).partition("!")[0].strip().lower().removeprefix("&")
+            number += 1
+            text += part.removesuffix("&")
+            if part and not part.endswith("&"):
+                break
+        if not text:
+            continue
+        depth += bool(_DO.match(text)) - bool(_END_DO.match(text))
+        if ";" in text or (not found and not depth):
+            return []
+        found.append((first, text))
+        if not depth:
+            return found
+    return []
+
+
+def _does_fortran(body: Sequence[tuple[int, str]], name: str) -> tuple[str, int] | None:
+    """What all updates of a variable do, and the line of the first; None where it is used in any other way."""
+    word = rf"(?<![\w%]){re.escape(name)}\b(?!\s*[(%])"
+    used = re.compile(rf"\b{re.escape(name)}\b")
+    update = re.compile(
+        rf"(?:if\s*\((?P<when>.*)\)\s*)?{word}\s*=(?!=)\s*(?:{word}\s*(?P<by>\+|-|\*(?!\*)|\.and\.|\.or\.)(?P<rest>.*)"
+        rf"|(?P<call>max|min|iand|ior)\s*\(\s*{word}\s*,(?P<others>.*)\))$"
+    )
+    largest = re.compile(
+        rf"if\s*\((?P<one>[^<>]*)(?P<sign>[<>]=?|\.[gl][te]\.)\s*{word}\s*\)\s*{word}\s*=(?!=)(?P<rest>.*)$"
+    )
+    sorts: list[tuple[str, int]] = []
+    for line, text in body:
+        if not used.search(text):
+            continue
+        if (found := largest.match(text)) and not used.search(found["rest"]):
+            alike = re.sub(r"\s+", "", found["one"]) == re.sub(r"\s+", "", found["rest"])
+            sorts.append(
+                (EXTREME if not alike else LARGEST if found["sign"][0:2] in (">", ">=", ".g") else SMALLEST, line)
+            )
+            continue
+        found = update.match(text)
+        if found is None or any(used.search(found[part] or "") for part in ("when", "rest", "others")):
+            return None
+        by = found["by"] or found["call"]
+        outer = re.sub(r"\([^()]*\)", "", re.sub(r"\([^()]*\)", "", found["rest"] or ""))
+        if (by == "*" and re.search(r"[-+(]", outer)) or (by == ".and." and ".or." in outer):
+            return None
+        sorts.append(({"-": "+", **_NAMED}.get(by, by), line))
+    return sorts[0] if len({sort for sort, _ in sorts}) == 1 else None

@@ -1,0 +1,218 @@
+"""Copies of OpenMP sources with the directives that the simulated runtime wants; every line stays its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from weft.openmp import privates
+from weft.openmp.directives import Directive, apart, parsed, simulated
+
+C_SUFFIXES: Final = frozenset((".c",))
+CPLUSPLUS_SUFFIXES: Final = frozenset((".cpp", ".cc", ".cxx"))
+FIXED_SUFFIXES: Final = frozenset((".f", ".for", ".ftn"))
+FREE_SUFFIXES: Final = frozenset((".f90", ".f95", ".f03", ".f08"))
+FORTRAN_SUFFIXES: Final = FIXED_SUFFIXES | FREE_SUFFIXES
+SUFFIXES: Final = C_SUFFIXES | CPLUSPLUS_SUFFIXES | FORTRAN_SUFFIXES
+
+COLUMNS: Final = 72
+"""Of a line in fixed form."""
+DIRECTIVE: Final = re.compile(
+    r"^[ \t]*#[ \t]*pragma[ \t]+omp\b|_Pragma\s*\(\s*\"omp\b|^(?:[cC*!]|[ \t]*!)\$omp\b|\[\[\s*omp\s*::", re.I | re.M
+)
+_PRAGMA: Final = re.compile(r"^(?P<start>[ \t]*#[ \t]*pragma[ \t]+omp[ \t]+)(?P<text>.*)$")
+_LOOP: Final = re.compile(r"\s*for\s*\(\s*(?P<index>[A-Za-z_]\w*)\s*=(?!=)")
+_MARKER: Final = re.compile(r'^#\s*(?:line\s+)?(?P<line>\d+)\s+"')
+_SENTINEL: Final = re.compile(r"^(?P<start>\s*!\$omp)(?P<text>.*)$", re.I)
+_FIXED: Final = re.compile(r"^(?P<start>[cC*!]\$omp)(?P<mark>.)(?P<text>.*)$", re.I)
+_REQUIRES: Final = re.compile(r"^\s*requires\b", re.I)
+_UNTAKEN: Final = re.compile(
+    r"[,\s]*\b(?:unified_shared_memory|unified_address|reverse_offload|dynamic_allocators)\b", re.I
+)
+"""What gcc 12 does not take of a directive `requires`; the host, on which target regions run, has it."""
+_ALL_MEMORY: Final = re.compile(r"\bomp_all_memory\b", re.I)
+_ALL: Final = "weft_omp_all_memory_"
+"""The runtime's variable that stands for all memory in a clause `depend`, which gcc 12 does not know."""
+_ALL_FORTRAN: Final = "weft_allmemory"
+_ALL_DECLARED: Final = {"c": f"extern char {_ALL};", "c++": f'extern "C" char {_ALL};'}
+_TYPED: Final = re.compile(
+    r"^\s*(?:integer|real|logical|complex|character|double\s+precision|type\s*\()[^!&]*::[^!&]*$", re.I
+)
+_READY: Final = frozenset(("extern template class basic_string<char>;",))
+"""What libstdc++ has ready of its templates; without the line it is compiled with hooks."""
+_DO: Final = re.compile(r"^\s*(?:\w+\s*:\s*)?do\s+(?:\d+\s*,?\s*)?(?P<index>[A-Za-z]\w*)\s*=", re.I)
+
+
+def language(source: Path) -> str:
+    """The language of a source by its ending."""
+    suffix = source.suffix
+    if suffix.lower() in FORTRAN_SUFFIXES:
+        return "fortran"
+    return "c" if suffix == ".c" else "c++"
+
+
+def rewritten_c(text: str, of: str = "c", kept: Container[int] = ()) -> str:
+    """Preprocessed C or C++ with the runtime's directives, and the program's own question for its thread.
+
+    `kept`: lines of directives that stay as they are.
+    """
+    lines = text.split("\n")
+    number = 0
+    for k, line in enumerate(lines):
+        number += 1
+        if marker := _MARKER.match(line):
+            number = int(marker["line"]) - 1
+        found = _PRAGMA.match(line)
+        if line.strip() in _READY:
+            lines[k] = ""
+        if found is None:
+            continue
+        if _REQUIRES.match(found["text"]):
+            lines[k] = _required(found["start"], found["text"])
+        if number not in kept and _ALL_MEMORY.search(found["text"]):
+            lines[k] = found["start"] + _ALL_MEMORY.sub(_ALL, found["text"])
+            found = _PRAGMA.match(lines[k]) or found
+        one = parsed(found["text"])
+        if one is not None and number not in kept:
+            lines[k] = found["start"] + str(simulated(one, "for", number, _index_c(lines, k)))
+            privates.watched(lines, k, one, of)
+    lines.insert(0, f"{privates.DECLARED[of]} {_ALL_DECLARED[of]}")
+    return re.sub(r"\bomp_get_thread_num\b", "weft_omp_get_thread_num", "\n".join(lines))
+
+
+def _required(start: str, text: str) -> str:
+    """A directive `requires` with what the compiler takes of it."""
+    left = _UNTAKEN.sub("", text)
+    return start + left if re.search(r"requires\W*\w", left, re.I) else ""
+
+
+def one_memory(source: Path) -> bool:
+    """Whether the program requires that host and device share memory."""
+    text = source.read_text(encoding="utf-8", errors="replace")
+    sentinel = r"!\$omp" if language(source) == "fortran" else r"#\s*pragma\s+omp"
+    return bool(re.search(rf"^\s*{sentinel}\s+requires\b.*\bunified_shared_memory\b", text, re.I | re.M))
+
+
+def _index_c(lines: Sequence[str], at: int) -> str:
+    """The variable of the loop behind a directive, where it is declared before the loop."""
+    for line in lines[at + 1 : at + 8]:
+        if not line.strip() or _MARKER.match(line):
+            continue
+        found = _LOOP.match(line)
+        return found["index"] if found else ""
+    return ""
+
+
+def rewritten_fortran(text: str, path: Path, fixed: bool, kept: Container[int] = ()) -> str:
+    """Fortran with the directives that the runtime wants; a directive of several lines stands in its first one.
+
+    `kept`: lines of those that stay as they are; `path` is the copy's name.
+    """
+    lines = text.split("\n")
+    if not fixed:
+        _all_declared(lines)
+    for first, last, start, words in _fortran(lines, fixed):
+        if _REQUIRES.match(words):
+            lines[first] = _required(start, words)
+            lines[first + 1 : last + 1] = ["!"] * (last - first)
+        one = parsed(words, folded=True)
+        if one is None or first + 1 in kept:
+            continue
+        if not fixed:
+            privates.watched_fortran(lines, last, one)
+        made = simulated(one, "do", first + 1, _index_fortran(lines, last))
+        parts = apart(made)
+        if parts == (one,):
+            continue
+        lines[first] = "\n".join(f"{start} {part}" for part in parts)
+        for k in range(first + 1, last + 1):
+            lines[k] = "!" if not fixed else "C"
+        if fixed and len(lines[first]) > COLUMNS:
+            lines[first] = "\n".join(map(_in_columns, lines[first].split("\n")))
+        if "\n" in lines[first]:
+            lines[first] += f'\n# {first + 2} "{path}"'
+    return "\n".join(lines)
+
+
+def _in_columns(line: str) -> str:
+    """A directive in fixed form that is too long for a line, on several."""
+    start, rest = line[:6], line[6:]
+    parts: list[str] = []
+    while rest:
+        at = rest.rfind(" ", 1, COLUMNS - 6) if len(rest) > COLUMNS - 6 else len(rest)
+        at = at if at > 0 else COLUMNS - 6
+        parts.append(rest[:at])
+        rest = rest[at:]
+    return "\n".join((start if not k else start[:5] + "&") + part for k, part in enumerate(parts))
+
+
+def _fortran(lines: Sequence[str], fixed: bool) -> Iterator[tuple[int, int, str, str]]:
+    """First and last line of each directive, its sentinel and its words."""
+    k = 0
+    while k < len(lines):
+        found = _FIXED.match(lines[k]) if fixed else _SENTINEL.match(lines[k])
+        if found is None:
+            k += 1
+            continue
+        first, words = k, found["text"].partition("!")[0]
+        k += 1
+        while k < len(lines):
+            more = _FIXED.match(lines[k]) if fixed else _SENTINEL.match(lines[k])
+            if fixed:
+                if more is None or more["mark"] in " 0":
+                    break
+                words += " " + more["text"].partition("!")[0]
+            else:
+                if not words.rstrip().endswith("&") or more is None:
+                    break
+                words = words.rstrip()[:-1] + " " + more["text"].partition("!")[0].strip().removeprefix("&")
+            k += 1
+        yield first, k - 1, found["start"], words
+
+
+def _all_declared(lines: list[str]) -> None:
+    """Where a program unit names all memory, the runtime's variable, behind the unit's last declaration before it.
+
+    By a name of its own, as long as the word: from gfortran 13 on that is one of the language, which nothing declares.
+    """
+    for k, line in enumerate(lines):
+        if not _SENTINEL.match(line) or not _ALL_MEMORY.search(line):
+            continue
+        at = next((at for at in range(k - 1, -1, -1) if _TYPED.match(lines[at])), None)
+        if at is None:
+            continue
+        lines[k] = _ALL_MEMORY.sub(_ALL_FORTRAN, line)
+        if _ALL_FORTRAN not in lines[at]:
+            lines[at] += f"; integer(1) :: {_ALL_FORTRAN}; common /weft_omp_all_memory/ {_ALL_FORTRAN}"
+
+
+def _index_fortran(lines: Sequence[str], at: int) -> str:
+    for line in lines[at + 1 : at + 8]:
+        if not line.strip() or line.lstrip().startswith(("!", "#")):
+            continue
+        found = _DO.match(line)
+        return found["index"] if found else ""
+    return ""
+
+
+def constructs(source: Path) -> Iterator[tuple[int, Directive]]:
+    """The directives of a source with their lines, as far as they stand there as such."""
+    text = source.read_text(encoding="utf-8", errors="replace")
+    lines = text.split("\n")
+    if language(source) == "fortran":
+        for first, _, _, words in _fortran(lines, source.suffix.lower() in FIXED_SUFFIXES):
+            if (one := parsed(words, folded=True)) is not None:
+                yield first + 1, one
+        return
+    for k, line in enumerate(lines):
+        found = _PRAGMA.match(line)
+        if found is None:
+            continue
+        words, more = found["text"], k
+        while words.rstrip().endswith("\\") and more + 1 < len(lines):
+            more += 1
+            words = words.rstrip()[:-1] + " " + lines[more]
+        if (one := parsed(re.sub(r"/\*.*?\*/|//.*", " ", words))) is not None:
+            yield k + 1, one
