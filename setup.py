@@ -48,9 +48,10 @@ class BuildKernels(build_ext):
     def run(self) -> None:
         """Write what is made of the headers, compile and link."""
         self.in_checkout = bool(self.inplace)  # which setuptools forgets meanwhile
-        from weft.native import generate  # which every other command of setuptools goes without
+        from weft.native import generate, shared  # which every other command of setuptools goes without
 
         layouts = map(str, generate.write(Path("build/bridge")))
+        self.extensions[0].include_dirs = [str(folder) for folder in shared.INCLUDED]
         self.extensions[0].sources = list(dict.fromkeys([*self.extensions[0].sources, *layouts]))
         try:
             super().run()
@@ -79,7 +80,6 @@ setup(
             "weft.native._kernel",
             sources=[str(path) for path in sources],
             depends=[str(path) for path in headers],
-            include_dirs=["src/weft", str(NATIVE), "src/weft/dataparallel/native"],
             # -O3 takes more than twice as long to compile, and analyses are not measurably faster with it; -g, which
             # Python adds, a tenth.
             extra_compile_args=["-std=c11", "-O2", "-g0", "-Wall", "-D_GNU_SOURCE"],

@@ -59,9 +59,16 @@ ALLOWED: dict[str, set[str]] = {
     "replay": {"native", "mpi", "trace", "match", "order", "terms", "launch", "compare"},
     "explore": {"trace", "match", "order", "races", "terms", "replay", "report", "launch"},
     "debug": {"mpi", "trace", "match", "order", "terms", "launch", "replay"},
-    "tasks": {"native", "terms", "mpi", "trace", "launch", "debug"},
+    "tasks": {"inprocess", "native", "terms", "mpi", "trace", "launch", "debug"},
     "dap": {"trace", "launch", "debug", "tasks"},
-    "check": {"native", "mpi", "terms", "trace", "report", "values", "sources"},
+    "recorder": set(),
+    "inprocess": set(),
+    "instrument": {"native"},
+    "dataparallel": {"native", "trace", "mpi", "terms", "values", "instrument", "sources"},
+    "dvm": {"native", "terms", "dataparallel"},
+    "openmp": {"native", "terms", "trace", "sources", "dataparallel"},
+    "numba": {"native", "mpi", "terms", "report", "dataparallel"},
+    "check": {"native", "terms", "trace", "report", "values", "sources", "dataparallel", "dvm", "openmp", "numba"},
     "view": {
         "sources",
         "native",
@@ -80,7 +87,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "launch": {"pvm", "sources", "native", "mpi", "trace", "terms", "deadlock", "report", "endings"},
     "standstill": {"launch", "terms"},
-    "suite": {"check", "launch", "standstill", "terms"},
+    "suite": {"numba", "launch", "standstill", "terms"},
     "attach": {"sources", "mpi", "trace", "terms", "launch", "debug", "picture"},
 }
 

@@ -16,6 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from weft.native.shared import INCLUDED
+
 ROOT: Final = Path(__file__).parents[1]
 _FLAGS: Final = (
     "-std=c11", "-g", "-O1", "-D_GNU_SOURCE", "-fPIC", "-shared", "-fno-omit-frame-pointer",
@@ -32,7 +34,8 @@ def copy(folder: Path) -> dict[str, str]:
     native = package / "native"
     layouts = sorted((ROOT / "build" / "bridge").glob("*.c"))
     sources = [native / "module.c", native / "record.c", *sorted(native.glob("kernel/*.c")), *layouts]
-    command = ["cc", *_FLAGS, f"-I{package}", f"-I{native}", *map(str, sources), "-o", str(native / "_kernel.abi3.so")]
+    folders = [f"-I{package / folder.relative_to(ROOT / 'src/weft')}" for folder in INCLUDED]
+    command = ["cc", *_FLAGS, *folders, *map(str, sources), "-o", str(native / "_kernel.abi3.so")]
     subprocess.run(command, check=True, timeout=600)
     values = [*(package / "values" / "native").glob("*.c")]
     probes = ["cc", *_FLAGS, "-fvisibility=hidden", f"-I{package}", *map(str, values)]

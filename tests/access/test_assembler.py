@@ -35,7 +35,7 @@ Weft = Callable[..., subprocess.CompletedProcess[str]]
 def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recorder that wants what it is told to want."""
     library = tmp_path_factory.mktemp("recorder") / "wants.so"
-    shim = str(files("weft") / "native/shim")
+    shim = str(files("weft") / "recorder")
     line = ["gcc", "-O1", "-mno-red-zone", "-shared", "-fPIC", f"-I{shim}", "-o", library, HERE / "wants.c"]
     done = execute(line)
     assert done.returncode == 0, done.stderr

@@ -36,7 +36,7 @@ def test_a_source_distribution_has_docs_tests_and_headers_and_nothing_that_was_b
     wanted = [
         "docs/releasing.md", "tests/native/test_bridge.py", "tests/conftest.py", "tools/wheel.py", "Makefile",
         "LICENSE", "src/weft/py.typed", "src/weft/native/format.h", "src/weft/native/kernel/view.h",
-        "src/weft/native/shim/shim.h",
+        "src/weft/recorder/shim.h",
         "src/weft/native/generate.py", "src/weft/native/headers/__init__.py", "src/weft/dataparallel/native/check.h",
         "src/weft/tasks/native/table.h", "src/weft/web/main.html", "src/weft/view/sent.d.ts", "mkdocs.yml",
         "jsconfig.json", "tools/page/package-lock.json", "editors/vscode/extension.js",

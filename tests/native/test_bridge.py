@@ -80,7 +80,7 @@ def compiles(text: str, folder: Path) -> bool:
     """Whether C does; its messages are shown where the test fails."""
     source = folder / "source.c"
     source.write_text(text)
-    command = ["cc", "-std=c11", f"-I{PACKAGE}", f"-I{shared.NATIVE}", "-fsyntax-only", str(source)]
+    command = ["cc", "-std=c11", *(f"-I{folder}" for folder in shared.INCLUDED), "-fsyntax-only", str(source)]
     return subprocess.run(command, check=False, timeout=60).returncode == 0
 
 

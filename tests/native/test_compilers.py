@@ -16,7 +16,7 @@ from weft.mpi import shim
 from weft.pvm import recorder
 
 WEFT = ROOT / "src/weft"
-LIBRARY = (f"-I{WEFT}/native/library", f"-I{WEFT}/native", f"-I{WEFT}/native/shim")
+LIBRARY = (f"-I{WEFT}/native/library", f"-I{WEFT}/native", f"-I{WEFT}/recorder")
 FLAGS = ("-fsyntax-only", "-Werror=implicit", "-Werror=strict-prototypes", "-Werror=incompatible-pointer-types")
 PARTS = {
     "native": ("-std=c11", "-D_GNU_SOURCE", f"-I{WEFT}", f"-I{WEFT}/native", f"-I{sysconfig.get_path('include')}"),

@@ -133,7 +133,7 @@ def test_a_part_that_there_is_not_is_named(tmp_path: Path, mpich: Installed) -> 
 
 
 def test_each_part_has_one_name_everywhere() -> None:
-    source = (ROOT / "src/weft/native/shim/process.c").read_text()
+    source = (ROOT / "src/weft/recorder/process.c").read_text()
     [names] = re.findall(r"weft_works\[WEFT_WORKS\] = \{(.*?)\}", source, re.DOTALL)
     assert tuple(re.findall(r'"(\w+)"', names)) == PARTS == tuple(_WORKS)
     page = (ROOT / "docs/commands/run.md").read_text()

@@ -35,7 +35,7 @@ def link_words() -> list[str]:
 def built() -> Path:
     """The object. WeftError where it cannot be built."""
     weft = files("weft")
-    texts = [weft / "access/native/hooks.c", weft / "native/shim/client.h", *headers()]
+    texts = [weft / "access/native/hooks.c", weft / "recorder/client.h", *headers()]
     contents = {text.name: text.read_bytes() for text in texts}
     key = hashlib.sha256(b"".join(contents.values()) + repr(_FLAGS).encode()).hexdigest()[:16]
     target = cache_folder() / "access" / key / "weft-access.o"

@@ -29,6 +29,10 @@ SHORT.maxstring = SHORT.maxother = 400
 SHORT.maxlist = SHORT.maxtuple = SHORT.maxdict = SHORT.maxset = SHORT.maxarray = 40
 SHORT.maxlevel = 4
 
+UNDISTURBED = 0.1
+"""The longest time (s) that a thread runs on while others want to, beside a watched expression: a change is met at the
+next line of any thread, and nearly always that is the thread that made it."""
+
 MANY = 100
 """Parts of a value that are told at once, where nobody says how many."""
 ARRAYS = {("numpy", "ndarray"), ("array", "array"), ("collections", "deque")}
@@ -102,6 +106,8 @@ class Agent:
         """The interpreter's own name for the thread that initialised MPI."""
         self.breakpoints: list[Breakpoint] = []
         self.watched: dict[int, Watched] = {}
+        self.interval = 0.0
+        """The program's own, where UNDISTURBED has taken its place."""
         self.numbers = 0
         self.aside: Any
         self.drive: Any
@@ -377,6 +383,7 @@ class Agent:
             self.count.arm(frame)
             return
         mine = sys.gettrace() in (None, self.called)
+        self.take_turns()
         if not self.breakpoints and not self.stepping and not self.watched:
             if mine:
                 sys.settrace(None)
@@ -387,6 +394,15 @@ class Agent:
         if self.hook is not None and (self.breakpoints or self.watched):
             self.hook(self.called)
         self.go_on(frame)
+
+    def take_turns(self) -> None:
+        """Let threads run on undisturbed while something is watched, and as the program has it where nothing is."""
+        if self.watched and not self.interval:
+            self.interval = sys.getswitchinterval()
+            sys.setswitchinterval(UNDISTURBED)
+        elif not self.watched and self.interval:
+            sys.setswitchinterval(self.interval)
+            self.interval = 0.0
 
     def wants(self, frame: FrameType) -> bool:
         """Whether lines of this frame matter."""
@@ -445,6 +461,7 @@ class Agent:
                 one.value = now
                 if ended:
                     del self.watched[number]
+                    self.take_turns()
                 self.stop(frame, "watch", news or {"expression": one.text, "old": "", "new": ""})
                 return True
         return False

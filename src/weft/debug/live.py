@@ -40,7 +40,7 @@ def _calls_like(rank: Rank, event: Event) -> list[int]:
 def pending(ranks: Path, event: Event, pid: int) -> Any:
     """The slot of a call that is parked: it lies behind the thread's last event, written but not counted yet.
 
-    (native/shim/shim.h: weft_publish asks the replay before it counts the event.)
+    (recorder/shim.h: weft_publish asks the replay before it counts the event.)
     """
     for path in sorted(ranks.glob("*.weft")):
         with path.open("rb") as file:

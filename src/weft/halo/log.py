@@ -5,7 +5,7 @@
 A record is a head (kind, bytes behind it, moment) and a payload. Its moment is the number of calls of MPI that the rank
 had made. PART and USE are JSON; a RUN is one more time that a USE came, as numbers; OWNED and GHOSTS are the values at
 the cells that a part's neighbours have copies of, and at its own copies, as float32, written where they have changed.
-END is missing where the process was killed. Of native programs (native/shim/halo.c) a line is the number of a site, and
+END is missing where the process was killed. Of native programs (recorder/halo.c) a line is the number of a site, and
 a read of a USE is pairs: a ghost, and the cell that was stored next.
 """
 

@@ -1,6 +1,6 @@
 """Asking the ranks of this host where they are, before something ends them: each writes it into its own record.
 
-The recorder answers a real-time signal (native/shim/crash.c). Only a process that surely writes one of the run's
+The recorder answers a real-time signal (recorder/crash.c). Only a process that surely writes one of the run's
 records and surely catches that signal gets it.
 """
 
@@ -18,7 +18,7 @@ from weft.launch.rankfile import read_chunks
 from weft.trace.layout import PAGE, StreamKind
 
 ASKED: Final = 57
-"""The signal, as in native/shim/crash.c."""
+"""The signal, as in recorder/crash.c."""
 PATIENCE: Final = 0.5
 """Seconds to wait for the answers of all."""
 PAUSE: Final = 0.02

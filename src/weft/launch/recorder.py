@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WITHOUT = "WEFT_WITHOUT"
 """The variable that leaves parts of the recorder out, for the time until a fault in one is mended."""
 PARTS = ("heap", "buffers", "hashes", "accesses", "halo", "lines")
-"""Those parts: native/shim/process.c has the same names."""
+"""Those parts: recorder/process.c has the same names."""
 PVM_PRELOAD = "WEFT_PVM_PRELOAD"
 """The variable by which a virtual machine of PVM is told what to preload into tasks."""
 

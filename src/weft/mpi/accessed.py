@@ -1,5 +1,5 @@
 """What stands beneath the wrappers where a program was built with `weft cc`: it names the buffers that MPI has from a
-call on, and says when one-sided operations are complete (native/shim/access.c).
+call on, and says when one-sided operations are complete (recorder/access.c).
 
 Generated for each function that leaves MPI with memory of the program, by the names of its parameters.
 """

@@ -119,8 +119,8 @@ def generators() -> list[Path]:
 def _sources() -> list[Path]:
     """The files that a recorder is made from."""
     native = [WEFT / "native" / name for name in ("format.h", "record.h", "record.c")]
-    shim = sorted(path for path in (WEFT / "native/shim").iterdir() if path.suffix in (".c", ".h", ".py"))
-    return [*native, *generators(), *shim]
+    shim = sorted(path for path in (WEFT / "recorder").iterdir() if path.suffix in (".c", ".h", ".py"))
+    return [*native, WEFT / "third_party/xxhash.h", *generators(), *shim]
 
 
 # ---- notes: what was found out before, with the stamps of the files that it depends on ----

@@ -47,7 +47,6 @@ _HEADERS = (
     "halo.h",
     "peek.h",
     "client.h",
-    "xxhash.h",
 )
 _INSIDE = "leaving.py"  # runs in Python programs
 _TOGETHER = {
@@ -175,9 +174,11 @@ def _fortran_names(path: Path, symbols: set[str]) -> tuple[str, ...]:
 
 
 def _sources() -> dict[str, bytes]:
-    native = files("weft").joinpath("native")
-    wanted = ["format.h", "record.h", "record.c", *(f"shim/{name}" for name in (*_SOURCES, *_HEADERS, _INSIDE))]
-    return {name: native.joinpath(name).read_bytes() for name in wanted}
+    weft = files("weft")
+    found = {name: weft.joinpath("native", name).read_bytes() for name in ("format.h", "record.h", "record.c")}
+    found["recorder/xxhash.h"] = weft.joinpath("third_party/xxhash.h").read_bytes()
+    own = (f"recorder/{name}" for name in (*_SOURCES, *_HEADERS, _INSIDE))
+    return found | {name: weft.joinpath(name).read_bytes() for name in own}
 
 
 def _shown(mpicc: str) -> subprocess.CompletedProcess[str]:
@@ -311,8 +312,8 @@ def building(folder: Path, sources: dict[str, bytes]) -> Iterator[Path]:
 def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
     with building(folder, sources) as work:
         flags = ["-std=gnu11", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fexceptions",
-                 "-Werror=implicit", "-I", str(work / "shim")]  # fmt: skip
-        parts = {f"shim/{name}" for together in _TOGETHER.values() for name in together}
+                 "-Werror=implicit", "-I", str(work / "recorder")]  # fmt: skip
+        parts = {f"recorder/{name}" for together in _TOGETHER.values() for name in together}
         units = [name for name in sources if name.endswith((".c", ".S")) and name not in parts]
         objects = [unit.rsplit(".", 1)[0].replace("/", "-") + ".o" for unit in units]
         compile_ = _compiler(mpicc)
@@ -349,7 +350,7 @@ def _joined(parts: tuple[str, ...]) -> str:
 
 def _by_hand(letter: str, sources: tuple[str, ...]) -> set[str]:
     """The functions for which these sources have a body of their own."""
-    text = "".join(files("weft").joinpath("native/shim", source).read_text() for source in sources)
+    text = "".join(files("weft").joinpath("recorder", source).read_text() for source in sources)
     return set(
         re.findall(rf"(?:WEFT_(?:OUTCOME_WRAPPER|REPLAY_CALL|SPLIT_CALL)\(|double weft_{letter}_)(MPI_\w+)", text)
     )
@@ -362,16 +363,16 @@ def _generated(library: Library) -> dict[str, bytes]:
     by_hand = {letter: _by_hand(letter, sources) & {f.name for f in functions} for letter, sources in _BY_HAND}
     mpi = {"library": library.version, "soname": library.soname, "path": str(library.path)}
     texts = {
-        "shim/names.h": generate.names_h(functions, variables),
-        "shim/predefined.h": generate.predefined_h(),
-        "shim/tables.c": generate.tables_c(functions, by_hand, library.soname, fortran, variables),
-        "shim/stubs.S": generate.stubs_s(functions, fortran, [f for f in functions if seldom.listed(f)]),
-        "shim/leaving_py.h": generate.text_h("weft_leaving_py", _sources()[f"shim/{_INSIDE}"]),
-        "shim/seldom_table.c": seldom.table_c(functions),
-        "shim/often.c": generate.wrappers_c([f for f in functions if seldom.often(f)]),
-        "shim/lean.c": generate.wrappers_c([f for f in functions if not seldom.often(f) and not seldom.listed(f)]),
-        "shim/accessed.c": accessed.accessed_c(functions),
-        **{f"shim/{name}.c": _joined(parts) for name, parts in _TOGETHER.items()},
+        "recorder/names.h": generate.names_h(functions, variables),
+        "recorder/predefined.h": generate.predefined_h(),
+        "recorder/tables.c": generate.tables_c(functions, by_hand, library.soname, fortran, variables),
+        "recorder/stubs.S": generate.stubs_s(functions, fortran, [f for f in functions if seldom.listed(f)]),
+        "recorder/leaving_py.h": generate.text_h("weft_leaving_py", _sources()[f"recorder/{_INSIDE}"]),
+        "recorder/seldom_table.c": seldom.table_c(functions),
+        "recorder/often.c": generate.wrappers_c([f for f in functions if seldom.often(f)]),
+        "recorder/lean.c": generate.wrappers_c([f for f in functions if not seldom.often(f) and not seldom.listed(f)]),
+        "recorder/accessed.c": accessed.accessed_c(functions),
+        **{f"recorder/{name}.c": _joined(parts) for name, parts in _TOGETHER.items()},
         "functions.json": json.dumps(table.to_json(set(library.exported), mpi)),
     }
     return {name: text.encode() for name, text in texts.items()}

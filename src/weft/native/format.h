@@ -23,7 +23,7 @@
 #ifndef WEFT_FORMAT_H
 #define WEFT_FORMAT_H
 
-#ifndef WEFT_INLINE /* the recorder has a say in it: shim/shim.h */
+#ifndef WEFT_INLINE /* the recorder has a say in it: recorder/shim.h */
 #define WEFT_INLINE static inline
 #endif
 

@@ -8,6 +8,8 @@ from typing import Final
 
 NATIVE: Final = Path(__file__).parent
 _WEFT: Final = NATIVE.parent
+INCLUDED: Final = (_WEFT, NATIVE, _WEFT / "dataparallel/native")
+"""The folders in which the compiler finds what these headers and the kernels include."""
 _FIRST: Final = ("format.h", "record.h", "kernel/ops.h", "kernel/times.h")
 """Those that others include; kernel/tails.h is C's own."""
 
@@ -15,7 +17,8 @@ _FIRST: Final = ("format.h", "record.h", "kernel/ops.h", "kernel/times.h")
 def headers() -> dict[str, Path]:
     """The shared headers by the name of their module in weft.native.headers, included ones before those that do."""
     kernel = sorted(f"kernel/{path.name}" for path in (NATIVE / "kernel").glob("*.h") if path.name != "tails.h")
-    paths = [NATIVE / name for name in dict.fromkeys((*_FIRST, *kernel, "shim/plan.h"))]
+    paths = [NATIVE / name for name in dict.fromkeys((*_FIRST, *kernel))]
+    paths += [_WEFT / "recorder/plan.h"]
     paths += [_WEFT / "tasks" / "native" / name for name in ("table.h", "switches.h")]
     paths += [_WEFT / "dataparallel/native/check.h", _WEFT / "numba/native/numba.h"]
     paths += [_WEFT / "values" / "native" / name for name in ("value_format.h", "rules.h", "include/weft_array.h")]

@@ -34,13 +34,13 @@ def sources() -> dict[str, bytes]:
     root = files("weft")
     native, own = root.joinpath("native"), root.joinpath("pvm/native")
     found = {name: native.joinpath(name).read_bytes() for name in ("format.h", "record.h", "record.c")}
-    found |= {f"shim/{name}": native.joinpath("shim", name).read_bytes() for name in (*_SHARED, *_HEADERS)}
+    found |= {f"recorder/{name}": root.joinpath("recorder", name).read_bytes() for name in (*_SHARED, *_HEADERS)}
     found |= {f"pvm/{name}": own.joinpath(name).read_bytes() for name in (*_OWN, *_OWN_HEADERS)}
-    leaving = native.joinpath("shim/leaving.py").read_bytes()
+    leaving = root.joinpath("recorder/leaving.py").read_bytes()
     made = {
         "pvm/names.h": wrappers.names_h(),
         "pvm/wrappers.c": wrappers.wrappers_c(),
-        "shim/leaving_py.h": generate.text_h("weft_leaving_py", leaving),
+        "recorder/leaving_py.h": generate.text_h("weft_leaving_py", leaving),
         TABLE: json.dumps(table.to_json()),
     }
     return found | {name: text.encode() for name, text in made.items()}
@@ -68,5 +68,5 @@ def _compile(texts: dict[str, bytes], folder: Path) -> None:
         raise WeftError("the recorder cannot be built: there is no C compiler (Debian: apt install gcc libc6-dev)")
     with building(folder, texts) as work:
         units = [name for name in texts if name.endswith(".c")]
-        command = [compiler, *_FLAGS, "-I", "shim", "-o", LIBRARY, *units, "-ldl", "-lpthread"]
+        command = [compiler, *_FLAGS, "-I", "recorder", "-o", LIBRARY, *units, "-ldl", "-lpthread"]
         run_tool(command, "compile the recorder of PVM", work)

@@ -1,6 +1,6 @@
 """Replay: a recorded run again, only as far as needed, stopped where it is always the same.
 
-`plans_of(trace, match)` computes before the replay starts what each rank will do; native/shim/replay.c follows it
+`plans_of(trace, match)` computes before the replay starts what each rank will do; recorder/replay.c follows it
 inside the ranks. `Cuts` turns points of the record into goals, `Replay` stands beside the running replay.
 """
 

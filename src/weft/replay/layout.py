@@ -1,4 +1,4 @@
-"""The plan of a replay and the page of control, as native/shim/plan.h draws them."""
+"""The plan of a replay and the page of control, as recorder/plan.h draws them."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _LOOKED_AT: Final = _EXCHANGES | _BY_MEMBER | calls.NEIGHBOURS | _GRAPHS | _ALIK
 """What is looked at even where the slots of all members agree."""
 _LOGICAL: Final = frozenset(("periods", "flag"))
 _OF_ALL: Final = {8: "MPI_MODE_NOPRECEDE", 16: "MPI_MODE_NOSUCCEED"}
-"""What a fence asserts for all or for none (12.5.5), as the record has it (native/shim/wrap.h)."""
+"""What a fence asserts for all or for none (12.5.5), as the record has it (recorder/wrap.h)."""
 MOST_SHOWN: Final = 60
 """Letters of an array that a message shows."""
 _ALONE = frozenset(("MPI_Comm_free", "MPI_Finalize"))

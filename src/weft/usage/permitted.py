@@ -15,7 +15,7 @@ from weft.usage.epochs import FENCE, START, Epochs
 from weft.usage.rmaraces import OPERATION, READ, Accesses
 
 _NO_PUT, _NO_PRECEDE, _NO_SUCCEED = 4, 8, 16
-"""Assertions as the record has them (native/shim/wrap.h)."""
+"""Assertions as the record has them (recorder/wrap.h)."""
 
 Told = tuple[Event, str, Event]
 """The call that is wrong, what is wrong with it, and the call that makes it so."""

@@ -54,8 +54,7 @@ typedef struct {
     Argument argument[];
 } Loop;
 
-_Static_assert(sizeof(Argument) == 64 && sizeof(Bound) == 40 && sizeof(Loop) == 56,
-               "weft.numba.native draws the same");
+_Static_assert(sizeof(Argument) == 64 && sizeof(Bound) == 40 && sizeof(Loop) == 56, "weft.numba.native draws the same");
 
 /* What the pieces of a schedule cover: the least and the greatest index of each dimension, and all points. */
 typedef struct {

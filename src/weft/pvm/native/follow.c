@@ -1,4 +1,4 @@
-/* Replay of a task: each call that passes a message is held against the plan (shim/plan.h), and what could have come out
+/* Replay of a task: each call that passes a message is held against the plan (recorder/plan.h), and what could have come out
  * otherwise comes out as recorded. A receive of any task becomes one of the recorded task, a receive that found nothing
  * returns without a call, one that found something waits for just that; a notice of the daemon is known by the task that
  * it is about. The rest PVM decides again, the same way: messages of one task to another do not overtake each other.
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../shim/plan.h"
+#include "../recorder/plan.h"
 #include "pvm.h"
 
 volatile int weft_replaying;

@@ -1,7 +1,7 @@
 /* Level outcomes: of each call only what another run could decide differently (format.h, OUTCOMES).
  *
  * A receive of a named task, a send, and all calls that pass no messages write nothing: what comes of them follows. */
-#include "../shim/nibbles.h"
+#include "../recorder/nibbles.h"
 #include "pvm.h"
 
 /* The thread that logs, NULL for a call that is not the program's. */

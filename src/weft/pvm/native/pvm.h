@@ -1,4 +1,4 @@
-/* The recorder of PVM inside a task: what its parts share. Beneath it lie calls.h and process.h of weft/native/shim.
+/* The recorder of PVM inside a task: what its parts share. Beneath it lie calls.h and process.h of weft/recorder.
  *
  * Life of a call: wrapper (wrappers.c, generated, or calls.c) -> weft_pvm_enter -> fields of the slot -> publish -> PVM's
  * own function, found behind this library -> weft_leave. Calls that PVM's libraries make of each other are not the
@@ -9,7 +9,7 @@
 
 #include <sys/time.h>
 
-#include "../shim/process.h"
+#include "../recorder/process.h"
 #include "tasks.h"
 
 #define WEFT_PVM_PUBLIC __attribute__((visibility("default")))
