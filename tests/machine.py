@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import pytest
 
-from weft.launch import abilities
-from weft.launch.abilities import Ability
+from weft.base import abilities
+from weft.base.abilities import Ability
 
 COMPILER: Final = re.compile(r"(cc|gcc|clang|gfortran|mpicc|mpi(f90|fort)|g\+\+|clang\+\+|mpicxx)(-\d+|\.\w+)?")
 SOURCES: Final = {

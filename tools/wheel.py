@@ -14,7 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from weft.mpi import ready, shim
+from weft.base.cache import digest
+from weft.mpi import prebuilt, shim
 
 
 def pack(venv: Path) -> None:
@@ -22,8 +23,8 @@ def pack(venv: Path) -> None:
     mpicc = str(venv.absolute() / "bin" / "mpicc")
     made = shim.build(mpicc)
     library = shim.probe(mpicc).path
-    name = f"{made.soname}-{ready.digest([library])[:12]}"
-    print(f"packed the recorder for {made.soname} in {ready.pack(library, made, name).name}")
+    name = f"{made.soname}-{digest([library])[:12]}"
+    print(f"packed the recorder for {made.soname} in {prebuilt.pack(library, made, name).name}")
 
 
 def wheel(target: Path) -> Path:
@@ -59,7 +60,7 @@ def _tag(built: Path, target: Path) -> None:
 def main() -> None:
     """Build the wheel without recorders, pack them, build the one with them; what was packed is taken away again."""
     target, venvs = Path(sys.argv[1]), [Path(word) for word in sys.argv[2:]]
-    shutil.rmtree(ready.folder_of_wheel(), ignore_errors=True)
+    shutil.rmtree(prebuilt.folder_of_wheel(), ignore_errors=True)
     print(wheel(target))
     try:
         for venv in venvs:
@@ -67,7 +68,7 @@ def main() -> None:
         if venvs:
             print(wheel(target))
     finally:
-        shutil.rmtree(ready.folder_of_wheel(), ignore_errors=True)
+        shutil.rmtree(prebuilt.folder_of_wheel(), ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -17,3 +17,9 @@ class UsageError(WeftError):
 
 class TraceError(WeftError):
     """A path is not a run directory, or nothing in it can be read."""
+
+
+class RunError(TraceError):
+    """A run or a part of it cannot be read; the message says what, where and what to do."""
+
+    slug = "run"

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final, Literal
 
+from weft.base.lazy import dataclass
 from weft.errors import UsageError, WeftError
-from weft.plain import dataclass
 
 Severity = Literal["error", "warning", "note"]
 Certainty = Literal["certain", "possible", "undecided"]

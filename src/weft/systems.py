@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Final
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from weft.attach import guard, reader
 from weft.attach.hold import standing
 from weft.attach.native import Native
 from weft.attach.reader import GoneError, is_reader, readers
+from weft.base.processes import status_of
 from weft.debug import mi
 from weft.debug.hands import HandError
-from weft.debug.running import status_of
 
 pytestmark = pytest.mark.needs("gdb")
 SLEEPS = """

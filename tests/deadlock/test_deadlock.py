@@ -7,8 +7,8 @@ import time
 import pytest
 
 from weft import deadlock
+from weft.base.words import rank_set
 from weft.findings import Finding
-from weft.terms.words import rank_set
 from weft.trace import State
 from weft.trace.builder import ANY, PROC_NULL, Builder
 

@@ -143,7 +143,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_file_that_leads_out_of_the_run_is_not_read(tmp_path: Path) -> None:
-    from weft.trace.errors import RunError
+    from weft.errors import RunError
 
     (tmp_path / "run").mkdir()
     (tmp_path / "secret").write_bytes(WHOLE)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from machine import need
+from weft.errors import RunError
 from weft.report import live
 from weft.trace import Trace, aside
 from weft.trace.builder import ANY, Builder
-from weft.trace.errors import RunError
 
 Show = Callable[[int | None], None]
 MIB = 1 << 20

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import weft
 from replay.campaign import compile_c, environment
-from weft.terms.words import rank_words
+from weft.base.words import rank_words
 
 LIMIT = 10.0
 PROGRAMS = {"polls": (4, []), "halo": (4, ["3"]), "threads": (3, ["4"]), "balance": (4, ["4"]), "pool": (4, ["6"])}

@@ -14,10 +14,10 @@ import pytest
 
 from replay.campaign import HERE, environment
 from tests_support import WEFT, Installed, execute
+from weft.base.words import plural
 from weft.cli.main import main
 from weft.cli.replay import folder_of
 from weft.errors import WeftError
-from weft.terms.words import plural
 from weft.trace.builder import Builder
 
 

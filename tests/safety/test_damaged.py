@@ -17,7 +17,7 @@ from weft.cli.main import main
 from weft.dataparallel.texts import Texts
 from weft.debug import payload
 from weft.dvm import c, fortran
-from weft.errors import UsageError, WeftError
+from weft.errors import RunError, UsageError, WeftError
 from weft.inprocess.order import SCHEMA, recorded
 from weft.launch import rundir
 from weft.launch.local import afterwards, hosts
@@ -35,7 +35,7 @@ from weft.tasks import schedule
 from weft.trace import Level, packed, packing
 from weft.trace.builder import Builder
 from weft.trace.builder.record import RecordFile
-from weft.trace.errors import Arguments, NoArgument, RunError
+from weft.trace.errors import Arguments, NoArgument
 from weft.trace.layout import BEFORE, EVENT, Def, Flag, LogKind, State, StreamKind
 from weft.trace.varint import put_s, put_u, put_z
 from weft.usage import overlaps, tables

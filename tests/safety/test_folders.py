@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from second_user import as_second_user, second_user
-from weft.mpi import ready
+from weft.base import cache
+from weft.base.json_files import write_whole
 from weft.safety import folders
 from weft.safety.folders import Held, append_own, cache_folder, is_kept, make_private, weakness
-from weft.trace.json_file import write_whole
 
 Weft = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -121,7 +121,7 @@ def test_a_cache_of_another_user_is_not_used_and_that_is_said_once(
     assert f"{shared}/weft is not used: {shared}/weft belongs to another user" in said
     assert cache_folder() == private
     assert capsys.readouterr().err == ""
-    assert ready.cache_folders() == [private]
+    assert cache.cache_folders() == [private]
 
 
 def test_a_temporary_folder_that_is_foretold_is_not_trusted_where_another_user_made_it(
@@ -164,27 +164,27 @@ def test_which_recorder_a_library_has_is_not_taken_from_another_users_cache(
     shared: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (shared / "weft").mkdir(mode=0o755)
-    monkeypatch.setattr(ready, "cache_folder", lambda: shared / "weft")
-    ready.keep("recorder", ["libmpi.so"], [], {"folder": str(shared)})
+    monkeypatch.setattr(cache, "cache_folder", lambda: shared / "weft")
+    cache.keep("recorder", ["libmpi.so"], [], {"folder": str(shared)})
     monkeypatch.undo()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("WEFT_CACHE", str(shared))
-    assert ready.recall("recorder", ["libmpi.so"], []) == {"folder": str(shared)}, "what is ours is taken"
+    assert cache.recall("recorder", ["libmpi.so"], []) == {"folder": str(shared)}, "what is ours is taken"
     folders._usable.cache_clear()
     user = second_user()
     os.chown(shared / "weft", user, user)
-    assert ready.recall("recorder", ["libmpi.so"], []) is None
+    assert cache.recall("recorder", ["libmpi.so"], []) is None
 
 
 def test_a_cache_of_ours_that_can_only_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on compute nodes: the recorder was built where the home can be written."""
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "home"))
-    ready.keep("recorder", ["libmpi.so"], [], {"known": "yes"})
+    cache.keep("recorder", ["libmpi.so"], [], {"known": "yes"})
     folders._usable.cache_clear()
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, how: "home" not in str(path) and access(path, how))
     assert cache_folder().name == f"weft-cache-{os.geteuid()}"
-    assert ready.recall("recorder", ["libmpi.so"], []) == {"known": "yes"}
+    assert cache.recall("recorder", ["libmpi.so"], []) == {"known": "yes"}
 
 
 @pytest.mark.parametrize("what", ["link", "hard link", "file", "fifo"])

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from second_user import as_second_user, second_user
+from weft.base.json_files import read_json
 from weft.errors import UsageError, WeftError
 from weft.launch.local import afterwards, pack
 from weft.launch.local.hosts import INCOMING
 from weft.safety import runs
 from weft.sources import kept
 from weft.trace.builder import Builder
-from weft.trace.json_file import read_json
 from weft.trace.run import Trace
 
 Weft = Callable[..., subprocess.CompletedProcess[str]]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.levels import level_named
+from weft.base.levels import level_named
 from weft.trace import Level, Trace
 from weft.trace.builder import Builder
 from weft.trace.layout import LogKind

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from weft.errors import RunError
 from weft.launch.rankfile import Chunk, newest_slots, turned
 from weft.native.headers.record import kernel
 from weft.trace import Trace, aside, layout
 from weft.trace.builder.record import RecordFile
-from weft.trace.errors import RunError
 from weft.trace.layout import (
     DROPPED_MOST,
     DROPPED_RECEIVED,

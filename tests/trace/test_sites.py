@@ -10,9 +10,9 @@ import pytest
 
 import weft
 from machine import need
+from weft.base.elf import build_id_of
 from weft.trace.builder import Builder
 from weft.trace.definitions import CodeDefinition
-from weft.trace.elf import build_id_of
 from weft.trace.layout import Def
 from weft.trace.site_lines import resolve
 from weft.trace.sites import line_of

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from weft.base.lazy import dataclass
 from weft.errors import UsageError
-from weft.plain import dataclass
 
 _WITH_VALUE: Final = frozenset(
     "-o -I -L -l -D -U -x -include -imacros -isystem -iquote -idirafter -iprefix -iwithprefix -isysroot -MF -MT -MQ -J"

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.access.touches import Placed, Touches
+from weft.base.lazy import dataclass
 from weft.deadlock.gatherings import Gatherings
-from weft.plain import dataclass
 from weft.terms.columns import Ints
 from weft.terms.windows import SHARED
 from weft.trace import Rank, Trace

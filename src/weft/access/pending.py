@@ -14,11 +14,11 @@ import numpy as np
 
 from weft.access.touches import Holds, Parts, Placed, Touches, left
 from weft.access.words import at, lies, site_of
+from weft.base.lazy import dataclass
 from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic, behind
 from weft.findings import Finding
 from weft.mpi.meaning import Form, Share, base
-from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.blocks import blocks
 from weft.terms.calls import masks

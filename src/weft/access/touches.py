@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.terms.columns import Ints
 from weft.terms.layouts import Layout, shared
 from weft.terms.strided import Strided

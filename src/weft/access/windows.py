@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from weft.access.exposed import Exposed, exposed
 from weft.access.ordering import Ordering
 from weft.access.words import at, site_of, word
+from weft.base.lazy import dataclass
 from weft.deadlock.gatherings import Gatherings
 from weft.findings import Finding
 from weft.order import Order
-from weft.plain import dataclass
 from weft.terms.cited import cause, finding, said
 from weft.terms.columns import Ints
 from weft.terms.describe import loops

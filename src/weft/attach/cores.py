@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
-from weft.debug.running import PYTHON
+from weft.base.elf import MAX_NOTES, build_id, notes
+from weft.base.lazy import dataclass
+from weft.base.processes import PYTHON
 from weft.errors import UsageError
 from weft.launch import step
-from weft.plain import dataclass
-from weft.trace.elf import MAX_NOTES, build_id, notes
 
 ET_CORE: Final = 4
 PT_LOAD, PT_NOTE = 1, 4

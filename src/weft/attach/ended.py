@@ -20,11 +20,11 @@ from weft.attach.model import Frame, Job, Seen
 from weft.attach.native import Native
 from weft.attach.reader import GoneError, Reader, readers
 from weft.attach.sentences import MOST, place_of
+from weft.base.elf import build_id_of
+from weft.base.processes import PYTHON
+from weft.base.words import rank_words
 from weft.debug.mi import core_names, word
-from weft.debug.running import PYTHON
 from weft.errors import UsageError
-from weft.terms.words import rank_words
-from weft.trace.elf import build_id_of
 from weft.trace.sites import CallSite
 
 SECONDS: Final = 60.0

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.attach.processes import quietly_mapped
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 
 MOST: Final = 1 << 20
 """Bytes of a stack: one that is deeper is not compared."""

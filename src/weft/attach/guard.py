@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from weft.debug.running import status_of
+from weft.base.processes import status_of
 
 DONE: Final = b"."
 PATIENCE: Final = 60.0

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from weft.attach import guard
+from weft.base.processes import refusal
 from weft.debug.ptrace import Standing
-from weft.debug.running import refusal
 
 
 @contextmanager

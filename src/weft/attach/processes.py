@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from weft.debug.running import PYTHON, maps_of
+from weft.base.lifetime import start_time
+from weft.base.processes import PYTHON, maps_of
+from weft.base.words import plural
 from weft.errors import UsageError
 from weft.launch import step
-from weft.lifetime import start_time
-from weft.terms.words import plural
 
 MPI = re.compile(r"/lib(p?mpi|mpich|mpi_abi|mpi_cray|mpi_gnu|mpi_ibm|open-rte|open-pal|open_mpi)\w*[.-][^/\n]*$", re.M)
 """A line of the map of a process that has an MPI library."""

@@ -18,8 +18,8 @@ from weft.attach import precedence
 from weft.attach.calls import mpi_of
 from weft.attach.frozen import Stacks, stacks_of, stays
 from weft.attach.model import Frame
+from weft.base.processes import forbidden
 from weft.debug.ptrace import PAUSE, Standing
-from weft.debug.running import forbidden
 from weft.errors import UsageError
 from weft.trace.sites import CallSite
 

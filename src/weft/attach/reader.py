@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from weft.attach.precedence import first
-from weft.debug.running import wait_while_it_works, while_it_works
+from weft.base.debuggers import REMEDY, find_gdb
+from weft.base.processes import wait_while_it_works, while_it_works
 from weft.errors import UsageError, WeftError
-from weft.gdbs import REMEDY, find_gdb
 
 PARTS = Path(__file__).parents[1] / "debug" / "gdb_parts.py"
 SCRIPT = Path(__file__).parent / "stacks_gdb.py"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.attach.model import Call, Frame, Seen, Thread
-from weft.terms.words import rank_set
+from weft.base.words import rank_set
 
 
 @dataclass(slots=True)

@@ -15,11 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from weft.base.words import plural
 from weft.check.front_ends import front_ends
 from weft.dataparallel.compiled import Options
 from weft.errors import UsageError
 from weft.sources.calls import within
-from weft.terms.words import plural
 
 T = TypeVar("T")
 DATABASE: Final = "compile_commands.json"

@@ -11,6 +11,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
 
+from weft.base.words import plural
 from weft.check import Checked
 from weft.dataparallel.grouped import grouped
 from weft.errors import UsageError
@@ -18,7 +19,6 @@ from weft.findings import Finding
 from weft.kinds import KINDS, SEVERITIES
 from weft.report.text import file_line
 from weft.sources import today
-from weft.terms.words import plural
 
 COMMENT: Final = re.compile(
     r"(?:/[*/]|!|#|^[Cc]|^\s*\*)\s*weft:\s*ignore\s+(?P<kind>[a-z-]+)\s*:?\s*(?P<reason>.*?)\s*(?:\*/)?\s*$"

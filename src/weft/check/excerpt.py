@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from weft.base.words import visible
 from weft.findings import Finding, Site
 from weft.sources import today
-from weft.terms.words import visible
 
 MOST: Final = 100
 """Characters of a line that are shown."""

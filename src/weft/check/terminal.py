@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
+from weft.base.words import plural
 from weft.check import excerpt
 from weft.dataparallel import looked
 from weft.dataparallel.looked import Looked
@@ -12,7 +13,6 @@ from weft.findings import Finding
 from weft.kinds import SEVERITIES
 from weft.report.terminal import print_blocks
 from weft.report.text import explained, file_line, line, printable, style
-from weft.terms.words import plural
 
 if TYPE_CHECKING:
     from weft.check import Checked

@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.base.lifetime import temporary_folder
 from weft.cli._said import say
 from weft.errors import WeftError
-from weft.lifetime import temporary_folder
 from weft.safety.started import own_python
 
 if TYPE_CHECKING:

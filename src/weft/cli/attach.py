@@ -185,7 +185,7 @@ def as_picture(job: Job, every: bool) -> str:
 def as_text(job: Job, every: bool) -> str:
     """The sentences, then the tree."""
     from weft.attach import sentences, tree
-    from weft.terms.words import printable
+    from weft.base.words import printable
 
     said = [f"weft: {line}" for line in (sentences.headline(job), *sentences.told(job))]
     return "\n".join(map(printable, [*said, "", *tree.lines(tree.merged(job.ranks, every=every))]))

@@ -27,8 +27,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from weft.base.lifetime import temporary_folder
 from weft.errors import UsageError
-from weft.lifetime import temporary_folder
 
 
 def register(subparsers: Any) -> None:

@@ -31,10 +31,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
+from weft.base.lifetime import temporary_folder
 from weft.cli._traced import refuse, traced
 from weft.cli._values import add_tolerances
 from weft.errors import UsageError, WeftError
-from weft.lifetime import temporary_folder
 
 if TYPE_CHECKING:
     from weft.check import Checked

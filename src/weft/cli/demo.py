@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from weft.base.lifetime import bound_to_parent
 from weft.errors import WeftError
-from weft.lifetime import bound_to_parent
 from weft.safety.started import own_python
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -25,9 +25,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
+from weft.base.words import escaped
 from weft.cli._said import findings_of
 from weft.errors import UsageError, WeftError
-from weft.terms.words import escaped
 
 if TYPE_CHECKING:
     from weft.export.in_time import CallRows

@@ -128,8 +128,8 @@ def wanted_line(trace: Trace, finding: int | None) -> str | None:
     """Where the race of a finding is; UsageError where it is none."""
     if finding is None:
         return None
+    from weft.base.words import plural
     from weft.explore.outcomes import line_of
-    from weft.terms.words import plural
 
     found = findings_of(trace)
     if finding > len(found):

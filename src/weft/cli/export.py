@@ -40,12 +40,12 @@ def description() -> str:
 def run(args: argparse.Namespace) -> int:
     """Export a run."""
     import weft
+    from weft.base.words import plural
     from weft.cli._progress import progress
     from weft.export import default_path, write
     from weft.launch.rundir import newest
     from weft.report.suffix import what_is_there
     from weft.report.text import printable
-    from weft.terms.words import plural
 
     trace = weft.open(args.run or newest())
     out = args.out or default_path(trace, args.to)

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 import weft
 from weft import cli
+from weft.base.interpreters import is_free_threaded, refusal
+from weft.base.lifetime import exit_on_termination
 from weft.cli import _complete
 from weft.cli._streams import guard_streams
 from weft.errors import UsageError, WeftError
-from weft.interpreters import is_free_threaded, refusal
-from weft.lifetime import exit_on_termination
 from weft.native import cuts
 
 NOT_COMMANDS = {"main"}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from weft.launch.job import Job
     from weft.launch.plan import Plan
     from weft.launch.rundir import RunDirectory
-    from weft.mpi.ready import Shim
+    from weft.mpi.prebuilt import Shim
     from weft.replay import Conductor, Cut, RankPlan, Replay
     from weft.replay.points import EventId
     from weft.trace import Trace

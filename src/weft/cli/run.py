@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.base.levels import LEVELS, level_named
+from weft.base.words import rank_names, rank_words
 from weft.cli import _hosts
 from weft.cli import _values as values
 from weft.cli._said import say, shown_path, tell
 from weft.cli._values import FAILED_STATUS
 from weft.errors import UsageError, WeftError
-from weft.levels import LEVELS, level_named
-from weft.terms.words import rank_names, rank_words
 
 if TYPE_CHECKING:
     from weft.compare.values.live import Against
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from weft.launch.rundir import RunDirectory
     from weft.launch.watch import Watch
     from weft.launch.witness import Witness
-    from weft.mpi.ready import Shim
+    from weft.mpi.prebuilt import Shim
     from weft.report import Ground, Report
     from weft.report.document import Subject
     from weft.standstill.silence import Silence
@@ -576,7 +576,7 @@ def shared_memory(job: Job) -> list[str]:
     """Whether a crash may be for want of shared memory, which no MPI says of itself."""
     import signal
 
-    from weft.launch import abilities  # only a crash asks for it
+    from weft.base import abilities
 
     if job.hosts is not None:
         return []

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.match import NONE, Match, communicates
-from weft.plain import dataclass
 from weft.trace import Flag, Rank
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC
 

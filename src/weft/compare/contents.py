@@ -14,11 +14,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.compare.calls import Calls, Ints, Stretch
 from weft.compare.differences import Comparison
 from weft.match import NONE, Match
 from weft.order import Order
-from weft.plain import dataclass
 from weft.trace import Rank
 from weft.trace.layout import HashSide
 

@@ -8,10 +8,10 @@ from typing import Literal
 
 import numpy as np
 
+from weft.base.lazy import dataclass
 from weft.compare.calls import Calls, Stretch, aligned, calls
 from weft.match import NONE, Match
 from weft.order import Order
-from weft.plain import dataclass
 
 EventId = tuple[int, int]
 Kind = Literal["call", "message", "ends", "goes on"]

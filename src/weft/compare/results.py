@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft.base.lazy import dataclass
 from weft.compare.calls import Ints, aligned, shape
 from weft.compare.contents import hashed
 from weft.compare.values.judged import Judged, judge
 from weft.compare.values.tolerance import Tolerance
 from weft.match import Match
-from weft.plain import dataclass
 from weft.terms.reduced import Numbers, kin, numbers
 from weft.trace import Rank
 from weft.trace.layout import HashSide

@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.compare.calls import Calls, Stretch
 from weft.compare.differences import Comparison
-from weft.plain import dataclass
 from weft.terms import describe
 from weft.trace import Event, Rank, Trace
 

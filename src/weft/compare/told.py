@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal
 
+from weft.base.words import listed, plural, rank_words
 from weft.compare.differences import Comparison, Difference
 from weft.compare.times import TOLD, Slower, elapsed
 from weft.findings import Finding
 from weft.match import NONE, Match
 from weft.terms.cited import said
-from weft.terms.words import listed, plural, rank_words
 from weft.trace import Event, Trace
 
 SCHEMA: Final = "weft-compare/1"

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.words import plural, rank_words
 from weft.compare.contents import Content, Contents, hashed
 from weft.compare.differences import Comparison
 from weft.compare.values.tolerance import ulps
 from weft.match import Match
 from weft.terms.cited import said
 from weft.terms.reduced import Numbers, combined, members, numbers, operation
-from weft.terms.words import plural, rank_words
 from weft.trace import Event
 
 EventId = tuple[int, int]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from weft.base.lazy import dataclass
+from weft.base.words import plural
 from weft.compare import told_contents
 from weft.compare.contents import Contents, compare_contents
 from weft.compare.differences import Comparison
@@ -15,8 +17,6 @@ from weft.compare.values.judged import Judged
 from weft.compare.values.told import rounding
 from weft.compare.values.tolerance import Tolerance
 from weft.order import Order
-from weft.plain import dataclass
-from weft.terms.words import plural
 
 
 @dataclass(frozen=True, slots=True)

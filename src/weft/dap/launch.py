@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from weft.base.lifetime import bound_to_parent
 from weft.errors import UsageError, WeftError
 from weft.launch.rundir import BASE, facts_of, newest
-from weft.lifetime import bound_to_parent
 from weft.safety.runs import agreement, doubt, executes
 from weft.safety.started import own_python
 

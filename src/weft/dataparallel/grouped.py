@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from weft.base.words import plural
 from weft.findings import Finding, Site
-from weft.terms.words import plural
 
 BY_PLACE: Final = frozenset(("out-of-bounds", "directive-order", "wrong-reduction"))
 """Kinds whose places are wrong each by itself."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from weft.base.words import plural
 from weft.dataparallel.lines import read_lines
 from weft.dataparallel.texts import Construct, Texts
-from weft.terms.words import plural
 
 LOOPS: Final = frozenset(("parallel", "prange"))
 WORK: Final = LOOPS | {"on", "task_region", "region", "remote_access", "own", "own computations", "task"}

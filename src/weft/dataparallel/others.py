@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from weft.base.words import plural
 from weft.dataparallel.looked import shown
-from weft.terms.words import plural
 
 C: Final = re.compile(r"[ \t]*#[ \t]*pragma[ \t]+(omp|acc)\b", re.I)
 FORTRAN: Final = re.compile(r"(?:[cC*!]|[ \t]*!)\$(omp|acc)\b", re.I)

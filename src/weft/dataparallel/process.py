@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Final
 
-from weft.lifetime import bound_to_parent
+from weft.base.lifetime import bound_to_parent
 
 GRACE_SECONDS: Final = 5
 """For a program that was told to end; then it is killed."""

@@ -14,8 +14,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
+from weft.base.cache import alone
 from weft.errors import UsageError, WeftError
-from weft.mpi.ready import alone
 from weft.safety.folders import cache_folder, is_kept
 
 BUILD_SECONDS: Final = 300

@@ -18,6 +18,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from weft.base.lazy import dataclass
+from weft.base.words import plural
 from weft.deadlock.blocked import Standstill
 from weft.deadlock.potential import Constraints, Processes, constraints_of
 from weft.findings import Finding
@@ -26,12 +28,10 @@ from weft.match.grouping import group
 from weft.mpi.meaning import Leaves, base
 from weft.order import Order
 from weft.order.edges import leaves
-from weft.plain import dataclass
 from weft.races import detect, exchanged
 from weft.terms import calls, describe
 from weft.terms.cited import finding
 from weft.terms.columns import Ints, distinct
-from weft.terms.words import plural
 from weft.trace import Event, Trace
 from weft.trace.stretch import look_of
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from weft.base.lazy import dataclass
 from weft.deadlock.gatherings import Absence, Gatherings
 from weft.deadlock.ledger import Channel, Ledger, ledgers
 from weft.deadlock.partitions import missing, unready
@@ -16,7 +17,6 @@ from weft.deadlock.waitfor import NEVER, NOW, Need, any_of, every, rank, stuck
 from weft.match.before import dropped_calls
 from weft.mpi import meaning
 from weft.mpi.meaning import Act, Form, Leaves, Meaning, Over, Share, Waits, base
-from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.windows import group_members
 from weft.trace import Communicator, Event, Flag, Rank, Trace

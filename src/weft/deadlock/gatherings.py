@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from weft.base.lazy import dataclass
 from weft.match.before import Before
 from weft.mpi.meaning import Form, Meaning, Over, base
-from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import Masks, masks
 from weft.terms.columns import Ints, columns, ints

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft.base.words import listed, rank_words
 from weft.deadlock.blocked import Standstill
 from weft.terms import describe
 from weft.terms.progress import open_calls
-from weft.terms.words import listed, rank_words
 from weft.trace import Event, Rank, Trace
 
 BARRIER = "pvm_barrier"

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
+from weft.base.words import listed, rank_words
 from weft.deadlock.blocked import Standstill
 from weft.findings import Finding
 from weft.match import NONE, Match, Post, Posts
@@ -21,11 +23,9 @@ from weft.native import bridge
 from weft.native.bridge import addresses
 from weft.native.headers import progress
 from weft.native.threads import side_by_side, workers
-from weft.plain import dataclass
 from weft.terms import calls, describe
 from weft.terms.calls import masks, words
 from weft.terms.columns import Ints, distinct
-from weft.terms.words import listed, rank_words
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.stretch import look_of
 

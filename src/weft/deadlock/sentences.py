@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from weft.base.lazy import dataclass
+from weft.base.words import listed, rank_words
 from weft.deadlock.blocked import Blocked, Reason, Standstill
 from weft.deadlock.gatherings import Absence
 from weft.deadlock.ledger import ledgers
@@ -13,9 +15,7 @@ from weft.deadlock.partitions import numbers
 from weft.deadlock.waitfor import core
 from weft.findings import Finding
 from weft.mpi.meaning import base
-from weft.plain import dataclass
 from weft.terms import calls, describe
-from weft.terms.words import listed, rank_words
 from weft.trace import Event
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
 

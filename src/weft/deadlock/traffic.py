@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.match.operations import completions
-from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.columns import Ints, Ragged, RaggedStatuses, Statuses, columns, distinct

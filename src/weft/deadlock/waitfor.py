@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 
 
 @dataclass(frozen=True, eq=False)

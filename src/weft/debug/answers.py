@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from weft.base.words import plural, rank_words
 from weft.systems import system
-from weft.terms.words import plural, rank_words
 
 Answer = dict[str, Any]
 

@@ -16,11 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from weft.base.debuggers import REMEDY, find_gdb
 from weft.debug.hands import Frame, HandError, Marks, NoLines, Part, Place, Point, Tally
 from weft.debug.instructions import NOT_THE_PROGRAM, Maps
 from weft.debug.mi import Mi, quoted, referred
 from weft.debug.skips import is_file
-from weft.gdbs import REMEDY, find_gdb
 
 COUNT = Path(__file__).parent / "count_gdb.py"
 _SHOW = "show language"

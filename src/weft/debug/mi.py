@@ -11,10 +11,10 @@ from typing import Any
 
 from pygdbmi.gdbcontroller import GdbController
 
+from weft.base.debuggers import REMEDY, find_gdb
+from weft.base.processes import wait_while_it_works, while_it_works
 from weft.debug.hands import HandError, Point
 from weft.debug.limit import kept
-from weft.debug.running import wait_while_it_works, while_it_works
-from weft.gdbs import REMEDY, find_gdb
 
 PATIENCE = 30.0
 """Seconds for gdb to answer, counted from when it last did something: the symbols of a large program take their time,

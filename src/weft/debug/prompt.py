@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from weft.base.debuggers import find_gdb
 from weft.debug.answers import tell
 from weft.debug.debugger import Answer, Debugger
 from weft.debug.limit import heeded, kept, limited
 from weft.errors import UsageError, WeftError
-from weft.gdbs import find_gdb
 
 SCHEMA = "weft-debug/1"
 HISTORY = 1000

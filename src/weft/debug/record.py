@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 import weft
+from weft.base.interpreters import is_free_threaded, refusal
 from weft.errors import UsageError
-from weft.interpreters import is_free_threaded, refusal
 from weft.match import NONE, match
 from weft.mpi.meaning import Act, Form, named
 from weft.order import order

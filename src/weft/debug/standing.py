@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from weft.base.lazy import dataclass
+from weft.base.lifetime import temporary_folder
 from weft.debug.frames import Frames
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, HandError, PythonHand, Tally
@@ -19,8 +21,6 @@ from weft.debug.replica import Replica
 from weft.debug.skips import Skips
 from weft.debug.spares import Spares
 from weft.errors import UsageError, WeftError
-from weft.lifetime import temporary_folder
-from weft.plain import dataclass
 from weft.replay import Goals
 from weft.replay.layout import ControlState
 from weft.replay.points import EventId

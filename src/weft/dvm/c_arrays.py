@@ -7,11 +7,11 @@ from typing import Final
 
 from tree_sitter import Node
 
+from weft.base.words import plural
 from weft.dvm import c_calls, c_scattered, c_tree, syntax
 from weft.dvm.c_calls import base, call, longs, size
 from weft.dvm.c_tree import Variable
 from weft.dvm.c_unit import FIRST, Unit
-from weft.terms.words import plural
 
 ALIGNED: Final = 60100
 """Priority of constructors that align, after all that name data; behind it the depth of the alignment."""

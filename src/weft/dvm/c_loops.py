@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tree_sitter import Node
 
+from weft.base.words import plural
 from weft.dvm import c_calls, c_groups, c_scattered, c_uses, syntax
 from weft.dvm.c_arrays import Arrays
 from weft.dvm.c_calls import base, call, longs, size
@@ -13,7 +14,6 @@ from weft.dvm.c_hooks import Hooks
 from weft.dvm.c_tree import Variable
 from weft.dvm.c_unit import Unit
 from weft.dvm.syntax import Directive, Reference
-from weft.terms.words import plural
 
 
 class LoopConstructs:

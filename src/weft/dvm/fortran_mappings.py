@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from weft.base.words import plural
 from weft.dvm import syntax
 from weft.dvm.fortran_calls import (
     KINDS,
@@ -15,7 +16,6 @@ from weft.dvm.fortran_calls import (
 )
 from weft.dvm.fortran_names import Mapping, UnitNames
 from weft.dvm.syntax import DirectiveError, Position
-from weft.terms.words import plural
 
 
 class UnitMappings(UnitNames):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from weft.base.words import listed, rank_words
 from weft.deadlock.blocked import Standstill
 from weft.endings.ranks import End, How, callers, ends, own_line
 from weft.endings.sentences import of_thread, words
 from weft.findings import Finding, Site
 from weft.terms import describe
 from weft.terms.progress import finalized
-from weft.terms.words import listed, rank_words
 from weft.trace import Ending, Event, ExitKind, Trace
 from weft.trace.layout import Level
 from weft.trace.sites import CallSite

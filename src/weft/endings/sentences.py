@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from weft.base.words import listed, printable
 from weft.endings.ranks import End, How, callers, own_finalize, own_line
 from weft.terms.describe import call, in_task, where
 from weft.terms.libraries import library_code
-from weft.terms.words import listed, printable
 from weft.trace import Ending, EndingKind, ExitKind
 from weft.trace.sites import CallSite
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
+from weft.base.words import plural, printable, rank_words
 from weft.endings.ranks import OWN, End, How, ends
 from weft.endings.sentences import words
-from weft.terms.words import plural, printable, rank_words
 from weft.trace import Level, Trace
 
 MAX_LINES: Final = 8

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post, Posts
-from weft.plain import dataclass
 from weft.replay.force import Forcing
 from weft.replay.ready import completing
 from weft.trace import Trace

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from weft.base.json_files import write_whole
+from weft.base.lazy import dataclass
 from weft.explore.outcomes import Outcome, Variant, line_of, untold
 from weft.explore.runs import Harm, Result, Runs, effects
 from weft.explore.search import Search
 from weft.explore.unvaried import Unvaried, unvaried
-from weft.plain import dataclass
 from weft.trace.explored import FILE, SCHEMA
-from weft.trace.json_file import write_whole
 
 Label = Literal["harmful", "cut off", "benign as far as tried", "unreached"]
 

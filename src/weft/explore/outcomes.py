@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from weft.base.lazy import dataclass
 from weft.explore.choices import NOBODY, Choice, Place
 from weft.match import NONE, Match, Posts
 from weft.order import Order
-from weft.plain import dataclass
 from weft.races import Races
 from weft.replay.force import Forced
 from weft.replay.ready import Requests, completing

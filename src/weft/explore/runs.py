@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import weft
+from weft.base.lazy import dataclass
+from weft.base.lifetime import temporary_folder
 from weft.errors import WeftError
 from weft.explore.choices import Wanted, agrees, choices, wanted
 from weft.explore.outcomes import Outcome, Variant
 from weft.explore.search import Came
 from weft.launch.rundir import facts_of
-from weft.lifetime import temporary_folder
 from weft.match import match
-from weft.plain import dataclass
 from weft.replay import Result as Replayed
 from weft.replay.force import Forcing
 from weft.report import analyse

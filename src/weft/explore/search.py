@@ -16,13 +16,13 @@ from enum import Enum
 from itertools import chain
 from typing import Final, Protocol
 
+from weft.base.lazy import dataclass
 from weft.errors import UsageError
 from weft.explore.choices import Wanted, agrees, choices, together, wanted
 from weft.explore.corners import Way, corners
 from weft.explore.outcomes import Outcome, Variant, variants
 from weft.match import match
 from weft.order import order
-from weft.plain import dataclass
 from weft.races import detect
 from weft.replay.force import Forcing
 from weft.trace import Trace

@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
+from weft.base.words import plural
 from weft.explore.outcomes import Outcome, line_of
-from weft.plain import dataclass
 from weft.replay.plan import POLLS
 from weft.replay.ready import SOME, completing
-from weft.terms.words import plural
 from weft.trace import Trace
 from weft.trace.layout import Flag
 

@@ -13,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.words import escaped
 from weft.export.in_time import CallRows, Part
 from weft.export.programs import Programs, RankNames, TextTable, Words
 from weft.native.bridge import U8, addresses
 from weft.native.headers.rows import RowRank, RowsInput, kernel
 from weft.terms.columns import distinct, numbered
 from weft.terms.shown import ERRORS, HEADS, call_cells, error_text, event_json, site_json, task_json, task_text
-from weft.terms.words import escaped
 from weft.trace import Event, LogicalTask, Rank, Trace
 from weft.trace.conditions import comm_ids
 from weft.trace.sites import CallSite

@@ -8,13 +8,13 @@ from typing import Final
 
 import numpy as np
 
+from weft.base.words import escaped
 from weft.match.functions import CODE_ARRAY, CODES, Code
 from weft.native.bridge import several
 from weft.native.headers import rows
 from weft.native.headers.rows import MAX_STEPS, Names, PartPlace, Texts
 from weft.native.headers.rows import Function as How
 from weft.terms.shown import is_wild, object_text
-from weft.terms.words import escaped
 from weft.trace import Function, FunctionTable, Parameter, Rank
 from weft.trace.functions import MAX_ID
 from weft.trace.layout import ObjectClass

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.halo.extents import edges, inside
-from weft.plain import dataclass
 from weft.terms.columns import Ints
 
 NOBODY: Final = -1

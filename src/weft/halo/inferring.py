@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final
 
+from weft.base.lazy import dataclass
 from weft.halo import sentences
 from weft.halo.grid import HIGH, LOW, Declared, Side, cut_axes, gathered, neighbours
 from weft.halo.receives import Box, Place, Received, received
 from weft.halo.story import Story, note
-from weft.plain import dataclass
 from weft.trace import Trace
 
 MOST_WIDE: Final = 4

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft.base.lazy import dataclass
 from weft.halo.grid import Declared
-from weft.plain import dataclass
 from weft.terms.blocks import blocks
 from weft.terms.calls import (
     GETS,

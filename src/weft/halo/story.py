@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
+from weft.errors import RunError
 from weft.halo import log, reading
 from weft.halo.extents import Cells, around, numbers
 from weft.halo.flow import used
 from weft.halo.grid import NOBODY, Declared, Placed
 from weft.halo.log import Kind
-from weft.plain import dataclass
 from weft.terms.columns import Ints
 from weft.trace import Rank, Trace
-from weft.trace.errors import RunError
 
 MOST_OF_RUN = 4 * log.MOST
 """Bytes of all logs of a run that are read."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.halo.grid import Field, Placed
 from weft.halo.story import Done, Read, Use
-from weft.plain import dataclass
 from weft.terms.columns import Ints
 
 Values = NDArray[np.float32]

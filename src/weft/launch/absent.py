@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from weft.base.words import plural, rank_words
 from weft.launch.rankfile import Header
 from weft.launch.watch import RANK_FILE
-from weft.terms.words import plural, rank_words
 
 MOST: Final = 1 << 20
 """Ranks of a world, as of `weft.trace`: more are said by a damaged record."""

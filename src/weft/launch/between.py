@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
+from weft.base.lazy import dataclass
 from weft.errors import UsageError
 from weft.launch.checkup import Check
 from weft.launch.compiler import beside
@@ -31,7 +32,6 @@ from weft.launch.message import MARK
 from weft.launch.options import Family
 from weft.launch.plan import ROOT_CONSENT, default_library, launchers, spoken
 from weft.launch.step import environment_of
-from weft.plain import dataclass
 from weft.safety.started import own_python
 
 START: Final = 30.0

@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import weft
+from weft.base.abilities import ABILITIES
+from weft.base.lazy import dataclass
 from weft.errors import WeftError
 from weft.launch import library as libraries
-from weft.launch.abilities import ABILITIES
 from weft.launch.compiler import beside, candidates, compiler_for, linked_by
 from weft.launch.library import Library
 from weft.launch.line import family_of, version_of
 from weft.launch.options import Family
 from weft.launch.plan import c_compiler, find_launcher, launchers
 from weft.launch.pvm.place import daemon as pvm_daemon
-from weft.mpi import ready
+from weft.mpi import prebuilt
 from weft.native.kernel import library
-from weft.plain import dataclass
 from weft.pvm import recorder as of_pvm
 from weft.safety.folders import cache_folder
 from weft.safety.started import own_python
@@ -196,7 +196,7 @@ def check_compiler() -> Check:
     if found:
         return Check("C compiler", "ok", found)
     remedy = "Debian: apt install gcc libc6-dev"
-    if any(ready.folder_of_wheel().glob(f"*/{ready.FACTS}")):
+    if any(prebuilt.folder_of_wheel().glob(f"*/{prebuilt.FACTS}")):
         return Check("C compiler", "warning", "none found: recorders are there for the MPIs from PyPI alone", remedy)
     return Check("C compiler", "failed", "none found: no recorder can be built", remedy)
 
@@ -230,7 +230,7 @@ def check_mpi4py(python: Path) -> list[Check]:
             )
         ]  # fmt: skip
     detail = f"{answer.version}, loads {answer.library.path}"
-    if ready.look(answer.library.path) is None and compiler_for(answer.library) is None:
+    if prebuilt.look(answer.library.path) is None and compiler_for(answer.library) is None:
         return [Check(name, "failed", f"{detail}, for which there is no mpicc", "install that MPI's mpicc")]
     try:
         launcher = find_launcher(answer.library)
@@ -316,7 +316,7 @@ def check_fortran(found: list[Installation]) -> list[Check]:
 def check_recorder(installation: Installation) -> list[Check]:
     """Whether the recorder for an MPI is there or can be built."""
     name = f"recorder for {installation.library}"
-    known = ready.look(Path(installation.library))
+    known = prebuilt.look(Path(installation.library))
     if known is not None:
         installation.recorder = str(known.path.parent)
         return [Check(name, "ok", f"ready: {known.path.parent}")]

@@ -59,7 +59,7 @@ def fits(name: str, library: Library | None) -> bool:
 def linked_by(mpicc: Path) -> Library | None:
     """Return the MPI library that programs built with `mpicc` load, found by building a tiny one."""
     # `weft run` imports this module before the program starts, and seldom builds anything.
-    from weft.lifetime import temporary_folder
+    from weft.base.lifetime import temporary_folder
 
     with temporary_folder("probe") as folder:
         source, target = Path(folder, "probe.c"), Path(folder, "probe.so")

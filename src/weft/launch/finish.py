@@ -8,12 +8,12 @@ from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, Signals
 from typing import TYPE_CHECKING
 
+from weft.base.lazy import dataclass
 from weft.errors import WeftError
 from weft.launch import rundir, survivors
 from weft.launch.job import Job, rank_files
 from weft.launch.pvm import place, records
 from weft.launch.rankfile import Header, trim
-from weft.plain import dataclass
 from weft.pvm import tasks
 from weft.sources import variables
 from weft.sources.keep import keep

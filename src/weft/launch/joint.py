@@ -21,12 +21,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from weft.base.lazy import dataclass
 from weft.errors import UsageError, WeftError
 from weft.launch import rundir, survivors
 from weft.launch.process import Process
 from weft.launch.rundir import BASE, RunDirectory
 from weft.launch.step import Step
-from weft.plain import dataclass
 from weft.safety.folders import open_own
 
 if TYPE_CHECKING:

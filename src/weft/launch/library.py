@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from weft.base.cache import keep, recall
+from weft.base.lazy import dataclass
 from weft.launch.options import Family
-from weft.mpi.ready import keep, recall
-from weft.plain import dataclass
 
 _LINKER = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 _OF_PYTHON = re.compile(r"(PYTHON|MPI4PY|VIRTUAL_ENV)").match
@@ -58,7 +58,7 @@ class Library:
     def _soname(self) -> str:
         """The name that it has for itself: where links are copies, as in wheels, that of its file tells less."""
         # Few libraries need it, and `weft run` starts without numpy.
-        from weft.trace.elf import soname_of
+        from weft.base.elf import soname_of
 
         try:
             return soname_of(self.real)

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from weft.base.lazy import dataclass
 from weft.errors import UsageError
 from weft.launch.options import LAUNCHERS, OTHER_LAUNCHERS, VALUES, Family
-from weft.plain import dataclass
 
 PRELOAD = "LD_PRELOAD"
 

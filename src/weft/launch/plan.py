@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 
+from weft.base.lazy import dataclass
 from weft.errors import UsageError, WeftError
 from weft.launch import library as libraries
 from weft.launch.compiler import beside, candidates, compiler_for, linked_by
@@ -18,8 +19,7 @@ from weft.launch.options import Family
 from weft.launch.pvm import detect
 from weft.launch.pvm.detect import Uses
 from weft.launch.pvm.place import daemon
-from weft.mpi import ready
-from weft.plain import dataclass
+from weft.mpi import prebuilt
 
 NO_COMPILER = "there is no C compiler: install one (Debian: apt install gcc libc6-dev)"
 ROOT_CONSENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -171,7 +171,7 @@ def plan_for(line: Line, environment: dict[str, str], library: Library | None = 
     recognised = library is not None
     if library is None:
         library = default_library(launcher)
-    built = ready.look(library.path)
+    built = prebuilt.look(library.path)
     mpicc = compiler_for(library, launcher) if built is None else None
     if mpicc is None and built is None:
         raise WeftError(

@@ -15,8 +15,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from signal import Signals
 
+from weft.base.lifetime import bound_to_parent
 from weft.errors import UsageError, WeftError
-from weft.lifetime import bound_to_parent
 
 PASSED = frozenset(
     {

@@ -11,7 +11,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.trace.definitions import Definitions, ThreadDefinition
 from weft.trace.layout import (
     CHUNK,

@@ -11,10 +11,10 @@ from weft.errors import UsageError, WeftError
 from weft.launch.line import PRELOAD
 from weft.launch.plan import Plan
 from weft.launch.rundir import RunDirectory, unwritable
-from weft.mpi import ready
+from weft.mpi import prebuilt
 
 if TYPE_CHECKING:
-    from weft.mpi.ready import Shim
+    from weft.mpi.prebuilt import Shim
 
 WITHOUT = "WEFT_WITHOUT"
 """The variable that leaves parts of the recorder out, for the time until a fault in one is mended."""
@@ -31,7 +31,7 @@ def build(plan: Plan) -> Shim:
         from weft.pvm import recorder as of_pvm
 
         return of_pvm.build(lambda: announce(plan.library.path))
-    known = ready.look(plan.library.path)
+    known = prebuilt.look(plan.library.path)
     if known is not None:
         return known
     try:
@@ -43,7 +43,7 @@ def build(plan: Plan) -> Shim:
         built = shim.build(str(plan.mpicc), announce=announce)
     except OSError as error:
         raise WeftError(f"cannot build the recorder with {plan.mpicc}: {error}") from error
-    ready.remember(plan.library.path, built)  # the compiler may link a copy of it
+    prebuilt.remember(plan.library.path, built)  # the compiler may link a copy of it
     return built
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import weft
+from weft.base.lazy import dataclass
 from weft.errors import UsageError, WeftError
-from weft.plain import dataclass
 from weft.safety.folders import Held, read_regular
 from weft.safety.runs import own_facts, signed
 

@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from weft.base.lazy import dataclass
 from weft.launch import survivors
 from weft.launch.rundir import BASE, RunDirectory
-from weft.plain import dataclass
 
 PIECE: Final = 1 << 16
 """Bytes that the recorder writes at once where it takes room (native/record.c, `file_zero`): 1,170 calls."""

@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from weft.base.lazy import dataclass
 from weft.launch.library import LIBRARY_NAME
-from weft.plain import dataclass
 
 ANCESTORS: Final = 16
 """Processes above this one among which a launcher's proxy is looked for: shells, `env`, `timeout` may stand between."""

@@ -11,13 +11,13 @@ from dataclasses import field
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.match.before import dropped_calls, paired_with_the_rest
 from weft.match.functions import Op, Post, Spec, classify, communicates
 from weft.match.grouping import group
 from weft.match.operations import NONE, U32, Collectives, Instances, Operations, Posts, Room, extract
 from weft.native.headers.match import kernel
 from weft.native.threads import side_by_side, workers
-from weft.plain import dataclass
 from weft.trace import Trace
 
 __all__ = [

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.match.functions import Functions, tables
 from weft.native.bridge import U8, addresses
 from weft.native.headers import extract as extraction
@@ -17,7 +18,6 @@ from weft.native.headers import requests
 from weft.native.headers.match import Posts as PostsView
 from weft.native.headers.ops import LOCAL_COMM, ExtractInput
 from weft.native.threads import side_by_side, workers
-from weft.plain import dataclass
 from weft.trace import Communicator, Rank, Trace
 
 NONE: Final = 0xFFFFFFFF

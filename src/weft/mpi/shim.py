@@ -21,10 +21,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from weft.base.cache import alone
+from weft.base.lifetime import temporary_folder
 from weft.errors import WeftError
-from weft.lifetime import temporary_folder
-from weft.mpi import accessed, generate, ready, seldom, table, tools
-from weft.mpi.ready import Shim, alone
+from weft.mpi import accessed, generate, prebuilt, seldom, table, tools
+from weft.mpi.prebuilt import Shim
 from weft.safety.folders import cache_folder, is_kept, make_private
 
 _SOURCES = ("process.c", "shim.c", "objects.c", "received.c", "peek.c", "sites.c", "python.c", "outcomes.c", "replay.c",
@@ -214,7 +215,7 @@ def build(mpicc: str, cache: Path | None = None, announce: Callable[[Path], obje
     known = _remembered(note, root)
     if known is not None:
         if cache is None:
-            ready.remember(*known)
+            prebuilt.remember(*known)
         return known[1]
     library = probe(found)
     sources = _sources() | _generated(library)
@@ -228,7 +229,7 @@ def build(mpicc: str, cache: Path | None = None, announce: Callable[[Path], obje
                 _compile(found, sources, folder)
     _remember(note, shim, library)
     if cache is None:
-        ready.remember(library.path, shim)
+        prebuilt.remember(library.path, shim)
     return shim
 
 
@@ -237,7 +238,10 @@ def _note_key(mpicc: str) -> str:
     digest = hashlib.sha256()
     show = _shown(mpicc)
     digest.update(f"{os.path.realpath(mpicc)} {Path(mpicc).stat().st_mtime_ns} {show.stdout}".encode())
-    for text in [*(module.read_bytes() for module in ready.generators()), *(t for _, t in sorted(_sources().items()))]:
+    for text in [
+        *(module.read_bytes() for module in prebuilt.generators()),
+        *(t for _, t in sorted(_sources().items())),
+    ]:
         digest.update(text + b"\0")
     return digest.hexdigest()[:20]
 

@@ -13,9 +13,9 @@ from numba.core import ir, types
 from numba.core.dispatcher import Dispatcher
 from numba.np.ufunc import parallel
 
+from weft.base.words import plural
 from weft.dataparallel.looked import shown
 from weft.numba import loops, source
-from weft.terms.words import plural
 
 CONTAINERS: Final = (types.ListType, types.DictType, types.List, types.Set)
 FOREIGN: Final = (types.CPointer, types.RawPointer, types.PyObject)

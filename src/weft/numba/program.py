@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from weft.base.words import plural
 from weft.dataparallel.lines import read_lines
 from weft.dataparallel.process import Ended, execute
 from weft.dataparallel.texts import Texts
@@ -20,7 +21,6 @@ from weft.findings import Finding, Site
 from weft.kinds import KINDS
 from weft.numba.runtime import library
 from weft.safety.started import own_python
-from weft.terms.words import plural
 
 COMPARED: Final = "numba.json"
 """What comparing results found, beside the side file."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from weft.lifetime import temporary_folder
+from weft.base.lifetime import temporary_folder
 
 if TYPE_CHECKING:
     from weft.findings import Finding
@@ -96,7 +96,7 @@ class Checks:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """All findings, with the test that came to each first."""
         # As in __init__.
-        from weft.terms.words import plural
+        from weft.base.words import plural
 
         functions = len(self._watch.session.checked)
         terminalreporter.section(f"weft check: {plural(len(self.found), 'finding')} in {plural(functions, 'function')}")

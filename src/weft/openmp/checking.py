@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from weft.base.addr2line import addr2line
+from weft.base.words import plural, rank_words
 from weft.dataparallel.front_end import Outcome, Request
 from weft.dataparallel.grouped import times
 from weft.dataparallel.lines import read_lines
@@ -27,8 +29,6 @@ from weft.openmp.directives import Directive
 from weft.openmp.names import NOWHERE, Named, Names, behind_atomic, is_fortran, line_of, single_of
 from weft.openmp.program import Built, build
 from weft.openmp.sources import constructs, language, one_memory
-from weft.terms.words import plural, rank_words
-from weft.trace.lines import addr2line
 
 LOOPS: Final = frozenset(("for", "do", "sections", "taskloop", "simd", "loop", "distribute"))
 OUTLINED: Final = re.compile(r"(?:_| \[clone )?\._omp_fn\.\d+.*")

@@ -16,12 +16,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post
 from weft.native import bridge
 from weft.native.headers import decided
 from weft.native.headers.order import OrderInput, kernel
 from weft.order.edges import U32, Part, Processes, collective_edges, generic_edges, processes
-from weft.plain import dataclass
 from weft.trace import Trace
 
 __all__ = ["Cut", "Order", "order"]

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post
 from weft.mpi import meaning
 from weft.mpi.meaning import Act, Leaves, Trait, pvm
-from weft.plain import dataclass
 from weft.trace import Flag, Rank, Trace
 from weft.trace.births import NOT_RECORDED, births
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, ROOT, TAIL_ALIGN

@@ -12,10 +12,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post, Posts, instances, pair
 from weft.match.operations import Operations, extract
 from weft.parallel.team import Team
-from weft.plain import dataclass
 from weft.trace import Trace
 
 Rows = NDArray[Any]

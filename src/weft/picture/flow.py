@@ -15,16 +15,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from weft.base.lazy import dataclass
+from weft.base.words import plural, printable, rank_words
 from weft.deadlock.blocked import Blocked, Reason, Standstill
 from weft.findings import Finding
 from weft.match import Match
 from weft.match import match as match_of
 from weft.picture.exchange import Message, between, laid_out, tag_text
 from weft.picture.strokes import ENDED, WAITS, Stroke, StrokeRow, draw
-from weft.plain import dataclass
 from weft.terms import describe
 from weft.terms.progress import end_of, reached_finalize
-from weft.terms.words import plural, printable, rank_words
 from weft.trace import Event, Trace
 from weft.trace.layout import ANY_SOURCE
 

@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
+from weft.base.lazy import dataclass
 from weft.match import NONE, Match
 from weft.mpi.meaning import Act, base, named
 from weft.picture.classes import CLASSES, OTHER, class_of
-from weft.plain import dataclass
 from weft.terms.describe import where
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, PROC_NULL

@@ -7,9 +7,9 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
+from weft.base.words import printable
 from weft.errors import UsageError
 from weft.picture.classes import CLASSES
-from weft.terms.words import printable
 
 _STYLE: Final = (
     ".weft-svg{--ground:#fff;--ink:#1d2126;--faint:#8a8f98;--line:#e3e5e8;--band:#f6f7f8;--trouble:#c0202a}"

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Final, Literal
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 
 _MARGIN: Final = 5
 _WIDE, _NARROW = 14, 10

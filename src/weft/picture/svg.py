@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.words import plural
 from weft.deadlock.blocked import Standstill
 from weft.match import NONE, Match
 from weft.match import match as match_of
@@ -22,7 +23,6 @@ from weft.picture.window import Window, ranks_of, window_of
 from weft.terms import calls
 from weft.terms.describe import call, where
 from weft.terms.extent import Extent, extent
-from weft.terms.words import plural
 from weft.trace import Event, Level, Rank, Trace
 
 MAX_ROWS: Final = 96

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from weft.base.words import plural, printable, rank_words
 from weft.deadlock import find
 from weft.deadlock.blocked import Standstill
 from weft.match import NONE
@@ -24,7 +25,6 @@ from weft.terms import calls
 from weft.terms.describe import where
 from weft.terms.extent import extent
 from weft.terms.progress import end_of, reached_finalize
-from weft.terms.words import plural, printable, rank_words
 from weft.trace import Event, Flag, Level, Trace
 from weft.trace.layout import ID_WORLD
 from weft.trace.run import CUT_OFF, ENDED

@@ -13,7 +13,7 @@ from typing import Final
 
 from weft.errors import WeftError
 from weft.mpi import generate
-from weft.mpi.ready import LIBRARY, TABLE, Shim
+from weft.mpi.prebuilt import LIBRARY, TABLE, Shim
 from weft.mpi.shim import building, run_tool
 from weft.pvm import table, wrappers
 from weft.safety.folders import cache_folder, is_kept

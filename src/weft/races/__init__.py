@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.words import plural, rank_words
 from weft.findings import EventId, Finding, Site
 from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
@@ -23,7 +24,6 @@ from weft.races.service import ANSWERED, SEEN, served
 from weft.terms import describe
 from weft.terms.columns import distinct
 from weft.terms.libraries import of_library
-from weft.terms.words import plural, rank_words
 from weft.trace import Communicator, Trace
 
 __all__ = ["Races", "detect", "exchanged", "find", "joined", "moved", "served", "settled"]

@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post, Posts
 from weft.match.grouping import group
 from weft.native.headers import decided
 from weft.native.headers.races import RacesInput, kernel
 from weft.order import Order
-from weft.plain import dataclass
 from weft.trace.stretch import look_of
 
 U32 = NDArray[np.uint32]

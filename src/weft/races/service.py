@@ -20,10 +20,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post, Posts
 from weft.match.grouping import group
 from weft.order import Order
-from weft.plain import dataclass
 from weft.races.search import Races
 from weft.terms.columns import distinct, numbered
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.errors import UsageError
 from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import Access, Act, Sync, named
 from weft.order import Order
-from weft.plain import dataclass
 from weft.replay.layout import POSTED_FREE, EntryFlag, Outcome, PlanFlag
 from weft.replay.plan import RankPlan, ThreadPlan
 from weft.replay.planning import whole

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from weft.base.words import plural, rank_words
 from weft.compare import Comparison, compare
 from weft.compare.calls import senders
 from weft.compare.told import appeared
@@ -14,7 +15,6 @@ from weft.match import NONE, Match, Post
 from weft.order import Order
 from weft.replay.points import EventId
 from weft.terms.cited import said
-from weft.terms.words import plural, rank_words
 
 
 def changed_matches(before: Match, after: Match) -> list[tuple[int, int, int]]:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import WeftError
+from weft.errors import RunError, WeftError
 from weft.match import Match, Op, Post, classify
 from weft.mpi.meaning import Act, Many, base, full, named
 from weft.replay.layout import (
@@ -28,7 +28,6 @@ from weft.terms.columns import columns, ints
 from weft.terms.progress import open_calls
 from weft.trace import Level, Rank, Trace
 from weft.trace.births import NOT_RECORDED, births
-from weft.trace.errors import RunError
 from weft.trace.functions import FunctionTable
 from weft.trace.layout import ANY_SOURCE, GUESSED, Flag, LogKind
 

@@ -18,9 +18,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.words import plural
 from weft.errors import UsageError
 from weft.match import NONE, match
-from weft.terms.words import plural
 from weft.trace import Trace
 from weft.trace.sites import CallSite
 

@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import Act, Form, Many, base, named
 from weft.order import Order
-from weft.plain import dataclass
 from weft.terms.columns import Ragged, columns
 from weft.trace import Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, Flag

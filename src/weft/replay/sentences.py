@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from weft.base.words import rank_words
 from weft.errors import WeftError
 from weft.replay.control import Control
 from weft.replay.force import Forced
@@ -15,7 +16,6 @@ from weft.replay.layout import Check, ControlState, Divergence
 from weft.replay.plan import ThreadPlan
 from weft.replay.running import Replay
 from weft.terms.cited import said
-from weft.terms.words import rank_words
 from weft.trace import CallSite, Event, Rank, Trace
 
 _FIELDS = {

@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from weft.base.lazy import dataclass
 from weft.endings import consequences
 from weft.findings import Finding, worst_first
 from weft.kinds import CERTAINTIES
 from weft.native.threads import workers
-from weft.plain import dataclass
 from weft.report.around import with_around
 from weft.report.explored import with_explored
 from weft.report.failure import AnalysisWarning, Failure, failure_lines

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from weft.base.words import plural
+from weft.errors import RunError
 from weft.findings import Finding
 from weft.report.registry import ANALYSES, Analysis
-from weft.terms.words import plural
 from weft.trace import Trace
 from weft.trace.aside import parts
-from weft.trace.errors import RunError
 
 PROVEN: Final = frozenset(("message-race", "type-mismatch", "truncation"))
 """Kinds that two or three calls prove, whatever comes."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 import weft
+from weft.base.lazy import dataclass
+from weft.base.words import printable
 from weft.errors import TraceError
-from weft.plain import dataclass
-from weft.terms.words import printable
 
 _HOME: Final = Path(weft.__file__).parent
 

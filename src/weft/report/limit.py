@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
+from weft.base.words import rank_words
 from weft.terms.describe import call, where
-from weft.terms.words import rank_words
 from weft.trace import Event, Flag, Rank, Trace, site_lines
 
 Place = tuple[int, int, int]

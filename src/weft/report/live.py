@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from weft.errors import RunError
 from weft.findings import Finding
 from weft.report.analysis import examine
 from weft.report.around import LOOKED_AT, proven
@@ -27,7 +28,6 @@ from weft.report.limit import Limit
 from weft.report.text import line, style
 from weft.sources.keep import keep
 from weft.trace import Trace, aside, site_lines
-from weft.trace.errors import RunError
 from weft.trace.growing import of_one_clock, snapshot
 from weft.trace.layout import Def
 

@@ -6,6 +6,7 @@ import json
 from html import escape
 from typing import Final
 
+from weft.base.words import visible
 from weft.endings import lines
 from weft.findings import Finding, Site
 from weft.report import proof
@@ -17,7 +18,6 @@ from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
 from weft.report.text import advice, consequences, file_line, heading, printable, replays, short
 from weft.sources import Excerpt, Statement, colour
-from weft.terms.words import visible
 from weft.trace import Trace
 
 MAX_EXCERPTS: Final = 16

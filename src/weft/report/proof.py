@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from weft.base.words import plural
 from weft.findings import EventId, Finding
 from weft.report.analysis import Report
 from weft.report.ground import Ground
-from weft.terms.words import plural
 
 RACES: Final = ("message-race", "rma-race")
 MOST: Final = 200

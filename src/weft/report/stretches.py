@@ -18,12 +18,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.deadlock.alternatives import bounded
 from weft.deadlock.alternatives import joined as all_tried
 from weft.findings import EventId, Finding
 from weft.match import NONE, Match
 from weft.parallel import Alone, Team, shares
-from weft.plain import dataclass
 from weft.races import joined, moved
 from weft.report.analysis import Found, Progress, attempt, may_find
 from weft.report.failure import Failure

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from weft.base.words import listed, plural, printable
 from weft.findings import Finding
 from weft.match.before import dropped_calls
 from weft.match.operations import completions
@@ -22,7 +23,6 @@ from weft.report.registry import ANALYSES, Analysis
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.columns import Ints
-from weft.terms.words import listed, plural, printable
 from weft.trace import Event, Rank, Trace
 from weft.trace.kept import Kept
 from weft.trace.layout import decode_durations

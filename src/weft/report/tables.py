@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
+from weft.base.words import plural
 from weft.report.ground import Ground
 from weft.report.text import printable
-from weft.terms.words import plural
 from weft.trace import Level, Trace
 from weft.waits import (
     KEYS,

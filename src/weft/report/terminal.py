@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Final, TextIO
 
-from weft.terms.words import visible
+from weft.base.words import visible
 
 Block = tuple[str, str]
 """A line and its style: the name of a severity, `bold`, `dim`, `failure`, `code` (never wrapped) or nothing."""

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
+from weft.base.words import plural, rank_names, rank_set, rank_words, visible
+from weft.base.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.endings import lines as ends
 from weft.findings import Finding, Site
 from weft.kinds import SEVERITIES
@@ -18,8 +20,6 @@ from weft.report.pictures import pictures
 from weft.report.quotes import Quotes
 from weft.report.suffix import only_the_end
 from weft.report.terminal import INDENT, PICTURE, Block, print_blocks
-from weft.terms.words import plural, rank_names, rank_set, rank_words, visible
-from weft.terms.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.trace import Trace
 from weft.trace.run import CUT_OFF, ENDED
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.sources.layout import MAX_FILE
 
 What = Literal["changed", "gone", "newer", "edited"]

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.sources.layout import MAX_FILE
 
 _SUFFIXES: Final = frozenset(

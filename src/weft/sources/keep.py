@@ -12,7 +12,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
-from weft.plain import dataclass
+from weft.base.json_files import write_whole
+from weft.base.lazy import dataclass
 from weft.sources import files, kept, statement
 from weft.sources.layout import (
     AROUND,
@@ -26,7 +27,6 @@ from weft.sources.layout import (
     Frame,
 )
 from weft.trace import Trace
-from weft.trace.json_file import write_whole
 from weft.trace.layout import Def
 from weft.trace.sites import CallSite, Placed
 

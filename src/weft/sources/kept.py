@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from weft.plain import dataclass
+from weft.base.json_files import read_json
+from weft.base.lazy import dataclass
 from weft.safety.runs import is_signed, own_facts
 from weft.sources import changes, files, statement
 from weft.sources.layout import INDEX, MAX_FILE, MAX_FILES, MAX_PACKED, SCHEMA, TEXTS, Excerpt, Statement
 from weft.trace import RunError, Trace
-from weft.trace.json_file import read_json
 from weft.trace.rankfile import open_inside
 
 AROUND: Final = 6

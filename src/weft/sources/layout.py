@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 
 SCHEMA: Final = "weft-sources/1"
 INDEX: Final = "sources.json"

@@ -16,13 +16,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from weft.plain import dataclass
+from weft.base.addr2line import Found, lines_of
+from weft.base.json_files import read_json, write_whole
+from weft.base.lazy import dataclass
 from weft.sources import files, slots, statement
 from weft.sources.arguments import named
 from weft.trace import Rank, Trace
-from weft.trace.json_file import read_json, write_whole
 from weft.trace.layout import Def
-from weft.trace.lines import Found, lines_of
 from weft.trace.site_lines import mistrust
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.match import Match, Post
 from weft.mpi.meaning import Act, named
 from weft.order import Order, order
-from weft.plain import dataclass
 from weft.races.ahead import common, first_open, first_unsure
 from weft.races.search import MADE, looked, told
 from weft.stretches.descent import Descent, Found, before, light

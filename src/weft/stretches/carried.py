@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.mpi.meaning import Sync
-from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import masks, words
 from weft.terms.columns import Ints

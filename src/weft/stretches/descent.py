@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post, Posts, instances
 from weft.match.operations import Collectives
-from weft.plain import dataclass
 from weft.stretches.stillness import gathered
 from weft.terms import calls
 from weft.terms.calls import masks

@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.mpi.meaning import Sync
 from weft.order.edges import plain_fences
-from weft.plain import dataclass
 from weft.stretches.carried import Carried, Following, Now, carried, held
 from weft.terms import calls, passes
 from weft.terms.calls import masks, words

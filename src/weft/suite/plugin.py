@@ -40,10 +40,10 @@ class Suite:
 
     def __init__(self, config: pytest.Config) -> None:
         # pytest imports the plugin in every suite of the environment: it is to cost nothing where nothing is asked for.
+        from weft.base.words import rank_words
         from weft.launch import step
         from weft.suite.hang import Guard
         from weft.suite.meeting import Meeting
-        from weft.terms.words import rank_words
 
         if getattr(config.option, "numprocesses", None):
             raise pytest.UsageError("weft: --weft runs each test on all ranks, and -n of pytest-xdist shares them out")

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from weft.base.words import listed, plural
 from weft.tasks.model import ENDS
-from weft.terms.words import listed, plural
 
 Answer = dict[str, Any]
 SHOWN = 1000

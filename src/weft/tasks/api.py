@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from weft.debug.running import is_python
+from weft.base.lifetime import temporary_folder
+from weft.base.processes import is_python
 from weft.errors import UsageError
-from weft.lifetime import temporary_folder
 from weft.tasks.attached import AttachedBackend
 from weft.tasks.backend import Backend
 from weft.tasks.cilk import built

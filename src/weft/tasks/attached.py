@@ -11,9 +11,9 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from weft.debug.running import refusal
+from weft.base.debuggers import REMEDY, debuggers
+from weft.base.processes import refusal
 from weft.errors import UsageError
-from weft.gdbs import REMEDY, debuggers
 from weft.tasks.backend import Stop
 from weft.tasks.gdb_call import called_by
 from weft.tasks.injected import Asked, Called, NoWayError

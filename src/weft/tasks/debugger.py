@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from weft.base.words import plural
 from weft.debug.frames import split_format
 from weft.debug.hands import HandError, Point
 from weft.debug.limit import heeded, kept, limited
 from weft.errors import UsageError, WeftError
 from weft.tasks.backend import Backend, Forking, How, Stop
 from weft.tasks.model import SourceLine, Task, as_dicts, called, deadlocks, descends, tree
-from weft.terms.words import plural
 
 Answer = dict[str, Any]
 PEDIGREE = re.compile(r"~[0-9a-f]{16}|\d+(\.\d*)+")

@@ -7,8 +7,8 @@ import re
 import subprocess
 import tempfile
 
+from weft.base.processes import forbidden
 from weft.debug.mi import quoted
-from weft.debug.running import forbidden
 from weft.errors import UsageError
 from weft.tasks.injected import CALLS, RUN
 

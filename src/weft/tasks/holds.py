@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from weft.base.words import listed, plural
 from weft.debug.hands import HandError
 from weft.debug.mi import quoted
 from weft.errors import UsageError
@@ -22,7 +23,6 @@ from weft.tasks.gdb import Frame, Gdb, site_of
 from weft.tasks.hung import labels, only_held, verb
 from weft.tasks.model import NO_CODE, SourceLine, Task, Wait, deadlocks, stuck
 from weft.tasks.stacks import RED_ZONE, covers, entered, own_part
-from weft.terms.words import listed, plural
 
 BYTE = layout.TRACED + 3
 """Where in a record the byte of HELD lies; the debugger writes no other one beside it."""

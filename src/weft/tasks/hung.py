@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.base.words import listed, plural
 from weft.tasks.model import Task
-from weft.terms.words import listed, plural
 
 MOST = 8
 """Things that are told, and tasks that are named for each."""

@@ -18,8 +18,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
+from weft.base.processes import forbidden, maps_of
 from weft.debug.ptrace import Standing, registers_of, set_registers
-from weft.debug.running import forbidden, maps_of
 from weft.errors import UsageError
 from weft.tasks.symbols import Memory, Module, extent, find, modules
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from weft.base.interpreters import OLDEST, is_free_threaded, refusal
+from weft.base.lifetime import bound_to_parent
 from weft.debug.answers import change
 from weft.debug.hands import HandError, Point, connect
 from weft.errors import UsageError
 from weft.inprocess.unswept import unswept
-from weft.interpreters import OLDEST, is_free_threaded, refusal
-from weft.lifetime import bound_to_parent
 from weft.tasks import hung, schedule
 from weft.tasks.backend import How, NoFurther, Spawn, Stop
 from weft.tasks.commandline import PythonCommand

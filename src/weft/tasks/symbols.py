@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 
 PT_LOAD, PT_DYNAMIC, PF_X = 1, 2, 1
 DT_STRTAB, DT_SYMTAB, DT_GNU_HASH = 5, 6, 0x6FFFFEF5

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.base.words import listed
 from weft.tasks.model import ENDS, SourceLine, Task, Wait
-from weft.terms.words import listed
 
 
 def with_threads(tasks: list[Task], told: list[dict[str, Any]]) -> list[Task]:

@@ -7,7 +7,7 @@ from dataclasses import field
 from itertools import count as numbers
 from typing import Final, NamedTuple
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.terms.layouts import MOST_PARTS, TOO_MUCH, Layout, whole
 from weft.terms.sizes import size_of, solid
 from weft.terms.strided import Level, Strided, tidied

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.match.functions import CODE_ARRAY, CODES, Code
 from weft.native.headers.columns import Column as InC
 from weft.native.headers.columns import ColumnsInput
-from weft.plain import dataclass
 from weft.terms import passes
 from weft.trace import Function, Parameter, Rank
 from weft.trace.layout import Flag

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.trace import Flag, Trace
 
 _PART: Final = 1 << 18

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
+from weft.base.lazy import dataclass
 from weft.findings import Finding
 from weft.match import Match
-from weft.plain import dataclass
 from weft.trace import Trace
 
 

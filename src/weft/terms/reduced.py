@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.match import Match
 from weft.mpi.meaning import of
-from weft.plain import dataclass
 from weft.terms.sizes import kind_of
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.layout import HashSide

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
+from weft.base.words import duration, escaped, time_text
 from weft.systems import System
-from weft.terms.words import duration, escaped, time_text
 from weft.trace import Event, Flag, LogicalTask, Parameter, Rank, Status, TaskKind
 from weft.trace.sites import CallSite
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from weft.errors import RunError
 from weft.native.headers.switches import TaskKind
 from weft.trace.clock import Axis
 from weft.trace.communicators import Communicator
 from weft.trace.datatypes import Datatype, Signature
 from weft.trace.definitions import Definitions
 from weft.trace.endings import Ending
-from weft.trace.errors import RunError
 from weft.trace.event import Event
 from weft.trace.functions import Function, FunctionTable, Parameter
 from weft.trace.layout import EVENT, EndingKind, ExitKind, Flag, Level, State

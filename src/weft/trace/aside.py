@@ -16,8 +16,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from weft.trace.errors import RunError
-from weft.trace.json_file import write_whole
+from weft.base.json_files import write_whole
+from weft.errors import RunError
 from weft.trace.layout import PAGE
 from weft.trace.opening import ranks_folder
 from weft.trace.rankfile import RankFile, open_inside

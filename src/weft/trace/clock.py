@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.trace.layout import Clock
 from weft.trace.rankfile import Header
 

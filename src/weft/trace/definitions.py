@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Final
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.trace.layout import ENDING_FRAMES, Def, EndingKind
 from weft.trace.varint import Cursor, Damaged
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.trace.layout import EndingKind, ExitKind
 from weft.trace.sites import CallSite
 

@@ -1,16 +1,10 @@
-"""The error of a run that cannot be read."""
+"""The error of a call whose arguments do not fit its function."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from weft.errors import TraceError
-
-
-class RunError(TraceError):
-    """A run or a part of it cannot be read; the message says what, where and what to do."""
-
-    slug = "run"
+from weft.errors import RunError
 
 
 class NoArgument(RunError, KeyError):

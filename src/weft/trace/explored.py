@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from weft.trace.json_file import read_json
+from weft.base.json_files import read_json
 
 FILE: Final = "explored.json"
 SCHEMA: Final = "weft-explored/1"

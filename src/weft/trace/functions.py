@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.mpi.meaning import Act, base, named
-from weft.plain import dataclass
 from weft.systems import System, system
 from weft.trace.layout import Flag
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.trace.layout import CONTENT_MOST, HASHED, StreamKind
 
 if TYPE_CHECKING:

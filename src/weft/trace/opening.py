@@ -9,10 +9,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from weft.plain import dataclass
-from weft.trace.errors import RunError
+from weft.base.json_files import read_json
+from weft.base.lazy import dataclass
+from weft.errors import RunError
 from weft.trace.functions import FunctionTable
-from weft.trace.json_file import read_json
 from weft.trace.packed import SUFFIX, Pack
 from weft.trace.rankfile import RankFile
 

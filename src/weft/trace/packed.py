@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.errors import RunError
 from weft.trace import layout, rings
-from weft.trace.errors import RunError
 from weft.trace.layout import StreamKind
 from weft.trace.mapping import Extent, copy_extents, map_extents
 from weft.trace.rankfile import RankFile, open_inside

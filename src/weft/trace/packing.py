@@ -12,12 +12,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import WeftError
+from weft.base.lazy import dataclass
+from weft.errors import RunError, WeftError
 from weft.native import cuts
-from weft.plain import dataclass
 from weft.safety.folders import Held
 from weft.trace import layout, rings
-from weft.trace.errors import RunError
 from weft.trace.layout import StreamKind
 from weft.trace.opening import ranks_folder
 from weft.trace.packed import (

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.errors import RunError
 from weft.trace import clock, layout
 from weft.trace.communicators import Communicator
 from weft.trace.cut import cut
 from weft.trace.datatypes import Datatype, Datatypes
 from weft.trace.definitions import CommDefinition, Definitions
 from weft.trace.endings import Ending, endings
-from weft.trace.errors import RunError
 from weft.trace.event import Event
 from weft.trace.hashes import Hashes, read_hashes
 from weft.trace.layout import ACCESS, EVENT, TAIL_ALIGN, TOUCH, Def, Events, Flag, ObjectClass, StreamKind

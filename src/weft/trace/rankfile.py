@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.errors import RunError
 from weft.safety.folders import Unfit, open_regular
 from weft.trace import layout, rings
-from weft.trace.errors import RunError
 from weft.trace.layout import PAGE, Clock, Level, State, StopReason, StreamKind
 from weft.trace.mapping import Extent, read_extents
 from weft.trace.rings import Before

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.trace import layout
 from weft.trace.layout import BEFORE, BEFORE_END, DROPPED, EVENT, PAGE, RECEIVED, StreamKind
 from weft.trace.mapping import Extent

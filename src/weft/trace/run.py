@@ -11,15 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from weft.base.json_files import read_json
+from weft.base.levels import level_named
+from weft.errors import RunError
 from weft.findings import Finding
-from weft.levels import level_named
 from weft.systems import System
 from weft.trace import clock
 from weft.trace.communicators import Communicator, Communicators
-from weft.trace.errors import RunError
 from weft.trace.event import Event
 from weft.trace.functions import FunctionTable
-from weft.trace.json_file import read_json
 from weft.trace.kept import Kept
 from weft.trace.layout import EVENT, FORMAT_MAJOR_KEPT, Level, State, StopReason, StreamKind
 from weft.trace.opening import MAX_PROBLEMS, function_table, rank_files

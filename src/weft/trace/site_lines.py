@@ -8,11 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from weft.base.addr2line import lines_of
+from weft.base.elf import build_id_of
+from weft.base.json_files import write_whole
 from weft.trace.definitions import ModuleDefinition, SiteDefinition
-from weft.trace.elf import build_id_of
-from weft.trace.json_file import write_whole
 from weft.trace.layout import Def
-from weft.trace.lines import lines_of
 from weft.trace.run import Trace
 from weft.trace.sites import SCHEMA, Placed, of_the_system
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from weft.base.addr2line import Found
+from weft.base.json_files import read_json
 from weft.trace.definitions import CodeDefinition, SiteDefinition
-from weft.trace.json_file import read_json
-from weft.trace.lines import Found
 
 if TYPE_CHECKING:
     from weft.trace.definitions import Definitions

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.trace.layout import Events, StreamKind
 from weft.trace.mapping import let_go
 from weft.trace.rank import Rank, Thread

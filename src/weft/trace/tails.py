@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Final
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.trace.functions import Function, Parameter
 from weft.trace.layout import COUNT_IN_TAIL, Flag
 from weft.trace.varint import Cursor, Damaged, put_s, put_u, put_z, signed64

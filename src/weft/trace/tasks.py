@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
+from weft.errors import RunError
 from weft.native.headers.switches import SWITCH, TASKS_MAGIC, TaskKind
-from weft.plain import dataclass
 from weft.trace.definitions import Definitions, ThreadDefinition
-from weft.trace.errors import RunError
 from weft.trace.layout import State, StreamKind
 from weft.trace.rankfile import RankFile
 from weft.trace.sites import UNKNOWN, CallSite

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.trace.definitions import CommDefinition, Definitions, Members, WorldDefinition
 from weft.trace.layout import Def
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.words import listed, rank_words
 from weft.findings import Finding
 from weft.match import NONE, Instances, Match, Post
 from weft.match.grouping import group
@@ -20,7 +21,6 @@ from weft.terms.cited import Some, cause, finding, said
 from weft.terms.columns import Ints, columns, distinct
 from weft.terms.progress import ended
 from weft.terms.sizes import kind_of, size_of
-from weft.terms.words import listed, rank_words
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, EVENT, IN_PLACE
 from weft.usage.neighbours import Edge, edges, unequal

@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.deadlock.gatherings import Gatherings
 from weft.mpi.meaning import Sync
 from weft.native.headers.epochs import Call, EpochsInput, EpochsOutput, kernel
-from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import catalogue
 from weft.terms.columns import Ints, columns, ints

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.terms.columns import Ints, columns, distinct, ints
 from weft.terms.windows import group_members
 from weft.trace import Flag, Rank

@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from weft.base.lazy import dataclass
 from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
 from weft.match import Match
 from weft.mpi.meaning import base
 from weft.order import Order
-from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.blocks import blocks
 from weft.terms.calls import catalogue, masks, words

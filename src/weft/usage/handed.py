@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from weft.base.lazy import dataclass
 from weft.mpi.meaning import Access, Act, named
 from weft.order import Order
-from weft.plain import dataclass
 from weft.terms.calls import masks
 from weft.terms.columns import Ints
 from weft.terms.windows import EXCLUSIVE

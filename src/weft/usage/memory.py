@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.sources import variables
 from weft.sources.variables import Place, Type
 from weft.terms.calls import masks

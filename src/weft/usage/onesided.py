@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.order import Order
-from weft.plain import dataclass
 from weft.terms.calls import words
 from weft.terms.cited import Some, cause, finding, left_out, said, some_of_sites
 from weft.terms.columns import Ints, columns, distinct, ints

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.deadlock.traffic import Traffic, behind
 from weft.findings import Finding
 from weft.match import NONE
@@ -19,7 +20,6 @@ from weft.native.headers import layouts as c_layouts
 from weft.native.headers import overlaps as c_overlaps
 from weft.native.headers import requests
 from weft.native.headers.requests import Access
-from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import catalogue, masks
 from weft.terms.cited import cause, finding, left_out, said

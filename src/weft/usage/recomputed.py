@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.match import Match
-from weft.plain import dataclass
 from weft.terms.reduced import KINS, PREFIX, combine, kin, kind_of_numbers
 from weft.trace import Datatype, Rank, Trace
 from weft.trace.layout import CONTENT_MOST, HashSide

@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.words import plural
 from weft.findings import Finding
 from weft.match import Match
 from weft.terms.cited import finding, said
 from weft.terms.reduced import PREFIX, Numbers, Part, combined, kin, members, operation
-from weft.terms.words import plural
 from weft.trace import Trace
 from weft.usage.recomputed import alike, suspects
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.findings import Finding
 from weft.mpi.meaning import Access, Act, base, named
 from weft.order import Order
-from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import masks, words
 from weft.terms.cited import cause, finding, left_out, said

@@ -10,10 +10,10 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
+from weft.base.lazy import dataclass
 from weft.errors import UsageError
 from weft.native.headers.rules import ValuesLevel
 from weft.native.headers.value_format import ValueForm
-from weft.plain import dataclass
 from weft.safety.folders import read_regular
 from weft.values.folder import FOLDER
 

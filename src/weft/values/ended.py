@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
+from weft.base.addr2line import addr2line
 from weft.errors import TraceError
 from weft.native.headers.value_format import VALUES_HEADER, VALUES_PAGE
-from weft.trace.lines import addr2line
 from weft.values.configuration import Configuration, read
 from weft.values.folder import CONFIGURATION, FOLDER, LINES, SUFFIX, Recorded
 from weft.values.template import template

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 
 FOLDER: Final = "values"
 SUFFIX: Final = ".values"

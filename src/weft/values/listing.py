@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from weft.base.lazy import dataclass
 from weft.native.headers.value_format import PlaceKind
-from weft.plain import dataclass
 from weft.values.kept import Kept
 from weft.values.trace import Process, ValueTrace
 

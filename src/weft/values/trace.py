@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.errors import TraceError
 from weft.native.headers.value_format import (
     VALUE_PLACE,
@@ -26,7 +27,6 @@ from weft.native.headers.value_format import (
     ValuesState,
 )  # fmt: skip
 from weft.native.headers.values import VALUE_INDEX, VALUE_ITERATION, VALUE_ROW, VALUE_SITE, kernel
-from weft.plain import dataclass
 from weft.safety.folders import open_regular, read_regular
 from weft.values.folder import FOLDER, LINES, PROCESSORS, SUFFIX
 from weft.values.kept import Kept, Rebuilt

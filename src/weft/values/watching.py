@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from weft.base.lazy import dataclass
 from weft.errors import UsageError
-from weft.plain import dataclass
 from weft.values.folder import FOLDER, WATCHES
 
 HERE: Final = Path(__file__).parent

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft import sources
+from weft.base.words import plural
 from weft.endings import lines as ends
 from weft.errors import UsageError, WeftError
 from weft.findings import Finding
@@ -20,7 +21,6 @@ from weft.report.failure import failure_lines
 from weft.report.suffix import only_the_end
 from weft.report.text import heading, replays
 from weft.safety.runs import doubt, executes
-from weft.terms.words import plural
 from weft.trace import Level, Trace
 from weft.trace.filter import Filter
 from weft.view.beside import Others

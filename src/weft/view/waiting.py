@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.words import rank_set
 from weft.match import Match
-from weft.terms.words import rank_set
 from weft.trace import Trace
 from weft.waits.causes import LATE
 from weft.waits.states import waiting

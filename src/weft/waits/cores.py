@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from weft.terms.words import listed, plural
+from weft.base.words import listed, plural
 from weft.trace import Rank, Trace
 
 

@@ -9,13 +9,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
+from weft.base.words import rank_words
 from weft.findings import EventId, Finding
 from weft.match import Match
-from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.cited import cause, finding
 from weft.terms.describe import where
-from weft.terms.words import rank_words
 from weft.trace import Event, Trace
 from weft.waits.causes import COLLECTIVE, Cause
 from weft.waits.cores import remark

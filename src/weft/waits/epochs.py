@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.mpi.meaning import Sync
-from weft.plain import dataclass
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.columns import columns, distinct, ints

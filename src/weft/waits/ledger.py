@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft.base.lazy import dataclass
+from weft.base.words import plural
 from weft.match import Match
-from weft.plain import dataclass
-from weft.terms.words import plural
 from weft.trace import Trace
 from weft.waits.causes import LATE, ORDER, Cause
 from weft.waits.cores import remark

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.match import Match
 from weft.native.headers.waits import LateMembers
-from weft.plain import dataclass
 from weft.trace import Trace
 from weft.waits import kernels
 from weft.waits.causes import LATE, Cause, blocks, late

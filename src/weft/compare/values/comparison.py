@@ -8,13 +8,13 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from weft.base.lazy import dataclass
 from weft.compare.values.judged import Judged, judge
 from weft.compare.values.moments import TOGETHER, Moments, Rows, moments
 from weft.compare.values.pieces import common, hash_of, missing, within
 from weft.compare.values.structure import Parting, configured_alike, parting
 from weft.compare.values.tolerance import ROUNDING, Tolerance
 from weft.native.headers.value_format import VALUES_BLOCK, PlaceKind, ValueForm
-from weft.plain import dataclass
 from weft.values.kept import Box, Kept
 from weft.values.trace import Process, ValueTrace
 

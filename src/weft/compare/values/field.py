@@ -8,10 +8,10 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.compare.values.judged import STRETCH
 from weft.compare.values.pieces import common, size, within
 from weft.compare.values.tolerance import ulps
-from weft.plain import dataclass
 from weft.values.kept import Box, Kept
 
 Measure = Literal["distance", "ulps"]

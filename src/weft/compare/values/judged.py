@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.compare.values.tolerance import ROUNDING, Tolerance, ulps
-from weft.plain import dataclass
 
 STRETCH: Final = 1 << 20
 """Elements that are looked at together: memory does not grow with the arrays."""

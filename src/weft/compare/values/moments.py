@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.native.headers.values import kernel
-from weft.plain import dataclass
 from weft.values.kept import Kept
 from weft.values.trace import ValueTrace
 

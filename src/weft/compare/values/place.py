@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from weft.base.lazy import dataclass
 from weft.compare.values.comparison import ValueComparison
-from weft.plain import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
+from weft.base.lazy import dataclass
 from weft.compare.values.moments import Moments, Rows
 from weft.native.headers.value_format import PlaceKind
-from weft.plain import dataclass
 from weft.safety.folders import read_regular
 from weft.values.folder import FOLDER
 from weft.values.kept import Kept

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 
 ROUNDING: Final = 64
 """Units in the last place that another order of a few sums may come to, where the program does not name its terms."""

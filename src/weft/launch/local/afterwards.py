@@ -12,6 +12,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
+from weft.base.json_files import read_json, write_whole
+from weft.base.lazy import dataclass
 from weft.errors import UsageError, WeftError
 from weft.launch import absent, finish, rundir
 from weft.launch.joint import locked
@@ -19,10 +21,8 @@ from weft.launch.local import gather, pack
 from weft.launch.local.hosts import INCOMING
 from weft.launch.local.setup import tasks_alive
 from weft.launch.rundir import RUN_JSON, SCHEMA, RunDirectory
-from weft.plain import dataclass
 from weft.safety.folders import read_regular
 from weft.safety.runs import SIGNATURE, is_signed
-from weft.trace.json_file import read_json, write_whole
 
 FUNCTIONS: Final = "functions.json"
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from weft.base.json_files import read_json, write_whole
 from weft.launch import survivors
 from weft.launch.rankfile import Header, read_header
 from weft.launch.rundir import RunDirectory
@@ -15,7 +16,6 @@ from weft.safety.folders import read_regular
 from weft.sources import variables
 from weft.sources.layout import INDEX, MAX_PACKED, TEXTS
 from weft.sources.layout import SCHEMA as SOURCES
-from weft.trace.json_file import read_json, write_whole
 from weft.trace.layout import PAGE, State
 from weft.trace.packed import SUFFIX, Pack
 from weft.trace.sites import SCHEMA as SITES

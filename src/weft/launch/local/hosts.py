@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from weft.base.lazy import dataclass
 from weft.errors import WeftError
 from weft.launch.local.gather import records
 from weft.launch.local.pack import Taking, read
@@ -22,7 +23,6 @@ from weft.launch.local.wire import Channel, Refused, Side, number, packed, text,
 from weft.launch.process import ENDING
 from weft.launch.rundir import RunDirectory
 from weft.launch.step import MOST_RANKS
-from weft.plain import dataclass
 
 INCOMING: Final = ".incoming"
 """In the run: what a host has sent and is not yet whole."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from weft.base.words import listed, rank_words
 from weft.launch.job import LEFT
 from weft.launch.local.hosts import Hosts
-from weft.terms.words import listed, rank_words
 
 Facts = Iterable[Mapping[str, Any]]
 """Hosts whose records did not come, as run.json has them."""

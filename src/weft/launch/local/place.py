@@ -11,12 +11,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from weft.base.lazy import dataclass
 from weft.errors import WeftError
 from weft.launch.local import begin
 from weft.launch.local.setup import Setup
 from weft.launch.plan import Plan
 from weft.launch.rundir import RunDirectory
-from weft.plain import dataclass
 
 PLACE: Final = "hosts"
 """In the step's folder: where hosts are listened to, for this user alone."""

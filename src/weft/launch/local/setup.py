@@ -12,9 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from weft.base.lazy import dataclass
+from weft.base.lifetime import start_time
 from weft.errors import WeftError
-from weft.lifetime import start_time
-from weft.plain import dataclass
 
 SECRET: Final = "WEFT_SECRET"
 """The variable that brings the secret to the ranks' starts: command lines can be read by all users of a host."""

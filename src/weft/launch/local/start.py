@@ -16,12 +16,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from weft.base.lifetime import die_with_parent, start_time
 from weft.errors import WeftError
 from weft.launch.line import PRELOAD
 from weft.launch.local.setup import SECRET, Setup, make_folder, of_word
-from weft.lifetime import die_with_parent, start_time
-from weft.mpi import ready
-from weft.mpi.ready import Shim
+from weft.mpi import prebuilt
+from weft.mpi.prebuilt import Shim
 from weft.safety.started import own_python
 
 PATIENCE: Final = 15.0
@@ -66,7 +66,7 @@ def recorder(setup: Setup) -> Shim:
         raise WeftError(
             f"there is no {library} on this host: the program's MPI must lie in the same place on all hosts"
         )
-    if (known := ready.look(library)) is not None:
+    if (known := prebuilt.look(library)) is not None:
         return known
     # Only where it is built: what builds it takes longer to come than all of a start.
     from weft.launch.compiler import compiler_for

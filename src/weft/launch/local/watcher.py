@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from weft.base.json_files import write_whole
 from weft.errors import WeftError
 from weft.launch import ask, rundir, segments, survivors
 from weft.launch.local import pack
@@ -28,7 +29,6 @@ from weft.launch.local.wire import Channel, Refused, Side, number, packed, text,
 from weft.launch.process import GRACE
 from weft.launch.rankfile import Watched
 from weft.launch.watch import RANK_FILE, Watch, inside
-from weft.trace.json_file import write_whole
 
 CONNECT: Final = 2.0
 """Seconds for one address to answer."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from weft.base.lazy import dataclass
 from weft.launch import library
-from weft.plain import dataclass
 
 _LIBRARY: Final = re.compile(r"^lib(g?)pvm3\.so(\.\d+)*$")
 _STATIC: Final = b"libpvm [t%x]"

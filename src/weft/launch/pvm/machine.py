@@ -21,13 +21,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from weft.base.lifetime import die_with_parent
 from weft.launch import process as processes
 from weft.launch import survivors
 from weft.launch.process import ENDING, Process
 from weft.launch.pvm import records
 from weft.launch.pvm.place import PREFIX, clean, daemon, note_of, root
 from weft.launch.survivors import maps_file
-from weft.lifetime import die_with_parent
 from weft.pvm import tasks as registry
 
 PRELOAD: Final = "WEFT_PVM_PRELOAD"

@@ -330,7 +330,7 @@ static size_t seconds_text(char *end, int64_t ns) {
     return (size_t)(end - p);
 }
 
-/* `1.25 ms`, three digits that count: as terms/words.py's duration(). */
+/* `1.25 ms`, three digits that count: as base/words.py's duration(). */
 static int duration_text(char *text, size_t size, int64_t ns) {
     static const struct {
         int64_t size;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 from weft.trace import layout
 from weft.trace.layout import (
     ANY_SOURCE,

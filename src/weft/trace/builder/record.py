@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.lazy import dataclass
 from weft.native.headers.record import kernel
 from weft.native.headers.switches import SWITCH
-from weft.plain import dataclass
 from weft.trace import layout
 from weft.trace.builder.handles import (
     EPOCH_NS,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from weft import plain
+from weft.base import lazy
 
-DECORATORS = [dataclasses.dataclass, plain.dataclass]
+DECORATORS = [dataclasses.dataclass, lazy.dataclass]
 
 
 def made(decorator: Callable[..., Any], **options: bool) -> Any:
@@ -76,7 +76,7 @@ def vars_of(instance: Any) -> dict[str, Any]:
 
 
 def test_what_a_class_says_itself_stays() -> None:
-    @plain.dataclass(frozen=True)
+    @lazy.dataclass(frozen=True)
     class Own:
         x: int
 

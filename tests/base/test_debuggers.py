@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft import gdbs
+from weft.base import debuggers
 
 
 @pytest.fixture
@@ -16,30 +16,30 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
         (tmp_path / name).write_text(f"#!/bin/sh\necho 'GNU gdb {version}'\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(gdbs, "_of_wheel", lambda: str(tmp_path / "wheel"))
-    gdbs._lack.cache_clear()
+    monkeypatch.setattr(debuggers, "_of_wheel", lambda: str(tmp_path / "wheel"))
+    debuggers._lack.cache_clear()
     return str(tmp_path / "gdb"), str(tmp_path / "wheel")
 
 
 def test_the_systems_gdb_is_preferred_where_it_can_call(two: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gdbs, "_has_amx", lambda: False)
-    assert gdbs.find_gdb() == two[0]
+    monkeypatch.setattr(debuggers, "_has_amx", lambda: False)
+    assert debuggers.find_gdb() == two[0]
 
 
 def test_the_wheels_gdb_is_used_where_the_systems_cannot_call(
     two: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gdbs, "_has_amx", lambda: True)
-    assert gdbs.find_gdb() == two[1]
-    assert len(gdbs.passed_over()) == 1
-    assert f"not {two[0]}: gdb 13 calls no function" in gdbs.passed_over()[0]
-    monkeypatch.setattr(gdbs, "_of_wheel", lambda: None)
-    assert gdbs.find_gdb() == two[0]  # better than none: it can do all else
-    assert gdbs.passed_over() == []
+    monkeypatch.setattr(debuggers, "_has_amx", lambda: True)
+    assert debuggers.find_gdb() == two[1]
+    assert len(debuggers.passed_over()) == 1
+    assert f"not {two[0]}: gdb 13 calls no function" in debuggers.passed_over()[0]
+    monkeypatch.setattr(debuggers, "_of_wheel", lambda: None)
+    assert debuggers.find_gdb() == two[0]  # better than none: it can do all else
+    assert debuggers.passed_over() == []
 
 
 def test_the_wheels_gdb_is_used_where_the_system_has_none(
     two: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    assert gdbs.find_gdb() == two[1]
+    assert debuggers.find_gdb() == two[1]

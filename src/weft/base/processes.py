@@ -36,7 +36,7 @@ def is_python(pid: int, asked: str = "") -> bool:
 
 def forbidden(pid: int) -> str:
     """What is said where the system lets nobody look into a process."""
-    from weft.launch.abilities import tracing  # only where it is forbidden: what looks in must not wait for it
+    from weft.base.abilities import tracing  # only where it is forbidden: what looks in must not wait for it
 
     told = tracing()
     if told.lack:

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-from weft.plain import dataclass
+from weft.base.lazy import dataclass
 
 WHEEL = "gdb-for-pwndbg"
 """The package that the extra `gdb` installs."""

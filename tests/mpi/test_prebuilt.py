@@ -7,7 +7,7 @@ import pytest
 
 from tests_support import Installed
 from weft.cli.main import parser
-from weft.mpi import ready, shim
+from weft.mpi import prebuilt, shim
 
 
 @pytest.fixture
@@ -15,38 +15,38 @@ def packed(mpich: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """A copy of libmpi and a wheel's folder that has its recorder; the cache is empty."""
     made, library = shim.build(mpich.mpicc), tmp_path / "libmpi.so.12"
     shutil.copy(shim.probe(mpich.mpicc).path, library)
-    monkeypatch.setattr(ready, "folder_of_wheel", lambda: tmp_path / "ready")
+    monkeypatch.setattr(prebuilt, "folder_of_wheel", lambda: tmp_path / "ready")
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))
-    return library, ready.pack(library, made, "one")
+    return library, prebuilt.pack(library, made, "one")
 
 
 def test_the_wheels_recorder_is_taken_for_the_library_that_it_was_built_for(packed: tuple[Path, Path]) -> None:
     library, folder = packed
     for _ in range(2):  # by its digest, then by what was noted
-        found = ready.look(library)
+        found = prebuilt.look(library)
         assert found is not None and found.path.parent == folder and found.soname == "libmpi.so.12"
 
 
 def test_another_library_of_the_same_name_and_size_is_not_given_it(packed: tuple[Path, Path]) -> None:
     library, _ = packed
-    assert ready.look(library) is not None
+    assert prebuilt.look(library) is not None
     content = bytearray(library.read_bytes())
     content[len(content) // 2] ^= 1
     library.write_bytes(content)
-    assert ready.look(library) is None
+    assert prebuilt.look(library) is None
 
 
 def test_a_recorder_of_other_sources_is_not_taken(packed: tuple[Path, Path]) -> None:
     library, folder = packed
-    facts = folder / ready.FACTS
+    facts = folder / prebuilt.FACTS
     facts.write_text(facts.read_text().replace('"sources": "', '"sources": "0'))
-    assert ready.look(library) is None
+    assert prebuilt.look(library) is None
 
 
 def test_what_the_wheel_brings_names_no_folder_of_the_machine_that_built_it(packed: tuple[Path, Path]) -> None:
     _, folder = packed
-    assert str(Path.home()) not in (folder / ready.FACTS).read_text()
-    assert '"path": ""' in (folder / ready.TABLE).read_text()
+    assert str(Path.home()) not in (folder / prebuilt.FACTS).read_text()
+    assert '"path": ""' in (folder / prebuilt.TABLE).read_text()
 
 
 def test_np_is_taken_as_n() -> None:

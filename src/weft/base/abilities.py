@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from weft.gdbs import REMEDY, find_gdb, passed_over
-from weft.plain import dataclass
+from weft.base.debuggers import REMEDY, find_gdb, passed_over
+from weft.base.lazy import dataclass
 from weft.safety.started import own_python
 
 SECONDS: Final = 60

@@ -6,17 +6,13 @@ library that it was built for and of the sources that it was built from. Either 
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from weft.plain import dataclass
-from weft.safety.folders import cache_folder, cache_folders, is_kept, make_private
+from weft.base.cache import digest, keep, recall
+from weft.base.lazy import dataclass
+from weft.safety.folders import cache_folders, is_kept
 
 WEFT = Path(__file__).parents[1]
 LIBRARY, TABLE, FACTS = "libweft-shim.so", "functions.json", "ready.json"
@@ -30,19 +26,6 @@ class Shim:
     functions_json_path: Path
     soname: str
     library: str
-
-
-@contextmanager
-def alone(made: Path) -> Iterator[None]:
-    """Let one process at a time make a file or folder of the cache: the others wait and then find it.
-
-    OSError where there is no room for it.
-    """
-    make_private(made.parent)
-    with made.with_suffix(".lock").open("w") as lock:
-        with suppress(OSError):  # a file system without locks: two may make it, the first to end wins
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def look(library: Path) -> Shim | None:
@@ -103,14 +86,6 @@ def pack(library: Path, shim: Shim, name: str) -> Path:
     return folder
 
 
-def digest(paths: Iterable[Path]) -> str:
-    """The digest of the content of some files, whatever folders they are in."""
-    whole = hashlib.sha256()
-    for path in sorted(paths, key=lambda path: path.name):
-        whole.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
-    return whole.hexdigest()
-
-
 def generators() -> list[Path]:
     """The modules that write a recorder's source, and what they know of MPI."""
     return sorted((WEFT / "mpi").rglob("*.py"))
@@ -121,47 +96,3 @@ def _sources() -> list[Path]:
     native = [WEFT / "native" / name for name in ("format.h", "record.h", "record.c")]
     shim = sorted(path for path in (WEFT / "recorder").iterdir() if path.suffix in (".c", ".h", ".py"))
     return [*native, WEFT / "third_party/xxhash.h", *generators(), *shim]
-
-
-# ---- notes: what was found out before, with the stamps of the files that it depends on ----
-
-
-def recall(kind: str, key: list[str], depends: Iterable[Path]) -> dict[str, Any] | None:
-    """What was kept under a key, None where nothing was or a file that it depends on has changed since."""
-    depends = list(depends)
-    for cache in cache_folders():
-        try:
-            content = json.loads(_note(cache, kind, key).read_text())
-            if content["key"] == key and content["stamps"] == stamps([*depends, *map(Path, content["more"])]):
-                return dict(content["facts"])
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
-    return None
-
-
-def keep(kind: str, key: list[str], depends: Iterable[Path], facts: dict[str, Any], more: Iterable[Path] = ()) -> None:
-    """Keep facts under a key. `more`: files that they depend on besides, named by the facts alone."""
-    note, others = _note(cache_folder(), kind, key), list(more)
-    with suppress(OSError):
-        content: dict[str, object] = {"key": key, "more": [str(path) for path in others], "facts": facts}
-        content["stamps"] = stamps([*depends, *others])
-        make_private(note.parent)
-        work = note.with_suffix(f".{os.getpid()}")
-        work.write_text(json.dumps(content))
-        work.replace(note)
-
-
-def _note(cache: Path, kind: str, key: list[str]) -> Path:
-    return cache / "notes" / f"{kind}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:20]}.json"
-
-
-def stamps(paths: Iterable[Path]) -> list[list[object]]:
-    """What changes when a file does: path, time, size and inode; of a file that is not there the path alone."""
-    found: list[list[Any]] = []
-    for path in paths:
-        try:
-            status = path.stat()
-            found.append([str(path), status.st_mtime_ns, status.st_size, status.st_ino])
-        except OSError:
-            found.append([str(path)])
-    return found

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from weft.errors import RunError
 from weft.safety.folders import Held, Unfit, read_regular
-from weft.trace.errors import RunError
 
 MAX_JSON: Final = 64 << 20
 

@@ -12,13 +12,13 @@ import pytest
 
 from machine import ability, need
 from tests_support import ROOT, WEFT, Installed, execute
+from weft.base.abilities import Ability
 from weft.launch import checkup
-from weft.launch.abilities import Ability
 from weft.launch.checkup import Check, Installation
 
 ASK = """
 import json
-from weft.launch.abilities import ABILITIES
+from weft.base.abilities import ABILITIES
 print(json.dumps({name: [told.lack, told.remedy] for name, ask in ABILITIES.items() for told in [ask()]}))
 """
 REMOUNT = "as root: mount -o remount,size=1G /dev/shm; for a container --shm-size=1g"

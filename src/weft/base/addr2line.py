@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.mpi.ready import keep, recall
+from weft.base.cache import keep, recall
 
 ADDR2LINE_SECONDS: Final = 120
 MAX_KEPT: Final = 20_000

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from machine import need
-from weft.trace import lines
-from weft.trace.elf import build_id_of
+from weft.base import addr2line
+from weft.base.elf import build_id_of
 
 SOURCE = "int twice(int x)\n{\n    return 2 * x;\n}\n"
 
@@ -38,26 +38,26 @@ def forbidden(*arguments: object, **options: object) -> None:
 
 def test_an_address_is_asked_for_once(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of, at, problems = build_id_of(module), place(module), list[str]()
-    first = lines.lines_of(str(module), of, [at, 1], problems)
+    first = addr2line.lines_of(str(module), of, [at, 1], problems)
     assert first[str(at)][0][1:] == (2, "twice")
     assert set(first) == {str(at)}  # nothing is known of address 1, and that is kept too
-    monkeypatch.setattr(lines.subprocess, "run", forbidden)
-    again = lines.lines_of(str(module), of, [at, 1], problems)
+    monkeypatch.setattr(addr2line.subprocess, "run", forbidden)
+    again = addr2line.lines_of(str(module), of, [at, 1], problems)
     assert [list(frame) for frame in again[str(at)]] == [list(frame) for frame in first[str(at)]]
     assert problems == []
 
 
 def test_a_module_that_changed_is_asked_again(module: Path) -> None:
     of, at, problems = build_id_of(module), place(module), list[str]()
-    lines.lines_of(str(module), of, [at], problems)
+    addr2line.lines_of(str(module), of, [at], problems)
     module.write_bytes(b"\x7fELF damaged")
-    assert lines.lines_of(str(module), of, [at], problems) == {}
+    assert addr2line.lines_of(str(module), of, [at], problems) == {}
 
 
 def test_an_answer_that_failed_is_not_kept(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of, at, problems = build_id_of(module), place(module), list[str]()
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "")
-        assert lines.lines_of(str(module), of, [at], problems) == {}
+        assert addr2line.lines_of(str(module), of, [at], problems) == {}
     assert "addr2line is missing" in problems[0]
-    assert lines.lines_of(str(module), of, [at], problems)
+    assert addr2line.lines_of(str(module), of, [at], problems)
