@@ -59,8 +59,9 @@ ALLOWED: dict[str, set[str]] = {
     "compare": {"native", "trace", "match", "order", "terms", "values", "picture"},
     "replay": {"native", "mpi", "trace", "match", "order", "terms", "launch", "compare"},
     "explore": {"trace", "match", "order", "races", "terms", "replay", "report", "launch"},
-    "debug": {"mpi", "trace", "match", "order", "terms", "launch", "replay"},
-    "tasks": {"inprocess", "native", "terms", "mpi", "trace", "launch", "debug"},
+    "gdb": set(),
+    "debug": {"gdb", "mpi", "trace", "match", "order", "terms", "launch", "replay"},
+    "tasks": {"gdb", "inprocess", "native", "terms", "mpi", "trace", "launch", "debug"},
     "dap": {"trace", "launch", "debug", "tasks"},
     "recorder": set(),
     "inprocess": set(),
@@ -89,7 +90,7 @@ ALLOWED: dict[str, set[str]] = {
     "launch": {"pvm", "sources", "native", "mpi", "trace", "terms", "deadlock", "report", "endings"},
     "standstill": {"launch", "terms"},
     "suite": {"numba", "launch", "standstill", "terms"},
-    "attach": {"sources", "mpi", "trace", "terms", "launch", "debug", "picture"},
+    "attach": {"gdb", "sources", "mpi", "trace", "terms", "launch", "debug", "picture"},
 }
 
 

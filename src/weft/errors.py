@@ -23,3 +23,7 @@ class RunError(TraceError):
     """A run or a part of it cannot be read; the message says what, where and what to do."""
 
     slug = "run"
+
+
+class DebuggerError(WeftError):
+    """A debugger, or Weft's agent in a process, could not do what it was asked; the message has its own words."""

@@ -15,10 +15,10 @@ from tests_support import execute
 from weft.attach import guard, reader
 from weft.attach.hold import standing
 from weft.attach.native import Native
-from weft.attach.reader import GoneError, is_reader, readers
+from weft.attach.reader import is_reader, readers
 from weft.base.processes import status_of
-from weft.debug import mi
-from weft.debug.hands import HandError
+from weft.errors import DebuggerError
+from weft.gdb import mi
 
 pytestmark = pytest.mark.needs("gdb")
 SLEEPS = """
@@ -58,7 +58,7 @@ def test_a_gdb_that_waits_for_ever_is_ended(program: subprocess.Popen[bytes], mo
     monkeypatch.setattr(reader, "PATIENCE", 2.0)
     with standing([program.pid]) as held, readers([program.pid]) as gdbs:
         native = Native(gdbs)
-        with pytest.raises(GoneError, match="no answer"):
+        with pytest.raises(DebuggerError, match="no answer"):
             native.hold(held.release)
             native.stacks()
         native.give_up()
@@ -93,7 +93,7 @@ def test_a_debuggers_gdb_that_waits_for_ever_is_ended(
     monkeypatch.setattr(mi, "ENDING", 1.0)
     gdb = mi.Mi()
     process = gdb.process
-    with pytest.raises(HandError):
+    with pytest.raises(DebuggerError):
         gdb.ask(f"-file-exec-and-symbols {mi.quoted(str(tmp_path / 'sleeps'))}", patience=2)
     gdb.exit()
     assert not Path(f"/proc/{process}").exists()

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from weft.attach.reader import Reader
-from weft.debug.hands import HandError, Point
-from weft.debug.mi import Mi, in_one_line, quoted, word
+from weft.errors import DebuggerError
+from weft.gdb.mi import Mi, in_one_line, quoted, word
+from weft.gdb.point import Point
 from weft.tasks.gdb import Gdb, Terminal
 
 pytestmark = pytest.mark.usefixtures("gdb")
@@ -58,7 +59,7 @@ def test_a_text_comes_to_gdb_as_it_is(mi: Mi, payloads: list[str]) -> None:
 
 
 def test_a_command_of_two_lines_is_refused(mi: Mi, payloads: list[str]) -> None:
-    with pytest.raises(HandError, match="one line at a time"):
+    with pytest.raises(DebuggerError, match="one line at a time"):
         mi.ask(f"-data-evaluate-expression {payloads[0]}")
     assert in_one_line("-exec-continue") == "-exec-continue"
     assert mi.ask("-list-features")  # it still answers
@@ -74,7 +75,7 @@ def test_names_and_expressions_of_a_debugger_are_not_executed(mi: Mi, payloads: 
             lambda text=text: mi.value(text, 1, 0, "x"),
             lambda text=text: mi.called(text, 1, 0),
         ):
-            with pytest.raises(HandError):
+            with pytest.raises(DebuggerError):
                 deed()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 
-from weft.debug.limit import has_ended, limited
+from weft.base.interrupts import has_ended, limited
 
 
 def ask_until_the_limit(process: subprocess.Popen[bytes], seconds: float) -> None:

@@ -16,8 +16,8 @@ import pytest
 from debug.conftest import PROGRAMS, Recorded
 from machine import need
 from tests_support import ROOT, WEFT, execute
-from weft.debug.hands import HandError
-from weft.debug.mi import Mi, quoted
+from weft.errors import DebuggerError
+from weft.gdb.mi import Mi, quoted
 
 pytestmark = pytest.mark.usefixtures("gdb")
 
@@ -292,7 +292,7 @@ def test_gdb_is_waited_for_while_it_works_and_no_longer() -> None:
             "python import time; end = time.process_time() + 0.5; all(time.process_time() < end for _ in iter(int, 1))"
         )
         assert gdb.ask(f"-interpreter-exec console {quoted(works)}", 3) == {}
-        with pytest.raises(HandError, match="gave no answer"):
+        with pytest.raises(DebuggerError, match="gave no answer"):
             gdb.ask('-interpreter-exec console "shell sleep 8"', 3)
     finally:
         gdb.exit()

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from weft.debug.hands import HandError
-from weft.errors import UsageError
+from weft.errors import DebuggerError, UsageError
 from weft.tasks import Session, openmp, session
 from weft.tasks.cilk5 import build, layout, variables
 
@@ -131,7 +130,7 @@ def test_what_was_not_taken_back_is_said_to_be_old() -> None:
     """A variable that the slow clone needs no more has its last kept value, and one that was never kept has none."""
     told = looked("n", "n", entry=2)
     assert told.startswith("<_cilk_frame->scope0.n> (n: not used any more")
-    with pytest.raises(HandError, match="name was not kept when another worker took the task up"):
+    with pytest.raises(DebuggerError, match="name was not kept when another worker took the task up"):
         looked("name", "name", entry=2)
 
 

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from weft.debug.hands import HandError
+from weft.errors import DebuggerError
 from weft.tasks.layout import HEADER, MAGIC, MOST, SIZE, SLAB, SLABS, Read, Scopes, records
 
 BASE, SLAB_AT, WORKER_AT = 0x1000_0000, 0x7000_0000, 0x6000_0000
@@ -42,7 +42,7 @@ def memory(head: bytes, *, slabs: int = 1, worker: bytes = bytes(40), slab: byte
 
 
 def test_a_slab_that_is_there_again_and_again_takes_no_memory_without_end() -> None:
-    with pytest.raises(HandError, match="tasks that live, or is damaged"):
+    with pytest.raises(DebuggerError, match="tasks that live, or is damaged"):
         records(memory(table(SLABS), slabs=SLABS), BASE)
     assert len(records(memory(table(2), slabs=2), BASE)[0]) == 2 * SLAB < MOST
 
@@ -70,6 +70,6 @@ def test_a_stack_of_all_tasks_is_gone_through_once() -> None:
 
 
 def test_taskgroups_without_end_are_refused() -> None:
-    with pytest.raises(HandError, match="lie in each other"):
+    with pytest.raises(DebuggerError, match="lie in each other"):
         Scopes(lambda address, length: struct.pack("<Q", address + 8)[:length], np.array([0x1000], "<u8"))
     assert Scopes(lambda *_: bytes(8), np.array([0x1000], "<u8")).within(0x1000) == [0x1000]

@@ -19,8 +19,7 @@ import pytest
 from tests.tasks.test_attach import RUNS
 
 from weft.cli.main import main
-from weft.debug.hands import HandError
-from weft.errors import UsageError
+from weft.errors import DebuggerError, UsageError
 from weft.tasks import rendezvous
 from weft.tasks.python import Conversation
 from weft.tasks.rendezvous import Rendezvous, user_of
@@ -185,7 +184,7 @@ def test_what_is_no_answer_of_the_agent_is_told(said: bytes, monkeypatch: pytest
     heard._line, theirs = socket.socketpair()
     with heard._line, theirs:
         theirs.sendall(said)
-        with pytest.raises(HandError, match="the program says"):
+        with pytest.raises(DebuggerError, match="the program says"):
             heard._message(5)
 
 

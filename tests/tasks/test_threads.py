@@ -12,8 +12,7 @@ import pytest
 from tests.tasks.test_asyncio import PYTHONS
 from tests.tasks.test_attach import NEW, new
 
-from weft.debug.hands import HandError
-from weft.errors import UsageError
+from weft.errors import DebuggerError, UsageError
 from weft.tasks import Session, session
 
 PROGRAM = Path(__file__).parent / "programs" / "threaded.py"
@@ -98,7 +97,7 @@ def test_a_work_is_looked_into_and_not_stepped_nor_held(at_work: Session) -> Non
     at_work.do(f"name {number} mine")
     assert named(at_work)["mine", rows["first"]["id"]]["id"] == number
     at_work.do(f"task {rows['load', rows['second']['id']]['id']}")
-    with pytest.raises(HandError, match="in no frame of the program"):
+    with pytest.raises(DebuggerError, match="in no frame of the program"):
         at_work.do("locals")
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from weft.cli.main import main
-from weft.debug.hands import HandError
 from weft.debug.payload import elements
+from weft.errors import DebuggerError
 from weft.report.analysis import analyse
 from weft.trace import Trace
 from weft.trace.builder import Builder, RankBuilder
@@ -116,7 +116,7 @@ def looked_at(seed: int) -> None:
 def _elements(datatype: Any) -> Any:
     try:
         yield from elements(datatype, 0, 2**31)
-    except HandError:
+    except DebuggerError:
         return
 
 

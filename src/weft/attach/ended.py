@@ -18,13 +18,13 @@ from weft.attach.cores import Core
 from weft.attach.look import arguments_of, threads_of
 from weft.attach.model import Frame, Job, Seen
 from weft.attach.native import Native
-from weft.attach.reader import GoneError, Reader, readers
+from weft.attach.reader import Reader, readers
 from weft.attach.sentences import MOST, place_of
 from weft.base.elf import build_id_of
 from weft.base.processes import PYTHON
 from weft.base.words import rank_words
-from weft.debug.mi import core_names, word
-from weft.errors import UsageError
+from weft.errors import DebuggerError, UsageError
+from weft.gdb.mi import core_names, word
 from weft.trace.sites import CallSite
 
 SECONDS: Final = 60.0
@@ -95,7 +95,7 @@ def _seen(core: Core, program: str, gdb: Reader) -> tuple[Seen, str]:
             return one, ""
         stacks = native.stacks()
         told = {} if core.python else arguments_of(native, stacks)
-    except GoneError as error:
+    except DebuggerError as error:
         one.problem = str(error)
         return one, ""
     threads, why = stacks.get(core.pid, {}), ""

@@ -11,8 +11,9 @@ from weft.attach.model import Argument, Call, Frame, Seen, Thread
 from weft.attach.native import Native, Place
 from weft.attach.processes import Process, began, is_replaced
 from weft.attach.python import Pythons
-from weft.attach.reader import GoneError, Reader
+from weft.attach.reader import Reader
 from weft.debug.ptrace import Standing
+from weft.errors import DebuggerError
 from weft.trace.sites import CallSite
 
 Stacks = dict[int, dict[int, list[Frame]]]
@@ -62,7 +63,7 @@ def _once(pythons: Pythons, native: Native, held: Standing, problems: dict[int, 
         native.hold(held.release)
         stacks = native.stacks()
         told = arguments_of(native, stacks)
-    except GoneError as error:
+    except DebuggerError as error:
         problems |= dict.fromkeys(native.pids, str(error))
         native.give_up()
         return found

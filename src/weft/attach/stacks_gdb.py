@@ -1,7 +1,7 @@
 """Stacks of many processes at once: executed by the Python inside gdb, never imported by Weft.
 
 Questions and answers are lines of JSON. One gdb is the debugger of many processes: it reads the symbols of a library
-once, however many ranks have it. gdb_parts.py is read before it.
+once, however many ranks have it. parts_gdb.py is read before it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import gdb
 
 if TYPE_CHECKING:
-    from weft.debug.gdb_parts import variables
+    from weft.gdb.parts_gdb import variables
 
 DEEPEST = 256
 """Frames of a stack that are told; of a recursion without end that is enough."""
@@ -64,7 +64,7 @@ def attach(pid: int) -> str:
 def core(program: str, *names: str) -> str:
     """Take a core file in place of what was looked at before; why it cannot be, if so.
 
-    `program` is a word of gdb's language, `names` what gdb may take the core file by (weft.debug.mi.core_names).
+    `program` is a word of gdb's language, `names` what gdb may take the core file by (weft.gdb.mi.core_names).
     """
     problem = ""
     try:

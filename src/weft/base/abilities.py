@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from weft.base.debuggers import REMEDY, find_gdb, passed_over
+from weft.base.debuggers import REMEDY, command, find_gdb, passed_over
 from weft.base.lazy import dataclass
 from weft.safety.started import own_python
 
@@ -34,7 +34,7 @@ SEIZE: Final = 0x4206
 SEIZED: Final = "import ctypes, sys; libc = ctypes.CDLL(None, use_errno=True); " \
     "sys.exit(ctypes.get_errno() if libc.ptrace({seize}, {pid}, None, None) else 0)"  # fmt: skip
 CONTAINER: Final = "in a container `--cap-add=SYS_PTRACE --security-opt seccomp=unconfined`"
-QUIET: Final = ("set auto-solib-add off", "set debuginfod enabled off", "set debug-file-directory /nonexistent")
+QUIET: Final = ("set auto-solib-add off", "set debug-file-directory /nonexistent")
 
 
 @dataclass(frozen=True)
@@ -134,14 +134,13 @@ def _gdb() -> tuple[str, str, int]:
     where = find_gdb()
     if where is None:
         return "", "", 0
-    words = [word for setting in QUIET for word in ("-iex", setting)]
     with waiting() as pid:
-        words += ["-ex", "python import platform; print('weft: Python', platform.python_version(), 'gdb', gdb.VERSION)"]
+        words = ["-ex", "python import platform; print('weft: Python', platform.python_version(), 'gdb', gdb.VERSION)"]
         words += ["-ex", f"attach {pid}", "-ex", "python if gdb.selected_thread(): print('weft: attached')"]
         words += ["-ex", "sharedlibrary libc", "-ex", "print (int)getpid()", "-ex", 'printf "weft: called %d\\n", $']
         try:
             done = subprocess.run(
-                [where, "--nx", "--quiet", "--batch", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                [*command(where, *QUIET), "--batch", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, text=True, errors="replace", timeout=SECONDS, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:

@@ -19,6 +19,10 @@ WHOLE_STATE = 14
 """The first gdb that writes all of a processor's registers back, as the kernel wants it where there is AMX."""
 
 
+SETTINGS = ("set debuginfod enabled off", "set confirm off", "set pagination off")
+"""What every gdb of Weft begins with: it asks no server and no person."""
+
+
 @dataclass(frozen=True)
 class Debugger:
     """A gdb: its path, and what it cannot do, "" for nothing."""
@@ -36,6 +40,11 @@ def debuggers() -> list[Debugger]:
     """The system's gdb and the wheel's, as far as they are there, the one to use first."""
     found = [path for path in (shutil.which("gdb"), _of_wheel()) if path is not None]
     return sorted((Debugger(path, _lack(path)) for path in dict.fromkeys(found)), key=lambda one: bool(one.lack))
+
+
+def command(gdb: str, *settings: str) -> list[str]:
+    """The words that start a gdb which reads no file of the user's, with more settings than SETTINGS."""
+    return [gdb, "--nx", "--quiet", *(word for setting in (*SETTINGS, *settings) for word in ("-iex", setting))]
 
 
 def passed_over() -> list[str]:

@@ -21,9 +21,8 @@ from weft.dap.session import Session
 from weft.dap.wire import FROM_STRANGERS, LONGEST, Message, Wire, WireError
 from weft.debug.answers import stands
 from weft.debug.debugger import Debugger
-from weft.debug.hands import HandError
 from weft.debug.prompt import COMMANDS, Quit, completions, parse
-from weft.errors import UsageError, WeftError
+from weft.errors import DebuggerError, UsageError, WeftError
 from weft.tasks.backend import How
 from weft.tasks.ranks import TaskPrompt, hand_in, prepare
 
@@ -337,7 +336,7 @@ class Adapter:
         if text.isidentifier() and text != name:
             try:
                 self.session.stacks.evaluate(text, frame)
-            except (HandError, UsageError):
+            except (DebuggerError, UsageError):
                 return True
             return False
         return not text[len(text.split(None, 1)[0]) :].lstrip().startswith("=")

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from weft.debug.debugger import Debugger
 from weft.debug.gdb import NativeHand
-from weft.debug.hands import HandError
 from weft.debug.instructions import Instruction, disassembled
-from weft.errors import UsageError
+from weft.errors import DebuggerError, UsageError
 
 MOST: Final = 10_000
 """Instructions of one answer."""
@@ -60,7 +59,7 @@ class Instructions:
     def _hand(self, rank: int) -> NativeHand:
         hand = self._debugger.hand(rank)
         if not isinstance(hand, NativeHand):
-            raise HandError(f"rank {rank} is Python: it has no instructions of its own")
+            raise DebuggerError(f"rank {rank} is Python: it has no instructions of its own")
         return hand
 
     def _told(self, rank: int, row: Instruction | None, near: int) -> dict[str, Any]:

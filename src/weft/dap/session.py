@@ -17,8 +17,8 @@ from weft.dap.wire import Wire
 from weft.debug.answers import tell
 from weft.debug.back import NothingBehind
 from weft.debug.frames import PARTS
-from weft.debug.hands import HandError, NoLines
-from weft.errors import UsageError, WeftError
+from weft.debug.hands import NoLines
+from weft.errors import DebuggerError, UsageError, WeftError
 from weft.tasks.answers import tell as told_of_task
 from weft.tasks.backend import How
 from weft.tasks.ranks import TaskPrompt
@@ -172,7 +172,7 @@ class Session:
             busy = [row["rank"] for row in rows if row["state"] == "outside" and row["thread"] == 0]
             if busy:
                 since = time.monotonic() + 10 * PATIENCE
-                with suppress(KeyboardInterrupt, HandError, UsageError):
+                with suppress(KeyboardInterrupt, DebuggerError, UsageError):
                     self.debugger.step("step", busy)
         finally:
             self.debugger.pulse = self._pulse

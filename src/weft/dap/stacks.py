@@ -14,8 +14,8 @@ from weft.dap.points import data_id
 from weft.dap.task_threads import TaskThreads
 from weft.debug.debugger import Debugger
 from weft.debug.gdb import NativeHand
-from weft.debug.hands import Frame, Hand, HandError, Part
-from weft.errors import UsageError
+from weft.debug.hands import Frame, Hand, Part
+from weft.errors import DebuggerError, UsageError
 from weft.tasks.views import View
 
 Body = dict[str, Any]
@@ -115,7 +115,7 @@ class Stacks:
     def _frames(self, rank: int) -> list[tuple[Spot, Frame]]:
         try:
             frames = self.debugger.hand(rank).stack()
-        except HandError:
+        except DebuggerError:
             return []
         found = [(Spot(rank, level), frame) for level, frame in enumerate(frames)]
         return self._inner(rank) + found
@@ -137,7 +137,7 @@ class Stacks:
         if isinstance(self.debugger.hand(rank), NativeHand) or not self._has_native(rank):
             return []
         found: list[tuple[Spot, Frame]] = []
-        with suppress(HandError):
+        with suppress(DebuggerError):
             if rank not in self._beside:
                 self._beside[rank] = NativeHand(self.debugger.replica.controls[rank].pid)
             for level, frame in enumerate(self._beside[rank].stack()):
@@ -191,7 +191,7 @@ class Stacks:
             what = "it is where the task was made" if spot.task is not None else (
                 "the rank, or this thread of it, is only known from the record"
             )  # fmt: skip
-            raise HandError(f"no frame can be looked at: {what}")
+            raise DebuggerError(f"no frame can be looked at: {what}")
         if spot.task is not None and self.tasks is not None:
             return self.tasks.view(spot.rank, spot.task), spot.level
         return (self._beside[spot.rank] if spot.native else self.debugger.hand(spot.rank)), spot.level
@@ -276,10 +276,10 @@ class Stacks:
         try:
             expression = name if value is None else self._expression(value, name)
             if spot.native or spot.level is None or spot.task is not None:
-                raise HandError(
+                raise DebuggerError(
                     "only variables of a frame of the rank can be watched, not of native code, a task or the record"
                 )
-        except (HandError, UsageError) as error:
+        except (DebuggerError, UsageError) as error:
             return {"dataId": None, "description": str(error)}
         return {"dataId": data_id(spot.rank, spot.level, expression), "accessTypes": ["write"],
                 "description": f"{expression} on rank {spot.rank}"}  # fmt: skip

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from weft.debug.hands import HandError
-from weft.errors import UsageError
+from weft.errors import DebuggerError, UsageError
 from weft.tasks.backend import How
 from weft.tasks.debugger import Answer
 from weft.tasks.model import Task
@@ -37,7 +36,7 @@ class TaskThreads:
                 if isinstance(hand, (AsyncioHand, OpenMPHand)):
                     with hand.looking():
                         self._rows[rank] = hand.backend.tasks()
-            except HandError:  # it has ended, or has no tasks
+            except DebuggerError:  # it has ended, or has no tasks
                 continue
         more = {rank: len(rows) for rank, rows in self._rows.items() if len(rows) > MOST and rank not in self._told}
         self._told |= more.keys()
@@ -81,10 +80,10 @@ class TaskThreads:
         return isinstance(hand, AsyncioHand) and not hand.follows and self.running(rank) == task
 
     def view(self, rank: int, task: int) -> View:
-        """What looks into a task. HandError where its rank can tell nothing of it."""
+        """What looks into a task. DebuggerError where its rank can tell nothing of it."""
         hand = self._prompt.debugger.hand(rank)
         if not isinstance(hand, (AsyncioHand, OpenMPHand)):
-            raise HandError(f"rank {rank} has no tasks that can be looked at")
+            raise DebuggerError(f"rank {rank} has no tasks that can be looked at")
         return view(hand, task)
 
     def go(self, how: How, rank: int, task: int) -> Answer:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from weft.debug.back import reverse_line, reverse_run
-from weft.debug.hands import HandError, PythonHand
+from weft.debug.hands import PythonHand
 from weft.debug.looks import Looks
 from weft.debug.record import call_facts
 from weft.debug.standing import Answer, HandMaker, Standing, hand_in
 from weft.debug.stops import Stops
-from weft.errors import UsageError
+from weft.errors import DebuggerError, UsageError
 from weft.replay import Goals, demanded
 from weft.replay.points import EventId
 from weft.trace import Event, Trace
@@ -207,7 +207,7 @@ class Debugger(Standing):
             for rank in moving:
                 if self.hands[rank].refused:
                     self.hands[rank].unstep()
-                    raise HandError(self.hands[rank].refused)
+                    raise DebuggerError(self.hands[rank].refused)
             moving = [r for r in moving if self.hands[r].stopped is None and self.replica.alive(r) and r not in waiting]
             if self.replica.left_record():
                 break

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.debug.hands import Hand, HandError
-from weft.errors import UsageError
+from weft.debug.hands import Hand
+from weft.errors import DebuggerError, UsageError
 
 Answer = dict[str, Any]
 FORMATS = "xdotcfsu"
@@ -27,7 +27,7 @@ def split_format(text: str) -> tuple[str, str]:
 
 
 class Frames:
-    """The frames that commands mean. `hand`: what looks into a rank; HandError where nothing can."""
+    """The frames that commands mean. `hand`: what looks into a rank; DebuggerError where nothing can."""
 
     def __init__(self, hand: Callable[[int], Hand]) -> None:
         self._hand = hand
@@ -45,7 +45,7 @@ class Frames:
         frames = self._hand(rank).stack()
         wanted = (self.level.get(rank, 0) if level is None else level) + up
         if not frames:
-            raise HandError(f"rank {rank} is in no frame of the program")
+            raise DebuggerError(f"rank {rank} is in no frame of the program")
         if not 0 <= wanted < len(frames):
             which = f"frames 0 to {len(frames) - 1}" if len(frames) > 1 else "one frame only"
             raise UsageError(f"rank {rank} has {which}")
@@ -56,7 +56,7 @@ class Frames:
         """The value of an expression on a rank, or why there is none."""
         try:
             return {"rank": rank, "value": self._hand(rank).evaluate(text, self.level.get(rank, 0), form)}
-        except HandError as error:
+        except DebuggerError as error:
             return {"rank": rank, "error": str(error)}
 
     def variables(self, ranks: Sequence[int]) -> Answer:
@@ -66,7 +66,7 @@ class Frames:
             try:
                 found = self._hand(rank).variables(self.level.get(rank, 0))
                 rows.append({"rank": rank, "variables": [{"name": name, "value": value} for name, value in found]})
-            except HandError as error:
+            except DebuggerError as error:
                 rows.append({"rank": rank, "error": str(error)})
         return {"kind": "locals", "ranks": rows}
 
@@ -80,10 +80,10 @@ class Frames:
             try:
                 value = self._hand(rank).assign(found[1], found[2], self.level.get(rank, 0))
                 rows.append({"rank": rank, "value": value})
-            except HandError as error:
+            except DebuggerError as error:
                 rows.append({"rank": rank, "error": str(error)})
         if not any("value" in row for row in rows):
-            raise HandError(str(rows[0]["error"]))
+            raise DebuggerError(str(rows[0]["error"]))
         return {"kind": "set", "target": found[1], "values": rows, "warning": PARTS}
 
     def display(self, expression: str, ranks: str) -> int:

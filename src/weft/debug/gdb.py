@@ -17,16 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from weft.base.debuggers import REMEDY, find_gdb
-from weft.debug.hands import Frame, HandError, Marks, NoLines, Part, Place, Point, Tally
+from weft.debug.hands import Frame, Marks, NoLines, Part, Place, Tally
 from weft.debug.instructions import NOT_THE_PROGRAM, Maps
-from weft.debug.mi import Mi, quoted, referred
 from weft.debug.skips import is_file
+from weft.errors import DebuggerError
+from weft.gdb.mi import Mi, quoted, referred
+from weft.gdb.point import Point
 
 COUNT = Path(__file__).parent / "count_gdb.py"
 _SHOW = "show language"
 _OPENMP = re.compile(r"libi?omp5?[.]|libgomp[.]")
 """Its frames lie between those of the program: of a region and of what it was begun from."""
-PARTS = Path(__file__).parent / "gdb_parts.py"
+PARTS = Path(__file__).parents[1] / "gdb/parts_gdb.py"
 PARTS_MARK = "weft-parts:"
 MAIN = 1
 """The thread that has initialised MPI, as gdb numbers them."""
@@ -35,7 +37,7 @@ _AT_A_LINE = ("breakpoint-hit", "end-stepping-range", "location-reached", "signa
 
 
 class NativeHand:
-    """gdb attached to one process. HandError where that cannot be. `thread`: the one that stopped at a line."""
+    """gdb attached to one process. DebuggerError where that cannot be. `thread`: the one that stopped at a line."""
 
     def __init__(self, pid: int, made: Callable[[], Mi] = Mi) -> None:
         self.pid = pid
@@ -54,13 +56,13 @@ class NativeHand:
         self.thread = MAIN
         self._last_drive = 0.0
         if find_gdb() is None:
-            raise HandError(f"there is no gdb here, which looks into native ranks: {REMEDY}")
+            raise DebuggerError(f"there is no gdb here, which looks into native ranks: {REMEDY}")
         self.gdb = made()
         try:
             self.gdb.ask(f"-target-attach {pid}")
-        except HandError as error:
+        except DebuggerError as error:
             self.gdb.exit()
-            raise HandError(_cannot_attach(pid, str(error))) from error
+            raise DebuggerError(_cannot_attach(pid, str(error))) from error
         self.gdb.await_stop()
         self.maps = Maps(pid)
         self._run()
@@ -80,7 +82,7 @@ class NativeHand:
         self.gdb.ask("-exec-interrupt")
         stop = self.gdb.await_stop()
         if "exited" in str(stop.get("reason", "")):
-            raise HandError("the rank has gone")
+            raise DebuggerError("the rank has gone")
         if stop.get("reason") in ("breakpoint-hit", "end-stepping-range", "watchpoint-trigger", "watchpoint-scope"):
             self._happened(stop)
             if self.stopped is not None:
@@ -98,7 +100,7 @@ class NativeHand:
     # What a hand does
 
     def _raw_frames(self) -> list[dict[str, Any]]:
-        with suppress(HandError):
+        with suppress(DebuggerError):
             self.gdb.ask(f"-thread-select {self.thread}")
         return list(self.gdb.ask("-stack-list-frames").get("stack", []))
 
@@ -134,7 +136,7 @@ class NativeHand:
         """gdb's number of one of the program's frames."""
         frames = self._frames()
         if not frames:
-            raise HandError("the rank is in no frame of the program")
+            raise DebuggerError("the rank is in no frame of the program")
         return frames[min(level, len(frames) - 1)].level
 
     def evaluate(self, text: str, level: int, form: str = "") -> str:
@@ -162,7 +164,7 @@ class NativeHand:
         return found[0] if found else Part(text, self.evaluate(text, level), "", text)
 
     def _parts(self, call: str, level: int) -> list[Part] | None:
-        """Ask gdb_parts.py, which gdb runs; None where gdb is built without Python."""
+        """Ask parts_gdb.py, which gdb runs; None where gdb is built without Python."""
         with self.halted():
             chosen = self._level(level)
             where, ask = f"--thread {self.thread} --frame {chosen}", quoted(f"python weft_{call}")
@@ -171,13 +173,13 @@ class NativeHand:
                     self.gdb.said(f"-interpreter-exec console {quoted(f'source {PARTS}')}")
                     self._has_parts = True
                 said = self.gdb.said(f"-interpreter-exec {where} console {ask}").partition(PARTS_MARK)[2]
-            except HandError:
+            except DebuggerError:
                 said = ""
         if not said:
             return None
         answer = json.loads(said)
         if "error" in answer:
-            raise HandError(str(answer["error"]))
+            raise DebuggerError(str(answer["error"]))
         return [Part(**one) for one in answer["parts"]]
 
     def assign(self, target: str, text: str, level: int) -> str:
@@ -203,7 +205,7 @@ class NativeHand:
     def unwatch(self, number: int) -> None:
         """Watch it no more."""
         if self._watched.pop(number, None) is not None:
-            with self.halted(), suppress(HandError):
+            with self.halted(), suppress(DebuggerError):
                 self.gdb.ask(f"-break-delete {number}")
 
     def _called(self, text: str, thread: int, level: int) -> dict[str, Any]:
@@ -221,14 +223,14 @@ class NativeHand:
         return f"*{self.maps.address(function):#x}" if function.startswith("*") else function
 
     def _python(self, call: str) -> Any:
-        """What a function of count_gdb.py prints. HandError where it raises, or this gdb has no Python."""
+        """What a function of count_gdb.py prints. DebuggerError where it raises, or this gdb has no Python."""
         if not self._counts:
             try:
                 self.gdb.ask(f"-interpreter-exec console {quoted(f'source {COUNT}')}")
-            except HandError as error:
-                raise HandError(f"going back to a line needs a gdb that was built with Python: {error}") from error
+            except DebuggerError as error:
+                raise DebuggerError(f"going back to a line needs a gdb that was built with Python: {error}") from error
             self._counts = True
-        with suppress(HandError):
+        with suppress(DebuggerError):
             self.gdb.ask(f"-thread-select {self.thread}")
         said = self.gdb.said(f"-interpreter-exec console {quoted(f'python {call}')}")
         return json.loads(said.strip().splitlines()[-1])
@@ -278,7 +280,7 @@ class NativeHand:
         with self.halted():
             frames = self._frames()
             if not frames:
-                raise HandError("the rank is in no frame of the program")
+                raise DebuggerError("the rank is in no frame of the program")
             if not frames[0].line:
                 raise NoLines(f"no lines are known of {frames[0].function}: compile with -g, or use `next event`")
             self._step, self._line, self.news = how, frames[0].line, {}
@@ -314,7 +316,7 @@ class NativeHand:
         self._step, self._returning = "", False
         if self.gdb.running:
             self.gdb.ask("-exec-interrupt")
-            with suppress(HandError):
+            with suppress(DebuggerError):
                 self.gdb.await_stop()
         self._run()
 
@@ -327,7 +329,7 @@ class NativeHand:
 
     def poll(self) -> None:
         """Take up stops: the end of a call that a step had to leave, a line, a breakpoint, a signal."""
-        with suppress(HandError):
+        with suppress(DebuggerError):
             self.gdb.take(0)
             while self.gdb.stops:
                 self._happened(self.gdb.stops.pop(0))
@@ -397,12 +399,12 @@ class NativeHand:
         """Let MPI go on for others while the rank stands at a line."""
         if self.stopped is not None and time.monotonic() - self._last_drive > 0.05 and not self.why.startswith("SIG"):
             self._last_drive = time.monotonic()
-            with suppress(HandError):
+            with suppress(DebuggerError):
                 self._called("((void(*)(void))weft_debug_drive)()", MAIN, 0)
 
     def close(self) -> None:
         """Leave the rank: it runs on."""
-        with suppress(HandError):
+        with suppress(DebuggerError):
             if self.gdb.running:
                 self.gdb.ask("-exec-interrupt", 2)
                 self.gdb.await_stop(2)

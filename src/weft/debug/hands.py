@@ -13,17 +13,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from weft.debug.skips import is_file
-from weft.errors import WeftError
+from weft.errors import DebuggerError
+from weft.gdb.point import Point
 
 ANSWER = 15.0
 """Seconds that a rank may take for an answer."""
 
 
-class HandError(WeftError):
-    """The rank, or its debugger, could not do what was asked; its own words."""
-
-
-class NoLines(HandError):
+class NoLines(DebuggerError):
     """The rank stands in code of which no lines are known."""
 
 
@@ -43,41 +40,6 @@ class Frame:
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
         return {"file": self.file or None, "line": self.line or None, "function": self.function, "text": self.text}
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A breakpoint at a line or function of the source; `count`: which visit from now on stops (and all later ones).
-    A `function` that begins with `*` is an instruction: *MODULE+OFFSET.
-
-    `task`: for that task alone, or with `descendants` for what it made too; None: for all. `pedigree`: the same for one
-    that may not be there yet.
-    """
-
-    id: int
-    file: str
-    line: int
-    function: str
-    count: int = 1
-    task: int | None = None
-    descendants: bool = False
-    condition: str = ""
-    """An expression of the program's language: it stops only where that is true."""
-    pedigree: str = ""
-
-    @property
-    def text(self) -> str:
-        """As the person wrote it."""
-        place = f"{self.file}:{self.line}" if self.line else self.function
-        task = self.pedigree or self.task
-        scope = "" if task is None else f" task {task}" + (" descendants" if self.descendants else "")
-        return place + scope + (f" if {self.condition}" if self.condition else "")
-
-    def as_dict(self) -> dict[str, Any]:
-        """For machines, and for what decides inside the process."""
-        return {"id": self.id, "file": self.file or None, "line": self.line or None, "function": self.function or None,
-                "count": self.count, "task": self.task, "descendants": self.descendants,
-                "condition": self.condition or None, "pedigree": self.pedigree or None}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +148,7 @@ class Hand(Protocol):
         ...
 
     def evaluate(self, text: str, level: int, form: str = "") -> str:
-        """The value of an expression in a frame, in a format of gdb's (`x`). HandError with the reason."""
+        """The value of an expression in a frame, in a format of gdb's (`x`). DebuggerError with the reason."""
         ...
 
     def variables(self, level: int) -> list[tuple[str, str]]:
@@ -198,15 +160,15 @@ class Hand(Protocol):
         ...
 
     def about(self, text: str, level: int) -> Part:
-        """The value of an expression, its type, and how many parts it has. HandError with the reason."""
+        """The value of an expression, its type, and how many parts it has. DebuggerError with the reason."""
         ...
 
     def assign(self, target: str, text: str, level: int) -> str:
-        """Give a variable of a frame another value; the new one. HandError with the reason."""
+        """Give a variable of a frame another value; the new one. DebuggerError with the reason."""
         ...
 
     def watch(self, text: str, level: int) -> int:
-        """Stop where the value of an expression changes; a number for `unwatch`. HandError with the reason."""
+        """Stop where the value of an expression changes; a number for `unwatch`. DebuggerError with the reason."""
         ...
 
     def unwatch(self, number: int) -> None:
@@ -286,7 +248,7 @@ class PythonHand:
         try:
             connect(self._socket, path)
         except OSError as error:
-            raise HandError(f"the rank's agent does not answer: {error.strerror}") from error
+            raise DebuggerError(f"the rank's agent does not answer: {error.strerror}") from error
         self._buffer = b""
         self._id = 0
 
@@ -300,9 +262,9 @@ class PythonHand:
             except (TimeoutError, BlockingIOError):
                 return []
             except OSError as error:
-                raise HandError(f"the rank has gone: {error.strerror}") from error
+                raise DebuggerError(f"the rank has gone: {error.strerror}") from error
             if not data:
-                raise HandError("the rank has gone")
+                raise DebuggerError("the rank has gone")
             self._buffer += data
         *lines, self._buffer = self._buffer.split(b"\n")
         return [json.loads(line) for line in lines]
@@ -320,7 +282,7 @@ class PythonHand:
             self._socket.settimeout(ANSWER)
             self._socket.sendall((json.dumps(request) + "\n").encode())
         except OSError as error:
-            raise HandError("the rank has gone") from error
+            raise DebuggerError("the rank has gone") from error
         until = time.monotonic() + ANSWER
         while (left := until - time.monotonic()) > 0:
             answer = None
@@ -331,9 +293,9 @@ class PythonHand:
                     self._take(message)
             if answer is not None:
                 if "error" in answer:
-                    raise HandError(str(answer["error"]))
+                    raise DebuggerError(str(answer["error"]))
                 return answer
-        raise HandError(f"no answer within {ANSWER:.0f} seconds: the rank holds the interpreter (a long call in C?)")
+        raise DebuggerError(f"no answer within {ANSWER:.0f} s: the rank holds the interpreter (a long call in C?)")
 
     def stack(self) -> list[Frame]:
         """The program's frames, innermost first."""
@@ -374,7 +336,7 @@ class PythonHand:
     def arm(self, points: Sequence[Point]) -> None:
         """Take these as the rank's breakpoints."""
         if any(point.function.startswith("*") for point in points):
-            raise HandError("instructions are those of native ranks, and this one is Python")
+            raise DebuggerError("instructions are those of native ranks, and this one is Python")
         self._ask("break", places=[point.as_dict() for point in points])
 
     def step(self, how: str) -> None:
@@ -400,7 +362,7 @@ class PythonHand:
 
     def poll(self) -> None:
         """Take up what has happened in the rank."""
-        with suppress(HandError):
+        with suppress(DebuggerError):
             for message in self._lines(0):
                 self._take(message)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.debug.hands import HandError
+from weft.errors import DebuggerError
 
 if TYPE_CHECKING:
     from weft.debug.gdb import NativeHand
@@ -56,7 +56,7 @@ def _read(hand: NativeHand, where: str) -> list[Instruction]:
     for mode in (5, 2):
         try:
             groups = hand.gdb.ask(f"-data-disassemble {where} -- {mode}").get("asm_insns", [])
-        except HandError:
+        except DebuggerError:
             continue
         found: dict[int, Instruction] = {}
         for group in groups:
@@ -112,7 +112,7 @@ class Maps:
         return self._bases.get(module, 0)
 
     def address(self, instruction: str) -> int:
-        """Where *MODULE+OFFSET lies; the module by its path, or the end of it. HandError where it is not loaded."""
+        """Where *MODULE+OFFSET lies; the module by its path, or the end of it. DebuggerError where it is not loaded."""
         name, _, offset = instruction[1:].rpartition("+")
         for again in (False, True):
             if again:
@@ -121,10 +121,10 @@ class Maps:
             if found:
                 break
         else:
-            raise HandError(f"the rank has loaded no file {name} (yet)")
+            raise DebuggerError(f"the rank has loaded no file {name} (yet)")
         if NOT_THE_PROGRAM.search(found[0]):
-            raise HandError(f"ranks stop in code of the program, and {name} is a library of the system")
+            raise DebuggerError(f"ranks stop in code of the program, and {name} is a library of the system")
         address = self._bases[found[0]] + int(offset, 0)
         if self.module(address) != found[0]:
-            raise HandError(f"{name} ends before that")
+            raise DebuggerError(f"{name} ends before that")
         return address

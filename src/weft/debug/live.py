@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.debug.hands import HandError
 from weft.debug.record import Record
+from weft.errors import DebuggerError
 from weft.launch.rankfile import Chunk, read_chunks, read_header
 from weft.replay.points import EventId
 from weft.trace import EVENT, Event, Rank, Trace
@@ -17,7 +17,7 @@ from weft.trace.layout import PAGE, StreamKind
 
 
 def buffer_of(record: Record, run: Path, send: EventId, pid: int) -> int:
-    """The address of what a send is about to send, its rank parked before it. HandError where that is not known."""
+    """The address of what a send is about to send, its rank parked before it. DebuggerError where that is not known."""
     event, args = record.trace.event(*send), record.arguments_of_send(send)
     if args == send:
         return int(pending(run / "ranks", event, pid)["buffer"])
@@ -25,7 +25,7 @@ def buffer_of(record: Record, run: Path, send: EventId, pid: int) -> int:
     alike = [] if rank is None else _calls_like(rank, record.trace.event(*args))
     ordinal = _calls_like(event.rank, record.trace.event(*args)).index(args[1])
     if rank is None or ordinal >= len(alike):
-        raise HandError("the replay did not record the call that made this send")
+        raise DebuggerError("the replay did not record the call that made this send")
     return int(rank.events["buffer"][alike[ordinal]])
 
 
@@ -53,7 +53,7 @@ def pending(ranks: Path, event: Event, pid: int) -> Any:
             slot = np.frombuffer(_behind(file.fileno(), stream), EVENT, count=1)
             if [int(slot[name][0]) for name in ("peer", "tag", "count")] == _expected(event):
                 return slot[0]
-    raise HandError(f"the replay of rank {event.rank.index} does not stand before that call")
+    raise DebuggerError(f"the replay of rank {event.rank.index} does not stand before that call")
 
 
 def _expected(event: Event) -> list[int]:

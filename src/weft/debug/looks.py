@@ -8,11 +8,11 @@ from pathlib import Path
 
 from weft.debug.frames import split_format
 from weft.debug.gdb import NativeHand
-from weft.debug.hands import Frame, HandError
+from weft.debug.hands import Frame
 from weft.debug.queues import Queues
 from weft.debug.sent import Messages
 from weft.debug.standing import Answer, Standing
-from weft.errors import UsageError
+from weft.errors import DebuggerError, UsageError
 from weft.replay import resolve
 from weft.trace import Event
 
@@ -82,7 +82,7 @@ class Looks:
         }  # fmt: skip
 
     def _place_of_focus(self, *, quiet: bool = False) -> tuple[str, int]:
-        with suppress(HandError):
+        with suppress(DebuggerError):
             for frame in self._standing.hand(self._standing.focus).stack():
                 if frame.file and frame.line:
                     return frame.file, frame.line

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
-from weft.debug.hands import HandError
+from weft.errors import DebuggerError
 from weft.terms.blocks import subarray
 from weft.trace import Datatype
 from weft.trace.layout import IN_PLACE
@@ -51,16 +51,16 @@ class Memory:
         try:
             self._fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise HandError(f"the memory of process {pid} cannot be read: {error.strerror}") from error
+            raise DebuggerError(f"the memory of process {pid} cannot be read: {error.strerror}") from error
 
     def read(self, address: int, size: int) -> bytes:
-        """Some bytes. HandError where the process has none there."""
+        """Some bytes. DebuggerError where the process has none there."""
         try:
             data = os.pread(self._fd, size, address)
         except (OSError, OverflowError) as error:
-            raise HandError(f"there is no memory at {address:#x}") from error
+            raise DebuggerError(f"there is no memory at {address:#x}") from error
         if len(data) < size:
-            raise HandError(f"the memory at {address:#x} ends after {len(data)} of {size} bytes")
+            raise DebuggerError(f"the memory at {address:#x} ends after {len(data)} of {size} bytes")
         return data
 
     def close(self) -> None:
@@ -69,7 +69,10 @@ class Memory:
 
 
 def elements(datatype: Datatype, at: int, count: int) -> Iterator[Element]:
-    """The basic elements of `count` of a datatype at an address, in the order of its type map. HandError: unknown."""
+    """The basic elements of `count` of a datatype at an address, in the order of its type map.
+
+    DebuggerError for one that is not known.
+    """
     size = datatype.extent or 0
     for k in range(count):
         if not (yield from _counted(_one(datatype, at + k * size))):
@@ -90,19 +93,19 @@ def _one(datatype: Datatype, at: int) -> Iterator[Element]:
         signature = datatype.signature()
         name = datatype.name if datatype.name in _BASIC or not signature else signature[0][0]
         if name not in _BASIC:
-            raise HandError(f"{name} is not decoded")
+            raise DebuggerError(f"{name} is not decoded")
         yield _BASIC[name], at
         return
     inner = datatype.inner
     if not inner or any(one is None for one in inner):
-        raise HandError(f"the record does not say what {datatype.name} is made of")
+        raise DebuggerError(f"the record does not say what {datatype.name} is made of")
     known = [one for one in inner if one is not None]
     try:
         for type_, times, where in _blocks(datatype.combiner, d.integers, d.addresses, known):
             if not (yield from _counted(elements(type_, at + where, times))) and times > 0 and len(known) == 1:
                 return
     except (IndexError, RecursionError) as error:
-        raise HandError(f"the record does not say what {datatype.name} is made of") from error
+        raise DebuggerError(f"the record does not say what {datatype.name} is made of") from error
 
 
 def _blocks(
@@ -131,7 +134,7 @@ def _blocks(
         return ((types[k], i[1 + k], a[k] if a else i[1 + n + k]) for k in range(n))
     if combiner == "SUBARRAY":
         return _subarray(i, one, extent)
-    raise HandError(f"a datatype made by {combiner} is not decoded")
+    raise DebuggerError(f"a datatype made by {combiner} is not decoded")
 
 
 def _subarray(i: tuple[int, ...], one: Datatype, extent: int) -> Iterator[tuple[Datatype, int, int]]:
@@ -139,7 +142,7 @@ def _subarray(i: tuple[int, ...], one: Datatype, extent: int) -> Iterator[tuple[
     try:
         sizes, subsizes, starts, fortran = subarray(i)
     except ValueError as error:
-        raise HandError(str(error)) from error
+        raise DebuggerError(str(error)) from error
     axes = range(n) if fortran else range(n - 1, -1, -1)  # fastest first
     strides, step = {}, extent
     for axis in axes:
@@ -165,7 +168,7 @@ def _subarray(i: tuple[int, ...], one: Datatype, extent: int) -> Iterator[tuple[
 def values(memory: Memory, datatype: Datatype, address: int, count: int) -> dict[str, Any]:
     """What a message holds: `values` (the first MOST), or `text`, or `object` for what mpi4py pickled."""
     if address == IN_PLACE:
-        raise HandError("the buffer is MPI_IN_PLACE")
+        raise DebuggerError("the buffer is MPI_IN_PLACE")
     if count <= 0:
         return {"values": [], "more": 0}
     first = list(islice(elements(datatype, address, count), MOST))

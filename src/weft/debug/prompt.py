@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TextIO
 
 from weft.base.debuggers import find_gdb
+from weft.base.interrupts import heeded, kept, limited
 from weft.debug.answers import tell
 from weft.debug.debugger import Answer, Debugger
-from weft.debug.limit import heeded, kept, limited
 from weft.errors import UsageError, WeftError
 
 SCHEMA = "weft-debug/1"

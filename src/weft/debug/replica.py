@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from weft.debug.limit import has_ended, kept
+from weft.base.interrupts import has_ended, kept
 from weft.debug.record import Position, Record
 from weft.errors import WeftError
 from weft.launch.watch import Watch, inside

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.debug.hands import HandError
 from weft.debug.live import buffer_of
 from weft.debug.payload import Memory, values
 from weft.debug.record import Record, call_facts
 from weft.debug.replica import Replica
-from weft.errors import UsageError
+from weft.errors import DebuggerError, UsageError
 from weft.replay import Goals
 from weft.replay.points import EventId
 from weft.terms.cited import said
@@ -43,7 +42,7 @@ class Messages:
         if sent is not None:
             try:
                 answer |= self._content(sent, replica)
-            except HandError as error:
+            except DebuggerError as error:
                 answer["unread"] = str(error)
         return answer
 
@@ -74,7 +73,7 @@ class Messages:
     def _read(self, replica: Replica, sent: EventId) -> Answer:
         args = self.record.trace.event(*self.record.arguments_of_send(sent))
         if args.datatype is None:
-            raise HandError("the record does not say which datatype it has")
+            raise DebuggerError("the record does not say which datatype it has")
         buffer = buffer_of(self.record, replica.run, sent, replica.controls[sent[0]].pid)
         memory = Memory(replica.controls[sent[0]].pid)
         try:

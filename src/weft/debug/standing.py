@@ -15,12 +15,12 @@ from weft.base.lazy import dataclass
 from weft.base.lifetime import temporary_folder
 from weft.debug.frames import Frames
 from weft.debug.gdb import NativeHand
-from weft.debug.hands import Frame, Hand, HandError, PythonHand, Tally
+from weft.debug.hands import Frame, Hand, PythonHand, Tally
 from weft.debug.record import Record, call_facts
 from weft.debug.replica import Replica
 from weft.debug.skips import Skips
 from weft.debug.spares import Spares
-from weft.errors import UsageError, WeftError
+from weft.errors import DebuggerError, UsageError, WeftError
 from weft.replay import Goals
 from weft.replay.layout import ControlState
 from weft.replay.points import EventId
@@ -161,12 +161,12 @@ class Standing:
                 hand.resume()
 
     def hand(self, rank: int) -> Hand:
-        """The hand in a rank. HandError where there can be none."""
+        """The hand in a rank. DebuggerError where there can be none."""
         self.check(rank)
         if not self.replica.controls[rank].pid:
-            raise HandError(f"rank {rank} has not been spawned yet")
+            raise DebuggerError(f"rank {rank} has not been spawned yet")
         if not self.runs(rank):
-            raise HandError(f"rank {rank} has ended")
+            raise DebuggerError(f"rank {rank} has ended")
         if rank not in self.hands:
             self.hands[rank] = self.look_into(self.replica, rank)
         return self.hands[rank]

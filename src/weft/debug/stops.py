@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from weft.debug.back import level_of, watched
 from weft.debug.breakpoints import Breakpoint, Breakpoints, Scope
-from weft.debug.hands import HandError, Point, Watched
+from weft.debug.hands import Watched
 from weft.debug.standing import Answer, Standing
-from weft.errors import UsageError
+from weft.errors import DebuggerError, UsageError
+from weft.gdb.point import Point
 from weft.replay.points import EventId
 
 
@@ -41,9 +42,9 @@ class Stops:
         return {"kind": "break", "breakpoint": made.as_dict()}
 
     def arm(self, more: Iterable[Breakpoint] = ()) -> None:
-        """Give the hands the breakpoints by line. HandError where no rank takes one of them."""
+        """Give the hands the breakpoints by line. DebuggerError where no rank takes one of them."""
         wanted = [b for b in (*self.breakpoints.all, *more) if b.point is not None]
-        refused: dict[int, list[HandError]] = {}
+        refused: dict[int, list[DebuggerError]] = {}
         taken: set[int] = set()
         for rank in range(self._standing.record.size):
             mine = [b for b in wanted if b.on(rank)]
@@ -57,13 +58,13 @@ class Stops:
                     hand.arm([*good, one.point])
                     good.append(one.point)
                     taken.add(one.id)
-                except HandError as error:
+                except DebuggerError as error:
                     refused.setdefault(one.id, []).append(error)
             if not mine:
                 hand.arm([])
         for b in more:
             if b.id in refused and b.id not in taken:
-                raise HandError(f"{b.text}: {refused[b.id][0]}")
+                raise DebuggerError(f"{b.text}: {refused[b.id][0]}")
 
     def arm_nothing(self) -> None:
         """Take the breakpoints by line from the hands for a while."""
@@ -98,7 +99,7 @@ class Stops:
             number = self._standing.hand(rank).watch(expression, level)
             made.append(self.breakpoints.number())
             self.watches[made[-1]] = rank, number, expression
-            with suppress(HandError):  # a gdb without Python: it is watched in this replay only
+            with suppress(DebuggerError):  # a gdb without Python: it is watched in this replay only
                 self.watched[made[-1]] = rank, watched(self._standing, rank, expression, level)
         return {"kind": "watch", "expression": expression, "ranks": list(ranks), "ids": made}
 
@@ -152,7 +153,7 @@ class Stops:
     def watch_again(self, kept: dict[int, tuple[int, Watched]]) -> None:
         """Watch in this replay what was watched in another; what has no frame here is looked for only going back."""
         for number, (rank, one) in kept.items():
-            with suppress(HandError):
+            with suppress(DebuggerError):
                 level = level_of(self._standing, rank, one)
                 if number not in self.watches and level is not None:
                     self.watches[number] = rank, self._standing.hand(rank).watch(one.text, level), one.text

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from weft.debug.hands import HandError, Point
+from weft.errors import DebuggerError
+from weft.gdb.point import Point
 from weft.tasks.model import SourceLine, Task
 
 How = Literal["next", "step", "finish", "continue"]
@@ -28,7 +29,7 @@ Why = Literal[
 ]
 
 
-class NoFurther(HandError):
+class NoFurther(DebuggerError):
     """The program runs, and cannot come to where it is wanted: what it waits for is not ours to give."""
 
 
@@ -113,7 +114,7 @@ class Backend(Protocol):
         ...
 
     def held(self, task: int | None, text: str) -> int:
-        """The task that an expression in a task's frame leads to. HandError where it leads to none."""
+        """The task that an expression in a task's frame leads to. DebuggerError where it leads to none."""
         ...
 
     def arm(self, points: Sequence[Point]) -> None:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from weft.base.interrupts import heeded, kept, limited
 from weft.base.words import plural
 from weft.debug.frames import split_format
-from weft.debug.hands import HandError, Point
-from weft.debug.limit import heeded, kept, limited
-from weft.errors import UsageError, WeftError
+from weft.errors import DebuggerError, UsageError, WeftError
+from weft.gdb.point import Point
 from weft.tasks.backend import Backend, Forking, How, Stop
 from weft.tasks.model import SourceLine, Task, as_dicts, called, deadlocks, descends, tree
 
@@ -151,7 +151,7 @@ class Debugger:
         if not found and not text.isdigit():
             try:
                 held = self.backend.held(self.focus, text)
-            except HandError as error:
+            except DebuggerError as error:
                 raise UsageError(
                     f"no task is called {text!r} (`tasks` lists them), nor does it lead to one: {error}"
                 ) from error

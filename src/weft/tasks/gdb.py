@@ -16,9 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.debug.hands import HandError
-from weft.debug.limit import interruptible
-from weft.debug.mi import Mi, quoted, word
+from weft.base.interrupts import interruptible
+from weft.errors import DebuggerError
+from weft.gdb.mi import Mi, quoted, word
 from weft.tasks.backend import NoFurther
 from weft.tasks.model import SourceLine
 from weft.tasks.output import Output
@@ -217,11 +217,11 @@ class Gdb(Mi):
         return str(self.ask(f"-data-evaluate-expression --thread {thread} --frame {level} {quoted(text)}")["value"])
 
     def pointer(self, text: str, thread: int, level: int = 0) -> int:
-        """Where an expression points, in any language. HandError where it is no pointer."""
+        """Where an expression points, in any language. DebuggerError where it is no pointer."""
         value = self.evaluate(text, thread, level)
         found = re.search(r"0x[0-9a-f]+", value)
         if found is None:
-            raise HandError(f"{text} is {value}, not an address")
+            raise DebuggerError(f"{text} is {value}, not an address")
         return int(found[0], 16)
 
     @contextmanager
@@ -237,14 +237,14 @@ class Gdb(Mi):
 
     def named(self, address: int) -> str:
         """What the program calls the variable at an address; empty where it is none with a name."""
-        with suppress(HandError):
+        with suppress(DebuggerError):
             found = re.search(r"<(.+)>", self.evaluate(f"(void *) {address:#x}", next(iter(self.threads.values()))))
             return found[1] if found else ""
         return ""
 
     def address(self, symbol: str) -> int:
         """Where a variable lies; 0 where it is not there (yet)."""
-        with suppress(HandError):
+        with suppress(DebuggerError):
             found = re.search(
                 r"0x[0-9a-f]+", str(self.ask(f"-data-evaluate-expression {quoted('&' + symbol)}")["value"])
             )
@@ -252,7 +252,7 @@ class Gdb(Mi):
         return 0
 
     def read(self, address: int, length: int) -> bytes:
-        """Memory of the stopped program, or of the core. HandError where not all of it is there."""
+        """Memory of the stopped program, or of the core. DebuggerError where not all of it is there."""
         if not length:
             return b""
         if self.pid and self.exited is None and address + length <= ADDRESSES:
@@ -266,7 +266,7 @@ class Gdb(Mi):
             self.console(f"dump binary memory {file.name} {address:#x} {address + length:#x}")
             data = Path(file.name).read_bytes()
         if len(data) != length:
-            raise HandError(f"memory of the program at {address:#x} cannot be read")
+            raise DebuggerError(f"memory of the program at {address:#x} cannot be read")
         return data
 
     def write(self, address: int, value: int, length: int) -> None:
@@ -280,7 +280,7 @@ class Gdb(Mi):
         return self._sites[pc]
 
     def _line(self, pc: int) -> SourceLine | None:
-        with suppress(HandError, KeyError, IndexError, TypeError):
+        with suppress(DebuggerError, KeyError, IndexError, TypeError):
             rows = self.ask(f"-data-disassemble -s {pc:#x} -e {pc + 1:#x} -- 4")["asm_insns"]
             row = rows[0] if isinstance(rows, list) else rows["src_and_asm_line"]
             inner = row["line_asm_insn"]
@@ -291,7 +291,7 @@ class Gdb(Mi):
     def instructions(self, start: int, end: int) -> list[Instruction]:
         """A stretch of code."""
         found = []
-        with suppress(HandError, KeyError, TypeError):
+        with suppress(DebuggerError, KeyError, TypeError):
             rows = self.ask(f"-data-disassemble -s {start:#x} -e {end:#x} -- 1")["asm_insns"]
             for part in rows if isinstance(rows, list) else [rows["src_and_asm_line"]]:
                 file, line = str(part.get("fullname") or part.get("file", "")), int(part["line"])
@@ -310,7 +310,7 @@ class Gdb(Mi):
         only = f"-c {quoted(f'$sp >= {floor}')} " if floor else ""
         with self.set_to("language", "c", "auto") if floor else nullcontext():
             for at in places:
-                with suppress(HandError):
+                with suppress(DebuggerError):
                     made.add(str(self.ask(f"-break-insert -p {thread} {only}{quoted(at)}")["bkpt"]["number"]))
         try:
             yield made

@@ -7,9 +7,10 @@ import re
 import subprocess
 import tempfile
 
+from weft.base.debuggers import command
 from weft.base.processes import forbidden
-from weft.debug.mi import quoted
 from weft.errors import UsageError
+from weft.gdb.mi import quoted
 from weft.tasks.injected import CALLS, RUN
 
 IDLE = re.compile(
@@ -18,7 +19,7 @@ IDLE = re.compile(
 """System calls in which Python has let go of its lock, so that code can be run at once."""
 FUTEX = "($orig_rax == 202 && ($rsi & 127) == 9)"
 """A wait for a lock of Python's, by that operation of futex; in the others it may hold what Python's own lock needs."""
-SAFE = ("set auto-load no", "set debuginfod enabled off", "set confirm off")
+SAFE = "set auto-load no"
 """Nothing that stands in another's program or beside it is executed by gdb."""
 FAILED = re.compile(
     r"Error in sourced command file:\n(?P<why>.+)|^(?P<word>ptrace: .+|Couldn't .+|No symbol .+)$", re.M
@@ -58,10 +59,9 @@ def _said(gdb: str, pid: int, *commands: str) -> str:
     with tempfile.NamedTemporaryFile("w", suffix=".gdb") as script:
         script.write("\n".join([*commands, ""]))
         script.flush()
-        safe = [word for setting in SAFE for word in ("-iex", setting)]
-        command = [gdb, "-q", "-nx", *safe, "-batch", "-p", str(pid), "-x", script.name]
+        words = [*command(gdb, SAFE), "--batch", "-p", str(pid), "-x", script.name]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS,
+            done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=SECONDS,
                                   check=False, stdin=subprocess.DEVNULL, start_new_session=True,
                                   env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})  # fmt: skip
         except subprocess.TimeoutExpired as error:

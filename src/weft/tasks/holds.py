@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.base.words import listed, plural
-from weft.debug.hands import HandError
-from weft.debug.mi import quoted
-from weft.errors import UsageError
+from weft.errors import DebuggerError, UsageError
+from weft.gdb.mi import quoted
 from weft.tasks import layout
 from weft.tasks.bodies import Bodies
 from weft.tasks.gdb import Frame, Gdb, site_of
@@ -61,7 +60,7 @@ class Holds:
         self._gdb.write(one.address + BYTE, 1, 1)
         try:
             place = self._seek(task, one)
-        except (HandError, UsageError):
+        except (DebuggerError, UsageError):
             self.give(task)
             raise
         row, rows = self._row(task), self._rows()
@@ -107,7 +106,7 @@ class Holds:
         if self._record(found[0]) is None:  # its thread had left its code already, and begins another one
             del self._held[found[0]]
             return True
-        with suppress(HandError, UsageError):
+        with suppress(DebuggerError, UsageError):
             self._seek(*found)
         return True
 
@@ -197,14 +196,14 @@ class Holds:
 
     def _drop(self, one: Held) -> None:
         for number in one.points:
-            with suppress(HandError):
+            with suppress(DebuggerError):
                 self._gdb.ask(f"-break-delete {number}")
         one.points = set()
 
     def _breakpoints(self) -> set[int]:
         """The addresses of the person's breakpoints."""
         found = set()
-        with suppress(HandError):
+        with suppress(DebuggerError):
             for made in self._gdb.ask("-break-list")["BreakpointTable"]["body"]:
                 for place in (made, *made.get("locations", [])):
                     with suppress(KeyError, ValueError):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.debug.hands import HandError
+from weft.errors import DebuggerError
 from weft.native.headers.table import FINISHED, HELD, JOINS, LOCKS, RUNS, SLAB, SLABS, SPAWNS, TABLE, TASK, WORKERS
 from weft.native.headers.table import TRACED as SIGNALS
 from weft.native.headers.table import WAIT_EVENT as EVENT
@@ -100,18 +100,18 @@ Array = np.ndarray[Any, Any]
 
 
 def records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
-    """All living tasks, by their numbers, and which task holds which lock. HandError for another table."""
+    """All living tasks, by their numbers, and which task holds which lock. DebuggerError for another table."""
     header = read(base, HEADER)
     count, size, slab = np.frombuffer(header, "<i4", 1, 8)[0], *np.frombuffer(header, "<u4", 2, 16)
     if header[:8] != MAGIC or size != SIZE or slab != SLAB:
-        raise HandError("the program's table of tasks is of another version of Weft's tool: start it again")
+        raise DebuggerError("the program's table of tasks is of another version of Weft's tool: start it again")
     pointers = np.frombuffer(read(base + HEADER, 8 * min(max(int(count), 0), SLABS)), "<u8")
     parts, living = [np.zeros(0, RECORD)], 0
     for pointer in np.unique(pointers[pointers != 0]).tolist():
         parts.append(_slab(read, pointer))
         living += len(parts[-1])
         if living > MOST:
-            raise HandError(f"the program's table has more than {MOST:,} tasks that live, or is damaged")
+            raise DebuggerError(f"the program's table has more than {MOST:,} tasks that live, or is damaged")
     rows = np.concatenate(parts)
     rows = rows[np.argsort(rows["id"], kind="stable")]
     order = np.argsort(rows["address"], kind="stable")
@@ -120,7 +120,7 @@ def records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
     workers = min(int(np.frombuffer(header, "<u8", 1, 24)[0]), WORKERS)
     for pointer in np.frombuffer(read(after, 8 * workers), "<u8").tolist():
         if pointer:
-            with suppress(HandError):  # the memory of a thread that has gone
+            with suppress(DebuggerError):  # the memory of a thread that has gone
                 top, _, _, thread, held = np.frombuffer(read(pointer, 40), "<u8").tolist()
                 thread = min(thread, np.iinfo(np.int32).max)  # the kernel's number of a thread
                 _stack(rows, places, top, thread)
@@ -260,7 +260,7 @@ class Scopes:
         found: dict[int, None] = {}
         while scope and scope not in found:
             if len(found) == DEEPEST:
-                raise HandError(
+                raise DebuggerError(
                     f"more than {DEEPEST:,} taskgroups lie in each other, or the program's table is damaged"
                 )
             found[scope] = None

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from weft.debug.hands import HandError
+from weft.errors import DebuggerError
 from weft.tasks.gdb import Frame, Gdb, is_own, site_of
 from weft.tasks.model import Task, Wait
 
@@ -37,7 +37,7 @@ def waited(gdb: Gdb, thread: int, stack: list[Frame]) -> Mutex | None:
     called = next(filter(None, map(WAITS.match, inner)), None)
     if called is None:
         return None
-    with suppress(HandError, ValueError):
+    with suppress(DebuggerError, ValueError):
         registers = ("$orig_rax", "$rdi", "$pc")
         number, address, pc = (int(gdb.evaluate(f"(unsigned long){name}", thread)) for name in registers)
         if number == FUTEX and gdb.read(pc - len(SYSCALL), len(SYSCALL)) == SYSCALL:  # it has not come back from it

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.interrupts import kept
 from weft.debug.answers import change
-from weft.debug.hands import HandError, Point
-from weft.debug.limit import kept
-from weft.debug.mi import core_names, quoted, referred, word
-from weft.errors import UsageError
+from weft.errors import DebuggerError, UsageError
+from weft.gdb.mi import core_names, quoted, referred, word
+from weft.gdb.point import Point
 from weft.tasks import layout, schedule
 from weft.tasks.backend import How, Spawn, Stop
 from weft.tasks.bodies import Bodies
@@ -127,7 +127,7 @@ class NativeBackend:
             name, as_it_stands = core_names(self._core.resolve())
             try:
                 self._gdb.console(f"core-file {name}")
-            except HandError:
+            except DebuggerError:
                 self._gdb.console(f"core-file {as_it_stands}")
         else:
             self._program = os.path.realpath(f"/proc/{self._pid}/exe")
@@ -561,7 +561,7 @@ class NativeBackend:
         """Whether an untied task of clang's comes to its code for the first time: its part is 0 before, then 1."""
         told = self._gdb.ask(f"-stack-list-variables --thread {thread} --frame 0 --all-values")["variables"]
         part = next((str(one.get("value", "")) for one in told if one["name"] == ".part_id."), "")
-        with suppress(HandError, ValueError):
+        with suppress(DebuggerError, ValueError):
             return int.from_bytes(self._gdb.read(int(part, 16), 4), "little") == 1
         return False
 
@@ -604,7 +604,7 @@ class NativeBackend:
 
     def _frames(self, task: int | None, rows: dict[int, Task], *, every: bool = False) -> tuple[int, list[Frame]]:
         if self._gdb.exited is not None:
-            raise HandError("the program has come to its end: there are no tasks and no frames any more")
+            raise DebuggerError("the program has come to its end: there are no tasks and no frames any more")
         row = rows.get(task or 0)
         if row is None:
             thread = self._thread()
@@ -622,12 +622,12 @@ class NativeBackend:
         if self._before_main(at):
             told = self._gdb.ask(f"-stack-list-variables --thread {thread} --frame {at} --no-values")["variables"]
             if {str(one["name"]) for one in told} & set(re.findall(r"\w+", text)):
-                raise HandError(BEFORE_MAIN)
+                raise DebuggerError(BEFORE_MAIN)
         try:
             return self._gdb.value(text, thread, at, form)
-        except HandError as error:
+        except DebuggerError as error:
             if outside := NOT_TAKEN.search(str(error)):
-                raise HandError(
+                raise DebuggerError(
                     f"{text}: {outside[1]} has that, and the task does not have it: nothing in it uses it"
                 ) from error
             raise
@@ -636,7 +636,7 @@ class NativeBackend:
         """The variables of a task's frame, and their values."""
         thread, at = self._level(task, level)
         if self._before_main(at):
-            raise HandError(BEFORE_MAIN)
+            raise DebuggerError(BEFORE_MAIN)
         told = self._gdb.ask(f"-stack-list-variables --thread {thread} --frame {at} --all-values")["variables"]
         return [
             (name, referred(str(one.get("value", "")))) for one in told if not MADE_UP.match(name := str(one["name"]))
@@ -651,10 +651,10 @@ class NativeBackend:
         return self.evaluate(task, f"{name} = {text}", level)
 
     def _level(self, task: int | None, level: int) -> tuple[int, int]:
-        """gdb's numbers of a task's thread and frame. HandError where it is in none."""
+        """gdb's numbers of a task's thread and frame. DebuggerError where it is in none."""
         thread, frames = self._frames(task, {row.id: row for row in self.tasks()})
         if not frames:
-            raise HandError("the task is in no frame: it has not begun, or lies on the heap")
+            raise DebuggerError("the task is in no frame: it has not begun, or lies on the heap")
         return thread, int(frames[min(level, len(frames) - 1)]["level"])
 
     def held(self, task: int | None, text: str) -> int:
@@ -665,7 +665,7 @@ class NativeBackend:
         address = int(self._gdb.evaluate(f"(unsigned long)({text})", thread or self._thread(), level))
         found = holder(self._gdb, address, rows)
         if found is None:
-            raise HandError(f"{text} is {address:#x}, and lies in no task's frames")
+            raise DebuggerError(f"{text} is {address:#x}, and lies in no task's frames")
         return found
 
     def arm(self, points: Sequence[Point]) -> None:
@@ -690,7 +690,7 @@ class NativeBackend:
         try:
             with self._gdb.set_to("language", "c", "auto"):  # Fortran has no word for what a pointer points to
                 made = self._gdb.ask(f"-break-watch *$weft{number}")
-        except HandError:
+        except DebuggerError:
             self._let_go(end)
             raise
         self._watches[str(next(v for k, v in made.items() if "wpt" in k)["number"])] = Watch(number, text, end)
@@ -726,7 +726,7 @@ class NativeBackend:
 
     def _unwatch(self, key: str) -> None:
         end = self._watches.pop(key).end
-        with suppress(HandError):
+        with suppress(DebuggerError):
             self._gdb.ask(f"-break-delete {key}")
         self._let_go(end)
 
@@ -736,7 +736,7 @@ class NativeBackend:
             return
         for where in [where for where, number in self._ends.items() if number == end]:
             del self._ends[where]
-            with suppress(HandError):
+            with suppress(DebuggerError):
                 self._gdb.ask(f"-break-delete {end}")
 
     def name(self, task: int, name: str) -> None:
@@ -802,7 +802,7 @@ class NativeBackend:
     def close(self) -> None:
         """End the program."""
         if hasattr(self, "_gdb"):
-            with suppress(HandError):
+            with suppress(DebuggerError):
                 if self._gdb.running:
                     self._gdb.halt()
                 if self._pid:

@@ -20,8 +20,9 @@ from typing import Any
 from weft.base.interpreters import OLDEST, is_free_threaded, refusal
 from weft.base.lifetime import bound_to_parent
 from weft.debug.answers import change
-from weft.debug.hands import HandError, Point, connect
-from weft.errors import UsageError
+from weft.debug.hands import connect
+from weft.errors import DebuggerError, UsageError
+from weft.gdb.point import Point
 from weft.inprocess.unswept import unswept
 from weft.tasks import hung, schedule
 from weft.tasks.backend import How, NoFurther, Spawn, Stop
@@ -73,16 +74,16 @@ class Conversation:
                 return {"stop": {"why": "ended", "code": None, "task": None, "at": None}}
             self._text += more
             if len(self._text) > MOST:
-                raise HandError("the program says more than Weft's agent does")
+                raise DebuggerError("the program says more than Weft's agent does")
         line = self._text[:end]
         del self._text[: end + 1]
         self._looked = 0
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise HandError("the program says what Weft's agent does not") from error
+            raise DebuggerError("the program says what Weft's agent does not") from error
         if not isinstance(found, dict):
-            raise HandError("the program says what Weft's agent does not")
+            raise DebuggerError("the program says what Weft's agent does not")
         return found
 
     def _more(self, seconds: float | None) -> bytes:
@@ -94,7 +95,7 @@ class Conversation:
                 return self._line.recv(1 << 20)
             except TimeoutError as error:
                 if until is not None and time.monotonic() >= until:
-                    raise HandError("the program gives no answer: its Python is held up in native code") from error
+                    raise DebuggerError("the program gives no answer: its Python is held up in native code") from error
             except OSError:
                 return b""
             if self.idle is not None and self.idle():
@@ -104,22 +105,22 @@ class Conversation:
         try:
             self._line.sendall(json.dumps(message).encode() + b"\n")
         except OSError as error:
-            raise HandError("the program has ended") from error
+            raise DebuggerError("the program has ended") from error
 
     def _ask(self, do: str, **fields: Any) -> Any:
         if self._over is not None:
-            raise HandError("the program has ended")
+            raise DebuggerError("the program has ended")
         self._next += 1
         self._send({"id": self._next, "do": do, **fields})
         while True:
             message = self._message(ANSWER)
             if message.get("id") == self._next:
                 if "error" in message:
-                    raise HandError(message["error"])
+                    raise DebuggerError(message["error"])
                 return message["answer"]
             self._pending.append(message)
             if (stop := message.get("stop")) and stop["why"] == "ended":
-                raise HandError("the program has ended")
+                raise DebuggerError("the program has ended")
 
     def _stop(self, seconds: float | None) -> Stop:
         while True:
@@ -127,7 +128,7 @@ class Conversation:
             if "stop" in message:
                 return self._stopped(message["stop"])
             if "idle" in message:
-                with suppress(HandError):  # it has gone on, or to its end, while it was asked
+                with suppress(DebuggerError):  # it has gone on, or to its end, while it was asked
                     if (stop := self._stuck(message)) is not None:
                         return stop
 
@@ -200,11 +201,11 @@ class Conversation:
         """The task that an expression holds: a task, or its coroutine."""
         found, value = self._ask("held", task=task, text=text)
         if found is None:
-            raise HandError(f"{text} is {value}, not a living task")
+            raise DebuggerError(f"{text} is {value}, not a living task")
         return int(found)
 
     def arm(self, points: Sequence[Point]) -> None:
-        """Take these as the breakpoints. HandError for a line without code."""
+        """Take these as the breakpoints. DebuggerError for a line without code."""
         for point in points:
             refuse_codeless(point)
         self._ask("points", points=[point.as_dict() for point in points])
@@ -260,7 +261,7 @@ class Conversation:
         while time.monotonic() < until:
             try:
                 message = self._message(0.5)
-            except HandError:
+            except DebuggerError:
                 continue
             if "stop" in message:
                 return self._stopped(message["stop"])
@@ -276,7 +277,7 @@ class RankConversation(Conversation):
         try:
             connect(self._line, path)
         except OSError as error:
-            raise HandError(f"the rank's agent does not answer: {error.strerror}") from error
+            raise DebuggerError(f"the rank's agent does not answer: {error.strerror}") from error
 
     def let(self, how: How, task: int | None, *, child: bool = False) -> None:
         """Let the rank go on, and do not wait."""
@@ -332,7 +333,7 @@ class PythonBackend(Conversation):
                 preexec_fn=bound_to_parent(),  # noqa: PLW1509 - it takes no lock
             )  # fmt: skip
         except OSError as error:
-            raise HandError(f"{asked.interpreter}: {error.strerror}") from error
+            raise DebuggerError(f"{asked.interpreter}: {error.strerror}") from error
         theirs.close()
         self._line = ours
         if asked.kind == "-c":
@@ -383,12 +384,12 @@ class PythonBackend(Conversation):
 
 
 def refuse_codeless(point: Point) -> None:
-    """HandError for a breakpoint at a line that has no code, as far as its file can be found here."""
+    """DebuggerError for a breakpoint at a line that has no code, as far as its file can be found here."""
     lines = code_lines(point.file) if point.line else frozenset()
     if lines and point.line not in lines:
         after = min((line for line in lines if line > point.line), default=0)
         hint = f"; the next line with code is {after}" if after else ""
-        raise HandError(f"there is no code in line {point.line} of {point.file}{hint}")
+        raise DebuggerError(f"there is no code in line {point.line} of {point.file}{hint}")
 
 
 @cache

@@ -19,10 +19,11 @@ from weft.debug import prompt
 from weft.debug.breakpoints import Scope
 from weft.debug.debugger import Debugger as Ranks
 from weft.debug.gdb import NativeHand
-from weft.debug.hands import Frame, Hand, HandError, Point, PythonHand
+from weft.debug.hands import Frame, Hand, PythonHand
 from weft.debug.prompt import Command, Prompt, help_of, parse, split_ranks
 from weft.debug.replica import Replica
-from weft.errors import UsageError
+from weft.errors import DebuggerError, UsageError
+from weft.gdb.point import Point
 from weft.tasks import console
 from weft.tasks.answers import tell
 from weft.tasks.backend import Backend, How, NoFurther, Spawn, Stop
@@ -78,7 +79,7 @@ class TaskHand(Protocol):
 
     @property
     def backend(self) -> Backend | RankConversation:
-        """What knows the tasks. HandError where the rank has none."""
+        """What knows the tasks. DebuggerError where the rank has none."""
         ...
 
     def looking(self) -> Any:
@@ -185,10 +186,10 @@ class AsyncioHand(PythonHand):
 
     @property
     def backend(self) -> RankConversation:
-        """The conversation about tasks. HandError where the program has not imported asyncio."""
+        """The conversation about tasks. DebuggerError where the program has not imported asyncio."""
         if self._talk is None:
             if not self._path.exists():
-                raise HandError("the rank has no tasks: it has not imported asyncio, so far")
+                raise DebuggerError("the rank has no tasks: it has not imported asyncio, so far")
             self._talk = RankConversation(self._path)
         return self._talk
 
@@ -248,7 +249,7 @@ class AsyncioHand(PythonHand):
         """Take these as the rank's breakpoints."""
         self._points = list(points)
         if self._follows and any(point.condition for point in points):
-            raise HandError("its tasks are followed: conditions hold for ranks whose tasks are not")
+            raise DebuggerError("its tasks are followed: conditions hold for ranks whose tasks are not")
         if any(point.task is not None for point in points):
             self.follow()
         if self._follows:
@@ -263,7 +264,7 @@ class AsyncioHand(PythonHand):
             return
         running = self.task or next((row.id for row in self.backend.tasks() if row.state == "top"), None)
         if running is None:
-            raise HandError("no task runs in that rank now: choose one, `task ID`")
+            raise DebuggerError("no task runs in that rank now: choose one, `task ID`")
         self._wish = "step" if how == "step" else "finish" if how == "finish" else "next", running
 
     def unstep(self) -> None:
@@ -289,7 +290,7 @@ class AsyncioHand(PythonHand):
             return
         super().poll()
         if self._follows and self.stopped is None:
-            with suppress(HandError):
+            with suppress(DebuggerError):
                 stop = self.backend.arrived()
                 if stop is not None and stop.why != "ended":
                     self.stopped, self.task, self.news = frame_of(stop), stop.task, news_of(stop)

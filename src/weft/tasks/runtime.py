@@ -15,8 +15,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from weft.debug.hands import HandError
-from weft.errors import UsageError, WeftError
+from weft.errors import DebuggerError, UsageError, WeftError
 from weft.safety.folders import cache_folder, is_kept, make_private
 
 INSIDE = Path(__file__).parents[1] / "inprocess"
@@ -138,7 +137,7 @@ def recording(programs: Iterable[Sequence[str]], run: Path) -> dict[str, str]:
 
 
 def tool() -> Path:
-    """Weft's OMPT tool, built on first use with the system's compiler. HandError where that fails."""
+    """Weft's OMPT tool, built on first use with the system's compiler. DebuggerError where that fails."""
     return _built("tool.c", "turns.c", "turns.h", "holds.c", "holds.h", "table.h", "ompt.h", *SWITCHES)
 
 
@@ -146,7 +145,7 @@ def births() -> str:
     """What notes the births of asyncio's tasks, by C; empty where it cannot be built: Python does it then."""
     try:
         return str(_births())
-    except HandError:
+    except DebuggerError:
         return ""
 
 
@@ -169,7 +168,7 @@ def _built(*names: str) -> Path:
         return target
     compiler = shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
-        raise HandError("there is no C compiler, which builds Weft's part in the program: install gcc")
+        raise DebuggerError("there is no C compiler, which builds Weft's part in the program: install gcc")
     make_private(target.parent)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         for name, text in sources.items():
@@ -187,6 +186,6 @@ def _built(*names: str) -> Path:
         ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
-            raise HandError(f"Weft's part in the program cannot be built: {done.stderr.strip()}")
+            raise DebuggerError(f"Weft's part in the program cannot be built: {done.stderr.strip()}")
         made.replace(target)
     return target

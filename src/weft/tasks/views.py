@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from weft.debug.hands import Frame, HandError, Part
+from weft.debug.hands import Frame, Part
+from weft.errors import DebuggerError
 from weft.tasks.backend import Spawn
 from weft.tasks.debugger import text_of
 from weft.tasks.model import SourceLine
@@ -35,7 +36,7 @@ class View(Protocol):
 
 
 def view(hand: AsyncioHand | OpenMPHand, task: int) -> View:
-    """A task of the rank that a hand is in. HandError where it has none."""
+    """A task of the rank that a hand is in. DebuggerError where it has none."""
     return AsyncioView(hand.backend, task) if isinstance(hand, AsyncioHand) else OpenMPView(hand, task)
 
 
@@ -83,13 +84,13 @@ class OpenMPView:
 
     @contextmanager
     def _at(self, level: int) -> Iterator[int]:
-        """Its thread in front; the level among the thread's frames. HandError where it is in no frame."""
+        """Its thread in front; the level among the thread's frames. DebuggerError where it is in no frame."""
         hand = self._hand
         with hand.looking():
             before = hand.thread
             thread, levels = hand.backend.levels(self._task)
             if not levels:
-                raise HandError("the task is in no frame: it has not begun, or lies on the heap")
+                raise DebuggerError("the task is in no frame: it has not begun, or lies on the heap")
             hand.thread = thread
             try:
                 wanted = levels[min(level, len(levels) - 1)]

@@ -17,10 +17,9 @@ import gdb  # type: ignore[import-not-found, unused-ignore]
 
 MOST = 1 << 30
 _SETTINGS = (
-    "set pagination off", "set confirm off", "set breakpoint pending on", "set startup-with-shell off",
-    "set print inferior-events off", "set print thread-events off", "set debuginfod enabled off", "set width 0",
+    "set breakpoint pending on", "set startup-with-shell off",
+    "set print inferior-events off", "set print thread-events off", "set width 0",
     "set detach-on-fork on", "set follow-fork-mode parent", "set print finish off", "set disable-randomization off",
-    "set auto-load off",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from weft.base.debuggers import REMEDY, command, find_gdb
 from weft.base.lazy import dataclass
 from weft.errors import UsageError
 from weft.values.folder import FOLDER, WATCHES
@@ -93,8 +94,8 @@ def verify(watches: Sequence[Watch], programs: Iterable[Sequence[str]]) -> None:
     """UsageError where a watch cannot be kept in any of the programs."""
     native = [program for program in programs if not is_python(program)]
     for watch in watches:
-        if not watch.python and native and shutil.which("gdb") is None:
-            raise UsageError(f"--watch {watch.file}:{watch.line}: lines of native programs need gdb: install it")
+        if not watch.python and native and find_gdb() is None:
+            raise UsageError(f"--watch {watch.file}:{watch.line}: lines of native programs need gdb: {REMEDY}")
         if not watch.python and not native:
             raise UsageError(
                 f"--watch {watch.file}:{watch.line}: the program is one of Python; name a line of a .py file"
@@ -124,7 +125,7 @@ def wrapped(program: Sequence[str]) -> tuple[str, ...]:
     """The command that runs a native program with its lines watched."""
     if is_python(program):
         return tuple(program)
-    gdb = ["gdb", "--nx", "--quiet", "--batch", "-x", str(HERE / "watch_gdb.py"), "--args"]
+    gdb = [*command(find_gdb() or "gdb", "set auto-load off"), "--batch", "-x", str(HERE / "watch_gdb.py"), "--args"]
     return ("/bin/sh", "-c", _WRAPPED, "weft", *gdb, *program)
 
 

@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from weft.debug.hands import HandError, Point
+from weft.errors import DebuggerError
+from weft.gdb.point import Point
 from weft.tasks.backend import How, Stop
 from weft.tasks.cilk5 import layout
 from weft.tasks.cilk5.build import Procedures, build, split
@@ -455,7 +456,7 @@ class CilkBackend(NativeBackend):
         for name in dict.fromkeys([*names, *(name for _, name in kept)]):
             try:
                 told.append((name, self.evaluate(task, name, level)))
-            except HandError as error:
+            except DebuggerError as error:
                 told.append((name, f"<{error}>"))
         return told
 
@@ -469,7 +470,7 @@ class CilkBackend(NativeBackend):
         table = self._table()
         row = next((row for row in table.rows if row.id == task), None) if table is not None else None
         if table is None or row is None:
-            raise HandError("the task is in no frame: it has come to its end")
+            raise DebuggerError("the task is in no frame: it has come to its end")
         at = next(one.at for one in self.tasks() if one.id == task)
         name = self._procedure(at)
         frame = f"((struct _cilk_{name}_frame *){row.address - table.offset:#x})"

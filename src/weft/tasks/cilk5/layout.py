@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.debug.hands import HandError
+from weft.errors import DebuggerError
 from weft.tasks.model import State
 
 MAGIC = b"weftcil1"
@@ -60,7 +60,7 @@ class Table:
         self._read, self._seen = read, dict[int, tuple[Row, int, int]]()
         head = read(base, WORKERS)
         if head[:8] != MAGIC:
-            raise HandError("the program's table of tasks is of another version of Weft: start it again")
+            raise DebuggerError("the program's table of tasks is of another version of Weft: start it again")
         count = int.from_bytes(head[COUNT : COUNT + 4], "little")
         self.offset = int.from_bytes(head[OFFSET : OFFSET + 8], "little")
         self.workers = np.frombuffer(read(base + WORKERS, count * WORKER.itemsize), WORKER)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from weft.debug.hands import HandError
+from weft.errors import DebuggerError
 from weft.tasks.cilk5.build import Procedures
 
 CLONE = re.compile(r"_cilk_(\w+)_slow$")
@@ -50,7 +50,10 @@ class Place:
 
 
 def evaluate(text: str, place: Place, procedures: Procedures, value: Value) -> str:
-    """An expression in a frame of a procedure. `value`: gdb's word for one of C. HandError for what is kept nowhere."""
+    """An expression in a frame of a procedure. `value`: gdb's word for one of C.
+
+    DebuggerError for what is kept nowhere.
+    """
     function, here, entry = place.function, place.here, place.entry
     inlet = inlet_of(function, procedures.scopes)
     slow = None if inlet else CLONE.match(function)
@@ -65,7 +68,7 @@ def evaluate(text: str, place: Place, procedures: Procedures, value: Value) -> s
         if inlet is not None and name not in here and "_cilk_inletargs" in here:
             try:
                 value(f"_cilk_inletargs->{name}")
-            except HandError:
+            except DebuggerError:
                 pass
             else:
                 return f"_cilk_inletargs->{name}"
@@ -76,7 +79,7 @@ def evaluate(text: str, place: Place, procedures: Procedures, value: Value) -> s
             if slow is None or kept is None or name in kept:
                 return name
             if name not in procedures.saved.get(owner, frozenset()):
-                raise HandError(
+                raise DebuggerError(
                     f"{name} was not kept when another worker took the task up: the rest of it does not use it"
                 )
             gone.append(name)
@@ -89,5 +92,5 @@ def evaluate(text: str, place: Place, procedures: Procedures, value: Value) -> s
 def _only(name: str, places: list[int]) -> int:
     if len(places) > 1:
         several = " or ".join(f"_cilk_frame->scope{place}.{name}" for place in places)
-        raise HandError(f"several blocks of the procedure have a {name}: print {several}")
+        raise DebuggerError(f"several blocks of the procedure have a {name}: print {several}")
     return places[0]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from weft.debug.hands import HandError, Point
-from weft.errors import UsageError
+from weft.errors import DebuggerError, UsageError
+from weft.gdb.point import Point
 from weft.tasks.backend import How, Spawn, Stop
 from weft.tasks.gdb import Frame, Gdb, Terminal, is_own, site_of
 from weft.tasks.model import SourceLine, Task, Wait
@@ -108,7 +108,7 @@ class OpenCilkBackend(NativeBackend):
             return table
         closures = self._memory.closures(self._memory.state(next(iter(workers.values()))))
         if not closures or not closures[0].status:
-            raise HandError("the program's OpenCilk has another version than the one that Weft knows (ABI 4)")
+            raise DebuggerError("the program's OpenCilk has another version than the one that Weft knows (ABI 4)")
         found = ((thread, self._memory.worker(worker)) for thread, worker in workers.items())
         table.within([(self.unwound(thread), worker) for thread, worker in found if worker.runs], closures)
         return table
@@ -261,15 +261,15 @@ class OpenCilkBackend(NativeBackend):
             return super()._frames(task, rows, every=every)
         found = [one for one in place.own if one.level >= 0]
         if place.own and not found:
-            raise HandError("the task lies between two workers: one `next` brings it to its line")
+            raise DebuggerError("the task lies between two workers: one `next` brings it to its line")
         if every and found:
             first = 0 if place.state == "top" else found[0].level
             return place.thread, self._gdb.stack(place.thread)[first : found[-1].level + 1]
         return place.thread, [one.frame for one in found]
 
     def _level(self, task: int | None, level: int) -> tuple[int, int]:
-        """gdb's numbers of a task's thread and frame. HandError where gdb does not come to it."""
+        """gdb's numbers of a task's thread and frame. DebuggerError where gdb does not come to it."""
         place = self.table().places.get(task or 0)
         if place is not None and level < len(place.own) and place.own[level].level < 0:
-            raise HandError("gdb does not come to that frame: it lies on a stack below that of what it called")
+            raise DebuggerError("gdb does not come to that frame: it lies on a stack below that of what it called")
         return super()._level(task, level)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from weft.debug.hands import HandError
+from weft.errors import DebuggerError
 from weft.tasks.gdb import Frame, Gdb, is_own
 from weft.tasks.opencilk.code import Code
 from weft.tasks.opencilk.layout import DETACHED, FRAME, MAGIC, Memory
@@ -91,7 +91,7 @@ class Unwinder:
             found.activations.append(self._activation(frame, cfa, int(frame["level"])))
         if found.activations and found.activations[-1].frame.get("func") != "main":
             last = found.activations[-1].fp  # gdb gives up where a caller lies on a stack at a lower address
-            with suppress(HandError):
+            with suppress(DebuggerError):
                 fp, pc = np.frombuffer(self._memory.read(last, 16), "<u8").tolist()
                 found.activations += self.walked(pc, fp)
         return found
@@ -119,7 +119,7 @@ class Unwinder:
                 break
             try:
                 fp, pc = np.frombuffer(self._memory.read(fp, 16), "<u8").tolist()
-            except HandError:
+            except DebuggerError:
                 break
         return found
 
@@ -136,7 +136,7 @@ class Unwinder:
                 yield frame, (pointer or self._gdb.pointer("$rbp", thread, int(frame["level"]))) + 16
                 return
             if pointer:
-                with suppress(HandError):
+                with suppress(DebuggerError):
                     saved, back = np.frombuffer(self._memory.read(pointer, 16), "<u8").tolist()
                     if back == int(caller["addr"], 16):
                         cfa, pointer = pointer + 16, saved
@@ -153,7 +153,7 @@ class Unwinder:
         if offset:
             found = one.cfa - offset
             return found if self._memory.number(found + 4) == MAGIC else 0
-        with suppress(HandError):
+        with suppress(DebuggerError):
             words = np.frombuffer(self._memory.read(one.cfa - ROOM, ROOM), "<u4")
             for at in reversed((np.flatnonzero(words[1::2] == MAGIC) * 8).tolist()):
                 if ROOM - at >= FRAME.itemsize and (not one.helper or int(words[at // 4]) & DETACHED):

@@ -11,10 +11,11 @@ from typing import Any
 
 from pygdbmi.gdbcontroller import GdbController
 
-from weft.base.debuggers import REMEDY, find_gdb
+from weft.base.debuggers import REMEDY, command, find_gdb
+from weft.base.interrupts import kept
 from weft.base.processes import wait_while_it_works, while_it_works
-from weft.debug.hands import HandError, Point
-from weft.debug.limit import kept
+from weft.errors import DebuggerError
+from weft.gdb.point import Point
 
 PATIENCE = 30.0
 """Seconds for gdb to answer, counted from when it last did something: the symbols of a large program take their time,
@@ -23,8 +24,7 @@ ENDING = 10.0
 """Seconds in which it does nothing after it was told to end."""
 _OF_WATCHES = {"wpnum": "watchpoint-scope", "wpt": "watchpoint-trigger", "value": "watchpoint-trigger"}
 """Fields of a stop that gdb says of watchpoints, and the reason that they belong to."""
-SETTINGS = ("set mi-async on", "set pagination off", "set confirm off", "set width 0", "set style enabled off",
-            "set debuginfod enabled off", "set print elements 40", "set print repeats 12",
+SETTINGS = ("set mi-async on", "set width 0", "set style enabled off", "set print elements 40", "set print repeats 12",
             "set breakpoint pending off", "set unwindonsignal on",
             "handle SIGUSR1 SIGUSR2 SIGPIPE SIGALRM SIGVTALRM SIGPROF SIGTERM SIGHUP nostop noprint pass")  # fmt: skip
 
@@ -63,9 +63,9 @@ def core_names(path: Path) -> tuple[str, str]:
 
 
 def in_one_line(command: str) -> str:
-    """A command as it goes to gdb. HandError where a text came into it otherwise than by `quoted`."""
+    """A command as it goes to gdb. DebuggerError where a text came into it otherwise than by `quoted`."""
     if re.search(r"[\n\r\0]", command):
-        raise HandError(f"gdb is given one line at a time, not {command!r}")
+        raise DebuggerError(f"gdb is given one line at a time, not {command!r}")
     return command
 
 
@@ -74,12 +74,12 @@ Called = Callable[[str, int, int], dict[str, Any]]
 
 
 class Mi:
-    """One gdb, and the breakpoints that people set in it. HandError with its own words where it refuses."""
+    """One gdb, and the breakpoints that people set in it. DebuggerError with its own words where it refuses."""
 
     def __init__(self) -> None:
         gdb = find_gdb()
         if gdb is None:
-            raise HandError(f"there is no gdb here, which looks into native programs: {REMEDY}")
+            raise DebuggerError(f"there is no gdb here, which looks into native programs: {REMEDY}")
         self.running = False
         self.stops: list[dict[str, object]] = []
         self.points: dict[str, Point] = {}
@@ -87,9 +87,9 @@ class Mi:
         self._console: list[str] = []
         # pygdbmi waits that long for more after each answer; with its own 0.2, or 0, every command takes 50 ms.
         # In a session of its own: the terminal's Ctrl-C is Weft's, which halts the program by it.
-        self._gdb: Any = GdbController(["setsid", gdb, "--nx", "--quiet", "--interpreter=mi3"], 1e-4)
+        self._gdb: Any = GdbController(["setsid", *command(gdb), "--interpreter=mi3"], 1e-4)
         for setting in SETTINGS:
-            with suppress(HandError):
+            with suppress(DebuggerError):
                 self.ask(f"-interpreter-exec console {quoted(setting)}")
 
     @property
@@ -106,7 +106,7 @@ class Mi:
         try:
             found: list[dict[str, Any]] = self._gdb.get_gdb_response(timeout_sec=seconds, raise_error_on_timeout=False)
         except Exception as error:  # pygdbmi raises several kinds when gdb has gone
-            raise HandError(f"gdb has gone: {error}") from error
+            raise DebuggerError(f"gdb has gone: {error}") from error
         for message in found:
             if message["type"] == "notify" and message["message"] == "stopped":
                 self.running = False
@@ -118,7 +118,7 @@ class Mi:
         return found
 
     def ask(self, command: str, patience: float = PATIENCE) -> dict[str, Any]:
-        """One command of MI and its result. HandError with gdb's own words."""
+        """One command of MI and its result. DebuggerError with gdb's own words."""
         with kept(late=True):
             return self._answer(command, patience)
 
@@ -128,19 +128,19 @@ class Mi:
         try:
             self._gdb.write(line, read_response=False)
         except Exception as error:
-            raise HandError(f"gdb has gone: {error}") from error
+            raise DebuggerError(f"gdb has gone: {error}") from error
         still = while_it_works(self.process, patience)
         while next(still):
             for message in self.take(0.05):
                 if message["type"] == "result" and message["token"] == self._token:
                     payload = message["payload"] or {}
                     if message["message"] == "error":
-                        raise HandError(str(payload.get("msg", "gdb could not")))
+                        raise DebuggerError(str(payload.get("msg", "gdb could not")))
                     return payload if isinstance(payload, dict) else {}
-        raise HandError(f"gdb gave no answer to {command} within {patience:.0f} seconds")
+        raise DebuggerError(f"gdb gave no answer to {command} within {patience:.0f} seconds")
 
     def said(self, command: str, until: str = "") -> str:
-        """What a command of gdb's console prints. HandError with gdb's own words.
+        """What a command of gdb's console prints. DebuggerError with gdb's own words.
 
         `until`: what it prints at its end, where gdb answers before it is through, as it does once a process runs.
         """
@@ -173,12 +173,12 @@ class Mi:
             self.stops.clear()
 
     def await_stop(self, seconds: float = PATIENCE) -> dict[str, object]:
-        """The next stop. HandError where none comes."""
+        """The next stop. DebuggerError where none comes."""
         still = while_it_works(self.process, seconds)
         while not self.stops and next(still):
             self.take(0.02)
         if not self.stops:
-            raise HandError("the rank could not be halted")
+            raise DebuggerError("the rank could not be halted")
         return self.stops.pop(0)
 
     def arm(self, points: Sequence[Point]) -> None:
@@ -192,7 +192,7 @@ class Mi:
             place = f"{point.file}:{point.line}" if point.line else point.function
             try:
                 made = self.insert(point, quoted(place))
-            except HandError as error:
+            except DebuggerError as error:
                 if _NO_CODE in str(error):  # gdb from 16 on, where the next line with code is another function's
                     raise self._without_code(point) from error
                 raise
@@ -202,7 +202,7 @@ class Mi:
                 raise _no_code(point, at)
             self.points[str(made["bkpt"]["number"])] = point
 
-    def _without_code(self, point: Point) -> HandError:
+    def _without_code(self, point: Point) -> DebuggerError:
         """What is said of a line without code, with the next one of the file that has some."""
         listed = self.ask(f"-symbol-list-lines {quoted(point.file)}").get("lines", ())
         return _no_code(point, min((at for one in listed if (at := int(one["line"])) > point.line), default=None))
@@ -228,9 +228,9 @@ class Mi:
             self._gdb.exit()
 
 
-def _no_code(point: Point, at: int | None) -> HandError:
+def _no_code(point: Point, at: int | None) -> DebuggerError:
     onward = f"; the next line with code is {at}" if at else ", nor in one behind it"
-    return HandError(f"there is no code in line {point.line}{onward}")
+    return DebuggerError(f"there is no code in line {point.line}{onward}")
 
 
 def referred(value: str) -> str:

@@ -1,0 +1,77 @@
+"""A gdb that runs scripts of Weft's, and answers them by lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from weft.base.debuggers import command, find_gdb
+from weft.base.processes import wait_while_it_works, while_it_works
+from weft.errors import DebuggerError
+
+PATIENCE = 30.0
+"""Seconds in which a gdb that does nothing is waited for."""
+
+
+class ScriptedGdb:
+    """A gdb that runs scripts of Weft's: it does what a line of JSON asks, and answers by another.
+
+    The last script defines `weft_serve(asked, answering)`, which reads and writes these file descriptors.
+    """
+
+    def __init__(self, settings: Sequence[str], scripts: Sequence[Path]) -> None:
+        asked, self._asking = os.pipe()
+        self._answers, answering = os.pipe()
+        words = [word for script in scripts for word in ("-x", str(script))]
+        words += ["-ex", f"python weft_serve({asked}, {answering})"]
+        self._gdb = subprocess.Popen(
+            [*command(find_gdb() or "gdb", *settings), "--batch", *words], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=(asked, answering), start_new_session=True,
+        )  # fmt: skip
+        os.close(asked)
+        os.close(answering)
+        self._said = b""
+
+    @property
+    def process(self) -> int:
+        """The number of gdb's process."""
+        return self._gdb.pid
+
+    def ask(self, do: str, *given: Any) -> None:
+        """Say what is to be done."""
+        try:
+            os.write(self._asking, (json.dumps([do, *given]) + "\n").encode())
+        except OSError as error:
+            raise DebuggerError(f"gdb has gone: {error.strerror}") from error
+
+    def answer(self) -> Any:
+        """What came of it. DebuggerError where gdb has gone, or does nothing any more."""
+        still = while_it_works(self._gdb.pid, PATIENCE)
+        while b"\n" not in self._said:
+            if not next(still):
+                self._gdb.kill()  # the kernel lets go of what it holds
+                raise DebuggerError(f"gdb gave no answer within {PATIENCE:.0f} seconds")
+            if select.select([self._answers], [], [], 0.1)[0]:
+                said = os.read(self._answers, 1 << 16)
+                if not said:
+                    raise DebuggerError("gdb ended: stacks need one that was built with Python")
+                self._said += said
+        line, _, self._said = self._said.partition(b"\n")
+        told = json.loads(line)
+        if "error" in told:
+            raise DebuggerError(str(told["error"]))
+        return told["done"]
+
+    def let_end(self) -> None:
+        """It lets all go and ends when nobody speaks to it any more, and nobody reads what it still answers."""
+        os.close(self._asking)
+        os.close(self._answers)
+
+    def close(self) -> None:
+        """Wait until it has ended."""
+        wait_while_it_works(self._gdb, PATIENCE)
