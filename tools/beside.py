@@ -256,16 +256,16 @@ def asyncio_(python: str) -> list[list[str]]:
     of_task = ("traced", "helper", "plain", "numbers")
     rows.append(["of 35 `step`s, those to a line of the task or of what it calls",
                  *(str(sum(f.rpartition(".")[2] in of_task for _, f in x[1:])) for x in found)])  # fmt: skip
-    found = all_three("base/levels.py", 17, "s", 8, child=True)
+    found = all_three("levels.py", 17, "s", 8, child=True)
     rows.append(["from the spawn into the child, and only there",
                  *(yes("leaf" in (names := [f for _, f in x[1:]]) and "top" not in names[: names.index("leaf")]
                        and "main" not in names[: names.index("leaf")]) for x in found)])  # fmt: skip
-    found = all_three("base/levels.py", 12, "n", 2)
+    found = all_three("levels.py", 12, "n", 2)
     rows.append(
         ["from the child's end on at the join", *(yes(any(x == (19, "middle") for x in y[1:3])) for y in found)]
     )
-    with session([str(PROGRAMS / "base/levels.py")]) as s:
-        s.do("break base/levels.py:28")
+    with session([str(PROGRAMS / "levels.py")]) as s:
+        s.do("break levels.py:28")
         s.do("continue")
         new = len(s.do("tasks new")["tasks"])
     rows.append(["of 2 tasks that have not begun, it lists", "0", "0", str(new)])

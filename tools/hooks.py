@@ -13,46 +13,86 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TASKS = ROOT / "src" / "weft" / "tasks"
+INPROCESS = TASKS.parent / "inprocess"
 PARTS = {
     "hooks in the runtime or the program": {
         "OpenMP": ["native/tool.c", "native/table.h", "native/ompt.h"],
-        "asyncio": ["inside/births.py", "inside/made.py", "native/births.c", "native/births.h"],
-        "Cilk-5": ["cilk5/native/header/cilk-cilk2c.h", "cilk5/native/weft-cilk.h", "cilk5/native/weft-cilk.c",
-                   "cilk5/native/first/math.h"],
+        "asyncio": ["inprocess/births.py", "inprocess/made.py", "native/births.c", "native/births.h"],
+        "Cilk-5": [
+            "cilk5/native/header/cilk-cilk2c.h",
+            "cilk5/native/weft-cilk.h",
+            "cilk5/native/weft-cilk.c",
+            "cilk5/native/first/math.h",
+        ],
         "OpenCilk": [],
     },
     "the table read": {
         "OpenMP": ["layout.py"],
-        "asyncio": ["inside/table.py", "inside/waits.py", "inside/naming.py", "inside/threads.py", "inside/lines.py",
-                    "inside/overlook.py"],
+        "asyncio": [
+            "inprocess/table.py",
+            "inprocess/waits.py",
+            "inprocess/naming.py",
+            "inprocess/threads.py",
+            "inprocess/lines.py",
+            "inprocess/overlook.py",
+        ],
         "Cilk-5": ["cilk5/layout.py", "cilk5/variables.py"],
         "OpenCilk": ["opencilk/layout.py", "opencilk/table.py", "opencilk/cactus.py", "opencilk/code.py"],
     },
     "one task stepped": {
         "OpenMP": ["openmp.py", "gdb.py", "stacks.py", "bodies.py"],
-        "asyncio": ["inside/tracer.py", "inside/soon.py", "inside/points.py", "inside/watches.py", "inside/agent.py",
-                    "python.py"],
+        "asyncio": [
+            "inprocess/tracer.py",
+            "inprocess/soon.py",
+            "inprocess/points.py",
+            "inprocess/watches.py",
+            "inprocess/agent.py",
+            "python.py",
+        ],
         "Cilk-5": ["cilk5/backend.py"],
         "OpenCilk": ["opencilk/backend.py", "opencilk/course.py"],
     },
     "started": {
         "OpenMP": ["runtime.py", "cilk.py"],
-        "asyncio": ["commandline.py", "inside/program.py", "inside/__main__.py", "attached.py", "inside/attach.py",
-                    "processes.py", "inside/children.py", "injected.py", "symbols.py", "rendezvous.py", "gdb_call.py"],
+        "asyncio": [
+            "commandline.py",
+            "inprocess/program.py",
+            "inprocess/__main__.py",
+            "attached.py",
+            "inprocess/attach.py",
+            "processes.py",
+            "inprocess/children.py",
+            "injected.py",
+            "symbols.py",
+            "rendezvous.py",
+            "gdb_call.py",
+        ],
         "Cilk-5": ["cilk5/build.py"],
         "OpenCilk": [],
     },
     "hung programs, deaths, order, holding": {
         "OpenMP": ["native/turns.c", "native/turns.h", "native/holds.c", "native/holds.h", "holds.py", "mutexes.py"],
-        "asyncio": ["hung.py", "inside/hung.py", "inside/blocked.py", "inside/entered.py", "inside/deaths.py",
-                    "threads.py", "inside/schedule.py", "inside/order.py"],
+        "asyncio": [
+            "hung.py",
+            "inprocess/hung.py",
+            "inprocess/blocked.py",
+            "inprocess/entered.py",
+            "inprocess/deaths.py",
+            "threads.py",
+            "inprocess/schedule.py",
+            "inprocess/order.py",
+        ],
         "Cilk-5": [],
         "OpenCilk": [],
     },
-}  # fmt: skip
+}
 RUNTIMES = ("OpenMP", "asyncio", "Cilk-5", "OpenCilk")
-SHARED = ["model.py", "backend.py", "debugger.py", "console.py", "answers.py", "api.py", "output.py",
-          "schedule.py"]  # fmt: skip
+SHARED = ["model.py", "backend.py", "debugger.py", "console.py", "answers.py", "api.py", "output.py", "schedule.py"]
+
+
+def path_of(name: str) -> Path:
+    """The file that a name of PARTS stands for: those of `inprocess` begin with it, the others are of `tasks`."""
+    return (TASKS.parent if name.startswith("inprocess/") else TASKS) / name
 
 
 def code_lines(path: Path) -> int:
@@ -83,7 +123,7 @@ def python_lines(text: str) -> int:
 
 def counted(names: list[str]) -> int:
     """Lines of several files of the room."""
-    return sum(code_lines(TASKS / name) for name in names)
+    return sum(code_lines(path_of(name)) for name in names)
 
 
 def table() -> str:

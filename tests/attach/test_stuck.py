@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests_support import execute
-from weft.attach import guard, reader
+from weft.attach import guard
 from weft.attach.hold import standing
 from weft.attach.native import Native
 from weft.attach.reader import is_reader, readers
 from weft.base.processes import status_of
 from weft.errors import DebuggerError
-from weft.gdb import mi
+from weft.gdb import mi, scripted
 
 pytestmark = pytest.mark.needs("gdb")
 SLEEPS = """
@@ -55,7 +55,7 @@ def until_it_goes_on(pid: int) -> None:
 
 
 def test_a_gdb_that_waits_for_ever_is_ended(program: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "PATIENCE", 2.0)
+    monkeypatch.setattr(scripted, "PATIENCE", 2.0)
     with standing([program.pid]) as held, readers([program.pid]) as gdbs:
         native = Native(gdbs)
         with pytest.raises(DebuggerError, match="no answer"):

@@ -88,8 +88,8 @@ def test_another_result_is_named_with_both_lines(mpich: Installed, tmp_path: Pat
 
 
 def test_a_run_without_races_has_no_other_outcome(mpich: Installed, tmp_path: Path) -> None:
-    (tmp_path / "base/dataclasses.py").write_text("from mpi4py import MPI\nMPI.COMM_WORLD.barrier()\n")
-    program = [sys.executable, "base/dataclasses.py"]
+    (tmp_path / "plain.py").write_text("from mpi4py import MPI\nMPI.COMM_WORLD.barrier()\n")
+    program = [sys.executable, "plain.py"]
     execute([*WEFT, "run", "--out", "run", "-n", "2", "--", *program], cwd=tmp_path, env=environment())
     done = execute([*WEFT, "explore", "run"], cwd=tmp_path, env=environment())
     assert done.returncode == 0

@@ -60,6 +60,6 @@ def test_no_two_classes_share_a_colour() -> None:
 
 
 def test_the_page_has_the_same_colours() -> None:
-    style = (Path(weft.__file__).parent / "view" / "web" / "style.css").read_text()
+    style = (Path(weft.__file__).parent / "web" / "style.css").read_text()
     for found in CLASSES:
         assert re.findall(rf"--{found.word}: (#\w+);", style) == [found.light, found.dark]

@@ -107,7 +107,7 @@ def test_steps_see_the_functions_of_the_task_and_no_line_of_another(python: str)
 
 
 def test_the_child_is_followed_down_three_levels_and_its_joins_up_again() -> None:
-    with debug("base/levels.py") as s:
+    with debug("levels.py") as s:
         s.do("follow child")
         stops = trace(s, "next")
         functions = [name for _, _, _, name in stops]
@@ -119,15 +119,15 @@ def test_the_child_is_followed_down_three_levels_and_its_joins_up_again() -> Non
 
 
 def test_the_parent_is_followed_past_its_children() -> None:
-    with debug("base/levels.py") as s:
+    with debug("levels.py") as s:
         stops = trace(s, "next")
         assert [line for why, _, line, _ in stops if why == "line"] == [34, 35, 36]
         assert {task for _, task, _, _ in stops} == {1}
 
 
 def test_a_task_that_has_not_begun_can_be_chosen_and_stepped() -> None:
-    with debug("base/levels.py") as s:
-        s.do("break base/levels.py:28")
+    with debug("levels.py") as s:
+        s.do("break levels.py:28")
         s.do("continue")
         new = s.do("tasks new")["tasks"]
         assert [(task["name"], task["created"]["line"]) for task in new] == [("one", 26), ("two", 27)]
@@ -139,8 +139,8 @@ def test_a_task_that_has_not_begun_can_be_chosen_and_stepped() -> None:
 
 
 def test_two_tasks_are_named_and_stepped_in_turn() -> None:
-    with debug("base/levels.py") as s:
-        s.do("break base/levels.py:28")
+    with debug("levels.py") as s:
+        s.do("break levels.py:28")
         s.do("continue")
         s.do("name 3 left")
         s.do("name 4 right")
@@ -154,7 +154,7 @@ def test_two_tasks_are_named_and_stepped_in_turn() -> None:
 
 
 def test_where_crops_to_the_task_and_tells_its_spawns() -> None:
-    with debug("base/levels.py") as s:
+    with debug("levels.py") as s:
         s.do("break leaf")
         s.do("continue")
         where = s.do("where")
@@ -164,8 +164,8 @@ def test_where_crops_to_the_task_and_tells_its_spawns() -> None:
 
 
 def test_a_breakpoint_can_be_for_one_task_and_its_descendants() -> None:
-    with debug("base/levels.py") as s:
-        s.do("break base/levels.py:28")
+    with debug("levels.py") as s:
+        s.do("break levels.py:28")
         s.do("continue")
         s.do("delete 1")
         s.do("break leaf task two descendants")
@@ -177,7 +177,7 @@ def test_a_breakpoint_can_be_for_one_task_and_its_descendants() -> None:
 
 
 def test_a_task_runs_until_it_comes_to_a_line_whatever_others_do() -> None:
-    with session([str(PROGRAMS / "base/levels.py")]) as s:
+    with session([str(PROGRAMS / "levels.py")]) as s:
         s.do("tbreak middle")
         task = s.do("continue")["task"]
         stop = s.do("until 20")
@@ -186,7 +186,7 @@ def test_a_task_runs_until_it_comes_to_a_line_whatever_others_do() -> None:
             s.do("until")
         with pytest.raises(UsageError, match=r"print hex\(n\)"):
             s.do("print/x b")
-        assert s.do("until base/levels.py:6")["why"] == "ended"  # another task's line
+        assert s.do("until levels.py:6")["why"] == "ended"  # another task's line
         assert s.do("breakpoints")["breakpoints"] == []
 
 
@@ -248,7 +248,7 @@ def test_births_are_the_same_by_c_and_by_python(
         need("cc")
     if not built:
         monkeypatch.setattr("weft.tasks.python.births", lambda: "")
-    with debug("base/levels.py", python=python) as s:
+    with debug("levels.py", python=python) as s:
         s.do("break leaf")
         s.do("continue")
         assert s.do(f"print {BIRTHS}")["value"] == repr(kind)
@@ -309,7 +309,7 @@ def test_ten_thousand_tasks_are_listed_with_parent_state_and_wait() -> None:
 
 
 def test_a_mistake_at_the_prompt_is_told_and_changes_nothing() -> None:
-    with debug("base/levels.py") as s:
+    with debug("levels.py") as s:
         for wrong in ("task 99", "break", "follow me", "next zero", "tasks purple", "nxt"):
             with pytest.raises(WeftError):
                 s.do(wrong)

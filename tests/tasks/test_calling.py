@@ -313,7 +313,7 @@ def test_a_program_without_tasks_notices_nothing(
     tmp_path: Path, mpich: Installed, weft_command: Callable[..., Any]
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.customised = True\n")
-    program = tmp_path / "base/dataclasses.py"
+    program = tmp_path / "plain.py"
     program.write_text(
         "import os, subprocess, sys\nfrom mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\n"
         "left = [p for p in sys.path if 'inprocess' in p]\n"

@@ -31,17 +31,30 @@ def test_each_file_of_the_room_is_counted_once_or_belongs_to_ranks_and_editors()
     found = hooks()
     counted = [name for of in found.PARTS.values() for names in of.values() for name in names] + found.SHARED
     assert len(counted) == len(set(counted))
-    room = found.TASKS
-    files = {str(path.relative_to(room)) for suffix in ("*.py", "*.c", "*.h") for path in room.rglob(suffix)}
+    rooms = [(found.TASKS, found.TASKS), (found.INPROCESS.parent, found.INPROCESS)]
+    paths = [(base, path) for base, room in rooms for end in ("*.py", "*.c", "*.h") for path in room.rglob(end)]
+    files = {str(path.relative_to(base)) for base, path in paths}
     assert set(counted) <= files
-    others = {"ranks.py", "views.py", "calling.py", "native/switches.c", "native/switches.h", "native/steps.c",
-              "inside/steps.py", "inside/unswept.py", "inside/start/sitecustomize.py"}  # fmt: skip
+    others = {
+        "ranks.py",
+        "views.py",
+        "calling.py",
+        "native/switches.c",
+        "native/switches.h",
+        "native/steps.c",
+        "inprocess/steps.py",
+        "inprocess/unswept.py",
+        "inprocess/start/sitecustomize.py",
+    }
     assert files - set(counted) == others | {name for name in files if name.endswith("__init__.py")}
 
 
 def test_each_test_that_the_page_names_is_there() -> None:
     named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "tasks.md").read_text()))
-    there = {name for path in Path(__file__).parent.glob("test_*.py")
-             for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)}  # fmt: skip
+    there = {
+        name
+        for path in Path(__file__).parent.glob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
+    }
     assert len(named) > 10
     assert named <= there, f"docs/tasks.md names {sorted(named - there)}"

@@ -46,7 +46,7 @@ def test_an_asyncio_task_has_the_same_pedigree_in_every_run(
 ) -> None:
     if not built:
         monkeypatch.setattr("weft.tasks.python.births", lambda: "")
-    with session([python, str(PROGRAMS / "base/levels.py")]) as s:
+    with session([python, str(PROGRAMS / "levels.py")]) as s:
         s.do("break leaf")
         s.do("continue")
         assert {row["pedigree"]: row["id"] for row in s.do("tasks")["tasks"]} == {
@@ -75,7 +75,7 @@ def test_native_tasks_have_the_same_pedigrees_in_every_run_and_each_its_own(thre
 
 @pytest.mark.matrix
 def test_a_breakpoint_for_a_pedigree_holds_before_its_task_is_there(three: str) -> None:
-    with session([str(PROGRAMS / "base/levels.py")]) as s:
+    with session([str(PROGRAMS / "levels.py")]) as s:
         s.do("break leaf task 1.1.2 descendants")
         assert s.do("continue")["why"] == "breakpoint"
         assert s.do("print n")["value"] == "20"
@@ -122,7 +122,7 @@ def test_tasks_of_a_single_have_the_same_pedigrees_whoever_came_first(compiler: 
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_a_breakpoint_stops_where_its_condition_is_true(python: str) -> None:
-    with session([python, str(PROGRAMS / "base/levels.py")]) as s:
+    with session([python, str(PROGRAMS / "levels.py")]) as s:
         s.do("break leaf if n == 20")
         s.do("continue")
         assert s.do("print n")["value"] == "20"
@@ -174,7 +174,7 @@ def test_variables_of_a_native_frame_further_out_are_seen_and_changed(three: str
 
 
 def test_a_line_without_code_is_refused_with_the_next_that_has_some() -> None:
-    with session([str(PROGRAMS / "base/levels.py")]) as s:
-        with pytest.raises(WeftError, match=r"no code in line 2 of .*base/levels.py; the next line with code is"):
-            s.do(f"break {PROGRAMS / 'base/levels.py'}:2")
+    with session([str(PROGRAMS / "levels.py")]) as s:
+        with pytest.raises(WeftError, match=r"no code in line 2 of .*levels.py; the next line with code is"):
+            s.do(f"break {PROGRAMS / 'levels.py'}:2")
         assert s.do("breakpoints")["breakpoints"] == []

@@ -17,7 +17,7 @@ from weft.tasks import session
 ORDERS = Path(__file__).parent / "programs" / "orders.py"
 ORDERED = ORDERS.with_name("ordered.c")
 CRITICAL = 1 + ORDERED.read_text().splitlines().index("#pragma omp critical")
-LEVELS = Path(__file__).parent / "programs" / "base/levels.py"
+LEVELS = Path(__file__).parent / "programs" / "levels.py"
 KINDS = ["sleeps", "locked", "queued", "threaded", "first", "timed", "served"]
 
 
