@@ -90,7 +90,7 @@ def ranks_leave_cores_to_others(request: pytest.FixtureRequest) -> Iterator[None
 
     Where tests look at ranks that wait, these poll as people's do.
     """
-    polls = request.path.parent.name in {"attach", "standstill"}
+    polls = request.path.parent.name in {"attach", "watchdogs"}
     with mock.patch.dict(os.environ, {} if polls else SLEEP_BETWEEN_POLLS):
         yield
 

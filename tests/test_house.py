@@ -14,10 +14,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "weft"
 
-# Each room and the rooms that it may import from, besides base, safety, errors and findings.
+# Each room and the rooms that it may import from, besides base, debuginfo, safety, errors and findings.
 ALLOWED: dict[str, set[str]] = {
     "safety": set(),
     "base": set(),
+    "debuginfo": set(),
     "native": set(),
     "sources": {"trace"},
     "terms": {"mpi", "native", "trace", "match", "sources"},
@@ -25,9 +26,8 @@ ALLOWED: dict[str, set[str]] = {
     "pvm": {"mpi"},
     "trace": {"native", "mpi"},
     "match": {"native", "mpi", "trace"},
-    "parallel": {"trace", "match"},
     "order": {"mpi", "native", "trace", "match"},
-    "stretches": {"mpi", "trace", "match", "order", "terms", "races", "usage"},
+    "segments": {"mpi", "trace", "match", "order", "terms", "races", "usage"},
     "races": {"native", "trace", "match", "order", "terms"},
     "deadlock": {"mpi", "native", "trace", "match", "order", "races", "terms"},
     "usage": {"mpi", "sources", "native", "trace", "match", "order", "terms", "deadlock"},
@@ -50,8 +50,7 @@ ALLOWED: dict[str, set[str]] = {
         "waits",
         "endings",
         "picture",
-        "parallel",
-        "stretches",
+        "segments",
     },
     "picture": {"mpi", "native", "trace", "match", "terms", "deadlock"},
     "export": {"mpi", "native", "trace", "match", "terms", "picture"},
@@ -88,8 +87,8 @@ ALLOWED: dict[str, set[str]] = {
         "values",
     },
     "launch": {"pvm", "sources", "native", "mpi", "trace", "terms", "deadlock", "report", "endings"},
-    "standstill": {"launch", "terms"},
-    "suite": {"numba", "launch", "standstill", "terms"},
+    "watchdogs": {"launch", "terms"},
+    "pytest_plugin": {"numba", "dataparallel", "report", "launch", "watchdogs", "terms"},
     "attach": {"gdb", "sources", "mpi", "trace", "terms", "launch", "debug", "picture"},
 }
 
@@ -109,7 +108,7 @@ def imported(file: Path) -> set[str]:
 @pytest.mark.parametrize("room", sorted(ALLOWED))
 def test_a_room_imports_only_from_the_layers_below_it(room: str) -> None:
     for file in (PACKAGE / room).rglob("*.py"):
-        above = imported(file) - ALLOWED[room] - {room, "safety", "base"}
+        above = imported(file) - ALLOWED[room] - {room, "safety", "base", "debuginfo"}
         assert not above, f"{file.relative_to(ROOT)} imports from {sorted(above)}"
 
 

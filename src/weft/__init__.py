@@ -53,8 +53,8 @@ def watchdog(seconds: float | None = None, *, action: str = "", file: str | os.P
     mean nothing.
     """
     # `import weft` is all that the command line needs to print its help.
-    from weft.standstill import watcher
-    from weft.standstill.wish import wish
+    from weft.watchdogs import watcher
+    from weft.watchdogs.wish import wish
 
     return watcher.begin(wish(seconds, action or None, file or None))
 

@@ -162,7 +162,7 @@ def test_a_file_whose_name_has_a_space_keeps_it_in_the_tree() -> None:
 
 def test_what_only_starts_a_python_program_is_left_out() -> None:
     said = [("go", "/a/prog.py"), ("<module>", "/a/prog.py"), ("_run_code", "<frozen runpy>"),
-            ("main", "/lib/weft/standstill/__main__.py"), ("_run_module_as_main", "<frozen runpy>")]  # fmt: skip
+            ("main", "/lib/weft/watchdogs/__main__.py"), ("_run_module_as_main", "<frozen runpy>")]  # fmt: skip
     told = [{"name": name, "filename": file, "line": 1, "module": None, "locals": None} for name, file in said]
     assert [frame.site.function for frame in frames_of(told)] == ["go", "<module>"]
 

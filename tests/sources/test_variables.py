@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from machine import need
+from weft.debuginfo.dwarf import Module, Shape, Variable
 from weft.sources.arguments import named
-from weft.sources.dwarf import Module, Shape, Variable
 from weft.sources.variables import _Answers, _Wanted
 
 C = """

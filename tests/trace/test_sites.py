@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from machine import need
-from weft.base.elf import build_id_of
+from weft.debuginfo.elf import build_id_of
 from weft.trace.builder import Builder
 from weft.trace.definitions import CodeDefinition
 from weft.trace.layout import Def

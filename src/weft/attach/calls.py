@@ -27,8 +27,8 @@ MPI_LIBRARY: Final = re.compile(r"/(lib(p?mpi|mpich|open-(pal|rte)|uc[pst]|fabri
 MPI4PY: Final = re.compile(r"/mpi4py/[^/]*\.so$")
 UNNAMED: Final = "a function of MPI"
 """The call of a thread in MPI's library of which no name is known."""
-OWN_THREADS: Final = re.compile(r"/weft/(standstill|suite)/\w+\.py$")
-MEETING: Final = re.compile(r"/weft/suite/meeting\.py$")
+OWN_THREADS: Final = re.compile(r"/weft/(watchdogs|pytest_plugin)/\w+\.py$")
+MEETING: Final = re.compile(r"/weft/pytest_plugin/meeting\.py$")
 """Where a rank of a suite waits until the others are through with a test."""
 TOLD_KINDS: Final = frozenset(("RANK", "RANK_NNI", "TAG", "COMMUNICATOR"))
 """Parameters that say whom a call waits for."""

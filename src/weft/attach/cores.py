@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
-from weft.base.elf import MAX_NOTES, build_id, notes
 from weft.base.lazy import dataclass
 from weft.base.processes import PYTHON
+from weft.debuginfo.elf import MAX_NOTES, build_id, notes
 from weft.errors import UsageError
 from weft.launch import step
 

@@ -20,9 +20,9 @@ from weft.attach.model import Frame, Job, Seen
 from weft.attach.native import Native
 from weft.attach.reader import Reader, readers
 from weft.attach.sentences import MOST, place_of
-from weft.base.elf import build_id_of
 from weft.base.processes import PYTHON
 from weft.base.words import rank_words
+from weft.debuginfo.elf import build_id_of
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.mi import core_names, word
 from weft.trace.sites import CallSite

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from weft.base.addr2line import lines_of
-from weft.base.elf import build_id_of
 from weft.base.processes import maps_of
+from weft.debuginfo.addr2line import lines_of
+from weft.debuginfo.elf import build_id_of
 
 Told = dict[str, Any]
 """A frame as gdb tells it."""

@@ -26,7 +26,7 @@ from weft.trace.sites import CallSite
 SECONDS = 30.0
 """For one process; py-spy takes some tens of milliseconds of a processor that nobody else wants."""
 LIBC = re.compile(r"/libc[.-][^/]*$")
-STARTS = re.compile(r"^<frozen runpy>$|/weft/standstill/__main__\.py$")
+STARTS = re.compile(r"^<frozen runpy>$|/weft/watchdogs/__main__\.py$")
 """Files whose functions only start a program (`python -m`)."""
 REMEDY = "py-spy reads the stacks of Python: pip install py-spy"
 

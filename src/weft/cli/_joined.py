@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from weft.launch.plan import Plan
     from weft.launch.rundir import RunDirectory
     from weft.launch.step import Step
-    from weft.standstill.silence import Silence
+    from weft.watchdogs.silence import Silence
 
 DEADLOCK_STATUS = 3
 BESIDE: Final = 5.0

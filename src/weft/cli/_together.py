@@ -15,9 +15,9 @@ from weft.errors import WeftError
 from weft.launch.rundir import newest
 from weft.launch.step import Step
 from weft.native import threads
-from weft.parallel.team import Team, team
 from weft.report import Ground
-from weft.report.together import differences, examine_together
+from weft.report.parallel.report import differences, examine_together
+from weft.report.parallel.team import Team, team
 from weft.trace import Trace
 
 _Made = TypeVar("_Made")

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from weft.mpi.prebuilt import Shim
     from weft.report import Ground, Report
     from weft.report.document import Subject
-    from weft.standstill.silence import Silence
     from weft.values.folder import Recorded
+    from weft.watchdogs.silence import Silence
 
 DEADLOCK_STATUS = 3
 LEFT_STATUS = 5
@@ -311,8 +311,8 @@ def watchdog(args: argparse.Namespace) -> Silence | None:
     """What tells of a run that has not come on for so long, where the environment asks for it; ranks do not see it."""
     if not any(name.startswith("WEFT_WATCH") for name in os.environ):
         return None  # without the modules
-    from weft.standstill.silence import Silence
-    from weft.standstill.wish import ACTION, FILE, SECONDS, wish
+    from weft.watchdogs.silence import Silence
+    from weft.watchdogs.wish import ACTION, FILE, SECONDS, wish
 
     asked = wish()
     for name in (SECONDS, ACTION, FILE):

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from weft.base.addr2line import addr2line
 from weft.dataparallel import sentences
 from weft.dataparallel.grouped import times
 from weft.dataparallel.lines import read_lines
 from weft.dataparallel.record import Record
 from weft.dataparallel.texts import AccessPlace, Construct, Texts
+from weft.debuginfo.addr2line import addr2line
 from weft.errors import UsageError, WeftError
 from weft.findings import Finding, Site, worst_first
 from weft.kinds import KINDS

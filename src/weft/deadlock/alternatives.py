@@ -33,7 +33,7 @@ from weft.terms import calls, describe
 from weft.terms.cited import finding
 from weft.terms.columns import Ints, distinct
 from weft.trace import Event, Trace
-from weft.trace.stretch import look_of
+from weft.trace.segment import look_of
 
 MOST_OF_ONE_PLACE: Final = 4
 """Alternatives that are tried of one pair of lines: a wildcard and the receive that took the other message."""
@@ -109,7 +109,7 @@ def bounded(one: Finding) -> bool:
 
 
 def joined(notes: Sequence[Finding]) -> Finding:
-    """One such note for those of several stretches of a run."""
+    """One such note for those of several segments of a run."""
     return _bounded(*(sum(int(note.evidence[what]) for note in notes) for what in ("tried", "untried")))
 
 
@@ -172,7 +172,7 @@ class _Unclear(Exception):
 
 
 class _Beyond(Exception):
-    """What comes of a choice shows behind the calls that a stretch looks at."""
+    """What comes of a choice shows behind the calls that a segment looks at."""
 
 
 class _Rematch:
@@ -372,7 +372,7 @@ def _try(match: Match, replays: _Replays, choice: Choice) -> Finding | None:
 
 
 def _open(match: Match, again: _Rematch, stuck: list[_Stuck]) -> bool:
-    """Whether it shows only behind the calls that a stretch looks at whether the wildcard's rank waits for ever.
+    """Whether it shows only behind the calls that a segment looks at whether the wildcard's rank waits for ever.
 
     What it gets there may be sent behind them, by who comes through; and it may wait there for one who does not.
     """

@@ -27,7 +27,7 @@ from weft.terms import calls, describe
 from weft.terms.calls import masks, words
 from weft.terms.columns import Ints, distinct
 from weft.trace import Event, Flag, Rank, Trace
-from weft.trace.stretch import look_of
+from weft.trace.segment import look_of
 
 MAX_ROUNDS = 20
 AROUND_A_TEST = 2
@@ -249,7 +249,7 @@ def _cycles(constraints: Constraints, place: Ints, stuck: Ints) -> Iterator[list
 
 
 def _told(trace: Trace, processes: Processes, constraints: Constraints, place: Ints, cycle: list[int]) -> bool:
-    """Whether a cycle is of the calls that a stretch tells of: then all of it is, as each waits for one before."""
+    """Whether a cycle is of the calls that a segment tells of: then all of it is, as each waits for one before."""
     look, one = look_of(trace), cycle[0]
     return look is None or bool(constraints.at[place[one]] < look.told[processes.rank[one]])
 
@@ -321,7 +321,7 @@ def _served(match: Match, processes: Processes, constraints: Constraints, place:
     stuck = np.flatnonzero(place < constraints.first[1:])
     np.minimum.at(stands, processes.rank[stuck], constraints.at[place[stuck]].astype(np.int64))
     look = look_of(match.trace)
-    # Who comes as far as a stretch looks may send more behind it.
+    # Who comes as far as a segment looks may send more behind it.
     more = look is not None and any(stands[one] > processes.events[one] for one in look.sends.get(rank, ()))
     for row in waiting:
         fits = (sends.peer == rank) & (sends.comm == recvs.comm[row]) & (sends.partner != NONE)

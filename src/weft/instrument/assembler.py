@@ -2,9 +2,9 @@
 
     python assembler.py REAL_ASSEMBLER ARGUMENTS...
 
-gcc calls a hook before each access. Here a stretch of code with such calls (no label within, no other call) becomes
+gcc calls a hook before each access. Here a segment of code with such calls (no label within, no other call) becomes
 two: one without hooks, which runs while MPI has no memory of the program, and one with them at the end of the
-function. Which one runs is asked once a stretch. In the one with hooks what a hook looks at first, whether anything
+function. Which one runs is asked once a segment. In the one with hooks what a hook looks at first, whether anything
 in the page of the address is of interest, is looked at in place of the call. The registers and flags that a call may
 change are free there.
 
@@ -13,7 +13,7 @@ behind it. Where the hooks are gone, a value that is still in its register is no
 before anybody has read it is not saved (Slots). The compiler's comments tell its own slots for this (-fverbose-asm,
 %sfp), which nothing else can name.
 
-A loop of one such stretch, whose addresses go on in equal steps, has a third form (Loop). While MPI has memory
+A loop of one such segment, whose addresses go on in equal steps, has a third form (Loop). While MPI has memory
 somewhere else, it is asked from time to time how many iterations will not get to a page of interest (weft_hook_reach,
 hooks.c), and so many run without hooks.
 
@@ -134,7 +134,7 @@ class Editor:
 
     def __init__(self) -> None:
         self.changed = False
-        self._stretches = 0
+        self._segments = 0
         self._statement = "1"
         """The line table's flag, which a .loc sets for all that follow."""
 
@@ -179,7 +179,7 @@ class Editor:
         return f"{_STATEMENT.sub('', _VIEW.sub('', line))} is_stmt {self._statement}"
 
     def _parted(self, lines: list[str], places: list[str]) -> list[str]:
-        """The function with its stretches without hooks, and those with hooks behind it."""
+        """The function with its segments without hooks, and those with hooks behind it."""
         frame, place, pointed = Frame(), "", _FRAME_POINTER in lines
         hot: list[str] = []
         behind: list[tuple[State, list[str]]] = []
@@ -204,8 +204,8 @@ class Editor:
                 at += 1
                 continue
             until = _end(lines, at)
-            number = self._stretches
-            self._stretches += 1
+            number = self._segments
+            self._segments += 1
             if loop:
                 until = min(until, loop.last)
             before = [place, _argument_before(hot)]
@@ -309,10 +309,10 @@ class Values:
 
 
 class Loop:
-    """A loop whose only stretch with hooks is all of it, and whose addresses go on in equal steps."""
+    """A loop whose only segment with hooks is all of it, and whose addresses go on in equal steps."""
 
     number = -1
-    """Of its stretch."""
+    """Of its segment."""
 
     def __init__(self, first: int, last: int, leaves: str, counter: tuple[str, int], asks: list[str]) -> None:
         self.first, self.last = first, last
@@ -322,7 +322,7 @@ class Loop:
         self._asks = asks
 
     def behind(self, begin: list[str], rest: list[str], whole: list[str], on_stack: bool) -> list[str]:
-        """What follows the stretch with hooks: the rest of the iteration, the question, and the loop without hooks.
+        """What follows the segment with hooks: the rest of the iteration, the question, and the loop without hooks.
 
         The counter's first value that is not to be reached lies below the stack: a function that calls others has
         nothing there.
@@ -538,7 +538,7 @@ def _meets(key: tuple[str, int], base: str, begin: int, width: int) -> bool:
 
 
 def _end(lines: list[str], at: int) -> int:
-    """Where the stretch ends that begins with the hook at `at`: behind the last hook that is got to from there alone.
+    """Where the segment ends that begins with the hook at `at`: behind the last hook that is got to from there alone.
 
     And behind what loads again, soon after it, what was saved before it.
     """
@@ -558,7 +558,7 @@ def _end(lines: list[str], at: int) -> int:
 
 
 def _breaks(line: str) -> bool:
-    """Whether a stretch ends before a line: others may come there, or it leads elsewhere, or is no instruction."""
+    """Whether a segment ends before a line: others may come there, or it leads elsewhere, or is no instruction."""
     if not line.startswith("\t"):
         return not _OF_DEBUGGERS.match(line)
     if line[1] == ".":
@@ -575,11 +575,11 @@ def _looked(line: str) -> list[str]:
             f"\ttestb\t${_BITS[found[1]]}, (%rcx,%rax)", "\tje\t77775f", line, "77775:"]  # fmt: skip
 
 
-def _without(stretch: list[str]) -> list[str]:
-    """A stretch without its hooks, and without what sets their address where nothing else has use for that."""
+def _without(segment: list[str]) -> list[str]:
+    """A segment without its hooks, and without what sets their address where nothing else has use for that."""
     left: list[str] = []
     begin = 0
-    for line in stretch:
+    for line in segment:
         if not _HOOK.match(line):
             left.append(line)
             continue

@@ -58,7 +58,7 @@ class Library:
     def _soname(self) -> str:
         """The name that it has for itself: where links are copies, as in wheels, that of its file tells less."""
         # Few libraries need it, and `weft run` starts without numpy.
-        from weft.base.elf import soname_of
+        from weft.debuginfo.elf import soname_of
 
         try:
             return soname_of(self.real)

@@ -67,7 +67,7 @@ class Match:
         return int(self.collectives.instance[rows[0]]) if rows else None
 
     def carried(self) -> NDArray[np.bool_]:
-        """Which collectives are of before the stretch of a run that this is (weft.trace.stretch)."""
+        """Which collectives are of before the segment of a run that this is (weft.trace.segment)."""
         ahead = np.array([rank.ahead for rank in self.trace.ranks], np.int64)
         first = self.instances.rows[self.instances.first[:-1].astype(np.int64)]
         found: NDArray[np.bool_] = self.collectives.event[first] < ahead[self.collectives.ranks()[first]]

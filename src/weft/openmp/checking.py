@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from weft.base.addr2line import addr2line
 from weft.base.words import plural, rank_words
 from weft.dataparallel.front_end import Outcome, Request
 from weft.dataparallel.grouped import times
@@ -21,6 +20,7 @@ from weft.dataparallel.looked import shown
 from weft.dataparallel.program import execute
 from weft.dataparallel.sentences import NO_ROOM
 from weft.dataparallel.texts import AccessPlace, Texts
+from weft.debuginfo.addr2line import addr2line
 from weft.errors import WeftError
 from weft.findings import Finding, Site
 from weft.kinds import KINDS

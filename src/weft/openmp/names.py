@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.dataparallel.texts import AccessPlace
-from weft.sources.dwarf import Module, Shape, Symbol, Variable
+from weft.debuginfo.dwarf import Module, Shape, Symbol, Variable
 
 _KEYWORDS: Final = frozenset(
     "if else for while do return int long double float char unsigned signed const static struct sizeof void auto bool"

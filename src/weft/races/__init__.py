@@ -121,7 +121,7 @@ def _order_note(
 
 
 def joined(trace: Trace, notes: Sequence[Finding]) -> Finding:
-    """One note for notes of one line that serves whoever comes, each of a stretch of the run."""
+    """One note for notes of one line that serves whoever comes, each of a segment of the run."""
     clients = {rank for note in notes for rank in note.ranks[1:]}
     answered = all(note.evidence["answered"] for note in notes)
     times = sum(note.evidence["times"] for note in notes)
@@ -131,9 +131,9 @@ def joined(trace: Trace, notes: Sequence[Finding]) -> Finding:
 def moved(
     one: Finding, to: Callable[[EventId], EventId], before: Callable[[str, int], int], *, behind_others: bool = False
 ) -> Finding:
-    """A race of a stretch as one of the run: `to` names its events there; `before` counts what was posted before.
+    """A race of a segment as one of the run: `to` names its events there; `before` counts what was posted before.
 
-    That is asked of "receive" or "probe", and of a rank. `behind_others`: another race is before the whole stretch.
+    That is asked of "receive" or "probe", and of a rank. `behind_others`: another race is before the whole segment.
     """
     if one.kind != "message-race" or "took" not in one.evidence:
         return one

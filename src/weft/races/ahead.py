@@ -1,4 +1,4 @@
-"""What a look ahead of a stretch has to have seen so that the races of its calls are those of the run.
+"""What a look ahead of a segment has to have seen so that the races of its calls are those of the run.
 
 `common` is by rank the last point that all know by then who send it anything behind these calls. A wildcard receive
 that is complete at such a point can take nothing that is sent behind them.

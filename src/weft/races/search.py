@@ -14,7 +14,7 @@ from weft.match.grouping import group
 from weft.native.headers import decided
 from weft.native.headers.races import RacesInput, kernel
 from weft.order import Order
-from weft.trace.stretch import look_of
+from weft.trace.segment import look_of
 
 U32 = NDArray[np.uint32]
 
@@ -22,7 +22,7 @@ MOST: Final = 32
 """Racing messages that are listed for one receive (fewer after the first 65,536 receives). All are counted."""
 
 MADE: Final = "races"
-"""Under which name a match keeps the races of a stretch's own calls, where somebody looked for them before."""
+"""Under which name a match keeps the races of a segment's own calls, where somebody looked for them before."""
 
 MOVED_ON: Final = 4
 """Calls that a rank of a run that goes on has made since a receive, so that what it does about it is seen."""
@@ -55,7 +55,7 @@ class Races:
 def detect(match: Match, order: Order, most: int = MOST) -> Races:
     """Find every message race of a run, by the definition in native/kernel/races.c.
 
-    Of a stretch that looks ahead, those of its own calls.
+    Of a segment that looks ahead, those of its own calls.
     """
     look = look_of(match.trace)
     if look is None:
@@ -217,7 +217,7 @@ def receivers(match: Match, races: Races) -> tuple[NDArray[np.int64], U32, U32]:
 
 
 def _tainted(match: Match, order: Order, races: Races) -> U32:
-    """By rank the first point that comes after the decision of a racing receive, or of one before a stretch."""
+    """By rank the first point that comes after the decision of a racing receive, or of one before a segment."""
     rank, event, _ = receivers(match, races)
     end = event.copy()
     end[~races.probe] = order.known[races.row[~races.probe]]

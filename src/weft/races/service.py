@@ -247,7 +247,7 @@ class _Racing(NamedTuple):
 
 
 def _told_here(match: Match, to: _Times, took: _Times, of: _Racing) -> NDArray[np.bool_]:
-    """Which of them the calls that are there say all of: an answer to the last may lie in the run's next stretch, what
+    """Which of them the calls that are there say all of: an answer to the last may lie in the run's next segment, what
     the first one was asked in the one before."""
     last = of.open_end & (of.until == NONE) if match.trace.goes_on else np.zeros(len(of.at), np.bool_)
     if not match.trace.has_begun:

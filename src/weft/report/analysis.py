@@ -20,7 +20,7 @@ from weft.report.ground import Ground
 from weft.report.registry import ANALYSES, Analysis
 from weft.report.suffix import suffix
 from weft.trace import Level, Trace
-from weft.trace.stretch import STRETCH
+from weft.trace.segment import SEGMENT
 
 MAX_MERGED: Final = 1000
 """Sites and events that a merged finding keeps."""
@@ -55,10 +55,10 @@ def examine(
         return Report(())
     whole = analyses is ANALYSES
     ground = ground or Ground(trace)
-    if found is None and whole and trace.event_count >= 2 * STRETCH:
-        from weft.report.stretches import alone_in_stretches  # made of this module, and of no use to short runs
+    if found is None and whole and trace.event_count >= 2 * SEGMENT:
+        from weft.report.segments import alone_in_segments  # made of this module, and of no use to short runs
 
-        found = alone_in_stretches(ground, progress)
+        found = alone_in_segments(ground, progress)
     end = suffix(trace)
     analyses = analyses if end is None else end.looked_for(analyses)
     findings: list[Finding] = []

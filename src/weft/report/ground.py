@@ -20,12 +20,12 @@ from weft.terms.calls import catalogue, masks
 from weft.trace import Trace
 from weft.trace.layout import StreamKind
 from weft.trace.mapping import trim
-from weft.trace.stretch import Stretch
+from weft.trace.segment import Segment
 
 if TYPE_CHECKING:
     from weft.order import Cut, Order
-    from weft.stretches import Cuts
-    from weft.stretches.known import Known
+    from weft.segments import Cuts
+    from weft.segments.known import Known
 
 
 MANY: Final = 1 << 16
@@ -40,9 +40,9 @@ class Ground:
         self._lock = RLock()
         self._found = found
         self.parts: Parts | None = None
-        """The stretches that the run is analysed in, None where it is analysed whole."""
+        """The segments that the run is analysed in, None where it is analysed whole."""
         self.known: Callable[[], NDArray[np.int64]] | None = None
-        """Of a stretch that looks ahead what each rank knows of the others where it begins."""
+        """Of a segment that looks ahead what each rank knows of the others where it begins."""
 
     def prepare(self) -> None:
         """Read what is read once, so that analyses side by side find it there."""
@@ -83,32 +83,32 @@ class Ground:
         """The ground in which the events of a finding lie, and the finding by their names there."""
         if self.parts is None or not finding.events:
             return self, finding
-        from weft.races import moved  # only findings of stretches
+        from weft.races import moved  # only findings of segments
 
         ground, _ = self.parts.around(finding.events[0])
-        stretch = stretch_of(ground)
+        segment = segment_of(ground)
 
         def here(event: EventId) -> EventId:
-            return stretch.here(event) or (event[0], 0)  # what is drawn or proved of a race lies in one stretch
+            return segment.here(event) or (event[0], 0)  # what is drawn or proved of a race lies in one segment
 
         found = moved(finding, here, lambda what, rank: 0)
-        there = tuple(event for one in finding.events if (event := stretch.here(one)) is not None)
+        there = tuple(event for one in finding.events if (event := segment.here(one)) is not None)
         return ground, replace(found, events=there)
 
     def named(self, event: EventId) -> EventId:
         """The name in the run of an event of this ground."""
-        return self.trace.whole(event) if isinstance(self.trace, Stretch) else event
+        return self.trace.whole(event) if isinstance(self.trace, Segment) else event
 
     def counted(self, past: Cut) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """By rank how many calls of the run have begun, and ended, in a past of this ground.
 
-        All before a stretch has, but that of the call at its beginning, which every rank has entered, the end is known
+        All before a segment has, but that of the call at its beginning, which every rank has entered, the end is known
         only of ranks of which something behind it is.
         """
-        if not isinstance(self.trace, Stretch):
+        if not isinstance(self.trace, Segment):
             return past.started, past.ended
         if self.known is not None:
-            from weft.stretches.known import points  # only proofs of races ask
+            from weft.segments.known import points  # only proofs of races ask
 
             found = points(self.trace, past, self.known())
             return (found + 1) // 2, found // 2
@@ -122,7 +122,7 @@ class Ground:
         """The calls among which the run ended, and the findings with those of their events that lie there."""
         if self.parts is None:
             return self.trace, findings
-        end = stretch_of(self.parts.ground(self.parts.spans[-1]))
+        end = segment_of(self.parts.ground(self.parts.spans[-1]))
         return end, [replace(one, events=tuple(here for event in one.events if (here := end.here(event)) is not None))
                      for one in findings]  # fmt: skip
 
@@ -198,7 +198,7 @@ def lasting() -> Iterator[None]:
 
 
 class Parts:
-    """The stretches of a run: `spans` are those of `cuts` that a report goes by, from the run's start to its end."""
+    """The segments of a run: `spans` are those of `cuts` that a report goes by, from the run's start to its end."""
 
     def __init__(self, cuts: Cuts, spans: list[tuple[int, int]]) -> None:
         self.cuts, self.spans = cuts, spans
@@ -207,13 +207,13 @@ class Parts:
         self._known: Known | None = None
 
     def ground(self, span: tuple[int, int], *, looking: bool = False) -> Ground:
-        """The ground of a stretch, or of all that it looks at: that which was asked for last is kept."""
+        """The ground of a segment, or of all that it looks at: that which was asked for last is kept."""
         looking = looking and span[0] in self.cuts.looks
         if self._last is None or self._last[:2] != (span, looking):
             self._last = None  # the one before goes first
             forget(self._calls)
-            stretch = self.cuts.looking(span[0]) if looking else self.cuts.stretch(*span)
-            ground, self._calls = Ground(stretch, _without_carried(stretch)), stretch.event_count
+            segment = self.cuts.looking(span[0]) if looking else self.cuts.segment(*span)
+            ground, self._calls = Ground(segment, _without_carried(segment)), segment.event_count
             if looking:
                 ground.known = partial(self._known_at, span[0])
             self._last = span, looking, ground
@@ -221,37 +221,37 @@ class Parts:
 
     def _known_at(self, moment: int) -> NDArray[np.int64]:
         if self._known is None:
-            from weft.stretches.known import Known  # as above
+            from weft.segments.known import Known  # as above
 
             self._known = Known(self.cuts)
         return self._known.at(moment)
 
     def each(self) -> Iterator[Ground]:
-        """The ground of each stretch in turn, one in memory at a time."""
+        """The ground of each segment in turn, one in memory at a time."""
         for span in self.spans:
             ground = self.ground(span)
             yield ground
-            stretch_of(ground).let_go()
+            segment_of(ground).let_go()
 
     def around(self, event: EventId) -> tuple[Ground, EventId]:
         """The ground in which an event of the run lies, and what it is called there."""
         place = self.cuts.of(event)
         ground = self.ground(next(span for span in self.spans if span[0] <= place < span[1]), looking=True)
-        here = stretch_of(ground).here(event)
+        here = segment_of(ground).here(event)
         assert here is not None
         return ground, here
 
 
-def _without_carried(stretch: Stretch) -> Match | None:
-    """The match of a stretch out of which messages are carried; None where it is that of its calls."""
-    if not any(map(len, stretch.out)):
+def _without_carried(segment: Segment) -> Match | None:
+    """The match of a segment out of which messages are carried; None where it is that of its calls."""
+    if not any(map(len, segment.out)):
         return None
-    from weft.stretches.descent import without  # only runs that are cut so
+    from weft.segments.descent import without  # only runs that are cut so
 
-    return without(match(stretch), stretch)
+    return without(match(segment), segment)
 
 
-def stretch_of(ground: Ground) -> Stretch:
-    """The stretch that a ground is of."""
-    assert isinstance(ground.trace, Stretch)
+def segment_of(ground: Ground) -> Segment:
+    """The segment that a ground is of."""
+    assert isinstance(ground.trace, Segment)
     return ground.trace

@@ -21,7 +21,7 @@ Need = Literal["match", "order"]
 
 
 Way = Literal["each", "end", "ranks", "not"]
-"""In each stretch, in the last one, rank by rank over the whole run; or not at all: runs for it stay whole."""
+"""In each segment, in the last one, rank by rank over the whole run; or not at all: runs for it stay whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Analysis:
     parts: Callable[[], Sequence[Part]] | None = None
     """Of one that goes through the ranks more than once: its sections, each rank by rank."""
     cut: Way = "not"
-    """How it goes about a run that is cut into stretches (stretches.py)."""
+    """How it goes about a run that is cut into segments (segments.py)."""
     costs: bool = False
     """Whether its findings are of sums over the whole run: `weft.waits`."""
 

@@ -61,7 +61,7 @@ def tables(trace: Trace, match: Any) -> Tables:
 
 
 def tables_of(ground: Ground) -> Tables:
-    """The tables of a run that was analysed; of one in stretches their sums."""
+    """The tables of a run that was analysed; of one in segments their sums."""
     if ground.parts is None:
         return tables(ground.trace, ground.match if ground.trace.level != Level.OUTCOMES else None)
     rows: dict[Key, dict[str, list[int]]] = {key: {} for key in KEYS}

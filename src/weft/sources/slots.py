@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from weft.sources import files, statement
 
 if TYPE_CHECKING:
-    from weft.base.addr2line import Found
-    from weft.sources.dwarf import Variable
+    from weft.debuginfo.addr2line import Found
+    from weft.debuginfo.dwarf import Variable
 
 _PLAIN_GNU: Final = re.compile(r"GNU (?!.*\s-O(?!0\b))")
 """What gcc says of a file that it compiled without optimising; others do not say it."""

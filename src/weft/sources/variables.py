@@ -16,9 +16,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from weft.base.addr2line import Found, lines_of
 from weft.base.json_files import read_json, write_whole
 from weft.base.lazy import dataclass
+from weft.debuginfo.addr2line import Found, lines_of
 from weft.sources import files, slots, statement
 from weft.sources.arguments import named
 from weft.trace import Rank, Trace
@@ -26,10 +26,10 @@ from weft.trace.layout import Def
 from weft.trace.site_lines import mistrust
 
 if TYPE_CHECKING:
-    from weft.sources import dwarf
+    from weft.debuginfo import dwarf
 
     # It needs pyelftools, and is told where that is missing.
-    from weft.sources.dwarf import Module
+    from weft.debuginfo.dwarf import Module
 
 NAME: Final = "variables.json"
 SCHEMA: Final = "weft-variables/1"
@@ -267,7 +267,7 @@ def _want_pointers(rank: Rank, event: int, names: dict[int, str]) -> None:
 def _of_module(path: Path, wanted: _Wanted, lines: Mapping[str, Sequence[Found]]) -> dict[str, object] | None:
     try:
         # It needs pyelftools: where that is missing, variables have no names.
-        from weft.sources.dwarf import Module
+        from weft.debuginfo.dwarf import Module
 
         module = Module(path)
     except (ImportError, OSError, ValueError):

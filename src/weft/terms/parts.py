@@ -1,5 +1,5 @@
-"""Analyses that go rank by rank: several processes run them on ranks of their own (weft.parallel), and the findings are
-the same."""
+"""Analyses that go rank by rank: several processes run them on ranks of their own (weft.report.parallel), and the
+findings are the same."""
 
 from __future__ import annotations
 

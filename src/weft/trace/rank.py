@@ -97,7 +97,7 @@ class Rank:
         self.rank = rank
         self.file = file
         self.ahead = 0
-        """How many of the events are of before a part of a run (weft.trace.stretch), and count in another one."""
+        """How many of the events are of before a part of a run (weft.trace.segment), and count in another one."""
         self.fenced: Mapping[int, int] = {}
         """By window how many fences of it came before the events of such a part."""
 

@@ -51,7 +51,7 @@ class Trace:
     """A recorded run, opened for reading. Files are read when something in them is asked for."""
 
     goes_on: bool = False
-    """Whether calls of the run come behind these (weft.trace.stretch)."""
+    """Whether calls of the run come behind these (weft.trace.segment)."""
 
     _end: Trace | None = None
 
@@ -81,7 +81,7 @@ class Trace:
         places = Places(self, files)
         self.worlds, self.ranks = places.worlds, places.ranks
         self.share = range(len(self.ranks))
-        """The ranks that this process analyses: all, but where several make a report together (weft.parallel)."""
+        """The ranks that this process analyses: all, unless several make the report (weft.report.parallel)."""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Trace:
@@ -109,7 +109,7 @@ class Trace:
 
     @property
     def at_end(self) -> Trace:
-        """The calls among which the run ended: all, but of a long run that is analysed in stretches the last one."""
+        """The calls among which the run ended: all, but of a long run that is analysed in segments the last one."""
         return self._end or self
 
     def ends_with(self, part: Trace) -> None:
@@ -118,7 +118,7 @@ class Trace:
 
     @property
     def origin(self) -> Trace:
-        """The whole run, where this is a part of it (weft.trace.stretch): what is kept of a run is kept under it."""
+        """The whole run, where this is a part of it (weft.trace.segment): what is kept of a run is kept under it."""
         return self
 
     def _say(self, *texts: str) -> None:

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from weft.base.addr2line import lines_of
-from weft.base.elf import build_id_of
 from weft.base.json_files import write_whole
+from weft.debuginfo.addr2line import lines_of
+from weft.debuginfo.elf import build_id_of
 from weft.trace.definitions import ModuleDefinition, SiteDefinition
 from weft.trace.layout import Def
 from weft.trace.run import Trace

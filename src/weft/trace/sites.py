@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from weft.base.addr2line import Found
 from weft.base.json_files import read_json
+from weft.debuginfo.addr2line import Found
 from weft.trace.definitions import CodeDefinition, SiteDefinition
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from weft.terms.columns import Ints, distinct
 from weft.terms.progress import reached_finalize
 from weft.trace import Rank
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
-from weft.trace.stretch import over, piece
+from weft.trace.segment import over, piece
 from weft.usage.overlaps import ends_of_starts, first_done, over_at
 from weft.usage.requests import Requests, shared
 

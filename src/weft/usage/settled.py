@@ -1,4 +1,4 @@
-"""Whether all one-sided communication is over at the end of some calls of every rank (weft.stretches).
+"""Whether all one-sided communication is over at the end of some calls of every rank (weft.segments).
 
 What is open then and goes on behind is a fence epoch or a lock in which nothing is under way: every operation is
 complete at its target, every exposure has ended.

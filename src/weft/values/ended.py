@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from weft.base.addr2line import addr2line
+from weft.debuginfo.addr2line import addr2line
 from weft.errors import TraceError
 from weft.native.headers.value_format import VALUES_HEADER, VALUES_PAGE
 from weft.values.configuration import Configuration, read

@@ -63,7 +63,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Costs:
-    """What waits cost in a run, or in a stretch of it: the times, and by kind the pairs. `a + b` is that of both.
+    """What waits cost in a run, or in a segment of it: the times, and by kind the pairs. `a + b` is that of both.
 
     `blocked`: whether standard sends were seen that may have waited, so that which did depends on what was looked at.
     """

@@ -140,7 +140,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Times:
-    """What of the times of a run, or of a stretch of it, adds up: `a + b` is that of both.
+    """What of the times of a run, or of a segment of it, adds up: `a + b` is that of both.
 
     By rank: ns by Cause, the first entry, the last moment that its record knows, threads (0 for one without calls), and
     ns of polls that failed. `left_open`: calls that never returned.

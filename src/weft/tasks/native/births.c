@@ -332,7 +332,7 @@ typedef struct {
     long lasti;
 } spot;
 
-// Stretches of `spots`, each a task's line of calls, outermost first: most tasks stand at one of a few.
+// Segments of `spots`, each a task's line of calls, outermost first: most tasks stand at one of a few.
 typedef struct {
     uint64_t hash;
     long begin, length;
@@ -632,9 +632,9 @@ static method methods[] = {{"add", add, ONE_ARGUMENT, NULL},          {"gone", g
                            {"number", number, ONE_ARGUMENT, NULL}};
 enum { METHODS = sizeof methods / sizeof *methods };
 
-// (add, birth, chain, watch, walk, number) as functions of Python. `given`: the objects of `names`. They are kept for as long as
-// the process lives: Python calls `gone` while it takes itself apart at its end, when all else has let go of them.
-// None where asyncio's type is not as we know it.
+// (add, birth, chain, watch, walk, number) as functions of Python. `given`: the objects of `names`. They are kept for
+// as long as the process lives: Python calls `gone` while it takes itself apart at its end, when all else has let go of
+// them. None where asyncio's type is not as we know it.
 __attribute__((visibility("default"))) object *weft_births(object **given) {
     object *made_of[METHODS];
     for (size_t i = 0; i < sizeof(names) / sizeof(object *); i++) Py_IncRef(given[i]);

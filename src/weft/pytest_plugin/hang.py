@@ -1,0 +1,133 @@
+"""The thread that sees that a test hangs: it interrupts ranks that can be, else it ends the job with a last word."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Final
+
+import pytest
+
+from weft.pytest_plugin.meeting import Meeting
+from weft.watchdogs import telling
+
+PAUSE: Final = 0.1
+GRACE: Final = 3.0
+"""Seconds for interrupted ranks to come back from a test."""
+WAITS: Final = re.compile(r"outside of MPI at meeting\.py:\d+ Meeting\.\w+")
+"""Where a rank is that waits for the others of the suite."""
+SIGNAL: Final = signal.SIGUSR1
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """A test that hangs, on which ranks, and what was seen of all."""
+
+    test: int
+    nodeid: str
+    ranks: list[int]
+    text: str
+
+    @property
+    def who(self) -> str:
+        """`hangs on rank 1; ranks 0 and 2 are through`."""
+        return self.text.partition("\n")[0]
+
+
+class Guard(threading.Thread):
+    """Looks after the test that runs; on rank 0 it decides for all."""
+
+    def __init__(
+        self, meeting: Meeting, seconds: float, words: Callable[[list[int]], str], last_word: Callable[[Hang], None]
+    ) -> None:
+        super().__init__(name="weft suite", daemon=True)
+        self.hangs: dict[int, Hang] = {}
+        """What hung, by the number of the test."""
+        self._meeting, self._seconds, self._words, self._last_word = meeting, seconds, words, last_word
+        self._test: tuple[int, str, float] | None = None
+        self._inside = False
+        self._interrupted = -1
+
+    def begin(self, number: int, nodeid: str) -> None:
+        """A test begins here."""
+        signal.signal(SIGNAL, self._raise)
+        self._inside = True
+        self._test = (number, nodeid, time.monotonic())
+
+    def through(self) -> None:
+        """This rank is through with it, and waits for the others."""
+        self._inside = False
+
+    def end(self) -> None:
+        """All are through with it."""
+        self._test = None
+
+    def _raise(self, signal_number: int, frame: FrameType | None) -> None:
+        __tracebackhide__ = True
+        if self._inside and self._test is not None and self._interrupted == self._test[0]:
+            self._inside = False
+            pytest.fail(f"interrupted after {self._seconds:g} s: this test hangs")
+
+    def run(self) -> None:
+        """Watch to the end of the suite."""
+        while True:
+            time.sleep(PAUSE)
+            self._meeting.hear()
+            first = self._meeting.said[0]
+            if first.get("ended"):
+                os._exit(1)
+            test = self._test
+            if test is None:
+                continue
+            number, nodeid, begun = test
+            hang = first.get("hang")
+            if hang is not None and hang["test"] == number and number not in self.hangs:
+                self._take(Hang(**hang))
+            if self._meeting.rank == 0 and number not in self.hangs and time.monotonic() - begun > self._seconds:
+                self._decide(number, nodeid)
+
+    def _take(self, hang: Hang) -> None:
+        """Let this rank's test end, where it is one that hangs."""
+        self.hangs[hang.test] = hang
+        if self._meeting.rank in hang.ranks:
+            self._interrupted = hang.test
+            signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
+
+    def _decide(self, number: int, nodeid: str) -> None:
+        """Look at all ranks, and tell them; end the job if they do not come back."""
+        late = self._late(number)
+        if not late:
+            return
+        telling.allow_tracing()
+        seen = WAITS.sub("through with the test", telling.Look(os.getpid()).text().partition("\n\n")[0])
+        if not (late := self._late(number)):  # it was slow, and came while we looked
+            return
+        others = sorted(set(range(self._meeting.size)) - set(late))
+        who = f"{nodeid} hangs on {self._words(late)} after {self._seconds:g} s"
+        if others:
+            who += f"; {self._words(others)} {'is' if len(others) == 1 else 'are'} through with it"
+        hang = Hang(number, nodeid, late, f"{who}\n{seen}")
+        self._meeting.say(hang={"test": number, "nodeid": nodeid, "ranks": late, "text": hang.text})
+        self._take(hang)
+        limit = time.monotonic() + GRACE
+        while self._late(number):
+            if time.monotonic() > limit:
+                self._last_word(hang)
+                self._meeting.say(ended=True)
+                time.sleep(10 * PAUSE)
+                os._exit(1)
+            time.sleep(PAUSE)
+
+    def _late(self, number: int) -> list[int]:
+        self._meeting.hear()
+        return [rank for rank, said in enumerate(self._meeting.said) if _number(said.get("done")) < number]
+
+
+def _number(said: Any) -> int:
+    return -1 if said is None else int(said)

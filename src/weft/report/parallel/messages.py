@@ -1,0 +1,171 @@
+"""The match of a worker's ranks: each has the sends to its ranks from the others, and the receives that took its own.
+
+The rows of other workers' ranks stand where a whole match has them, between or beside the own ones: by rank, in posting
+order. Besides the partners of own rows there are those that nobody took, among which a near miss is looked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.lazy import dataclass
+from weft.match import NONE, Match, Post, Posts, instances, pair
+from weft.match.operations import Operations, extract
+from weft.report.parallel.team import Team
+from weft.trace import Trace
+
+Rows = NDArray[Any]
+
+COLUMNS: Final = tuple(column.name for column in fields(Posts) if column.name not in ("first", "partner"))
+_KINDS: Final = {"comm": np.int32, "peer": np.int32, "tag": np.int32, "flags": np.uint16}
+ROW: Final = np.dtype(
+    [(name, np.uint32) for name in ("rank", "row", "theirs")]
+    + [(name, _KINDS.get(name, np.uint32)) for name in COLUMNS]
+)  # fmt: skip
+"""A row of another worker: its rank, its number among that worker's own, and that of its partner among the reader's."""
+
+
+@dataclass
+class Shared:
+    """A worker's match, and what its rows are in the whole one.
+
+    `sends` and `recvs` by row: the number among the rows of the worker whose rank it is.
+    """
+
+    match: Match
+    shares: list[range]
+    sends: NDArray[np.uint32]
+    recvs: NDArray[np.uint32]
+
+
+def shared_match(team: Team, trace: Trace, shares: list[range]) -> Shared:
+    """The match of this worker's ranks. Called by all workers together."""
+    own = extract(trace)
+    coming = np.concatenate(team.exchange(_leaving(own.sends, shares, team.rank)))
+    sends = _Joined(own.sends, coming, trace.share)
+    pair(trace.share, sends.posts, own.recvs, own.probes)
+    taken = np.concatenate(team.exchange(_answers(own.recvs, sends, shares)))
+    recvs = _Joined(own.recvs, taken, trace.share)
+    _link(sends, recvs)
+    sends, recvs = _with_left(team, own, sends, recvs)
+    colls = own.collectives
+    match = Match(trace, sends.posts, recvs.posts, own.probes, colls, instances(colls))
+    return Shared(match, shares, sends.numbers, recvs.numbers)
+
+
+class _Joined:
+    """Own rows and some of others' ranks as one: own ones begin at `shift`, the k-th other one is at `places[k]`."""
+
+    def __init__(self, own: Posts, others: Rows, share: range) -> None:
+        others = others[np.lexsort((others["row"], others["rank"]))]
+        low = int(np.searchsorted(others["rank"], share.start))
+        self.own, self.others, self.shift, self.share = own, others, low, share
+        self.places = np.arange(len(others)) + np.where(np.arange(len(others)) < low, 0, len(own))
+        counts = np.diff(own.first) + np.bincount(others["rank"], minlength=len(own.first) - 1).astype(np.uint64)
+        first = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64)
+        joined = (_join(others[name], getattr(own, name), low) for name in COLUMNS)
+        nobody = np.full(len(others), NONE, np.uint32)
+        self.posts = Posts(first=first, **dict(zip(COLUMNS, joined, strict=True)),
+                           partner=_join(nobody, own.partner, low))  # fmt: skip
+        self.numbers = _join(others["row"], np.arange(len(own), dtype=np.uint32), low)
+
+    @property
+    def mine(self) -> slice:
+        """Where the own rows are."""
+        return slice(self.shift, self.shift + len(self.own))
+
+
+def _join(others: NDArray[Any], own: NDArray[Any], low: int) -> NDArray[Any]:
+    if not len(others):
+        return own
+    return np.concatenate([others[:low], own, others[low:]])
+
+
+def rows_of(posts: Posts, which: NDArray[Any], theirs: NDArray[Any] | int = NONE) -> Rows:
+    """Rows as they are sent."""
+    rows = np.empty(len(which), ROW)
+    rows["rank"] = np.searchsorted(posts.first, which.astype(np.uint64), side="right") - 1
+    rows["row"], rows["theirs"] = which, theirs
+    for name in COLUMNS:
+        rows[name] = getattr(posts, name)[which]
+    return rows
+
+
+def owners(shares: list[range], ranks: NDArray[Any]) -> NDArray[np.int64]:
+    """Whose each rank is; -1 of what is no rank."""
+    starts = np.array([share.start for share in shares])
+    found: NDArray[np.int64] = np.where(ranks < 0, -1, np.searchsorted(starts, ranks, side="right") - 1)
+    return found
+
+
+def _leaving(sends: Posts, shares: list[range], me: int) -> list[Rows]:
+    """By worker the sends to its ranks."""
+    to = owners(shares, sends.peer)
+    return [rows_of(sends, np.flatnonzero(to == other) if other != me else np.zeros(0, np.int64))
+            for other in range(len(shares))]  # fmt: skip
+
+
+def _answers(recvs: Posts, sends: _Joined, shares: list[range]) -> list[Rows]:
+    """By worker the receives that took its sends."""
+    took = sends.posts.partner[sends.places]
+    taken = np.flatnonzero(took != NONE)
+    of = owners(shares, sends.others["rank"][taken].astype(np.int64))
+    return [rows_of(recvs, took[taken[of == other]].astype(np.int64), sends.others["row"][taken[of == other]])
+            for other in range(len(shares))]  # fmt: skip
+
+
+def _link(sends: _Joined, recvs: _Joined) -> None:
+    """Partners as rows of the joined columns: those of sends still count own receives."""
+    partner = sends.posts.partner
+    partner[partner != NONE] += np.uint32(recvs.shift)
+    answered = sends.shift + recvs.others["theirs"].astype(np.int64)
+    partner[answered] = recvs.places
+    recvs.posts.partner[recvs.places] = answered
+
+
+def _with_left(team: Team, own: Operations, sends: _Joined, recvs: _Joined) -> tuple[_Joined, _Joined]:
+    """The same with what the other workers' ranks sent and received, and nobody took or sent."""
+    told = [team.columns(_left(joined)) for joined in (sends, recvs)]
+    left = [np.concatenate(parts[: team.rank] + parts[team.rank + 1 :]) for parts in told]
+    share = sends.share
+    left[0] = left[0][(left[0]["peer"] < share.start) | (left[0]["peer"] >= share.stop)]  # those to own ranks are here
+    if not len(left[0]) and not len(left[1]):
+        return sends, recvs
+    before = (sends, recvs)
+    wider = [_Joined(joined.own, np.concatenate([joined.others, more]), joined.share)
+             for joined, more in zip(before, left, strict=True)]  # fmt: skip
+    moved = [_moved(one, more) for one, more in zip(before, wider, strict=True)]
+    for one, more, here, there in zip(before, wider, moved, reversed(moved), strict=True):
+        partner = np.full(len(more.posts), NONE, np.uint32)
+        partner[here] = _through(there, one.posts.partner)
+        more.posts.partner = partner
+    own.probes.partner = _through(moved[0], own.probes.partner)
+    return wider[0], wider[1]
+
+
+def _left(joined: _Joined) -> Rows:
+    """Own rows without a partner, by their own numbers."""
+    posts, mine = joined.posts, joined.mine
+    free = (posts.partner[mine] == NONE) & ((posts.flags[mine] & Post.CANCELLED) == 0)
+    return rows_of(joined.own, np.flatnonzero(free))
+
+
+def _moved(one: _Joined, wider: _Joined) -> NDArray[np.uint32]:
+    """The place that each row of joined columns has in wider ones."""
+    to = np.empty(len(one.posts), np.uint32)
+    to[one.mine] = np.arange(wider.mine.start, wider.mine.stop)
+    keys = [joined.others["rank"].astype(np.uint64) << 32 | joined.others["row"] for joined in (one, wider)]
+    to[one.places] = wider.places[np.searchsorted(keys[1], keys[0])]
+    return to
+
+
+def _through(places: NDArray[np.uint32], rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The rows, where they are now."""
+    found = rows.copy()
+    known = rows != NONE
+    found[known] = places[rows[known]]
+    return found

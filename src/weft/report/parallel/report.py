@@ -1,0 +1,118 @@
+"""A report by several processes: `mpiexec -n 4 weft report RUN`. Its findings are those of one process, byte for byte.
+
+Every worker reads the records of its own ranks, and has the match of these (weft.report.parallel). Analyses that go
+rank by rank run on it; their findings come to the first worker in the order of the ranks. That one gets the whole
+match, and then runs on it what looks at all ranks at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+import weft
+from weft.findings import Finding
+from weft.report.analysis import Found, Progress, Report, attempt, examine, may_find
+from weft.report.failure import Failure
+from weft.report.ground import Ground
+from weft.report.parallel import Team, gathered, shared_match, shares
+from weft.report.registry import ANALYSES, Analysis
+from weft.report.segments import found_in_segments
+from weft.systems import MPI
+from weft.terms.parts import Part, first
+from weft.trace import Level, Trace
+
+Groups = list[list[Finding]]
+"""What a part found."""
+
+WHOLE: Final = tuple(analysis.name for analysis in ANALYSES if not analysis.by_rank and analysis.parts is None)
+"""The analyses that the first worker runs alone."""
+
+
+def shareable(trace: Trace) -> bool:
+    """Whether several workers can share the run: others are analysed by the first one alone."""
+    return trace.level != Level.OUTCOMES and trace.system is MPI and trace.kept is None and trace.until is None
+
+
+def examine_together(team: Team, ground: Ground, progress: Progress | None = None) -> Report:
+    """The report at the first worker, an empty one at the others. Called by all workers together."""
+    trace = ground.trace
+    if shareable(trace):
+        found: Mapping[str, Found] | None = found_in_segments(team, ground, progress or (lambda share, now: None))
+        if found is None:
+            found = _Workers(team, ground).found
+        return examine(trace, ground=ground, progress=progress, found=found) if team.first else Report(())
+    return examine(trace, ground=ground, progress=progress) if team.first else Report(())
+
+
+def differences(team: Team, trace: Trace) -> list[str]:
+    """What a worker sees of the run that the first one sees otherwise. Called by all workers together."""
+    names = hashlib.sha256(repr([(rank.file.name, rank.file.size) for rank in trace.ranks if rank.file]).encode())
+    seen = {
+        "Weft": weft.__version__, "ranks": str(len(trace.ranks)), "calls": f"{trace.event_count:,}",
+        "files of ranks": names.hexdigest()[:12], "communicators": str(len(trace.communicators)),
+    }  # fmt: skip
+    of_all = team.everybody(seen)
+    return [
+        f"worker {n} of {team.size} has {what} {theirs[what]}, worker 0 {value}"
+        for n, theirs in enumerate(of_all)
+        for what, value in of_all[0].items()
+        if theirs[what] != value
+    ]
+
+
+class _Workers:
+    """What the workers found together, by analysis, at the first one."""
+
+    def __init__(self, team: Team, ground: Ground) -> None:
+        trace = ground.trace
+        parts = shares(trace, team.size)
+        trace.share = parts[team.rank]
+        shared = shared_match(team, trace, parts)
+        whole = gathered(team, shared)
+        own = Ground(trace, shared.match)
+        own.prepare()
+        mine = {analysis.name: _mine(own, analysis) for analysis in ANALYSES if analysis.name not in WHOLE}
+        told = team.at_first((mine, own.called, trace.problems))
+        trace.share = range(len(trace.ranks))
+        self.found: dict[str, list[Finding] | Failure] = {}
+        if not team.first:
+            return
+        ground.take(whole, frozenset(chain.from_iterable(called for _, called, _ in told)))
+        for text in chain.from_iterable(problems for _, _, problems in told):
+            trace.add_problem(text)
+        for analysis in ANALYSES:
+            if analysis.name not in WHOLE:
+                of_all = [found[analysis.name] for found, _, _ in told]
+                self.found[analysis.name] = _together(_parts(ground, analysis), of_all)
+
+
+def _parts(ground: Ground, analysis: Analysis) -> Sequence[Part]:
+    if analysis.parts is not None:
+        return analysis.parts()
+    return (Part(lambda trace, match: [list(analysis.find(ground))]),)
+
+
+def _mine(ground: Ground, analysis: Analysis) -> list[Groups] | Failure:
+    """What the parts of an analysis find in a worker's own ranks."""
+    if not may_find(ground, analysis):
+        return [[] for _ in _parts(ground, analysis)]
+    trace, match = ground.trace, ground.match
+    return attempt(
+        analysis, lambda: [list(first(part.find(trace, match), part.most)) for part in _parts(ground, analysis)]
+    )
+
+
+def _together(parts: Sequence[Part], told: Sequence[list[Groups] | Failure]) -> list[Finding] | Failure:
+    """The findings of all workers in the order in which one process finds them, or how the first one of them failed."""
+    found: list[Finding] = []
+    for nth, part in enumerate(parts):
+        groups: list[Iterable[list[Finding]]] = []
+        for one in told:
+            if isinstance(one, Failure):
+                return one
+            groups.append(one[nth])
+        found += chain.from_iterable(first(chain.from_iterable(groups), part.most))
+    return found

@@ -1,0 +1,204 @@
+"""Some calls of each rank of a run, as a run of their own: what is long is analysed a segment at a time.
+
+Definitions, communicators, places and clocks are the whole run's. Only ranks of one thread are cut up.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.lazy import dataclass
+from weft.trace.layout import Events, StreamKind
+from weft.trace.mapping import let_go
+from weft.trace.rank import Rank, Thread
+from weft.trace.run import Trace
+
+EventId = tuple[int, int]
+
+_OF_CALLS: Final = ("threads", "_merged", "tasks", "touches", "hashed")
+"""What a rank makes of its calls, and a part of it makes anew."""
+SEGMENT: Final = 2_000_000
+"""Calls of a segment, about; runs of fewer than twice as many stay whole."""
+NOTHING: Final = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a segment in which messages are received of any source knows of the rest of the run, by rank.
+
+    `told`: how many of its calls are its own; those behind are there to be looked at. `behind`: whether a race is
+    before its first one. `sends`: who may send it something behind all of them, where anybody may.
+    """
+
+    told: NDArray[np.int64]
+    behind: NDArray[np.bool_]
+    sends: Mapping[int, Sequence[int]]
+
+
+class _OfRun(Trace):
+    """A trace of a run that is open already: what was read of that is shared."""
+
+    def __init__(self, run: Trace) -> None:
+        self.__dict__.update(run.__dict__)
+        self._origin, self._end = run.origin, None
+
+    @property
+    def origin(self) -> Trace:
+        return self._origin
+
+
+class Segment(_OfRun):
+    """The calls `first[r]` up to before `last[r]` of each rank r of a run.
+
+    `earlier` holds by rank calls before them that are there as well, in front: those that made what these go on with.
+    `out` holds by rank those of these calls whose messages belong to what comes behind. `fenced`: by rank and window,
+    how many fences there were before all of them. An index counts calls here; `whole` and `here` translate.
+    """
+
+    def __init__(
+        self, run: Trace, first: Sequence[int], last: Sequence[int], earlier: Sequence[NDArray[np.int64]] = (),
+        *, out: Sequence[NDArray[np.int64]] = (), fenced: Sequence[Mapping[int, int]] = (),
+    ) -> None:  # fmt: skip
+        # What is read of a run once is read before it is shared.
+        _ = run.communicators, run._axes, run.sites, run.names, run.kept
+        super().__init__(run)
+        self.__dict__.pop("event_count", None)
+        self.first, self.last = list(first), list(last)
+        self.has_begun = any(self.first)
+        self.goes_on = any(end < len(rank) for end, rank in zip(self.last, run.ranks, strict=True))
+        self.earlier = list(earlier) or [NOTHING] * len(self.first)
+        self.out = list(out)
+        self.look: Look | None = None
+        self._whole, self._fenced = run.ranks, list(fenced) or [{}] * len(self.first)
+        self.ranks = [self._part(rank) for rank in run.ranks]
+
+    def _part(self, rank: Rank) -> Rank:
+        part = _anew(rank, self)
+        part.fenced = self._fenced[rank.index]
+        own = range(self.first[rank.index], self.last[rank.index])
+        part.ahead = len(self.earlier[rank.index])
+        part.__dict__["threads"] = [_Part(part, t, own, self.earlier[rank.index]) for t in rank.threads]
+        return part
+
+    def __repr__(self) -> str:
+        return f"<Segment of {self.path}: {self.event_count} calls>"
+
+    @property
+    def event_count(self) -> int:
+        """Number of calls."""
+        return sum(map(len, self.ranks))
+
+    def whole(self, event: EventId) -> EventId:
+        """The event of the run that an event here is."""
+        rank, index = event
+        before = self.earlier[rank]
+        return rank, int(before[index]) if index < len(before) else self.first[rank] + index - len(before)
+
+    def here(self, event: EventId) -> EventId | None:
+        """The event here that an event of the run is; None where it is not one of these calls."""
+        rank, index = event
+        before = self.earlier[rank]
+        if self.first[rank] <= index < self.last[rank]:
+            return rank, index - self.first[rank] + len(before)
+        place = int(np.searchsorted(before, index))
+        return (rank, place) if place < len(before) and before[place] == index else None
+
+    def local_out(self, rank: int) -> list[int]:
+        """The events here of a rank whose messages belong to what comes behind."""
+        here = [self.here((rank, index)) for index in self.out[rank].tolist()] if self.out else []
+        return [event[1] for event in here if event is not None]
+
+    def let_go(self) -> None:
+        """Give back the record's pages and what was made of the calls: both come again where somebody asks again."""
+        for rank in self.ranks:
+            for thread in rank.threads:
+                assert isinstance(thread, _Part)
+                thread.let_go()
+        self.ranks = [self._part(rank) for rank in self._whole]
+
+
+def look_of(trace: Trace) -> Look | None:
+    """What a segment that looks ahead knows of the rest of the run; None for other traces."""
+    return trace.look if isinstance(trace, Segment) else None
+
+
+class _Part(Thread):
+    """Some calls of a thread."""
+
+    def __init__(self, rank: Rank, of: Thread, own: range, earlier: NDArray[np.int64]) -> None:
+        super().__init__(rank, of.slot)
+        self._all, self._earlier = of.events, earlier
+        self._own = self._all[own.start : own.stop]
+        self.__dict__["tails"] = of.tails
+
+    @cached_property
+    def events(self) -> Events:
+        """The calls, those of before in front."""
+        earlier = self._earlier
+        joined = np.concatenate([self._all[earlier], self._own]) if len(earlier) else self._own[:]
+        if len(earlier):
+            joined["duration"][: len(earlier)] = 0  # their time is the segment's in which they were made
+        joined.flags.writeable = False
+        return joined
+
+    def let_go(self) -> None:
+        let_go(self._own)
+        let_go(self.tails)
+
+
+def _anew(rank: Rank, trace: Trace) -> Rank:
+    """The rank in another trace, which makes anew what is made of its calls."""
+    _ = rank.definitions, rank.endings, rank._datatypes
+    part = copy.copy(rank)
+    part.trace = trace
+    for name in _OF_CALLS:
+        part.__dict__.pop(name, None)
+    return part
+
+
+class _Alone(_OfRun):
+    """A run of which this process looks at one rank, and forgets what it made of that with this object."""
+
+    def __init__(self, run: Trace, rank: int) -> None:
+        super().__init__(run)
+        self.ranks = list(run.ranks)
+        self.ranks[rank] = _anew(run.ranks[rank], self)
+        self.share = range(rank, rank + 1)
+
+
+def alone(run: Trace, rank: int) -> Trace:
+    """The run as who looks at one of its ranks has it."""
+    return _Alone(run, rank)
+
+
+def piece(rank: Rank, own: range, earlier: NDArray[np.int64] = NOTHING) -> Rank:
+    """Some calls of a rank of one thread as a rank of their own, with some of those before them in front."""
+    part = _anew(rank, rank.trace)
+    part.ahead = len(earlier)
+    part.__dict__["threads"] = [_Part(part, rank.threads[0], own, earlier)]
+    return part
+
+
+def over(part: Rank) -> None:
+    """Give back what such a part of a rank takes: it and its thread know each other."""
+    for thread in part.__dict__.pop("threads"):
+        thread.let_go()
+
+
+def divisible(trace: Trace) -> bool:
+    """Whether the ranks of a run can be cut up: whole, of one world, a thread each, with nothing beside their calls."""
+    beside = (StreamKind.ACCESSES, StreamKind.HASHES, StreamKind.CONTENTS)
+    return (
+        trace.kept is None and trace.until is None and len(trace.worlds) == 1 and not trace.has_tasks
+        and all(
+            rank.file is not None and not rank.file.problems and len(rank.threads) == 1
+            and not any(rank.file.numbers(kind) for kind in beside)
+            for rank in trace.ranks
+        )
+    )  # fmt: skip

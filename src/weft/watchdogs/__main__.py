@@ -1,0 +1,40 @@
+"""python -m weft.watchdogs PROGRAM ARGS: a Python program under the watchdog, without a line of its own.
+
+WEFT_WATCH says after how many seconds; without it after 120.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from pathlib import Path
+
+from weft.errors import UsageError
+from weft.watchdogs.watcher import begin
+from weft.watchdogs.wish import SECONDS, wish
+
+SECONDS_OF_ITS_OWN = 120.0
+
+
+def main() -> None:
+    """Begin to watch, and be the program."""
+    words = sys.argv[1:]
+    if not words or words == ["-m"] or words[0] in ("-h", "--help"):
+        sys.exit(__doc__)
+    try:
+        begin(wish(None if SECONDS in os.environ else SECONDS_OF_ITS_OWN))
+    except UsageError as error:
+        sys.exit(f"weft: {error}")
+    if words[0] == "-m":
+        sys.argv = words[1:]
+        sys.path[0] = str(Path.cwd())
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = words
+        sys.path[0] = str(Path(words[0]).absolute().parent)
+        runpy.run_path(words[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""For a line in a .pth file of a site: every Python of it that has WEFT_WATCH in its environment is watched."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from weft.errors import UsageError
+from weft.watchdogs.watcher import begin
+from weft.watchdogs.wish import wish
+
+OWN = ("weft", "mpiexec", "mpirun", "srun")
+
+
+def _start() -> None:
+    words = sys.orig_argv
+    if any(word.startswith("weft.") for word in words) or any(Path(word).name in OWN for word in words[:2]):
+        return
+    try:
+        begin(wish())
+    except UsageError as error:
+        sys.stderr.write(f"weft: {error}\n")
+
+
+_start()

@@ -1,0 +1,80 @@
+"""An MPI program: reports of many runs made by all its processes together, held against those of one process.
+
+mpiexec -n 3 python compared.py FOLDER             each folder in FOLDER is a run; prints how many were the same
+mpiexec -n 3 python compared.py FOLDER CALLS       the same in segments of at least so many calls; runs that stay whole
+                                                   are left out
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from mpi4py import MPI
+
+import weft
+from weft.native import threads
+from weft.report import Ground, Report, examine, to_json
+from weft.report.parallel.report import differences, examine_together
+from weft.report.parallel.team import Alone, Team
+from weft.report.segments import found_in_segments
+from weft.report.tables import tables_of
+from weft.segments import moments
+from weft.trace import Level, RunError
+
+
+def text(ground: Ground, report: Report) -> str:
+    """All that a report tells, and what could not be read; of an analysis that failed not where."""
+    failures = [type(failure)(failure.analysis, failure.error) for failure in report.failures]
+    made = tables_of(ground) if ground.trace.level != Level.OUTCOMES and not failures else None
+    return json.dumps([to_json(ground.trace, report.findings, failures, made), ground.trace.problems], indent=1)
+
+
+def serial(path: Path, least: int) -> str:
+    """What one process finds."""
+    ground = Ground(weft.open(path))
+    return text(ground, examined(Alone(), ground, least) if least else examine(ground.trace, ground=ground))
+
+
+def examined(team: Team | Alone, ground: Ground, least: int) -> Report:
+    """The report in segments."""
+    found = found_in_segments(team, ground, lambda share, now: None, least)
+    if not team.first:
+        return Report(())
+    return Report(()) if found is None else examine(ground.trace, ground=ground, found=found)
+
+
+def main(folder: Path, least: int = 0) -> int:
+    """Compare all runs; the first worker prints."""
+    team, same, wrong = Team(MPI), 0, 0
+    moments.A_RANK = 1  # type: ignore[misc]
+    threads.alone()
+    for path in sorted(folder.iterdir()):
+        try:
+            ground = Ground(weft.open(path))
+        except RunError:
+            continue
+        try:
+            assert not differences(team, ground.trace)
+            report = examined(team, ground, least) if least else examine_together(team, ground)
+        except BaseException as error:  # the others wait
+            team.end(error, 4)
+        if team.first:
+            if least and ground.parts is None:
+                continue
+            one, other = text(ground, report), serial(path, least)
+            same += one == other
+            if one != other:
+                wrong += 1
+                print(f"{path} differs")
+                for name, content in (("together", one), ("serial", other)):
+                    Path(f"{path}.{name}").write_text(content)
+    if team.first:
+        print(f"{same} the same, {wrong} not")
+    team.wait()
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), *map(int, sys.argv[2:])))
