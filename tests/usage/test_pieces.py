@@ -12,7 +12,8 @@ from weft.trace import Rank
 from weft.trace.builder import Builder, RankBuilder, Request
 from weft.trace.layout import PROC_NULL
 from weft.usage import pieces
-from weft.usage.requests import find, of_rank
+from weft.usage.pieces import find
+from weft.usage.requests import of_rank
 
 
 @pytest.fixture(autouse=True, params=[3, 8, 30])

@@ -190,7 +190,7 @@ def test_the_commands_open_on_both_runs(tmp_path: Path, command: str) -> None:
 
 def test_the_address_leads_to_both_runs(serve: Callable[[Path], Server], tmp_path: Path) -> None:
     server = serve(runs.halo(tmp_path / "one"))
-    server.picture.others.named, server.home = runs.halo(tmp_path / "two", steps=9), '/beside?of="two'
+    server.others.named, server.home = runs.halo(tmp_path / "two", steps=9), '/beside?of="two'
     status, _, body = ask(server, f"/?token={server.token}")
     assert status == 200 and b"url=/beside?of=&quot;two" in body
     assert b"/web/beside.js" in ask(server, "/beside?of=two", server.token)[2]

@@ -18,9 +18,10 @@ from compare.test_values import written
 from machine import need
 from view import runs
 from weft.compare.values import compare_values
+from weft.view.beside import Others
 from weft.view.export import to_html
 from weft.view.picture import AXES, Picture
-from weft.view.server import ANSWERS, OF_VALUES
+from weft.view.server import ANSWERS, OF_OTHERS, OF_VALUES
 from weft.view.valued import Valued
 
 pytestmark = pytest.mark.timeout(300)
@@ -50,11 +51,10 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Picture]:
     made = [Picture(weft.open(of(tmp_path_factory.mktemp("sent") / of.__name__))) for of in RUNS]
     for picture in made:
         picture.analyse()
-        picture.others.named = made[1].trace.path
     return made
 
 
-def answers(picture: Picture) -> Iterator[Answer]:
+def answers(picture: Picture, named: Path) -> Iterator[Answer]:
     """What the page asks for of a run, and what it is told, by the question's name."""
     for axis in AXES:
         end = str(picture.axis(axis)["end"])
@@ -63,7 +63,7 @@ def answers(picture: Picture) -> Iterator[Answer]:
         yield "window", unpacked(ANSWERS["window"](picture, window))
         yield from asked(picture, {**window, "row": "0"}, "at")
         yield from asked(picture, {**window, "version": "-1", "written": "0"}, "replay")
-        yield from asked(picture, {"axis": axis, "other": "race"}, "beside")
+        yield "beside", OF_OTHERS["beside"](Others(picture, named), {"axis": axis, "other": "race"})
         yield from asked(picture, {**window, "near": "0", "row": "-1"}, "search")
         for rank, event in [*calls(picture)]:
             yield from asked(picture, {"axis": axis, "rank": str(rank), "event": str(event)}, "event", "tip", "around")
@@ -130,7 +130,7 @@ def test_each_question_of_the_server_has_a_type() -> None:
 
 @pytest.mark.matrix
 def test_each_answer_is_of_its_type(pictures: list[Picture], tmp_path: Path) -> None:
-    told = [(TYPES[name], value) for picture in pictures for name, value in answers(picture)]
+    told = [(TYPES[name], value) for picture in pictures for name, value in answers(picture, pictures[1].trace.path)]
     assert {kind for kind, _ in told} == set(TYPES.values())
     assert complaints(program(told), tmp_path) == []
 

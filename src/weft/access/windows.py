@@ -27,8 +27,8 @@ from weft.terms.describe import loops
 from weft.terms.spread import numbered_shapes
 from weft.trace import Trace
 from weft.trace.layout import TouchKind
+from weft.usage.accesses import READ, UPDATE, WRITE, Accesses
 from weft.usage.onesided import operations
-from weft.usage.rmaraces import READ, UPDATE, WRITE, Accesses
 
 MAX_ASKED: Final = 500_000
 """Questions about order for one window and target; more is told."""

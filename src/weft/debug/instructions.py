@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import bisect
 import re
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from weft.errors import DebuggerError
-
-if TYPE_CHECKING:
-    from weft.debug.gdb import NativeHand
+from weft.gdb.mi import Mi
 
 NOT_THE_PROGRAM: Final = re.compile(
     r"(libweft|weft|lib[pf]?mpi|libmpich|libopen[-_]|libprrte|libpmix|libuc|libfabric|libhwloc|libevent|libc[.-]|libm[.-]"
@@ -34,7 +33,18 @@ class Instruction:
     line: int = 0
 
 
-def disassembled(hand: NativeHand, address: int, first: int, count: int) -> list[Instruction | None]:
+class Halting(Protocol):
+    """A gdb in a process that can be halted: debug.gdb.NativeHand."""
+
+    gdb: Mi
+    maps: Maps
+
+    def halted(self) -> AbstractContextManager[None]:
+        """Halt the process while gdb is asked."""
+        ...
+
+
+def disassembled(hand: Halting, address: int, first: int, count: int) -> list[Instruction | None]:
     """`count` instructions from the one that is `first` behind (or before) an address; None where nothing is known.
 
     Before it only those of the same function: where instructions begin in other bytes cannot be told.
@@ -51,7 +61,7 @@ def disassembled(hand: NativeHand, address: int, first: int, count: int) -> list
     return (padded + [None] * count)[:count]
 
 
-def _read(hand: NativeHand, where: str) -> list[Instruction]:
+def _read(hand: Halting, where: str) -> list[Instruction]:
     """What gdb disassembles, with lines where there are some; nothing where it cannot read."""
     for mode in (5, 2):
         try:

@@ -110,7 +110,7 @@ def _parts_of_messages() -> Sequence[Part]:
 
 
 def _requests(ground: Ground) -> Iterable[Finding]:
-    from weft.usage.requests import find
+    from weft.usage.pieces import find
 
     return find(ground.trace)
 

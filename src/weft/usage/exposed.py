@@ -13,8 +13,8 @@ from weft.terms.windows import SHARED
 from weft.trace import Rank
 from weft.trace.layout import Def
 from weft.usage import overlaps
+from weft.usage.accesses import LOCAL, READ, WRITE, Accesses
 from weft.usage.epochs import FENCE, LOCK, LOCK_ALL, Epochs
-from weft.usage.rmaraces import LOCAL, READ, WRITE, Accesses
 
 _DYNAMIC = 2
 

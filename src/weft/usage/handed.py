@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -22,9 +22,7 @@ from weft.terms.calls import masks
 from weft.terms.columns import Ints
 from weft.terms.windows import EXCLUSIVE
 from weft.trace import Trace
-
-if TYPE_CHECKING:
-    from weft.usage.rmaraces import Accesses
+from weft.usage.accesses import Accesses
 
 MOST: Final = 400_000
 """Operations under exclusive locks of one window and target that are looked at, and numbers kept for answers."""

@@ -25,6 +25,7 @@ from weft.terms.windows import group_members
 from weft.trace import Event, Rank, Trace
 from weft.trace.definitions import WindowDefinition
 from weft.trace.layout import PROC_NULL
+from weft.usage.accesses import Accesses, joined
 from weft.usage.completion import Completion, completion
 from weft.usage.epochs import START, Epochs, Window, epochs
 from weft.usage.exposed import in_own_windows
@@ -33,7 +34,7 @@ from weft.usage.origins import local_buffers, shared_origins
 from weft.usage.overlaps import joined as both_in_order
 from weft.usage.permitted import unpermitted, updated
 from weft.usage.received import of_messages
-from weft.usage.rmaraces import Accesses, joined, races
+from weft.usage.rmaraces import races
 from weft.usage.stores import stores
 
 LOOKED = "one-sided"

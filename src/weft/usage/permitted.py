@@ -11,8 +11,8 @@ from weft.terms.calls import masks
 from weft.terms.cited import said
 from weft.terms.columns import Ints, columns, ints
 from weft.trace import Event, Rank
+from weft.usage.accesses import OPERATION, READ, Accesses
 from weft.usage.epochs import FENCE, START, Epochs
-from weft.usage.rmaraces import OPERATION, READ, Accesses
 
 _NO_PUT, _NO_PRECEDE, _NO_SUCCEED = 4, 8, 16
 """Assertions as the record has them (recorder/wrap.h)."""

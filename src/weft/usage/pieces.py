@@ -12,15 +12,16 @@ from typing import Final
 import numpy as np
 
 from weft.deadlock.traffic import Traffic, behind
+from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.calls import catalogue, masks, words
 from weft.terms.columns import Ints, distinct
 from weft.terms.progress import reached_finalize
-from weft.trace import Rank
+from weft.trace import Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
 from weft.trace.segment import over, piece
 from weft.usage.overlaps import ends_of_starts, first_done, over_at
-from weft.usage.requests import Requests, shared
+from weft.usage.requests import Requests, of_rank, shared
 
 PIECE: Final = 1 << 18
 """Calls of a piece, about; ranks of fewer than four times as many stay whole."""
@@ -32,6 +33,11 @@ _UNDIVIDED: Final = (
     | words("Grequest_start")
 )  # fmt: skip
 """Calls of which something is under way that is no request of theirs, or that is told of what others do."""
+
+
+def find(trace: Trace) -> list[Finding]:
+    """What is wrong with the requests and the pending buffers of each rank."""
+    return [one for rank in trace.own if len(rank) and not clean(rank) for one in of_rank(rank)]
 
 
 def clean(rank: Rank) -> bool:

@@ -18,7 +18,7 @@ from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said, some_of_site
 from weft.terms.columns import Ints, distinct
 from weft.terms.describe import where
 from weft.terms.progress import reached_finalize
-from weft.trace import Event, Flag, Rank, Trace
+from weft.trace import Event, Flag, Rank
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
 from weft.usage.overlaps import ICOLLECTIVES, first_done, not_told, over_at, overlaps, told
 from weft.usage.readies import wrong_readies
@@ -32,15 +32,8 @@ _WRITING: Final = calls.RECVS | calls.SENDRECVS | calls.DATA_COLLECTIVES | calls
 _NONE: Final = np.zeros(0, np.int64)
 
 
-def find(trace: Trace) -> list[Finding]:
-    """What is wrong with the requests and the pending buffers of each rank."""
-    from weft.usage.pieces import clean  # which looks at them here, a piece at a time
-
-    return [one for rank in trace.own if len(rank) and not clean(rank) for one in of_rank(rank)]
-
-
 def of_rank(rank: Rank) -> list[Finding]:
-    """The same of one rank, all of whose calls are looked at together."""
+    """What is wrong with the requests and pending buffers of a rank, all of whose calls are looked at together."""
     of = Traffic(rank)
     return [*Requests(of).find(), *wrong_readies(of), *_changed(rank), *wrong_transfers(of), *shared(of)]
 

@@ -16,12 +16,12 @@ from weft.order.edges import plain_fences
 from weft.terms import calls
 from weft.terms.calls import catalogue, masks
 from weft.trace import Rank, Trace
+from weft.usage.accesses import LOCAL, Accesses
 from weft.usage.completion import Completion
 from weft.usage.epochs import FENCE, FREE, POST, START, Epochs
 from weft.usage.exposures import Exposures, ends_of
 from weft.usage.onesided import LOOKED, look
 from weft.usage.permitted import denies_what_follows
-from weft.usage.rmaraces import LOCAL, Accesses
 from weft.usage.stores import await_more
 
 _ON_WINDOWS: Final = calls.ON_WINDOWS | calls.WINDOW_MAKERS

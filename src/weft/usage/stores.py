@@ -23,8 +23,8 @@ from weft.terms.columns import Ints, distinct
 from weft.terms.spread import no_shapes
 from weft.trace import Rank, Trace
 from weft.trace.definitions import StoredDefinition
+from weft.usage.accesses import READ, STORED, WRITE, Accesses
 from weft.usage.epochs import Window
-from weft.usage.rmaraces import READ, STORED, WRITE, Accesses
 
 _FENCE: Final = calls.syncs(Sync.FENCE)
 _MOST: Final = 1 << 16

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from weft.values.part import Part
+
 TYPE_CHECKING = False  # a program imports this: no module that it may not need
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,15 +17,6 @@ if TYPE_CHECKING:
 
 LIBRARY: Final = "WEFT_VALUES_LIBRARY"
 """The variable by which `weft run` offers to keep values."""
-
-
-class Part:
-    """Elements of a global array: see `part`."""
-
-    __slots__ = ("lower", "of", "values", "whole")
-
-    def __init__(self, values: object, of: str, lower: Sequence[int] | int, whole: Sequence[int] | int | None) -> None:
-        self.values, self.of, self.lower, self.whole = values, of, lower, whole
 
 
 class _Begun:

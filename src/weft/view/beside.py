@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,8 @@ from weft.errors import UsageError
 from weft.match import NONE
 from weft.terms.shown import call_text
 from weft.trace.explored import kept
+from weft.view.picture import Picture
 from weft.view.scale import Scale
-
-if TYPE_CHECKING:
-    from weft.view.picture import Picture
 
 Body = dict[str, Any]
 Id = tuple[int, int]
@@ -41,10 +39,10 @@ CONTEXT: Final = 8
 class Others:
     """The runs that can be shown beside one, by name: each is opened when it is first asked for."""
 
-    def __init__(self, picture: Picture, named: Path | None = None) -> None:
+    def __init__(self, picture: Picture, named: Path | None = None, *, has_values: bool = False) -> None:
         self.picture = picture
         self.named = named
-        self.valued = False
+        self.has_values = has_values
         """Whether the values of that run can be seen beside those of this one."""
         self._lock = threading.Lock()
         self._known: dict[str, Beside] = {}
@@ -63,9 +61,9 @@ class Others:
         path = self.path(name)
         with self._lock:
             if name not in self._known:
-                other = type(self.picture)(weft.open(path))
+                other = Picture(weft.open(path))
                 threading.Thread(target=other.analyse, daemon=True).start()
-                self._known[name] = Beside(self.picture, other)
+                self._known[name] = Beside(self.picture, other, has_values=self.has_values)
             return self._known[name]
 
     def picture_of(self, name: str) -> Picture:
@@ -76,8 +74,8 @@ class Others:
 class Beside:
     """Two runs, `after` held against `before`."""
 
-    def __init__(self, before: Picture, after: Picture) -> None:
-        self.before, self.after = before, after
+    def __init__(self, before: Picture, after: Picture, *, has_values: bool = False) -> None:
+        self.before, self.after, self.has_values = before, after, has_values
         self._lock = threading.Lock()
         self._comparison: Comparison | None = None
         self._contents: Contents | None = None
@@ -89,7 +87,7 @@ class Beside:
         scales = self.before.scale(axis), self.after.scale(axis)
         found = [*comparison.first, *comparison.following]
         return {
-            "axis": axis, "texts": self._texts, "values": self.before.others.valued,
+            "axis": axis, "texts": self._texts, "values": self.has_values,
             "differences": [
                 *(self._content(scales, one) for one in (self._contents.first if self._contents else ())),
                 *(self._difference(scales, one, n < len(comparison.first)) for n, one in enumerate(found)),

@@ -23,7 +23,6 @@ from weft.report.text import heading, replays
 from weft.safety.runs import doubt, executes
 from weft.trace import Level, Trace
 from weft.trace.filter import Filter
-from weft.view.beside import Others
 from weft.view.delivery import message
 from weft.view.details import details, tip
 from weft.view.ends import end_marks, placed
@@ -67,7 +66,7 @@ class Picture:
         self._lock = threading.Lock()
         self._filters: OrderedDict[str, Hits] = OrderedDict()
         self.ground = Ground(trace)
-        self.replayed, self.others = Replayed(trace), Others(self)
+        self.replayed = Replayed(trace)
         self.report: Report | None = None
         self.failure: str | None = None
         self._links: Links | None = None

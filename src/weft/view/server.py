@@ -25,6 +25,7 @@ from weft.errors import WeftError
 from weft.native import cuts
 from weft.safety.peers import is_ours
 from weft.view.assets import TYPES, assets, modules, page
+from weft.view.beside import Others
 from weft.view.picture import Picture
 from weft.view.replayed import MOVES
 from weft.view.valued import Valued
@@ -71,10 +72,11 @@ class Server(ThreadingHTTPServer):
         self, picture: Picture | None, port: int = 0, beside: Path | None = None, values: Valued | None = None
     ) -> None:
         super().__init__((LOOPBACK, port), Handler)
-        self._picture, self._values = picture, values
+        self._values = values
         self.home = "/"
+        named = beside.resolve() if beside is not None else None
+        self._others = Others(picture, named, has_values=values is not None) if picture is not None else None
         if beside is not None and picture is not None:
-            picture.others.named, picture.others.valued = beside.resolve(), values is not None
             self.home = f"/beside?{urlencode({'of': beside.resolve().name})}"
         if values is not None and (picture is None or not values.made.alike):
             self.home = "/values"
@@ -83,11 +85,16 @@ class Server(ThreadingHTTPServer):
         self.cookie = f"weft-{self.server_address[1]}"
 
     @property
+    def others(self) -> Others:
+        """The run that is shown, and those beside it. Refused where only values are."""
+        if self._others is None:
+            raise Refused(HTTPStatus.NOT_FOUND, "these runs have values only, and no calls")
+        return self._others
+
+    @property
     def picture(self) -> Picture:
         """The run that is shown. Refused where only values are."""
-        if self._picture is None:
-            raise Refused(HTTPStatus.NOT_FOUND, "these runs have values only, and no calls")
-        return self._picture
+        return self.others.picture
 
     @property
     def values(self) -> Valued:
@@ -99,7 +106,7 @@ class Server(ThreadingHTTPServer):
     @property
     def shown(self) -> Path:
         """The run that is shown, or the reference of the values."""
-        return self._picture.trace.path if self._picture is not None else self.values.made.before.path
+        return self._others.picture.trace.path if self._others is not None else self.values.made.before.path
 
     @property
     def url(self) -> str:
@@ -123,8 +130,8 @@ class Server(ThreadingHTTPServer):
     def server_close(self) -> None:
         """Listen no more, and end the replay."""
         super().server_close()
-        if self._picture is not None:
-            self._picture.replayed.close()
+        if self._others is not None:
+            self._others.picture.replayed.close()
 
     def handle_error(self, request: Any, client_address: object) -> None:
         """A browser that closes a connection is no error of ours."""
@@ -281,13 +288,15 @@ class Handler(BaseHTTPRequestHandler):
         self._send(HTTPStatus.OK, body, TYPES[f".{name.rsplit('.', 1)[-1]}"])
 
     def _api(self, name: str, given: Given) -> None:
-        if name not in ANSWERS and name not in OF_VALUES:
+        if name not in ANSWERS and name not in OF_OTHERS and name not in OF_VALUES:
             raise Refused(HTTPStatus.NOT_FOUND, "this server has no such page")
         try:
             if name in OF_VALUES:
                 found = OF_VALUES[name](self.server.values, given)
+            elif name in OF_OTHERS:
+                found = OF_OTHERS[name](self.server.others, given)
             else:
-                found = ANSWERS[name](self.server.picture.others.picture_of(given.get("of", "")), given)
+                found = ANSWERS[name](self.server.others.picture_of(given.get("of", "")), given)
         except KeyError as error:
             raise Refused(HTTPStatus.BAD_REQUEST, f"{name} needs {error}") from None
         if isinstance(found, bytes):
@@ -329,13 +338,17 @@ ANSWERS: Final[Mapping[str, Callable[[Picture, Given], object]]] = {
     "at": lambda p, g: p.at(g["axis"], int(g["row"]), *_span(g)),
     "search": lambda p, g: p.search(g["axis"], g["filter"], float(g["near"]), int(g["row"]), g.get("back") == "1"),
     "tables": lambda p, g: p.tables(g["axis"], _span(g)),
-    "beside": lambda p, g: p.others.beside(g["other"]).told(g["axis"]),
     "replay": lambda p, g: p.replayed.told(
         p.scale(g["axis"]), version=int(g["version"]), written=int(g["written"]),
         patience=min(float(g.get("patience", "0")), MOST_PATIENCE),
     ),
 }  # fmt: skip
-"""What the page can ask, and how it is answered."""
+"""What the page can ask of a run, and how it is answered."""
+
+OF_OTHERS: Final[Mapping[str, Callable[[Others, Given], object]]] = {
+    "beside": lambda o, g: o.beside(g["other"]).told(g["axis"]),
+}
+"""The same of a run and those beside it."""
 
 OF_VALUES: Final[Mapping[str, Callable[[Valued, Given], object]]] = {
     "values": lambda v, g: v.told(),

@@ -69,7 +69,8 @@ class _Watcher:
     def one(self, frame: FrameType, one: dict[str, Any], texts: list[CodeType]) -> None:
         """Keep one expression's value."""
         # Not at the start of each Python: it needs numpy.
-        from weft.values.probes import Part, _capture
+        from weft.values.part import Part
+        from weft.values.probes import _capture
 
         capture = _capture()
         if capture is None:
