@@ -47,7 +47,7 @@ that came back, and the arguments:
 - **not kept**: the recorder leaves it out (C's `argc` and `argv`, memory that only MPI may look into).
 
 What a function **means** to the analyses stands first: what it does, whose members call it, before what the standard
-lets no member leave, whom it may wait for, what it makes and frees ([how it is stated](decisions/0084-meaning.md)).
+lets no member leave, whom it may wait for, what it makes and frees ([how it is stated](decisions/0004-meaning-of-functions.md)).
 
 A function that is **passed through** goes straight to the library, for the reason given.
 """
