@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -183,6 +184,16 @@ def test_a_decision_has_its_parts_and_names_what_is_there(page: Path) -> None:
     assert re.findall(r"^\*\*(\w+)\.\*\*", text, re.M) == ["Context", "Decision", "Consequences"]
     assert "| refused | why |" in text
     assert [word for word in sorted(files_named(str(page.relative_to(ROOT)))) if not is_there(word)] == []
+
+
+def test_each_dependency_has_a_range_and_a_line_that_says_what_it_is_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    packages = {package for group in (project["dependencies"], *extras) for package in group}
+    rows = re.findall(r"^\| (`.+`) \| \S", (ROOT / "docs/decisions/0032-dependencies.md").read_text(), re.M)
+    named = set(re.findall(r"`([\w-]+)`", " ".join(rows)))
+    assert {re.split(r"[\[<>=;]", package)[0] for package in packages} - named == set()
+    assert [package for package in packages if ">=" not in package] == []
 
 
 def test_decisions_are_numbered_without_gaps_and_references_to_them_lead_somewhere() -> None:
