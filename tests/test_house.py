@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -153,17 +154,53 @@ def test_a_room_has_a_readme_that_names_what_is_there(room: str) -> None:
         assert place.exists(), f"src/weft/{room}/README.md names {word}, which is not there"
 
 
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 PAGES = ["CONTRIBUTING.md", "docs/architecture.md"]
+
+
+def files_named(page: str) -> set[str]:
+    """Files in backticks, from the root or from src/weft; words in capitals stand for names of one's own."""
+    text = (ROOT / page).read_text()
+    words = set(re.findall(r"`([\w./-]+/[\w./-]+|\w+\.(?:py|md|toml))`", text))
+    return {word for word in words if not re.search(r"[A-Z]{4}\b(?!\.md)|NAME|SLUG|^RUN/|weft-report|^build/", word)}
+
+
+def is_there(word: str) -> bool:
+    """Whether a file that a page names exists."""
+    return any((base / word).exists() for base in (ROOT, PACKAGE))
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_for_newcomers_names_is_there(page: str) -> None:
-    """Files in backticks, from the root or from src/weft; words in capitals stand for names of one's own."""
-    text = (ROOT / page).read_text()
-    words = set(re.findall(r"`([\w./-]+/[\w./-]+|\w+\.(?:py|md|toml))`", text))
-    files = {word for word in words if not re.search(r"[A-Z]{4}\b(?!\.md)|NAME|SLUG|^RUN/|weft-report|^build/", word)}
-    missing = {word for word in files if not any((base / word).exists() for base in (ROOT, PACKAGE))}
-    assert files and not missing, f"{page} names {sorted(missing)}"
+    assert files_named(page)
+    assert [word for word in sorted(files_named(page)) if not is_there(word)] == []
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
+def test_a_decision_has_its_parts_and_names_what_is_there(page: Path) -> None:
+    text = page.read_text()
+    assert text.startswith(f"# {page.name[:4]}: ")
+    assert re.findall(r"^\*\*(\w+)\.\*\*", text, re.M) == ["Context", "Decision", "Consequences"]
+    assert "| refused | why |" in text
+    assert [word for word in sorted(files_named(str(page.relative_to(ROOT)))) if not is_there(word)] == []
+
+
+def test_each_dependency_has_a_range_and_a_line_that_says_what_it_is_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    packages = {package for group in (project["dependencies"], *extras) for package in group}
+    rows = re.findall(r"^\| (`.+`) \| \S", (ROOT / "docs/decisions/0032-dependencies.md").read_text(), re.M)
+    named = set(re.findall(r"`([\w-]+)`", " ".join(rows)))
+    assert {re.split(r"[\[<>=;]", package)[0] for package in packages} - named == set()
+    assert [package for package in packages if ">=" not in package] == []
+
+
+def test_decisions_are_numbered_without_gaps_and_references_to_them_lead_somewhere() -> None:
+    numbers = [page.name[:4] for page in DECISIONS]
+    assert numbers == [f"{n:04}" for n in range(1, len(numbers) + 1)]
+    command = ["git", "grep", "-ohE", r"decisions?/?\]? ?\[?0[0-9]{3}\b", "--", "src", "docs", "tests", "benchmarks"]
+    named = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    assert {word[-4:] for word in named if word} - set(numbers) == set()
 
 
 def test_each_make_target_that_a_page_names_is_there() -> None:

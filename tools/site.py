@@ -1,6 +1,7 @@
 """What mkdocs asks while it builds the site: pages that no file below docs/ holds, and links that leave docs/.
 
-The indexes of commands, findings and decisions are made of what is there, so that none can be forgotten.
+The indexes of commands, findings and decisions are made of what is there, so that none can be forgotten; the page of
+all functions of MPI is made of the table by which they are recorded.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from mkdocs.structure.files import File, Files
 
 from weft.cli import main
 from weft.kinds import KINDS, SEVERITIES
+from weft.mpi import coverage
 
 ROOT: Final = Path(__file__).parents[1]
 OUTSIDE: Final = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
@@ -62,6 +64,7 @@ def made() -> Iterator[tuple[str, str]]:
     yield "findings/index.md", "\n".join(findings())
     yield "commands/index.md", "\n".join(commands())
     yield "decisions/index.md", "\n".join(decisions())
+    yield "coverage.md", coverage.page()
 
 
 def findings() -> Iterator[str]:

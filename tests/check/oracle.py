@@ -4,7 +4,7 @@
 
 FOLDER is a DVM system that was built (it holds bin/dvm_drv). Without programs those of tests/check are run, each with
 its faults and corrected. The verdict is a rule's (same line and kind, same line, one of them only): why they differ is
-for a person to say, in docs/check-oracle.md.
+for a person to say, in tests/evidence/check-oracle.md.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent.parent / "docs" / "check-held.md"
+PAGE = HERE.parent / "evidence" / "check-held.md"
 
 
 def test_each_test_that_the_page_names_is_there_and_each_promise_has_one() -> None:

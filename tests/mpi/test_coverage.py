@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,33 @@ def installed(request: pytest.FixtureRequest) -> Installed:
     return mpi
 
 
-def test_the_coverage_page_is_what_the_table_says() -> None:
-    text = (ROOT / "docs" / "coverage.md").read_text()
-    assert text == coverage.page(), "docs/coverage.md is stale: python -m weft.mpi.coverage > docs/coverage.md"
+def rows() -> dict[str, list[str]]:
+    """The cells of each function's row on the page, by its name."""
+    lines = [line for line in coverage.page().splitlines() if line.startswith("| `MPI_")]
+    cells = [[cell.strip() for cell in line.removeprefix("| ").removesuffix(" |").split(" | ")] for line in lines]
+    return {name.strip("`"): rest for name, *rest in cells}
+
+
+def test_the_page_says_what_a_call_means_and_where_its_arguments_are() -> None:
+    means, slot, *_ = rows()["MPI_Recv"]
+    assert means.startswith("receive")
+    assert {"rank: source", "tag or operation: tag", "communicator: comm"} <= set(slot.split(", "))
+
+
+def test_the_page_gives_the_reason_of_each_function_that_is_passed_through() -> None:
+    passed = [function for function in table.functions() if function.passed_through]
+    assert passed
+    for function in passed:
+        assert rows()[function.name][0] == f"passed through: {function.passed_through}"
+    assert not any(cells[0].startswith("passed") for cells in (rows()["MPI_Send"], rows()["MPI_Barrier"]))
+
+
+def test_the_page_that_is_printed_is_the_page_of_the_site() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "weft.mpi.coverage"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == coverage.page()
+    assert 'yield "coverage.md", coverage.page()' in (ROOT / "tools" / "site.py").read_text()
 
 
 def test_the_page_names_every_function_once() -> None:

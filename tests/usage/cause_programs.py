@@ -1,4 +1,4 @@
-"""Programs for causes of false alarms that docs/right-or-silent.md lists: the right twin was alarmed once."""
+"""Programs for causes of false alarms that tests/evidence/right-or-silent.md lists: the right twin was alarmed once."""
 
 _EXPOSED = """
   MPI_Win w;

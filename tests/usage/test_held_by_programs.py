@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from programs import ROOT, programs
 
-PAGE = ROOT / "docs/right-or-silent.md"
+PAGE = ROOT / "tests/evidence/right-or-silent.md"
 TESTS = ROOT / "tests"
 ROOMS = (TESTS / "usage", TESTS / "access")
 

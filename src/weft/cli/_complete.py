@@ -1,4 +1,4 @@
-"""Answers the shell that asks how a command line goes on (argcomplete's protocol, see decision 0072)."""
+"""Answers the shell that asks how a command line goes on (argcomplete's protocol, see decision 0006)."""
 
 from __future__ import annotations
 

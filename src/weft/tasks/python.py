@@ -1,4 +1,4 @@
-"""The backend for asyncio: the program runs in its own Python, with the agent of `inside/` beside it."""
+"""The backend for asyncio: the program runs in its own Python, with the agent of `../inprocess/` beside it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from weft.tasks.model import ENDS, SourceLine, Task, Wait
 
 
 def with_threads(tasks: list[Task], told: list[dict[str, Any]]) -> list[Task]:
-    """The table with the rows that the agent tells of threads (inside/threads.py), in the order of their numbers."""
+    """The table with the rows that the agent tells of threads (inprocess/threads.py), in the order of their numbers."""
     others = {row["id"]: row_of(row) for row in told}
     return sorted([*(waiting(task, others) for task in tasks), *(waiting(row, others) for row in others.values())])
 
