@@ -143,7 +143,7 @@ def test_keys_move_step_and_take_back(page: Show, halo: Path) -> None:
     shown.key("?")
     assert "take the last window back" in shown.text("#keys")
     # What the mouse does needs the mouse: only what a key does is a button too.
-    assert "zoom to a segment" in shown.text("#keys section:last-of-type")
+    assert "zoom to a stretch" in shown.text("#keys section:last-of-type")
     assert shown.js("return document.querySelectorAll('#keys section:last-of-type button').length") == 0
     shown.js("document.querySelector('#keys').close()")
 
