@@ -50,7 +50,7 @@ PARTS = {
             "python.py",
         ],
         "Cilk-5": ["cilk5/backend.py"],
-        "OpenCilk": ["opencilk/backend.py", "opencilk/course.py"],
+        "OpenCilk": ["opencilk/backend.py", "opencilk/course.py", "opencilk/gdb.py"],
     },
     "started": {
         "OpenMP": ["runtime.py", "cilk.py"],

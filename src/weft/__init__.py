@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import os
     from typing import Any
 
-    from weft.compare.values import ValueComparison
+    from weft.compare.values.notebook import DrawnComparison
     from weft.trace import Trace
 
 __version__ = "0.1.0"
@@ -28,7 +28,7 @@ def open(path: str | os.PathLike[str]) -> Trace:
 
 def differences(
     reference: str | os.PathLike[str], run: str | os.PathLike[str], **tolerance: float | bool | str
-) -> ValueComparison:
+) -> DrawnComparison:
     """Hold the values that probes kept in a run against those of a reference: what `weft compare` does, for a notebook.
 
     `tolerance`: absolute, relative, ulps, exact, nan="different", as words of the command. Without them those of the
@@ -38,11 +38,12 @@ def differences(
     from pathlib import Path
 
     from weft.compare.values import compare_values
+    from weft.compare.values.notebook import DrawnComparison
     from weft.values.configuration import tolerances
     from weft.values.trace import ValueTrace
 
     sides = [ValueTrace.open(Path(path)) for path in (reference, run)]
-    return compare_values(sides[0], sides[1], tolerances(sides[1].path, tolerance))
+    return DrawnComparison.of(compare_values(sides[0], sides[1], tolerances(sides[1].path, tolerance)))
 
 
 def watchdog(seconds: float | None = None, *, action: str = "", file: str | os.PathLike[str] = "") -> bool:

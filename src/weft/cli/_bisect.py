@@ -14,7 +14,7 @@ from weft.safety.started import own_python
 
 if TYPE_CHECKING:
     from weft.compare.values import ValueComparison
-    from weft.compare.values.comparison import Unlike
+    from weft.compare.values.model import Unlike
 
 LIMIT = 86_400
 """Seconds that a replay may take: a standstill ends it long before."""

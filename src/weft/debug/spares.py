@@ -12,15 +12,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from weft.debug.hands import Hand
+from weft.debug.record import Record
 from weft.debug.replica import Replica
 from weft.errors import WeftError
 from weft.replay import Goals
-
-if TYPE_CHECKING:
-    from weft.debug.standing import Standing
+from weft.replay.points import EventId
 
 KEPT = 2
 """Spares at a time: a search counts in one replay and stops in another."""
@@ -68,10 +67,31 @@ class Spare:
             self.made[0].set_goals(goals)
 
 
+class Stopped(Protocol):
+    """The stopped ranks that spares are kept for: debug.standing.Standing."""
+
+    record: Record
+    replica: Replica
+    focus: int
+    pulse: Callable[[], None]
+
+    def replay(self, goals: Goals, look: Callable[[], None]) -> Replica:
+        """Begin another replay that stops at some goals."""
+        ...
+
+    def look_into(self, replica: Replica, rank: int) -> Hand:
+        """A hand in a rank of a replay."""
+        ...
+
+    def cut_before(self, event: EventId) -> Goals:
+        """How far all ranks get before a call."""
+        ...
+
+
 class Spares:
     """The spares of a session. `asked`: whether somebody has gone back, so that they are worth their cost."""
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: Stopped) -> None:
         self._standing = standing
         self.asked = False
         self.kept: list[Spare] = []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
 from weft.base.lazy import dataclass
 from weft.endings import consequences
@@ -14,6 +14,7 @@ from weft.findings import Finding, worst_first
 from weft.kinds import CERTAINTIES
 from weft.native.threads import workers
 from weft.report.around import with_around
+from weft.report.attempt import Found, Progress, attempt, may_find
 from weft.report.explored import with_explored
 from weft.report.failure import AnalysisWarning, Failure, failure_lines
 from weft.report.ground import Ground
@@ -34,15 +35,6 @@ class Report:
     failures: tuple[Failure, ...] = ()
 
 
-Found = list[Finding] | Failure
-"""What an analysis came to."""
-
-_Made = TypeVar("_Made")
-
-Progress = Callable[[float, str], None]
-"""Told which share of the analyses is done, and which of them is under way."""
-
-
 def examine(
     trace: Trace, analyses: Sequence[Analysis] = ANALYSES,
     ground: Ground | None = None, progress: Progress | None = None, found: Mapping[str, Found] | None = None,
@@ -56,7 +48,7 @@ def examine(
     whole = analyses is ANALYSES
     ground = ground or Ground(trace)
     if found is None and whole and trace.event_count >= 2 * SEGMENT:
-        from weft.report.segments import alone_in_segments  # made of this module, and of no use to short runs
+        from weft.report.segments import alone_in_segments  # of no use to short runs, which do not wait for it
 
         found = alone_in_segments(ground, progress)
     end = suffix(trace)
@@ -128,23 +120,8 @@ def _side_by_side(ground: Ground, analyses: Sequence[Analysis], progress: Progre
         return {name: future.result() for name, future in begun.items()}
 
 
-def may_find(ground: Ground, analysis: Analysis) -> bool:
-    """Whether the run has calls for an analysis; where that cannot be told, the analysis says why."""
-    with suppress(Exception):
-        return analysis.worthwhile(ground)
-    return True
-
-
 def _attempt(ground: Ground, analysis: Analysis) -> Found:
     return attempt(analysis, lambda: list(analysis.find(ground)))
-
-
-def attempt(analysis: Analysis, call: Callable[[], _Made]) -> _Made | Failure:
-    """What a call makes for an analysis, or why it fails."""
-    try:
-        return call()
-    except Exception as error:
-        return Failure.of(analysis.name, error)
 
 
 def analyse(trace: Trace) -> list[Finding]:

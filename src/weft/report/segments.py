@@ -24,7 +24,7 @@ from weft.deadlock.alternatives import joined as all_tried
 from weft.findings import EventId, Finding
 from weft.match import NONE, Match
 from weft.races import joined, moved
-from weft.report.analysis import Found, Progress, attempt, may_find
+from weft.report.attempt import Found, Progress, attempt, may_find
 from weft.report.failure import Failure
 from weft.report.ground import Ground, Parts, forget, lasting, segment_of
 from weft.report.parallel import Alone, Team, shares

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from weft.compare.values.comparison import Unlike, ValueComparison, compare_values
+from weft.compare.values.comparison import compare_values
+from weft.compare.values.model import Unlike, ValueComparison
 
 __all__ = ["Unlike", "ValueComparison", "compare_values"]

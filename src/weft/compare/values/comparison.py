@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 
-from weft.base.lazy import dataclass
 from weft.compare.values.judged import Judged, judge
+from weft.compare.values.model import Unlike, ValueComparison
 from weft.compare.values.moments import TOGETHER, Moments, Rows, moments
 from weft.compare.values.pieces import common, hash_of, missing, within
-from weft.compare.values.structure import Parting, configured_alike, parting
+from weft.compare.values.structure import configured_alike, parting
 from weft.compare.values.tolerance import ROUNDING, Tolerance
 from weft.native.headers.value_format import VALUES_BLOCK, PlaceKind, ValueForm
 from weft.values.kept import Box, Kept
@@ -23,81 +22,6 @@ MOST: Final = 20_000
 
 LOOKED: Final = 20_000
 """Values of an array that are looked at for their magnitude."""
-
-Sort = Literal["value", "shape", "missing", "surplus", "hash"]
-
-
-@dataclass(frozen=True, slots=True)
-class Unlike:
-    """A value that differs: of a rank of the run, from one of the reference.
-
-    `value`: an element, `judged.first` of the box; `shape`: other sizes; `missing`: elements of the reference that no
-    rank of the run has; `surplus`: elements of the run that no rank of the reference has; `hash`: elements of `box` of
-    which only hashes were kept.
-    """
-
-    sort: Sort
-    before: Kept
-    after: Kept
-    box: Box
-    judged: Judged
-
-    @property
-    def element(self) -> tuple[int, ...] | None:
-        """The index of the first element in the global array, from 0 on; None where it is not known."""
-        if self.sort in ("missing", "surplus"):
-            return tuple(first for first, _ in self.box)
-        if self.judged.first is None:
-            return None
-        return tuple(first + k for (first, _), k in zip(self.box, self.judged.first, strict=False))
-
-
-@dataclass(slots=True)
-class ValueComparison:
-    """What the values of two runs have in common; `found` are those that differ, in the order of the reference."""
-
-    before: ValueTrace
-    after: ValueTrace
-    compared: int = 0
-    """Values of the run that were held against the reference."""
-    elements: int = 0
-    aligned: Moments | None = None
-    found: list[list[Unlike]] = field(default_factory=list)
-    """By moment, the first one first."""
-    keys: list[int] = field(default_factory=list)
-    """Of `found` the moments' places in `aligned.keys`."""
-    more: int = 0
-    """Moments that may differ and were not looked at, behind MOST."""
-    rounded: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """By probe: elements that only rounding keeps apart, and by how many units in the last place at most."""
-    rounded_at: set[int] = field(default_factory=set)
-    """Moments, as in `keys`, at which rounding keeps something apart."""
-    parting: Parting | None = None
-    """The first place where the structures differ."""
-    unplaced: set[str] = field(default_factory=set)
-    """Probes that hold other values on each rank, in runs of other numbers of ranks."""
-    unjudged: set[str] = field(default_factory=set)
-    """Probes that two runs kept in forms that cannot be held against each other."""
-
-    @property
-    def alike(self) -> bool:
-        """Whether nothing differs beyond its tolerance."""
-        return not self.found and self.parting is None
-
-    def plot(self, **options: Any) -> str:
-        """The error over an array as an SVG picture that a notebook shows: see weft.compare.values.drawn.draw.
-
-        weft.differences("reference", "run").plot(probe="A", last=True, unit="ulps")
-        """
-        from weft.compare.values.drawn import draw  # only a notebook draws
-
-        return draw(self, **options)
-
-    def _repr_html_(self) -> str:
-        """How a notebook shows it: what differs, above the error over the array."""
-        from weft.compare.values.drawn import html  # only a notebook draws
-
-        return html(self)
 
 
 def compare_values(before: ValueTrace, after: ValueTrace, settings: Mapping[str, Mapping[str, Any]]) -> ValueComparison:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from weft.compare.values.model import Unlike, ValueComparison
 from weft.compare.values.tolerance import ROUNDING
-
-if TYPE_CHECKING:
-    from weft.compare.values.comparison import Unlike, ValueComparison
 
 GROWN: Final = 1e-8
 """Relative differences below it may be rounding that grew."""

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from weft.compare.values.comparison import ValueComparison, compare_values
+from weft.compare.values.comparison import compare_values
+from weft.compare.values.model import ValueComparison
 from weft.errors import TraceError
 from weft.values.folder import FOLDER
 from weft.values.trace import ValueTrace

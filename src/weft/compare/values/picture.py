@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from weft.compare.values.comparison import Unlike
 from weft.compare.values.field import Pair, error_cells
+from weft.compare.values.model import Unlike
 
 ROWS: Final = 16
 COLUMNS: Final = 60

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.base.lazy import dataclass
-from weft.compare.values.comparison import ValueComparison
+from weft.compare.values.model import ValueComparison
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from typing import Final
 
 import weft
 from weft.findings import Finding
-from weft.report.analysis import Found, Progress, Report, attempt, examine, may_find
+from weft.report.analysis import Report, examine
+from weft.report.attempt import Found, Progress, attempt, may_find
 from weft.report.failure import Failure
 from weft.report.ground import Ground
 from weft.report.parallel import Team, gathered, shared_match, shares

@@ -9,13 +9,13 @@ from typing import Any
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
 from weft.tasks.backend import How, Spawn, Stop
-from weft.tasks.gdb import Frame, Gdb, Terminal, is_own, site_of
+from weft.tasks.gdb import Frame, Terminal, is_own, site_of
 from weft.tasks.model import SourceLine, Task, Wait
 from weft.tasks.mutexes import with_mutexes
 from weft.tasks.opencilk import code
 from weft.tasks.opencilk.cactus import Activation, Stack, Unwinder
-from weft.tasks.opencilk.code import folder_of
 from weft.tasks.opencilk.course import Course
+from weft.tasks.opencilk.gdb import CilkGdb
 from weft.tasks.opencilk.layout import Memory
 from weft.tasks.opencilk.table import ROOT, Numbers, Place, Table, waits_at
 from weft.tasks.openmp import NO_LINES, NativeBackend, spawns
@@ -27,34 +27,6 @@ REGISTERS = " ".join(map(str, range(17)))
 """x86-64's general ones and the program counter, by gdb's numbers."""
 NEAR = 1 << 16
 """Bytes of a function's frame, at most, that tell one visit of a line from another."""
-
-
-class CilkGdb(Gdb):
-    """gdb for a program of OpenCilk: what the runtime has compiled into it is not the program's."""
-
-    def __init__(self, known: code.Code) -> None:
-        super().__init__()
-        self._code, self._folder = known, known.folder
-        self.moves = 0
-        self.console("set backtrace past-main on")  # main has a caller, too: where its own frame ends is asked of that
-        if known.folder:
-            self.console(f"skip -gfile {known.folder}/*")
-
-    def stack(self, thread: int) -> list[Frame]:
-        """All frames of a thread, innermost first."""
-        frames = super().stack(thread)
-        for frame in frames:
-            if self._folder and folder_of(str(frame.get("fullname", ""))) == self._folder:
-                del frame["fullname"]
-                at = self._code.resuming(int(frame["addr"], 16), str(frame.get("func", "")))
-                if at is not None:
-                    frame["fullname"], frame["file"], frame["line"] = at.file, at.file, str(at.line)
-        return frames
-
-    def run(self, command: str) -> None:
-        """Let the program run by a command of MI."""
-        self.moves += 1
-        super().run(command)
 
 
 class OpenCilkBackend(NativeBackend):

@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from weft.tasks.backend import How, Stop
 from weft.tasks.gdb import is_own
 from weft.tasks.model import SourceLine
-from weft.tasks.opencilk.cactus import Activation
-from weft.tasks.opencilk.code import LEAVES
-from weft.tasks.opencilk.table import Place
-
-if TYPE_CHECKING:
-    from weft.tasks.opencilk.backend import OpenCilkBackend
+from weft.tasks.opencilk.cactus import Activation, Stack
+from weft.tasks.opencilk.code import LEAVES, Code
+from weft.tasks.opencilk.gdb import CilkGdb
+from weft.tasks.opencilk.table import Place, Table
 
 Key = tuple[int, int]
 HELPER_LINES = 60
@@ -28,10 +26,45 @@ HELPER_LINES = 60
 STEPPED = ("end-stepping-range", "function-finished")
 
 
+class Stepped(Protocol):
+    """The program that a task is a part of: opencilk.backend.OpenCilkBackend."""
+
+    gdb: CilkGdb
+    code: Code
+
+    def table(self) -> Table:
+        """All tasks as they are now."""
+        ...
+
+    def line(self, place: Place, one: Activation) -> SourceLine | None:
+        """Where an activation of a task stands."""
+        ...
+
+    def unwound(self, thread: int) -> Stack:
+        """What lies on a thread's stack."""
+        ...
+
+    def on_top(self, thread: int) -> Place | None:
+        """The task that a thread runs."""
+        ...
+
+    def stopped(self) -> dict[str, Any]:
+        """The next stop of the program."""
+        ...
+
+    def told(self, stop: dict[str, Any]) -> Stop | None:
+        """What a stop says that is no step's."""
+        ...
+
+    def here(self, why: Any, thread: int) -> Stop:
+        """A stop where a thread stands."""
+        ...
+
+
 class Course:
     """A task on its way. `child`: on in what it spawns."""
 
-    def __init__(self, backend: OpenCilkBackend, place: Place, how: How, *, child: bool) -> None:
+    def __init__(self, backend: Stepped, place: Place, how: How, *, child: bool) -> None:
         self._backend, self._how, self._child = backend, how, child
         self._task = place.id
         self._chain = keys(place)

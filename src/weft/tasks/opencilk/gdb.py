@@ -1,0 +1,34 @@
+"""gdb for a program of OpenCilk."""
+
+from __future__ import annotations
+
+from weft.tasks.gdb import Frame, Gdb
+from weft.tasks.opencilk.code import Code, folder_of
+
+
+class CilkGdb(Gdb):
+    """gdb for a program of OpenCilk: what the runtime has compiled into it is not the program's."""
+
+    def __init__(self, known: Code) -> None:
+        super().__init__()
+        self._code, self._folder = known, known.folder
+        self.moves = 0
+        self.console("set backtrace past-main on")  # main has a caller, too: where its own frame ends is asked of that
+        if known.folder:
+            self.console(f"skip -gfile {known.folder}/*")
+
+    def stack(self, thread: int) -> list[Frame]:
+        """All frames of a thread, innermost first."""
+        frames = super().stack(thread)
+        for frame in frames:
+            if self._folder and folder_of(str(frame.get("fullname", ""))) == self._folder:
+                del frame["fullname"]
+                at = self._code.resuming(int(frame["addr"], 16), str(frame.get("func", "")))
+                if at is not None:
+                    frame["fullname"], frame["file"], frame["line"] = at.file, at.file, str(at.line)
+        return frames
+
+    def run(self, command: str) -> None:
+        """Let the program run by a command of MI."""
+        self.moves += 1
+        super().run(command)
