@@ -26,7 +26,7 @@ from weft.launch.local.wire import Refused
 from weft.match import match
 from weft.native.headers.record import kernel
 from weft.replay import plans_of
-from weft.replay.planning import of_outcomes
+from weft.replay.planning import column, of_outcomes
 from weft.report import examine
 from weft.report.failure import failure_lines
 from weft.report.registry import ANALYSES
@@ -210,7 +210,7 @@ def test_a_log_of_outcomes_that_no_thread_writes_is_no_plan(log: list[tuple[int,
 def test_a_run_whose_outcomes_fit_no_plan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = finished(messages())
     assert len(plans_of(trace, match(trace))) == 2
-    monkeypatch.setattr("weft.replay.planning._Tracing.plan", lambda _: np.array([1 << 40], np.int32))
+    monkeypatch.setattr("weft.replay.planning._Tracing.plan", lambda _: column([1 << 40], np.int32))
     with pytest.raises(RunError, match="cannot be replayed, its record is damaged"):
         plans_of(trace, match(trace))
 

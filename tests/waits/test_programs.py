@@ -17,7 +17,7 @@ from weft.waits.states import waiting
 
 PROGRAMS = Path(__file__).parent / "programs"
 MS = 1_000_000
-LATE_NS = 20 * MS
+LATE_NS = 60 * MS
 TIMES = 6
 
 Recorded = Callable[..., Path]

@@ -24,7 +24,7 @@ from weft.safety.started import own_python
 
 BEGIN = 60.0
 """Seconds that a program may take to reach MPI_Init (the recorder may be built first)."""
-DYING = 5.0
+DYING = 10.0
 """Seconds that the launcher has to end the ranks beside one that has died."""
 STUCK = 10.0
 """Seconds in which no rank gets on though none has reached its goal."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,14 @@ def plans_of(trace: Trace, match: Match | None) -> list[RankPlan]:
     _take_turns_at_windows(plans, turns(ranks))
     _give_births(trace, plans)
     return plans
+
+
+def column(values: Iterable[int], kind: type[np.integer[Any]]) -> NDArray[Any]:
+    """Numbers as a column of a smaller type. OverflowError where one does not fit, which NumPy 1 would cut off."""
+    wide, limits = np.array(list(values), np.int64), np.iinfo(kind)
+    if len(wide) and not limits.min <= wide.min() <= wide.max() <= limits.max:
+        raise OverflowError(f"{wide[np.abs(wide).argmax()]} does not fit {np.dtype(kind)}")
+    return wide.astype(kind)
 
 
 def _give_births(trace: Trace, plans: Sequence[RankPlan]) -> None:
@@ -162,12 +170,11 @@ def of_outcomes(order: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
             polls = 0
     entries = np.zeros(len(rows), ENTRY)
     entries["outcome"] = [row[0] for row in rows]
-    entries["polls"] = [row[1] for row in rows]
+    entries["polls"] = column((row[1] for row in rows), np.uint32)
     entries["value"] = np.concatenate([[0], np.cumsum([len(row[2]) for row in rows])])[: len(rows)]
     sources = np.full(1 + max(posts, default=-1), POSTED_FREE, np.int32)
-    for ordinal, source in posts.items():
-        sources[ordinal] = source
-    flat = np.array([value for row in rows for value in row[2]], np.int32)
+    sources[list(posts)] = column(posts.values(), np.int32)
+    flat = column((value for row in rows for value in row[2]), np.int32)
     return ThreadPlan(made, 0, entries, sources, flat, np.array(times))
 
 
@@ -287,7 +294,7 @@ class _Tracing:
         posting = [(k, source) for k, index in enumerate(mine.tolist()) for source in posts.get(index, ())]
         clock = events["buffer"][np.flatnonzero(self._are(["Wtime"])[mine])]
         return ThreadPlan(
-            made, slot, entries, np.array([s for _, s in posting], np.int32), np.array(values, np.int32),
+            made, slot, entries, column((s for _, s in posting), np.int32), column(values, np.int32),
             np.ascontiguousarray(clock).view(np.float64), np.array([first + k for k, _ in posting], np.int64),
             failed=np.column_stack([first + np.flatnonzero(failed), events["count"][failed].astype(np.int64)]),
             begun=self.rank.enter_ns()[mine[rows]],
