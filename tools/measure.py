@@ -1,4 +1,4 @@
-"""How the code stands, as far as it is written by hand: lengths, repeated blocks, import circles, `Any`.
+"""How the code stands, as far as it is written by hand: rooms, lengths, repeated blocks, import circles, `Any`.
 
 tools/measure.py             of this checkout
 tools/measure.py COMMIT ...  and of commits, in columns beside it
@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import tarfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from statistics import median
@@ -22,6 +22,9 @@ ROOT = Path(__file__).parents[1]
 BLOCK = 8
 """Lines of a block that counts as repeated; blank lines, comments, imports and lines of a bracket alone are none."""
 LONG_FUNCTION, LONG_FILE = 40, 400
+ENDS = (".py", ".c", ".h", ".S", ".f90", ".js", ".ts", ".css", ".html")
+THIRD_PARTY = "third_party/"
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 GENERATED = "native/headers/"
 """Where the build writes Python: of that, only what git keeps counts."""
 
@@ -36,7 +39,7 @@ def here() -> Sources:
     """The files of this checkout."""
     folder = ROOT / "src" / "weft"
     kept = folder / GENERATED / "__init__.py"
-    paths = [path for end in ("*.py", "*.[ch]") for path in folder.rglob(end)]
+    paths = [path for path in folder.rglob("*") if path.suffix in ENDS]
     paths = [path for path in paths if folder / GENERATED not in path.parents or path == kept]
     return {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in paths}
 
@@ -48,7 +51,7 @@ def at(commit: str) -> Sources:
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         for member in archive.getmembers():
             file = archive.extractfile(member) if member.isfile() else None
-            if file is not None and member.name.endswith((".py", ".c", ".h")):
+            if file is not None and member.name.endswith(ENDS):
                 found[member.name.removeprefix("src/weft/")] = file.read().decode()
     return found
 
@@ -82,7 +85,7 @@ def anys(sources: Sources) -> int:
 def repeated(sources: Sources) -> int:
     """Lines that stand in blocks of BLOCK significant lines which stand elsewhere too, the first place left out."""
     places: dict[bytes, list[tuple[str, int]]] = defaultdict(list)
-    held = {path: significant(text) for path, text in sources.items()}
+    held = {path: significant(text) for path, text in sources.items() if path.endswith((".py", ".c", ".h"))}
     for path, lines in held.items():
         for start in range(len(lines) - BLOCK + 1):
             block = "\n".join(lines[start : start + BLOCK])
@@ -176,12 +179,56 @@ def circles(sources: Sources, of: Nodes) -> list[list[str]]:
     return found
 
 
+def room(path: str) -> str:
+    """The folder of the package that a file is in; a file beside them is a room of its own."""
+    return path.split("/", maxsplit=1)[0]
+
+
+def arrows(sources: Sources) -> set[tuple[str, str]]:
+    """Which file of one room needs which file of another: by an import, in functions too, or by an include."""
+    of = {module(path): path for path in sources if path.endswith(".py")}
+    found = {(of[one], of[other]) for one, others in imports(sources, sooner_or_later).items() for other in others}
+    headers = [path for path in sources if path.endswith((".c", ".h"))]
+    for path in headers:
+        for name in INCLUDE.findall(sources[path]):
+            tail = "/" + name.lstrip("./")
+            beside = path.rpartition("/")[0] + tail
+            targets = [beside] if beside in sources else [other for other in headers if f"/{other}".endswith(tail)]
+            found |= {(path, target) for target in targets if len(targets) == 1}
+    return {(one, other) for one, other in found if room(one) != room(other)}
+
+
+def back(sources: Sources) -> list[tuple[str, str]]:
+    """Arrows between two rooms whose arrows go the other way more often."""
+    found = sorted(arrows(sources))
+    counts = Counter((room(one), room(other)) for one, other in found)
+    against = {(a, b) for a, b in counts if (counts[b, a], b) > (counts[a, b], a)}
+    return [(one, other) for one, other in found if (room(one), room(other)) in against]
+
+
+def largest(sources: Sources) -> str:
+    """The room with the most lines."""
+    lines: Counter[str] = Counter()
+    for path, text in sources.items():
+        lines[room(path)] += text.count("\n") * (not path.startswith(THIRD_PARTY))
+    name, most = lines.most_common(1)[0]
+    return f"{name}, {most:,} lines"
+
+
 def share(lengths: list[int], limit: int) -> str:
     """`93.1 %` of them are no longer than the limit."""
     return f"{100 * sum(length <= limit for length in lengths) / max(1, len(lengths)):.1f} %"
 
 
 ROWS: Mapping[str, Callable[[Sources], object]] = {
+    "rooms": lambda of: len({room(path) for path in of} - {"third_party"}),
+    "rooms that need another": lambda of: len({(room(one), room(other)) for one, other in arrows(of)}),
+    "arrows from file to file between them": lambda of: len(arrows(of)),
+    "arrows that run back up": lambda of: len(back(of)),
+    "largest room": largest,
+    "lines, third parties' left out": lambda of: sum(
+        text.count("\n") for path, text in of.items() if not path.startswith(THIRD_PARTY) and "xxhash" not in path
+    ),
     "Python files": lambda of: len(files(of, ".py")),
     "Python lines": lambda of: sum(files(of, ".py")),
     "C lines": lambda of: sum(files(of, ".c", ".h")),
@@ -208,6 +255,8 @@ def main(commits: list[str]) -> None:
     for name, of in ROWS.items():
         print(f"| {name} |", *(f"{value:,} |" if isinstance(value := of(held), int) else f"{value} |"
                                  for held in columns.values()))  # fmt: skip
+    for one, other in back(columns["here"]):
+        print(f"back up: {one} -> {other}", file=sys.stderr)
     for circle in circles(columns["here"], ast.walk):
         print("circle:", ", ".join(circle), file=sys.stderr)
 
