@@ -25,5 +25,15 @@ class RunError(TraceError):
     slug = "run"
 
 
+class OtherVersion(RunError):
+    """A file is of another version of its format than the one that this Weft reads; nothing of it is read."""
+
+    def __init__(self, path: object, found: object, reads: object) -> None:
+        super().__init__(
+            f"{path} is of version {found}, and this Weft reads version {reads}: record the run again, or read it "
+            "with the Weft that wrote it"
+        )
+
+
 class DebuggerError(WeftError):
     """A debugger, or Weft's agent in a process, could not do what it was asked; the message has its own words."""

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ import pytest
 
 from launch.hosts import Hosts
 from tests_support import WEFT, Installed, execute
-from weft.errors import WeftError
+from weft.errors import OtherVersion, WeftError
 from weft.launch import elsewhere
 from weft.launch.line import parse
-from weft.launch.local import begin, pack
+from weft.launch.local import afterwards, begin, pack
 from weft.launch.local.hosts import Hosts as Listening
 from weft.launch.local.wire import Channel, Refused, Side, packed
 from weft.launch.rundir import RunDirectory
@@ -413,6 +414,28 @@ def test_a_damaged_pack_is_refused_wherever_the_damage_is(tmp_path: Path) -> Non
         (tmp_path / "bad").write_bytes(data[:at])
         with pytest.raises(WeftError):
             pack.read(tmp_path / "bad", tmp_path / "out")
+
+
+def test_a_pack_of_another_version_is_refused_by_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "h.weftpack"
+    pack.write(host_folder(tmp_path / "host"), "h", file)
+    file.write_bytes(file.read_bytes().replace(b"weft-pack/1\n", b"weft-pack/2\n", 1))
+    with pytest.raises(OtherVersion) as told:
+        pack.read(file, tmp_path / "out")
+    assert str(told.value) == (
+        f"{file} is of version 2, and this Weft reads version 1: record the run again, or read it with the Weft that "
+        "wrote it"
+    )
+
+
+def test_a_run_is_not_made_of_a_host_whose_facts_are_of_another_version(tmp_path: Path) -> None:
+    folder = host_folder(tmp_path / "host")
+    (folder / "functions.json").write_text('{"schema": "weft-functions/1", "functions": []}')
+    for version in (2, 1):
+        (folder / "run.json").write_text(json.dumps({"schema": f"weft-run/{version}"}))
+        with pytest.raises(OtherVersion, match=r"run\.json is of version 2") if version == 2 else nullcontext():
+            afterwards.make(tmp_path / "run", [folder])
+        assert (tmp_path / "run").exists() is (version == 1)
 
 
 @pytest.mark.parametrize(

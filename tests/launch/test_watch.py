@@ -175,7 +175,7 @@ def test_a_thread_that_has_ended_does_not_hide_a_standstill(tmp_path: Path, ende
     record.call(OPEN, thread=0)
     record.call(CLOSED, thread=1)
     identity = 2**22 + 1 if ended else os.getpid()  # beyond the kernel's largest, or a thread that lives
-    payload = varint(1) + varint(0) + varint(identity) + varint(0) + varint(0)
+    payload = varint(1) + varint(0) + varint(identity) + varint(0) + varint(0) + varint(0)
     assert record.append(StreamKind.DEFINITIONS, 0, varint(8) + varint(len(payload)) + payload) == 0
     assert stands_still(Watch(tmp_path)) if ended else goes_on(Watch(tmp_path))
 

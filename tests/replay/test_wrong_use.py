@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def test_what_the_record_does_not_have_is_refused(
     assert (status, said in line) == (2, True), line
 
 
-def test_a_record_of_level_order_has_no_events_to_stop_at(complaint: Callable[..., tuple[int, str]]) -> None:
+def test_a_record_of_level_outcomes_has_no_events_to_stop_at(complaint: Callable[..., tuple[int, str]]) -> None:
     status, line = complaint("outcomes", "--until", "0:3")
     assert (status, "the replay is recorded at level `trace` and can be stopped" in line) == (2, True), line
 
@@ -119,6 +120,26 @@ def test_a_rank_without_a_record_is_named(bench: Bench, complaint: Callable[...,
     assert status == 4
     assert "missing/ranks: the record of rank 1 is missing" in line
     assert "copy the whole directory of the run" in line
+
+
+OF_VERSION = """
+import sys
+from weft.cli.main import main
+from weft.replay import plan
+plan.PLAN_MAGIC += (int(sys.argv[1]) - 1) << 56
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_plan_of_another_version_is_refused_and_one_of_this_is_followed(version: int, bench: Bench) -> None:
+    out = f"plan-{version}"
+    words = ["-c", OF_VERSION, str(version), "replay", "good", "--out", out]
+    done = execute([sys.executable, *words], cwd=bench.folder, env=environment())
+    file = bench.folder / out / "replay" / "plan-000000.bin"
+    assert file.read_bytes()[:8] == b"wftplan%d" % version
+    why = f"could not read the plan of the replay, {file}: replay where all hosts see that file and have the same Weft"
+    assert (done.returncode == 0, why in done.stderr) == (version == 1, version == 2), done.stderr
 
 
 def test_a_truncated_record_is_replayed_to_its_end(bench: Bench) -> None:

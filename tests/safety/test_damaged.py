@@ -6,7 +6,9 @@ import argparse
 import json
 import os
 import pickle
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -348,6 +350,17 @@ def test_what_is_no_order_of_tasks_is_refused(tmp_path: Path, text: str) -> None
         schedule.check("replay", str(file), "asyncio")
     with pytest.raises(ValueError, match="did not write this file"):
         recorded(str(file))
+
+
+@pytest.mark.parametrize("runtime", ["asyncio", "openmp"])
+def test_an_order_of_tasks_of_another_version_is_refused(tmp_path: Path, runtime: Literal["asyncio", "openmp"]) -> None:
+    file = tmp_path / "order"
+    for version, why in (("2", "it is of version 2, and this Weft reads version 1: record the order again"), ("1", "")):
+        file.write_text(json.dumps({"schema": f"weft-schedule/{version}", "runtime": runtime}) + "\n")
+        with pytest.raises(UsageError, match=why) if why else nullcontext():
+            schedule.check("replay", str(file), runtime)
+        with pytest.raises(ValueError, match=why) if why else nullcontext():
+            recorded(str(file))
 
 
 def test_a_pipe_in_the_place_of_an_order_of_tasks_is_not_waited_for(tmp_path: Path) -> None:

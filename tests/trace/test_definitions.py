@@ -234,7 +234,6 @@ def test_definitions_come_back_as_they_were_written(files: list[tuple[int, int, 
     for id, comm, amode, name in files:
         payload = put_u(id) + put_u(comm) + put_u(amode) + put_s(name)
         data += put_u(Def.FILE) + put_u(len(payload)) + payload
-        data += put_u(99) + put_u(3) + b"new"  # a kind that is not known yet
     definitions = Definitions(data)
     assert not definitions.problems
     for id, comm, amode, name in reversed(files):
@@ -243,6 +242,14 @@ def test_definitions_come_back_as_they_were_written(files: list[tuple[int, int, 
         assert found is not None
         assert (found.comm, found.amode, found.name) == first[1:]
         assert (comm, amode, name) in [f[1:] for f in files]
+
+
+def test_a_kind_of_definition_that_there_is_not_is_left_out_and_said() -> None:
+    whole = put_u(Def.CWD) + put_u(5) + put_s("/tmp")
+    definitions = Definitions(put_u(99) + put_u(3) + b"new" + whole)
+    assert definitions.cwd == "/tmp"
+    assert len(definitions.problems) == 1
+    assert "99 is not a kind of definition" in definitions.problems[0]
 
 
 @given(st.binary(max_size=200))

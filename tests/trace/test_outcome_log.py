@@ -1,13 +1,10 @@
 """The OUTCOMES stream: decoded by the library, encoded only here."""
 
-import json
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.base.levels import level_named
-from weft.trace import Level, Trace
+from weft.trace import Level
 from weft.trace.builder import Builder
 from weft.trace.layout import LogKind
 from weft.trace.outcome_log import ESCAPE, TURN, decode_outcomes
@@ -72,13 +69,3 @@ def test_a_run_of_level_outcomes_reads_them() -> None:
     trace = b.open()
     assert trace.level == Level.OUTCOMES
     assert trace.ranks[0].threads[0].outcomes == [*outcomes, (LogKind.SOURCE, 5)]
-
-
-def test_the_levels_older_word_is_read_everywhere_as_the_word_of_today() -> None:
-    b = Builder(ranks=1, level=Level.OUTCOMES)
-    b.ranks[0].outcomes(encode_outcomes([(LogKind.SOURCE, 5)]))
-    facts = json.loads((b.write() / "run.json").read_text())
-    (b.path / "run.json").write_text(json.dumps(facts | {"level": "order"}))
-    trace = Trace.open(b.path)
-    assert facts["level"] == trace.run["level"] == level_named("order") == "outcomes"
-    assert level_named("trace") == "trace" and level_named("all") == "all"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests_support import WEFT, execute
-from weft.errors import WeftError
+from weft.errors import OtherVersion, WeftError
 from weft.launch import finish
 from weft.report import analyse
 from weft.trace import Trace, packing
@@ -38,10 +38,8 @@ def run(path: Path, ranks: int = 4) -> Path:
     return b.open().path
 
 
-@pytest.mark.cases(1)
-@pytest.mark.parametrize("version", sorted(p.name for p in GOLDEN.iterdir() if p.is_dir() and p.name[0].isdigit()))
-def test_a_packed_run_reads_as_its_records_did(version: str, tmp_path: Path) -> None:
-    shutil.copytree(GOLDEN / version, tmp_path / "run")
+def test_a_packed_run_reads_as_its_records_did(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "1.0", tmp_path / "run")
     before = [
         execute([*WEFT, "dump", tmp_path / "run", "--format", "json", *more]).stdout for more in ([], ["--definitions"])
     ]
@@ -140,7 +138,7 @@ def test_a_pack_that_reads_otherwise_is_not_taken(tmp_path: Path, monkeypatch: p
     assert {one.name: one.read_bytes() for one in (path / "ranks").iterdir()} == before
 
 
-def test_a_pack_of_a_later_version_or_cut_off_is_named_with_the_remedy(tmp_path: Path) -> None:
+def test_a_pack_of_another_version_or_cut_off_is_named_with_the_remedy(tmp_path: Path) -> None:
     path = run(tmp_path / "run")
     file = path / "ranks" / pack(path, over).name
     data = bytearray(file.read_bytes())
@@ -151,7 +149,8 @@ def test_a_pack_of_a_later_version_or_cut_off_is_named_with_the_remedy(tmp_path:
     )
     data[8] = 9
     file.write_bytes(data)
-    assert "1.pack is a pack of version 9, this Weft reads 1" in Trace.open(path).problems[0]
+    with pytest.raises(OtherVersion, match=r"1\.pack is of version 9, and this Weft reads version 1: record"):
+        Trace.open(path)
 
 
 def test_many_small_records_are_packed_at_the_end_of_a_run_and_few_or_large_ones_are_not(

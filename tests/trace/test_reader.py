@@ -15,7 +15,6 @@ from weft.trace import EVENT, RunError, layout, mapping
 from weft.trace.builder import ANY, Builder
 from weft.trace.layout import StreamKind
 from weft.trace.places import spawned
-from weft.trace.rankfile import RankFile
 
 
 def slots(n: int) -> np.ndarray:
@@ -164,20 +163,6 @@ def test_a_process_that_died_before_its_rank_was_known_stands_at_the_end() -> No
     assert trace.ranks[1].missing
     assert trace.ranks[2].event(0).open
     assert any("before its rank was known" in p for p in trace.problems)
-
-
-def test_a_newer_major_version_is_refused_and_a_newer_minor_is_read(tmp_path: Path) -> None:
-    b = Builder(ranks=1, path=tmp_path)
-    b.ranks[0].send(0)
-    file = b.write() / "ranks" / "0-000000.weft"
-    data = bytearray(file.read_bytes())
-    data[10] = 9
-    file.write_bytes(data)
-    assert len(weft.open(tmp_path).ranks[0].events) == 1
-    data[8] = 3
-    file.write_bytes(data)
-    with pytest.raises(RunError, match=r"format 3\.9, this Weft reads 1\.x and 2\.x"):
-        RankFile(file)
 
 
 def test_another_size_of_slots_is_refused(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def native_run(tmp_path: Path, *flags: str) -> tuple[Path, Path, list[int]]:
         names = put_s(build_id_of(program)) + put_s(str(program))
         rank.define(Def.MODULE, put_u(1) + put_u(4096) + put_u(9999) + names)
         for i, offset in enumerate(offsets):
-            rank.define(Def.SITE, put_u(i + 1) + put_u(1) + put_u(offset) + put_u(0) + put_u(0))
+            rank.define(Def.SITE, put_u(i + 1) + put_u(1) + put_u(offset) + put_u(0) + put_u(0) + put_u(0))
             rank.send(0, site=i + 1)
     return b.write(), program, offsets
 

@@ -84,7 +84,7 @@ def test_threads_that_had_one_number_in_turn_are_not_told_apart() -> None:
     [r0] = b.ranks
     r0.switch(7)
     r0.send(0)
-    r0.define(Def.THREAD, put_u(0) + put_u(1) + put_u(1000) + put_u(0) + put_s(""))
+    r0.define(Def.THREAD, put_u(0) + put_u(1) + put_u(1000) + put_u(0) + put_s("") + put_u(0))
     r0.send(0)
     trace = b.open()
     assert trace.ranks[0].tasks.ids.tolist() == [0, 0]  # type: ignore[union-attr]

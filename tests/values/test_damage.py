@@ -11,7 +11,7 @@ import pytest
 from tests_support import execute
 from weft.compare.values import compare_values
 from weft.compare.values.told import lines, to_json
-from weft.errors import TraceError
+from weft.errors import OtherVersion, TraceError
 from weft.native.headers.value_format import VALUES_PAGE
 from weft.native.shared import NATIVE
 from weft.values.trace import ValueTrace
@@ -59,9 +59,19 @@ def test_another_file_is_refused(data: bytes, tmp_path: Path) -> None:
         opened(tmp_path, data)
 
 
-def test_a_version_of_tomorrow_is_refused(whole: bytes, tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="is of version 2; this Weft reads 1"):
-        opened(tmp_path, whole[:8] + b"\2\0" + whole[10:])
+@pytest.mark.parametrize(("version", "said"), [(b"\2\0\0\0", "2.0"), (b"\1\0\7\0", "1.7")])
+def test_another_version_is_refused(version: bytes, said: str, whole: bytes, tmp_path: Path) -> None:
+    with pytest.raises(OtherVersion) as told:
+        opened(tmp_path, whole[:8] + version + whole[12:])
+    assert str(told.value) == (
+        f"{tmp_path / 'values' / 'a.values'} is of version {said}, and this Weft reads version 1.0: "
+        "record the run again, or read it with the Weft that wrote it"
+    )
+
+
+def test_a_record_of_a_kind_that_there_is_not_is_damage(whole: bytes, tmp_path: Path) -> None:
+    trace = opened(tmp_path, whole[:VALUES_PAGE] + b"\x63" + whole[VALUES_PAGE + 1 :])
+    assert trace.problems == [f"rank 0: a.values is damaged from byte {VALUES_PAGE:,} on: what stands before is read"]
 
 
 def test_a_run_without_values_says_what_is_missing(tmp_path: Path) -> None:

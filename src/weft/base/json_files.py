@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from weft.errors import RunError
+from weft.errors import OtherVersion, RunError
 from weft.safety.folders import Held, Unfit, read_regular
 
 MAX_JSON: Final = 64 << 20
@@ -27,19 +27,25 @@ def _number(text: str) -> float:
 
 def read_json(
     root: Path, name: str, schema: str, problems: list[str], *, limit: int = MAX_JSON,
-    parsed: Callable[[bytes], object] = plain,
+    parsed: Callable[[bytes], object] = plain, exact: bool = False,
 ) -> dict[str, object]:  # fmt: skip
     """The object in RUN/name; {} and a problem where it cannot be read or says another schema.
 
-    `parsed`: what makes the object of the file's bytes, for one that keeps it.
+    `parsed`: what makes the object of the file's bytes, for one that keeps it. `exact`: OtherVersion is raised, as
+    without this file nothing can be said of the run.
     """
     try:
         value = parsed(read_regular(root / name, root, limit))
         if not isinstance(value, dict):
             raise RunError(f"{root / name} holds no JSON object")
         if value.get("schema") != schema:
+            family, _, version = schema.rpartition("/")
+            if (found := str(value.get("schema"))).startswith(f"{family}/"):
+                raise OtherVersion(root / name, found.removeprefix(f"{family}/")[:40], version)
             raise RunError(f"{root / name} has the schema {str(value.get('schema'))[:40]!r}, not {schema!r}")
     except RunError as error:
+        if exact and isinstance(error, OtherVersion):
+            raise
         problems.append(str(error))
         return {}
     except Unfit as error:

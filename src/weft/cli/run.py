@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.base.levels import LEVELS, level_named
 from weft.base.words import rank_names, rank_words
 from weft.cli import _hosts
 from weft.cli import _values as values
@@ -73,7 +72,7 @@ def register(subparsers: Any) -> None:
         help="record in RUN itself, even where its file system is slow: the program waits for it",
     )  # fmt: skip
     parser.add_argument(
-        "--level", choices=LEVELS, type=level_named, default="trace",
+        "--level", choices=("outcomes", "trace"), default="trace",
         help="trace: every call, with time and source line (default); outcomes: only what a replay needs",
     )  # fmt: skip
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the findings to FILE, JSON")

@@ -3,8 +3,9 @@
  * The shim writes it, `weft.trace` reads it, `docs/trace-format.md` explains it to people. The reader's
  * numpy dtypes are made of this file when Weft is built (weft.native.generate).
  *
- * VERSION RULE. WEFT_FORMAT_MAJOR rises when an old reader would misread a new file; WEFT_FORMAT_MINOR rises
- * when a new field or kind appears that an old reader skips. All integers are little-endian.
+ * VERSION RULE. A reader takes exactly the version that is written here. Nothing was released yet: from the first release
+ * on WEFT_FORMAT_MAJOR rises when an old reader would misread a new file, WEFT_FORMAT_MINOR when a field or kind is added,
+ * and what a released Weft wrote is still read. All integers are little-endian.
  *
  *   offset 0        4096               ...
  *   +---------------+------------------+------------------+-----
@@ -32,7 +33,7 @@
 
 #define WEFT_MAGIC "WEFTRANK"
 #define WEFT_FORMAT_MAJOR 1
-#define WEFT_FORMAT_MINOR 9
+#define WEFT_FORMAT_MINOR 0
 #define WEFT_FORMAT_MAJOR_KEPT 2 /* of `weft run --keep`: a reader of 1 would take a ring for a whole stream */
 #define WEFT_PAGE 4096u
 
@@ -43,14 +44,14 @@ enum weft_stream_kind {
     WEFT_STREAM_DEFINITIONS = 3,
     WEFT_STREAM_OUTCOMES = 4,
     WEFT_STREAM_TABLE = 5, /* more chunk-table entries: the table continues at this chunk's offset */
-    WEFT_STREAM_WINDOWS = 6, /* struct weft_access, one a thread (since 1.1) */
-    WEFT_STREAM_ACCESSES = 7, /* struct weft_touch (since 1.3), one for each thread of a program that was built with
+    WEFT_STREAM_WINDOWS = 6, /* struct weft_access, one a thread */
+    WEFT_STREAM_ACCESSES = 7, /* struct weft_touch, one for each thread of a program that was built with
                                  `weft cc`; numbered on their own, as threads that make no calls have one too */
-    WEFT_STREAM_HASHES = 8, /* struct weft_hashed (since 1.5), one a thread, with `weft run --hash-messages` */
-    WEFT_STREAM_CONTENTS = 9, /* since 1.6: bytes of the rows of HASHES that have any, one behind the other */
-    WEFT_STREAM_BEFORE = 10,  /* since 2.7: a struct weft_before of the thread, and its rows. It has two chunks, which
+    WEFT_STREAM_HASHES = 8, /* struct weft_hashed, one a thread, with `weft run --hash-messages` */
+    WEFT_STREAM_CONTENTS = 9, /* bytes of the rows of HASHES that have any, one behind the other */
+    WEFT_STREAM_BEFORE = 10,  /* a struct weft_before of the thread, and its rows. It has two chunks, which
                                  are no stream: the one with the higher `turn` holds */
-    WEFT_STREAM_RECEIVED = 11, /* since 2.8: struct weft_received, a ring of the thread that completed the receives */
+    WEFT_STREAM_RECEIVED = 11, /* struct weft_received, a ring of the thread that completed the receives */
 };
 
 /* One chunk. `thread` is the ordinal of the thread slot that owns the stream (0 for DEFINITIONS).
@@ -101,6 +102,7 @@ struct weft_before {
     uint32_t first_tails;
     uint64_t rows; /* of struct weft_dropped behind this */
     uint64_t uncounted; /* calls that no row counts, as there are too many sorts */
+    uint64_t first_received; /* number of the first chunk of RECEIVED that is there */
     uint64_t again;
 };
 #define WEFT_DROPPED_MOST 4095u
@@ -116,11 +118,6 @@ struct weft_received {
     int32_t tag;
 };
 #define WEFT_DROPPED_RECEIVED 65535u
-
-/* At the end of BEFORE's chunk, as older records have nothing there (since 2.8). */
-struct weft_before_end {
-    uint64_t first_received;
-};
 
 /* How far the process came. */
 enum weft_state {
@@ -232,7 +229,7 @@ struct weft_event {
 #define WEFT_TAG_ANY (-1)
 #define WEFT_IN_PLACE UINT64_MAX
 #define WEFT_GUESSED 1u /* several sends had one handle: which of them this call completed is a guess */
-#define WEFT_LEAVING 1u /* since 1.2: exit(), atexit or the interpreter's end made the call */
+#define WEFT_LEAVING 1u /* exit(), atexit or the interpreter's end made the call */
 #define WEFT_TAIL_ALIGN 2u
 
 /* Object ids, one number space for each class of handle. Predefined objects have the ids listed in functions.json
@@ -274,7 +271,7 @@ WEFT_INLINE uint32_t weft_duration_encode(uint64_t ticks) {
  *   doubles       8 bytes
  */
 
-/* DEFINITIONS: records of { u8 type, varint length, payload }. A reader skips types it does not know.
+/* DEFINITIONS: records of { u8 type, varint length, payload }. A type that is not one of these is damage.
  * u = varint, z = zigzag varint, s = varint length + bytes, MEMBERS = varint runs, then for each run
  * u world, u first, z stride, u count (world 0: this process's own MPI_COMM_WORLD; others: WORLD definitions;
  * WEFT_WORLD_UNKNOWN: processes that MPI gives no name for, reached by accept/connect/join).
@@ -300,8 +297,8 @@ enum weft_def {
                               only), u instruction offset in the code's bytecode, bytes, u n, n (u module, u offset):
                               return addresses of the callers, innermost first; or n (u code, u instruction) */
     WEFT_DEF_PYCODE = 11, /* u id, s file, s qualified name, u first line, s location table (PEP 657) */
-    WEFT_DEF_WORLD = 12, /* u index (from 1), u size, s origin: "parent" or "spawn", s name of the spawn (since
-                              1.7; "" where nobody named it): the same in the root of the spawn and in its children */
+    WEFT_DEF_WORLD = 12, /* u index (from 1), u size, s origin: "parent" or "spawn", s name of the spawn (""
+                              where nobody named it): the same in the root of the spawn and in its children */
     WEFT_DEF_ENV = 13, /* s NAME=VALUE */
     WEFT_DEF_ARGV = 14, /* u n, n s */
     WEFT_DEF_CWD = 15, /* s */
@@ -312,7 +309,7 @@ enum weft_def {
     WEFT_DEF_STORED = 20, /* u window, u fences on it before the one that closes the epoch, u n, n (u offset, u bytes,
                               u again): of the window's memory (its first 4096 bytes), what was another between the end
                               of the epoch's fence and the begin of the closing one; `again`: and another at its end */
-    WEFT_DEF_ENDING = 21, /* since 1.2; several of a process in order of time: how it ended, or where it was when asked.
+    WEFT_DEF_ENDING = 21, /* several of a process in order of time: how it ended, or where it was when asked.
                               u kind (enum weft_ending_kind), u thread slot + 1 (0: of no thread that called MPI), u tid, u ticks
                               of the event clock, z code, z detail, u address, s name, s text, s traceback, s who,
                               u n, n (s file, u line, s function): Python frames,
@@ -322,14 +319,13 @@ enum weft_def {
     WEFT_DEF_CORES =
         22, /* s cores that the process may run on (sched_getaffinity) as "0-2,8", u how many thousandths of
                               a core its control group may use (cpu.max), 0 for no limit */
-    WEFT_DEF_WAY = 23, /* since 1.4; one way of several to a native site: u site, u an address below the frame of the
+    WEFT_DEF_WAY = 23, /* one way of several to a native site: u site, u an address below the frame of the
                               function that makes the call, u n, n u: how far above that address its frame ends, that of
                               its caller, and so on (DWARF's canonical frame addresses) */
-    WEFT_DEF_BLOCKS =
-        24, /* since 1.4; what malloc gave for the buffers of a call: u thread slot, u ticks (of that thread
+    WEFT_DEF_BLOCKS = 24, /* what malloc gave for the buffers of a call: u thread slot, u ticks (of that thread
                               the first call that begins then or later), u n, n (u address, u first byte of the block
                               that holds it, u bytes of the block: as many as may be used, 0 of one that is free) */
-    WEFT_DEF_GIVEN_BACK = 25, /* since 1.4; the memory of a window was given back to malloc before the window was freed:
+    WEFT_DEF_GIVEN_BACK = 25, /* the memory of a window was given back to malloc before the window was freed:
                               u window, u thread slot, u ticks, as above, of MPI_Win_free */
 };
 
@@ -409,13 +405,12 @@ enum weft_log_kind {
     WEFT_LOG_INDEX = 3, /* Waitany/Testany: index + 1, 0 for MPI_UNDEFINED */
     WEFT_LOG_COUNT = 4, /* Waitsome/Testsome: outcount + 1 (0 undefined), followed by that many INDEX */
     WEFT_LOG_CANCELLED = 5, /* in place of a SOURCE: the wildcard was cancelled */
-    WEFT_LOG_VALUE = 6, /* of records before 1.1: a hash of RMA fetch results, now in WINDOWS */
-    WEFT_LOG_THREAD = 7, /* with several threads: outcomes of other threads since this one's last; none: 0 */
-    WEFT_LOG_PROBED = 8, /* source that a probe of any source saw */
-    WEFT_LOG_DONE = 9, /* Test, Testall, Request_get_status, a probe of a named source was true: polls that
+    WEFT_LOG_THREAD = 6, /* with several threads: outcomes of other threads since this one's last; none: 0 */
+    WEFT_LOG_PROBED = 7, /* source that a probe of any source saw */
+    WEFT_LOG_DONE = 8, /* Test, Testall, Request_get_status, a probe of a named source was true: polls that
                                  failed since the last outcome */
-    WEFT_LOG_TIME = 10, /* MPI_Wtime: nanoseconds since this thread's last, the first since the clock's zero */
-    WEFT_LOG_TAKEN = 11, /* PVM: a poll of any source took or saw a message. Two values: the polls that failed since
+    WEFT_LOG_TIME = 9, /* MPI_Wtime: nanoseconds since this thread's last, the first since the clock's zero */
+    WEFT_LOG_TAKEN = 10, /* PVM: a poll of any source took or saw a message. Two values: the polls that failed since
                                  the last outcome, and the source. A source of WEFT_LOG_NOTICE or more is the daemon */
 };
 
@@ -524,7 +519,7 @@ struct weft_hashed {
     uint32_t request; /* object id, 0: the call is the operation */
     uint16_t thread; /* slot of the thread that began it */
     uint8_t side; /* enum weft_hash_side */
-    uint8_t kept; /* since 1.6, 1: the first WEFT_CONTENT_MOST of these bytes stand in CONTENTS, padded to 8: what each
+    uint8_t kept; /* 1: the first WEFT_CONTENT_MOST of these bytes stand in CONTENTS, padded to 8: what each
                      process brings to a reduction, and gets, and what is broadcast */
 };
 
@@ -541,7 +536,7 @@ _Static_assert(sizeof(struct weft_touch) == 72, "touch layout");
 _Static_assert(sizeof(struct weft_access) == 80, "access layout");
 _Static_assert(sizeof(struct weft_chunk) == 24, "chunk layout");
 _Static_assert(sizeof(struct weft_dropped) == 24, "dropped layout");
-_Static_assert(sizeof(struct weft_before) == 56, "before layout");
+_Static_assert(sizeof(struct weft_before) == 64, "before layout");
 _Static_assert(sizeof(struct weft_event) == 56, "event layout");
 _Static_assert(sizeof(struct weft_header) <= WEFT_PAGE, "header fits one page");
 

@@ -183,9 +183,8 @@ static struct weft_chunk *table_add(struct weft_record *record, struct weft_chun
 enum {
     RING_PART = 8, /* a new chunk is at most so much of what is kept: what is kept beyond the wish stays small */
     RING_STAYS = 2, /* chunks that are never dropped: the call under way stands in them */
-    BEFORE_PAGES = (sizeof(struct weft_before) + WEFT_DROPPED_MOST * sizeof(struct weft_dropped) +
-                    sizeof(struct weft_before_end) + WEFT_PAGE - 1) /
-                   WEFT_PAGE,
+    BEFORE_PAGES =
+        (sizeof(struct weft_before) + WEFT_DROPPED_MOST * sizeof(struct weft_dropped) + WEFT_PAGE - 1) / WEFT_PAGE,
     SORTS = 8192, /* places of the hash table, a power of two beyond WEFT_DROPPED_MOST */
 };
 
@@ -210,7 +209,6 @@ struct weft_before_of {
     struct weft_before_of *next;
     struct weft_before *areas[2];
     struct weft_before now;
-    struct weft_before_end end;
     struct weft_dropped rows[WEFT_DROPPED_MOST];
     uint16_t places[SORTS]; /* row + 1 */
 };
@@ -265,7 +263,6 @@ static void before_write(struct weft_before_of *b) {
     __atomic_store_n(&area->again, 0, __ATOMIC_SEQ_CST);
     memcpy(area + 1, b->rows, b->now.rows * sizeof *b->rows);
     memcpy(area, &b->now, sizeof b->now); /* its `again` is 0 */
-    memcpy((uint8_t *)area + BEFORE_PAGES * WEFT_PAGE - sizeof b->end, &b->end, sizeof b->end);
     __atomic_store_n(&area->again, b->now.turn, __ATOMIC_SEQ_CST);
 }
 
@@ -328,7 +325,7 @@ static void piece_drop(struct weft_stream *stream, struct piece *piece) {
     } else if (stream->kind == WEFT_STREAM_RECEIVED) {
         uint64_t n = piece->entry->used / sizeof(struct weft_received);
         for (uint64_t i = 0; i < n; i++) received_count(b, (const struct weft_received *)piece->at + i);
-        b->end.first_received = (b->end.first_received + 1) % WEFT_NUMBERS;
+        b->now.first_received = (b->now.first_received + 1) % WEFT_NUMBERS;
     } else {
         b->now.tails += piece->bytes;
         b->now.first_tails = (b->now.first_tails + 1) % WEFT_NUMBERS;

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define WEFT_PLAN_MAGIC 0x326e616c70746677u /* "wftplan2" */
+#define WEFT_PLAN_MAGIC 0x316e616c70746677u /* "wftplan1" */
 
 struct weft_plan_header {
     uint64_t magic;

@@ -79,7 +79,7 @@ class ThreadPlan:
     failed: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     """Failed polls, a row a record: the event (index among the thread's events), and how many it stands for."""
     begun: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    """When each of `entries` began, in ns; empty for a record of level order."""
+    """When each of `entries` began, in ns; empty for a record of level `outcomes`."""
 
     def position(self, event: int) -> int:
         """How many entries lie before the event with this index among the thread's events."""

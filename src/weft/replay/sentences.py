@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.base.words import rank_words
 from weft.errors import WeftError
-from weft.replay.control import Control
+from weft.replay.control import Control, plan_file
 from weft.replay.force import Forced
 from weft.replay.layout import Check, ControlState, Divergence
 from weft.replay.plan import ThreadPlan
@@ -224,6 +224,10 @@ def _waits(trace: Trace, session: Replay) -> list[str]:
 
 def refused(trace: Trace, session: Replay, replayed: Path) -> list[str]:
     """A rank could not use its plan."""
-    del trace, replayed
+    del trace
     ranks = [control.rank for control in session.controls if control.state is ControlState.REFUSED]
-    return [f"{rank_words(ranks)} could not read the plan of the replay (is the folder of the run on all hosts?)"]
+    file = plan_file(replayed / "replay", ranks[0])
+    return [
+        f"{rank_words(ranks)} could not read the plan of the replay, {file}: replay where all hosts see that file and "
+        "have the same Weft"
+    ]

@@ -80,7 +80,7 @@ def doubt(folder: Path, facts: Mapping[str, Any]) -> str:
     """Why a run is not taken for this user's own, in a few words; empty where it is."""
     if not is_own(folder):
         return "it belongs to another user"
-    return "" if is_signed(facts) else "this user did not record it here, or an earlier Weft did"
+    return "" if is_signed(facts) else "this user did not record it here"
 
 
 def executes(facts: Mapping[str, Any]) -> tuple[str, str]:

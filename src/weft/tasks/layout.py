@@ -76,7 +76,7 @@ def _offset(of: np.dtype[np.generic], name: str) -> int:
 
 
 TRACED, WATCH = _offset(TASK, "traced"), _offset(TABLE, "watch")
-MAGIC = b"weftask6"
+MAGIC = b"weftask1"
 HEADER = _offset(TABLE, "slabs")
 FRESH = 1
 NEW, TOP, MIDDLE, HEAP = 1, 2, 3, 4

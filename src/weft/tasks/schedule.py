@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from weft.errors import UsageError
-from weft.inprocess.order import header
+from weft.inprocess.order import header, refusal
 from weft.safety.folders import open_regular
 
 Runtime = Literal["asyncio", "openmp"]
@@ -21,8 +21,8 @@ def check(how: str, file: str, runtime: Runtime) -> None:
     first: dict[str, Any] = {}
     with suppress(OSError, ValueError), os.fdopen(open_regular(Path(file)), "rb") as lines:
         first = header(lines)
-    if not first:
-        raise UsageError(f"--replay {file}: `weft tasks --record` did not write this file")
+    if why := refusal(first):
+        raise UsageError(f"--replay {file}: {why}")
     if first.get("runtime", "asyncio") != runtime:
         raise UsageError(
             f"--replay {file}: it is the order of tasks of {first['runtime']}, and this program's are {runtime}"

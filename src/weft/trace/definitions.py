@@ -139,7 +139,7 @@ class ThreadDefinition:
     tid: int
     main: bool
     name: str
-    made: int = 0
+    made: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +244,8 @@ def _code(c: Cursor, id: int) -> CodeDefinition:
 
 def _site(c: Cursor, id: int) -> SiteDefinition:
     module, offset, code, instruction = c.u(), c.u(), c.u(), c.u()
-    callers = c.count() if c.left else 0  # the first records had none
-    return SiteDefinition(id, module, offset, code, instruction, tuple((c.u(), c.u()) for _ in range(callers)))
+    callers = tuple((c.u(), c.u()) for _ in range(c.count(2)))
+    return SiteDefinition(id, module, offset, code, instruction, callers)
 
 
 def _stored(c: Cursor) -> StoredDefinition:
@@ -268,11 +268,10 @@ def _frames(c: Cursor, each: int) -> range:
     return range(n)
 
 
-def _ending(c: Cursor) -> EndingDefinition | None:
-    """None for a kind of a later version."""
+def _ending(c: Cursor) -> EndingDefinition:
     kind = c.u()
     if kind not in EndingKind.__members__.values():
-        return None
+        raise Damaged(f"{kind} is not a kind of ending")
     slot, tid, ticks, code, detail, address = c.u() - 1, c.u(), c.u(), c.z(), c.z(), c.u()
     name, text, traceback, who = c.s(), c.s(), c.s(), c.s()
     python = tuple((c.s(), c.u(), c.s()) for _ in _frames(c, 3))
@@ -292,7 +291,7 @@ _DECODERS: Final[dict[int, Callable[[Cursor, int], object]]] = {
     Def.MODULE: lambda c, i: ModuleDefinition(i, c.u(), c.u(), c.s(), c.s()),
     Def.SITE: _site,
     Def.PYCODE: _code,
-    Def.WORLD: lambda c, i: WorldDefinition(i, c.u(), c.s(), c.s() if c.left else ""),
+    Def.WORLD: lambda c, i: WorldDefinition(i, c.u(), c.s(), c.s()),
 }
 """Records that begin with an id that is theirs alone."""
 
@@ -373,7 +372,7 @@ class Definitions:
             key = c.u(), c.u()
             self.names[key] = c.s()
         elif kind == Def.THREAD:
-            self.threads.append(ThreadDefinition(c.u(), c.u(), c.u(), bool(c.u()), c.s(), c.u() if c.left else 0))
+            self.threads.append(ThreadDefinition(c.u(), c.u(), c.u(), bool(c.u()), c.s(), c.u()))
         elif kind == Def.ENV:
             name, _, value = c.s().partition("=")
             self.environment[name] = value
@@ -401,14 +400,14 @@ class Definitions:
             self.python = c.s()
         elif kind == Def.CORES:
             self.cores = CoresDefinition(c.s(), c.u())
+        else:
+            raise Damaged(f"{kind} is not a kind of definition")
 
     def _add_ending(self, c: Cursor) -> None:
         if len(self.endings) >= MAX_ENDINGS:
             self._say(f"only the first {MAX_ENDINGS} endings were read")
             return
-        ending = _ending(c)
-        if ending is not None:
-            self.endings.append(ending)
+        self.endings.append(_ending(c))
 
     def get(self, kind: Def, id: int) -> Any | None:
         """The decoded definition, None where there is none."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from weft.base.json_files import read_json
 from weft.base.lazy import dataclass
-from weft.errors import RunError
+from weft.errors import OtherVersion, RunError
 from weft.trace.functions import FunctionTable
 from weft.trace.packed import SUFFIX, Pack
 from weft.trace.rankfile import RankFile
@@ -28,7 +28,7 @@ def function_table(root: Path, problems: list[str]) -> FunctionTable:
     key = status and (str(root.absolute()), status.st_ino, status.st_mtime_ns, status.st_size)
     if key is None or _last.key != key:
         before = len(problems)
-        read = read_json(root, "functions.json", "weft-functions/1", problems, parsed=_parsed)
+        read = read_json(root, "functions.json", "weft-functions/1", problems, parsed=_parsed, exact=True)
         table = _last.table if read is _last.read else FunctionTable(read)
         if key is None or len(problems) > before:
             return table
@@ -63,7 +63,7 @@ def ranks_folder(root: Path) -> Path:
 
 
 def rank_files(root: Path, problems: list[str]) -> list[RankFile]:
-    """The readable records in RUN/ranks, in order of name."""
+    """The readable records in RUN/ranks, in order of name. OtherVersion where none is of the version that is read."""
     try:
         folder = ranks_folder(root)
     except RunError as error:
@@ -76,6 +76,7 @@ def rank_files(root: Path, problems: list[str]) -> list[RankFile]:
         return []
     files: list[RankFile] = []
     told: list[str] = []
+    refused: OtherVersion | None = None
     others = [name for name in sorted(names) if not name.endswith((".weft", SUFFIX))]
     if others:
         told.append(f"{folder} holds {len(others)} other file(s), left alone: {', '.join(others[:3])[:200]}")
@@ -88,5 +89,8 @@ def rank_files(root: Path, problems: list[str]) -> list[RankFile]:
                 files += [one for one in Pack(folder / name, root).ranks(told) if one.name not in names]
         except RunError as error:
             told.append(str(error))
+            refused = error if isinstance(error, OtherVersion) else refused
+    if refused and not files:
+        raise refused
     problems += told[: max(0, MAX_PROBLEMS - len(problems))]
     return sorted(files, key=lambda file: file.name)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import RunError
+from weft.errors import OtherVersion, RunError
 from weft.trace import layout, rings
 from weft.trace.layout import StreamKind
 from weft.trace.mapping import Extent, copy_extents, map_extents
@@ -83,10 +83,7 @@ class Pack:
             raise RunError(f"{self.path} is not a pack of Weft (it does not begin with {MAGIC.decode()})")
         head = np.frombuffer(data, HEAD, count=1)[0]
         if int(head["version"]) != VERSION:
-            raise RunError(
-                f"{self.path} is a pack of version {int(head['version'])}, this Weft reads {VERSION}: "
-                "read it with the Weft that made it, or a later one"
-            )
+            raise OtherVersion(self.path, int(head["version"]), VERSION)
         of = {name: int(head[name]) for name in ("index", "stored", "size", "words", "words_size")}
         if of["size"] > MOST_INDEX or of["words_size"] > WORDS or of["index"] + of["stored"] > self.size or (
             of["words"] + of["words_size"] > self.size
@@ -108,6 +105,8 @@ class Pack:
                 if not NAME.fullmatch(name) or not fits:
                     raise self.damaged("its index")
                 found.append(PackedFile(self, name, row, self._streams[first : first + count]))
+            except OtherVersion:
+                raise
             except RunError as error:
                 problems.append(str(error))
         return found

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import RunError
+from weft.errors import OtherVersion, RunError
 from weft.safety.folders import Unfit, open_regular
 from weft.trace import layout, rings
 from weft.trace.layout import PAGE, Clock, Level, State, StopReason, StreamKind
@@ -18,6 +18,8 @@ from weft.trace.mapping import Extent, read_extents
 from weft.trace.rings import Before
 
 MAX_THREADS = 65536
+_READS: Final = {major: f"{major}.{layout.FORMAT_MINOR}" for major in (layout.FORMAT_MAJOR, layout.FORMAT_MAJOR_KEPT)}
+"""The versions that are read, by their major numbers."""
 
 
 class Anchor:
@@ -39,12 +41,12 @@ class Header:
     """The header of a rank's file, decoded."""
 
     __slots__ = (
-        "chunk_count", "clock", "end", "host", "job", "level", "major", "minor", "pid", "rank", "start", "state",
+        "chunk_count", "clock", "end", "host", "job", "level", "major", "pid", "rank", "start", "state",
         "stop_reason", "thread_level", "threads", "world_size",
     )  # fmt: skip
 
     def __init__(self, raw: Any) -> None:
-        self.major, self.minor = int(raw["major"]), int(raw["minor"])
+        self.major = int(raw["major"])
         self.clock = Clock(int(raw["clock"]))
         self.level = Level(int(raw["level"]))
         self.state = State(int(raw["state"]))
@@ -112,15 +114,11 @@ class RankFile:
             raise RunError(f"{self.path} is cut off inside its header ({len(page)} bytes)")
         raw = np.frombuffer(page, layout.HEADER, count=1)[0]
         major, minor, slot = int(raw["major"]), int(raw["minor"]), int(raw["slot_size"])
-        if major not in (layout.FORMAT_MAJOR, layout.FORMAT_MAJOR_KEPT):
-            raise RunError(
-                f"{self.path} has format {major}.{minor}, this Weft reads {layout.FORMAT_MAJOR}.x and "
-                f"{layout.FORMAT_MAJOR_KEPT}.x: "
-                "read it with the Weft that recorded it (`weft` in run.json)"
-            )
+        if major not in _READS or minor != layout.FORMAT_MINOR:
+            raise OtherVersion(self.path, f"{major}.{minor}", " or ".join(_READS.values()))
         if slot != self.SLOT:
             raise RunError(
-                f"{self.path} has events of {slot} bytes where format {major}.{minor} has {self.SLOT}: it is damaged"
+                f"{self.path} has events of {slot} bytes where version {_READS[major]} has {self.SLOT}: it is damaged"
             )
         try:
             return Header(raw), raw

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
 from weft.trace import layout
-from weft.trace.layout import BEFORE, BEFORE_END, DROPPED, EVENT, PAGE, RECEIVED, StreamKind
+from weft.trace.layout import BEFORE, DROPPED, EVENT, PAGE, RECEIVED, StreamKind
 from weft.trace.mapping import Extent
 
 RINGS: Final = (StreamKind.EVENTS, StreamKind.TAILS, StreamKind.RECEIVED)
@@ -59,17 +59,14 @@ def read_before(fd: int, entries: NDArray[Any]) -> Before:
     newest, found = 0, Before()
     for entry in entries:
         size = min(int(entry["pages"]), 1 << 8) * PAGE
-        turn, account = account_of(os.pread(fd, size, int(entry["offset"])), size)
+        turn, account = account_of(os.pread(fd, size, int(entry["offset"])))
         if turn > newest:
             newest, found = turn, account
     return found
 
 
-def account_of(data: bytes, size: int = 0) -> tuple[int, Before]:
-    """An account, and how many were written before it; 0 for one that is not whole.
-
-    `size`: of its chunk, where it has one.
-    """
+def account_of(data: bytes) -> tuple[int, Before]:
+    """An account, and how many were written before it; 0 for one that is not whole."""
     if len(data) < BEFORE.itemsize:
         return 0, Before()
     head = np.frombuffer(data, BEFORE, count=1)[0]
@@ -78,23 +75,16 @@ def account_of(data: bytes, size: int = 0) -> tuple[int, Before]:
         return 0, Before()
     return turn, Before(
         events=int(head["events"]), tails=int(head["tails"]), first_events=int(head["first_events"]),
-        first_tails=int(head["first_tails"]), first_received=_first_received(data, size, rows),
+        first_tails=int(head["first_tails"]), first_received=int(head["first_received"]) % layout.NUMBERS,
         uncounted=int(head["uncounted"]), rows=np.frombuffer(data, DROPPED, count=rows, offset=BEFORE.itemsize),
     )  # fmt: skip
-
-
-def _first_received(data: bytes, size: int, rows: int) -> int:
-    at = size - BEFORE_END.itemsize
-    if len(data) < size or at < BEFORE.itemsize + rows * DROPPED.itemsize:
-        return 0
-    return int(np.frombuffer(data, BEFORE_END, count=1, offset=at)[0]["first_received"]) % layout.NUMBERS
 
 
 def written(before: Before) -> bytes:
     """An account as `account_of` reads it."""
     head = np.zeros(1, BEFORE)
     head["turn"] = head["again"] = 1
-    for name in ("events", "tails", "first_events", "first_tails", "uncounted"):
+    for name in ("events", "tails", "first_events", "first_tails", "first_received", "uncounted"):
         head[name] = getattr(before, name)
     head["rows"] = len(before.rows)
     return head.tobytes() + before.rows.tobytes()

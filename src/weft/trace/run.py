@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from weft.base.json_files import read_json
-from weft.base.levels import level_named
 from weft.errors import RunError
 from weft.findings import Finding
 from weft.systems import System
@@ -91,9 +90,7 @@ class Trace:
             why = "not a directory" if root.exists() else "there is no such directory"
             raise RunError(f"{root} is not a run: {why}")
         problems: list[str] = []
-        run = read_json(root, "run.json", "weft-run/1", problems)
-        if "level" in run:
-            run["level"] = level_named(str(run["level"]))
+        run = read_json(root, "run.json", "weft-run/1", problems, exact=True)
         table = function_table(root, problems)
         files = rank_files(root, problems)
         if not files and not run:

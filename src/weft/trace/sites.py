@@ -19,7 +19,7 @@ from weft.trace.definitions import CodeDefinition, SiteDefinition
 if TYPE_CHECKING:
     from weft.trace.definitions import Definitions
 
-SCHEMA: Final = "weft-sites/2"
+SCHEMA: Final = "weft-sites/1"
 MAX_LINE: Final = 2**31
 MAX_FRAMES: Final = 64
 

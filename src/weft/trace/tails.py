@@ -106,7 +106,7 @@ def decode_tail(function: Function, flags: int, count: int, buffer: int, cursor:
                 tail.out[parameter.name] = _value(cursor, parameter, buffer)
             if "status" in function.slot:
                 tail.received = cursor.u()
-            if flags & Flag.TICKET and function.probes and cursor.left:
+            if flags & Flag.TICKET and function.probes:
                 tail.decided = cursor.u()
     except Damaged as error:
         tail.damage = str(error)

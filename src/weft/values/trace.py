@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.errors import TraceError
+from weft.errors import OtherVersion, TraceError
 from weft.native.headers.value_format import (
     VALUE_PLACE,
     VALUES_HEADER,
     VALUES_MAGIC,
     VALUES_MAJOR,
+    VALUES_MINOR,
     VALUES_PAGE,
     PlaceKind,
     ValuesReason,
@@ -123,8 +124,9 @@ class Process:
         if len(whole) < VALUES_PAGE or bytes(whole[:8]) != VALUES_MAGIC.encode():
             raise TraceError(f"{path} is not a file of values: its first bytes are not {VALUES_MAGIC}")
         self.header = whole[: VALUES_HEADER.itemsize].view(VALUES_HEADER)[0]
-        if self.header["major"] != VALUES_MAJOR:
-            raise TraceError(f"{path} is of version {self.header['major']}; this Weft reads {VALUES_MAJOR}")
+        found = int(self.header["major"]), int(self.header["minor"])
+        if found != (VALUES_MAJOR, VALUES_MINOR):
+            raise OtherVersion(path, "{}.{}".format(*found), f"{VALUES_MAJOR}.{VALUES_MINOR}")
         self.records = whole[VALUES_PAGE:][: self._used(len(whole))]
         self._index()
 

@@ -74,7 +74,7 @@ def sample(path: Path) -> None:
     r0.define_task(Def.SITE, put_u(3) + put_u(1) + put_u(77) + put_u(0) + put_u(0) + put_u(0))
     b.write()
     site = {"path": "/bin/prog", "build_id": "ab", "sites": {"77": [["prog.c", 3, "main"]]}}
-    (path / "sites.json").write_text(json.dumps({"schema": "weft-sites/2", "modules": [site]}))
+    (path / "sites.json").write_text(json.dumps({"schema": "weft-sites/1", "modules": [site]}))
 
 
 # Damage

@@ -108,8 +108,7 @@ def make(folder: Path) -> Seeds:
     _outcomes(folder / "outcomes")
     _kept(folder / "kept")
     _pvm(folder / "pvm")
-    for version in ("1.5", "1.9"):
-        shutil.copytree(GOLDEN / version, folder / f"golden-{version}")
+    shutil.copytree(GOLDEN / "1.0", folder / "golden")
     return Seeds(folder)
 
 

@@ -1,4 +1,4 @@
-"""Makes the golden run of the present format version: `python make.py FOLDER`. Older ones are never made again."""
+"""Makes the golden run of the present format version: `python make.py FOLDER`. A released one is never made again."""
 
 import json
 import sys

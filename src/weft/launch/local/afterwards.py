@@ -147,7 +147,7 @@ def make(path: Path, sources: Sequence[Path]) -> None:
     """Make a run of what its hosts know of it. UsageError where the folder holds anything else."""
     rundir.refuse(path)
     problems: list[str] = []
-    known = (read_json(one, RUN_JSON, SCHEMA, problems) for one in sources if (one / RUN_JSON).exists())
+    known = (read_json(one, RUN_JSON, SCHEMA, problems, exact=True) for one in sources if (one / RUN_JSON).exists())
     facts = next((one for one in known if one), None)
     if facts is None:  # whose records they are nothing tells: the run is not signed
         facts = {name: value for name, value in rundir.first_facts([], "trace").items() if name != SIGNATURE}

@@ -24,11 +24,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
-from weft.errors import WeftError
+from weft.errors import OtherVersion, WeftError
 from weft.launch.local.wire import DATA, LENGTH, MOST, Refused, number, packed, text, unpacked
 from weft.safety.folders import open_regular
 
-MAGIC: Final = b"weft-pack/1\n"
+_FAMILY: Final = b"weft-pack/"
+MAGIC: Final = _FAMILY + b"1\n"
 SUFFIX: Final = ".weftpack"
 FOLDER: Final = "packs"
 """In the run: one file a host, until it is put together."""
@@ -222,8 +223,11 @@ def read(path: Path, folder: Path) -> Taking:
 
 
 def parts(file: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """The parts of a file. Raises Refused."""
-    if file.read(len(MAGIC)) != MAGIC:
+    """The parts of a file. Raises Refused, and OtherVersion for a pack of another version."""
+    if (begin := file.read(len(MAGIC))) != MAGIC:
+        if begin.startswith(_FAMILY):
+            found = begin.removeprefix(_FAMILY).decode(errors="backslashreplace").strip()
+            raise OtherVersion(file.name, found, 1)
         raise Refused("it is not the pack of a host")
     while length := file.read(LENGTH.size):
         (size,) = LENGTH.unpack(length.ljust(LENGTH.size, b"\0"))

@@ -150,7 +150,7 @@ static bool take(struct reader *in, const struct weft_value_record *head, uint64
         if (in->problems) in->problems[in->index->problems] = offset;
         in->index->problems++;
         return known && head->bytes > sizeof *head && !((const char *)head)[head->bytes - 1];
-    default: return true; /* of a later minor version */
+    default: return false;
     }
 }
 

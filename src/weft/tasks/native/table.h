@@ -68,7 +68,7 @@ typedef struct {
 } lock;
 
 typedef struct {
-    char magic[8]; // "weftask6"
+    char magic[8]; // "weftask1"
     int32_t count, watch; // watch: what implicit tasks are traced for from their begin
     uint32_t size, slab;
     uint64_t workers;

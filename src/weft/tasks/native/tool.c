@@ -26,7 +26,7 @@
 #endif
 
 __attribute__((visibility("default"))) table weft_tasks = {
-    .magic = {'w', 'e', 'f', 't', 'a', 's', 'k', '6'}, .size = sizeof(task), .slab = SLAB};
+    .magic = {'w', 'e', 'f', 't', 'a', 's', 'k', '1'}, .size = sizeof(task), .slab = SLAB};
 static uint64_t ids;
 // Stands for every task without room in the table, lies at the bottom of each stack and at the end of each free list.
 static task nobody = {.below = &nobody, .traced = NOBODY};

@@ -37,7 +37,7 @@ class RankCalls(RankRecord):
             file, line, function = site
             table = bytes([0x80 | 13 << 3 | 7]) + put_u(0)
             self.define(Def.PYCODE, put_u(id) + put_s(file) + put_s(function) + put_u(line) + put_s(table))
-            self.define(Def.SITE, put_u(id) + put_u(0) + put_u(0) + put_u(id) + put_u(0))
+            self.define(Def.SITE, put_u(id) + put_u(0) + put_u(0) + put_u(id) + put_u(0) + put_u(0))
             self._sites[site] = id
         return self._sites[site]
 

@@ -227,7 +227,8 @@ class RankRecord:
         file = RecordFile(path, self.builder.level, self.rank, self.size)
         for slot, (thread, rows) in enumerate(self._switches.items()):
             file.append(StreamKind.EVENTS, slot, np.array(rows, SWITCH))
-            self.define_task(Def.THREAD, put_u(slot) + put_u(0) + put_u(self._tid(thread)) + put_u(0) + put_s(""))
+            tid = put_u(self._tid(thread))
+            self.define_task(Def.THREAD, put_u(slot) + put_u(0) + tid + put_u(0) + put_s("") + put_u(0))
         file.append(StreamKind.DEFINITIONS, 0, self._task_definitions)
         file.close(State.EXITED)
         self._patch_header(path, TaskFile.MAGIC, SWITCH.itemsize)
@@ -265,7 +266,7 @@ class RankRecord:
             self._file().append(StreamKind.OUTCOMES, thread, packed)
         for thread in sorted({*self._streams, *self._outcomes} or {0}):
             tid = put_u(self._tid(thread))
-            self.define(Def.THREAD, put_u(thread) + put_u(0) + tid + put_u(thread == 0) + put_s("prog"))
+            self.define(Def.THREAD, put_u(thread) + put_u(0) + tid + put_u(thread == 0) + put_s("prog") + put_u(0))
         self._file().append(StreamKind.DEFINITIONS, 0, self._definitions)
         default = State.RUNNING if self._any_open else State.FINALIZED
         self._file().close(default if self.state is None else self.state)

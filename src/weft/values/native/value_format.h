@@ -2,8 +2,7 @@
  *
  * capture.c writes it, `weft.values` reads it, docs/value-trace.md explains it to people.
  *
- * VERSION RULE. WEFT_VALUES_MAJOR rises when an old reader would misread a new file; WEFT_VALUES_MINOR rises when a kind
- * of record appears that an old reader skips. All integers are little-endian.
+ * VERSION RULE. That of native/format.h, for WEFT_VALUES_MAJOR and WEFT_VALUES_MINOR. All integers are little-endian.
  *
  *   offset 0          4096                            used
  *   +-----------------+---------------+---------------+ - - -
