@@ -209,7 +209,7 @@ def table_of(s: Session, times: int) -> list[float]:
 def many(pythons: list[str], runtime: str, count: int, quick: bool) -> None:
     """The lines of many tasks."""
     times = 1 if quick else 5
-    print(f"{count:,} tasks, seconds: the table for the first time; the table; `tasks` for people; for --json")
+    print(f"{count:,} tasks, seconds: the table for the first time; the table; `tasks` for people; for --format json")
 
     def told(name: str, s: Session) -> None:
         s.do("break reached")

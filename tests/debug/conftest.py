@@ -40,7 +40,7 @@ class Recorded:
 
     def answers(self, *commands: str) -> list[dict[str, Any]]:
         """The JSON answers to commands, that of the start first."""
-        done = execute([*self.weft, "debug", self.run, "--json"], stdin="\n".join(commands) + "\n", timeout=100)
+        done = execute([*self.weft, "debug", self.run, "--format", "json"], stdin="\n".join(commands) + "\n", timeout=100)
         assert not done.stderr, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -142,7 +142,7 @@ def test_a_crash_is_met_at_its_line(crash: Recorded) -> None:
 
 
 def test_a_killed_rank_ends_the_program_and_not_the_prompt(cells: Recorded) -> None:
-    with subprocess.Popen([*WEFT, "debug", cells.run, "--json"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    with subprocess.Popen([*WEFT, "debug", cells.run, "--format", "json"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           text=True) as session:  # fmt: skip
         assert session.stdin is not None and session.stdout is not None
 

@@ -256,7 +256,7 @@ def test_a_program_that_is_no_mpi_program_is_named_so(weft_command: Weft, progra
         (["-n", "2", "--", "step.py"], "run it as `python step.py`"),
         (["--out", "full", "--", "true"], "is not empty"),
         (["--level", "outcomes", "--hang-after", "3", "--", "true"], "--hang-after needs --level trace"),
-        (["--level", "order", "--hang-after", "3", "--", "true"], "level `outcomes` does not record"),
+        (["--level", "outcomes", "--hang-after", "3", "--", "true"], "level `outcomes` does not record"),
         (["--report", "nowhere/x.json", "--", "true"], "cannot be written"),
     ],
 )

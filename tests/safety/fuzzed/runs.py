@@ -260,7 +260,7 @@ def reader(seeds: Seeds, run: Path, r: random.Random) -> Act:
         ["dump", run, "--format", "csv"], ["dump", run, "--definitions", "--format", "json"],
         ["dump", run, "--where", "wait>1us tag:0 site:step.py:9"],
         ["compare", good, run], ["compare", run, good], ["compare", run, good, "--format", "json"],
-        ["view", run, "--export", out], ["view", run, "--export", out], ["view", run, "--text"], ["probes", run],
+        ["view", run, "--output", out], ["view", run, "--output", out], ["view", run, "--text"], ["probes", run],
         ["replay", run], ["explore", run], ["pack", run], ["gather", out, run], ["gather", run, good],
     ]  # fmt: skip
     acts: list[Act] = [command(*words) for words in asked]
@@ -290,7 +290,7 @@ def command(*words: str | Path) -> Act:
 
 def exported(run: Path, to: str, out: Path) -> Act:
     """The run in another format."""
-    return command("export", run, "--to", to, "--out", out)
+    return command("export", run, "--format", to, "--output", out)
 
 
 def read_all(run: Path) -> str:
