@@ -136,7 +136,8 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_behind(to: str, tmp_path: Pa
         # Numbers that do not compress.
         b.ranks[0].send(1, tag=n * 7919 % 10007, count=n * 104729 % 99991, buffer=n * 2654435761 % 2**40)
     b.write()
-    done = execute([sys.executable, "-c", FULL, "export", tmp_path / "run", "--format", to, "--output", tmp_path / "out"])
+    words = ["export", tmp_path / "run", "--format", to, "--output", tmp_path / "out"]
+    done = execute([sys.executable, "-c", FULL, *words])
     assert done.returncode == 4
     assert "annot write" in done.stderr or "cannot be written" in done.stderr
     assert "oo large" in done.stderr and done.stderr.count("\n") == 1

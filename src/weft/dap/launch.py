@@ -72,8 +72,7 @@ def agreed(run: Path, arguments: Arguments) -> list[str]:
     if (why := doubt(run, facts)) and not given:
         command, place = executes(facts)
         raise UsageError(
-            f"{run}: {why}; a replay executes, as you, `{command}` in {place}: "
-            "launch it with trust: true to have it so"
+            f"{run}: {why}; a replay executes, as you, `{command}` in {place}: launch it with trust: true to have it so"
         )
     return ["--agreed", word]
 
