@@ -149,7 +149,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
         directory.facts["hashes"] = args.hash_messages
         recorder.describe(start, shim, directory)
         more = recording.begin(directory.path, args.probes) if args.probes is not None else {}
-        more |= {"WEFT_HASH": "1"} if args.hash_messages else {}
+        more |= {"WEFT_INTERNAL_HASH": "1"} if args.hash_messages else {}
         job = started(trace, session, start, (shim, directory), more)
     except WeftError:
         recording.discard(directory.hold())
@@ -207,9 +207,9 @@ def started(trace: Trace, session: Replay, start: Plan, made: tuple[Shim, RunDir
         from weft.pvm import tasks
 
         tasks.hand_on(trace.path, laid_out)
-    variables = recorder.variables(shim, directory, "trace") | more | {"WEFT_REPLAY": str(laid_out)}
+    variables = recorder.variables(shim, directory, "trace") | more | {"WEFT_INTERNAL_REPLAY": str(laid_out)}
     if session.driver is not None:
-        variables["WEFT_AGENT"] = str(session.driver.folder)
+        variables["WEFT_INTERNAL_AGENT"] = str(session.driver.folder)
     if session.driver is not None or trace.run.get("tasks"):
         from weft.tasks.runtime import for_ranks
 

@@ -309,7 +309,7 @@ def recorded(plan: Plan, shim: Shim, directory: RunDirectory, args: argparse.Nam
 
 def watchdog(args: argparse.Namespace) -> Silence | None:
     """What tells of a run that has not come on for so long, where the environment asks for it; ranks do not see it."""
-    if not any(name.startswith("WEFT_WATCH") for name in os.environ):
+    if not any(name.startswith("WEFT_WATCHDOG") for name in os.environ):
         return None  # without the modules
     from weft.standstill.silence import Silence
     from weft.standstill.wish import ACTION, FILE, SECONDS, wish
@@ -333,7 +333,7 @@ def join_machine(plan: Plan) -> None:
     """Let the run take part in the user's own virtual machine. UsageError for a program that is not one of PVM."""
     if plan.pvm is None:
         raise UsageError("--pvm-join is for programs of PVM, and this one is not linked with its shared library")
-    plan.environment["WEFT_PVM_JOIN"] = "1"
+    plan.environment["WEFT_INTERNAL_PVM_JOIN"] = "1"
 
 
 def refuse_of_mpi(args: argparse.Namespace) -> None:

@@ -101,7 +101,8 @@ def make(folder: Path) -> Seeds:
     (run / "halo").mkdir()
     (run / "halo" / "0-000000.halo").write_bytes(_ghosts())
     (run / "values").mkdir()
-    variables = {"WEFT_VALUES": str(run / "values"), "WEFT_VALUES_LIBRARY": str(next(NATIVE.glob("_values*.so")))}
+    library = next(NATIVE.glob("_values*.so"))
+    variables = {"WEFT_INTERNAL_VALUES": str(run / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
     subprocess.run([sys.executable, "-c", PROBES], env={**os.environ, **variables}, check=True, timeout=60)
     tasks.create(run, 2)
     tasks.trim(run)

@@ -30,11 +30,11 @@ from weft.launch.pvm.place import PREFIX, clean, daemon, note_of, root
 from weft.launch.survivors import maps_file
 from weft.pvm import tasks as registry
 
-PRELOAD: Final = "WEFT_PVM_PRELOAD"
+PRELOAD: Final = "WEFT_INTERNAL_PVM_PRELOAD"
 """The recorder, for what is started here: this process is not recorded itself."""
-GROUPS: Final = "WEFT_PVM_GROUPS"
+GROUPS: Final = "WEFT_INTERNAL_PVM_GROUPS"
 """Set where the program uses groups."""
-JOIN: Final = "WEFT_PVM_JOIN"
+JOIN: Final = "WEFT_INTERNAL_PVM_JOIN"
 """Set where the user's own virtual machine is to be joined."""
 LOOK: Final = 0.03
 """Seconds between looks at the tasks and what they print."""
@@ -127,7 +127,7 @@ class Machine:
         """The environment of a process that is recorded as this rank."""
         before = self.environment.get("LD_PRELOAD")
         preload = f"{self.preload}:{before}" if before else self.preload
-        return {**self.environment, "LD_PRELOAD": preload, "WEFT_PVM_RANK": str(rank)}
+        return {**self.environment, "LD_PRELOAD": preload, "WEFT_INTERNAL_PVM_RANK": str(rank)}
 
     def _lay_out(self, installed: Path, arch: str) -> None:
         """A root of its own: what is installed, by links."""
@@ -380,7 +380,7 @@ def main(command: list[str]) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, processes.PASSED | {signal.SIGCHLD})
     parent = os.getppid()
     die_with_parent(signal.SIGTERM)
-    machine = of_run(Path(os.environ["WEFT_RUN"]), dict(os.environ))
+    machine = of_run(Path(os.environ["WEFT_INTERNAL_RUN"]), dict(os.environ))
     try:
         machine.start(command[0])
         process = Process(processes.spawn(command, machine.recorded(0), set()))
