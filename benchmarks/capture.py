@@ -99,7 +99,7 @@ def recording(mpi: MPI, run: Path, level: str) -> dict[str, str]:
     (run / "ranks").mkdir(parents=True)
     shutil.copyfile(mpi.recorder.functions_json_path, run / "functions.json")
     (run / "run.json").write_text(f'{{"schema": "weft-run/1", "level": "{level}"}}')
-    return {"LD_PRELOAD": str(mpi.recorder.path), "WEFT_RUN": str(run), "WEFT_LEVEL": level}
+    return {"LD_PRELOAD": str(mpi.recorder.path), "WEFT_INTERNAL_RUN": str(run), "WEFT_INTERNAL_LEVEL": level}
 
 
 def execute(mpi: MPI, command: Command, variables: Mapping[str, str], ranks: int = 0) -> str:

@@ -119,7 +119,7 @@ def prepared(name: str, compiler: str, size: int, steps: int, folder: Path) -> B
     program = build(marked, room)
     found = folder / "findings.jsonl"
     found.unlink(missing_ok=True)
-    run([str(program)], {"WEFT_CHECK_FINDINGS": str(found)})
+    run([str(program)], {"WEFT_INTERNAL_CHECK_FINDINGS": str(found)})
     assert read(found, texts) == [], "the benchmark's program is right"
     return [str(plain)], [str(program)]
 
@@ -216,7 +216,7 @@ def line(
 ) -> None:
     """Measure a plain and a checked program, and those whose instructions are counted."""
     plain, checked = both
-    environment = {"WEFT_CHECK_FINDINGS": os.devnull}
+    environment = {"WEFT_INTERNAL_CHECK_FINDINGS": os.devnull}
     runs = [(run(plain, {}), run(checked, environment)) for _ in range(args.repeat)]
     bare = statistics.median(one.wall for one, _ in runs)
     full = statistics.median(two.wall for _, two in runs)
@@ -226,7 +226,7 @@ def line(
     if not args.no_instructions and shutil.which("valgrind"):
         few, more = counted_ones()
         count = instructions(more, environment)
-        grid = instructions(more, environment | {"WEFT_CHECK_GRID": "2x2"})
+        grid = instructions(more, environment | {"WEFT_INTERNAL_CHECK_GRID": "2x2"})
         text += f"{count / instructions(few, {}):14.1f}{grid / count:9.2f}"
     else:
         text += f"{'':23}"

@@ -25,7 +25,7 @@ PROGRAMS = Path(__file__).parent / "programs" / "openmp"
 CASES = {
     "jacobi": ("2000", "20"), "product": ("700",), "quicksort": ("3000000",), "csr": ("300000", "40"),
 }  # fmt: skip
-ONE = {"OMP_NUM_THREADS": "1", "WEFT_CHECK_FINDINGS": os.devnull, "TSAN_OPTIONS": "report_bugs=0"}
+ONE = {"OMP_NUM_THREADS": "1", "WEFT_INTERNAL_CHECK_FINDINGS": os.devnull, "TSAN_OPTIONS": "report_bugs=0"}
 QUIET = "report_bugs=0:ignore_noninstrumented_modules=1"
 
 

@@ -55,7 +55,7 @@ class Replayed:
         shutil.rmtree(self.folder / "plans_of", ignore_errors=True)
         self.session = Replay(self.steps)
         self.session.lay_out(self.folder / "plans_of", functions)
-        return found | {"WEFT_REPLAY": str(self.folder / "plans_of")}
+        return found | {"WEFT_INTERNAL_REPLAY": str(self.folder / "plans_of")}
 
     def pairs(self, repeat: int) -> list[tuple[float, float]]:
         """Plain run and replay, in turn."""

@@ -112,14 +112,16 @@ def calls(folder: Path) -> None:
     mpicc = str(Path(sys.executable).parent / "mpicc")
     program = folder / "calls"
     subprocess.run([mpicc, "-O2", "-fopenmp", PROGRAMS / "calls.c", "-o", program], check=True)
-    recorder = {"LD_PRELOAD": str(build_shim(mpicc).path), "WEFT_LEVEL": "trace", "OMP_NUM_THREADS": "1"} | SAME
+    shim = str(build_shim(mpicc).path)
+    recorder = {"LD_PRELOAD": shim, "WEFT_INTERNAL_LEVEL": "trace", "OMP_NUM_THREADS": "1"} | SAME
 
     def counted(command: list[str], more: dict[str, str]) -> int:
         with tempfile.TemporaryDirectory(dir=folder) as run:
             for name in ("ranks", "tasks"):
                 Path(run, name).mkdir()
-            environment = recorder | {"WEFT_RUN": run} | more
-            return instructions(command, environment | ({"WEFT_TASKS": run} if "WEFT_TASKS" in more else {}))
+            environment = recorder | {"WEFT_INTERNAL_RUN": run} | more
+            tasks = {"WEFT_INTERNAL_TASKS": run} if "WEFT_INTERNAL_TASKS" in more else {}
+            return instructions(command, environment | tasks)
 
     started = recording([[sys.executable]], folder)
     python = [sys.executable, str(PROGRAMS / "recorded.py")]
@@ -130,7 +132,7 @@ def calls(folder: Path) -> None:
             (20, 5),
             TASKS[20] - TASKS[5],
             settings(""),
-            settings("") | {"WEFT_TASKS": ""},
+            settings("") | {"WEFT_INTERNAL_TASKS": ""},
         ),
         ("step of asyncio", python, (25, 5), 20 * 200 * STEPS, {}, started),
     ):
@@ -209,7 +211,7 @@ def table_of(s: Session, times: int) -> list[float]:
 def many(pythons: list[str], runtime: str, count: int, quick: bool) -> None:
     """The lines of many tasks."""
     times = 1 if quick else 5
-    print(f"{count:,} tasks, seconds: the table for the first time; the table; `tasks` for people; for --json")
+    print(f"{count:,} tasks, seconds: the table for the first time; the table; `tasks` for people; for --format json")
 
     def told(name: str, s: Session) -> None:
         s.do("break reached")

@@ -90,7 +90,8 @@ def variables(folder: Path, configuration: str) -> dict[str, str]:
     (folder / "values").mkdir(parents=True)
     (folder / "p.toml").write_text(configuration)
     (folder / "values" / "plan").write_text(read(folder / "p.toml").plan())
-    return {"WEFT_VALUES": str(folder / "values"), "WEFT_VALUES_LIBRARY": str(next(NATIVE.glob("_values*.so")))}
+    library = next(NATIVE.glob("_values*.so"))
+    return {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
 
 
 def processor(command: list[str], more: dict[str, str]) -> float:

@@ -108,7 +108,7 @@ def said(command: list[str]) -> str:
 
 def weft(case: Case) -> str:
     """`continue`, then `tasks`."""
-    return said([*TASKS, "--limit", "30", "-c", "continue", "-c", "tasks", "--", *case.command])
+    return said([*TASKS, "--timeout", "30", "-c", "continue", "-c", "tasks", "--", *case.command])
 
 
 def attached(case: Case) -> str:

@@ -1,6 +1,6 @@
 """Mutants of right C-DVMH and Fortran-DVM programs: each clause deleted or changed in turn, and whether that is found.
 
-    python tools/mutants.py [--jobs 2] [--seconds 20] [--most N] [--list FILE] [--part 1/2] PROGRAM...
+    python tools/mutants.py [--jobs 2] [--timeout 20] [--most N] [--list FILE] [--part 1/2] PROGRAM...
 
 A program takes part if it is silent as it is. A mutant is found if a finding names the loop of its directive, a
 variable of the clause or a line beside it; the table counts them by what was changed. What came of each is written
@@ -182,7 +182,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="+", type=Path, metavar="PROGRAM")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--seconds", type=float, default=20, help="a program that takes longer takes no part")
+    parser.add_argument("--timeout", type=float, default=20, help="a program that takes longer takes no part")
     parser.add_argument("--most", type=int, default=10_000, help="so many mutants at most")
     parser.add_argument("--list", type=Path, help="what came of each; what is there is not done again")
     parser.add_argument("--part", default="1/1", metavar="K/N", help="every N-th program only, from the K-th on")
@@ -192,11 +192,11 @@ def main() -> int:
     kept = List(args.list)
     with ProcessPoolExecutor(args.jobs, initializer=quiet) as pool, suppress(KeyboardInterrupt):  # what is done is told
         ways = {path: str(path) for path in programs}
-        for path, holds in kept.each(pool, partial(silent, seconds=args.seconds), ways):
+        for path, holds in kept.each(pool, partial(silent, seconds=args.timeout), ways):
             kept.taken += [path] if holds == str(True) else []
         jobs = [(p, m) for p in kept.taken for m in mutants(p.read_text(errors="surrogateescape"))][: args.most]
         ways = {(p, m): f"{p}:{m.line}\t{m.kind}\t{m.clause}\t{hash_of(m)}" for p, m in jobs}
-        for job, result in kept.each(pool, partial(outcome, seconds=args.seconds), ways):
+        for job, result in kept.each(pool, partial(outcome, seconds=args.timeout), ways):
             kept.jobs.append(job)
             kept.outcomes.append(result)
     write(kept.taken, programs, kept.jobs, kept.outcomes)

@@ -1,6 +1,6 @@
 """Programs beside themselves: what each prints when compiled as it is and when it is checked, and what is found in it.
 
-    python tools/trials.py [--seconds 30] [--grid 2x2] [--set NAME=VALUE]... [--quiet] PROGRAM...
+    python tools/trials.py [--seconds 30] [-p 2x2] [--set NAME=VALUE]... [--quiet] PROGRAM...
 
 A PROGRAM is a source of C-DVMH or Fortran-DVM(H), a Python script, or a folder whose sources are one program. A line of
 its output that tells a time differs from run to run and is not compared. `--set` gives a macro or a named constant
@@ -159,13 +159,13 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=30, help="of processor time of the plain program; the check may take 20 times"
     )
-    parser.add_argument("--grid", default="", help="as -p of weft check")
+    parser.add_argument("-p", "--processors", default="", help="as -p of weft check")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--quiet", action="store_true", help="only what differs, is refused or has findings")
     args = parser.parse_args()
     counts: dict[str, int] = {}
     for program in args.programs:
-        one = trial(program, args.set, args.grid, args.seconds)
+        one = trial(program, args.set, args.processors, args.seconds)
         counts[one.outcome] = counts.get(one.outcome, 0) + 1
         counts["with findings"] = counts.get("with findings", 0) + bool(one.findings)
         if not args.quiet or one.findings or one.outcome != "same":

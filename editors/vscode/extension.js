@@ -179,7 +179,7 @@ async function goTo(row) {
 }
 
 /**
- * The picture of a run in a panel beside the source: the one file that `weft view --export` writes.
+ * The picture of a run in a panel beside the source: the one file that `weft view --output` writes.
  * @param {vscode.DebugSession} [session]
  */
 function view(session) {
@@ -187,7 +187,7 @@ function view(session) {
   const run = session?.configuration?.run;
   const home = fs.mkdtempSync(path.join(os.tmpdir(), "weft-"));
   const file = path.join(home, "run.html");
-  const words = ["view", ...(run ? [run] : []), "--export", file];
+  const words = ["view", ...(run ? [run] : []), "--output", file];
   execFile(weft(folder), words, { cwd: folder, env: surroundings(weft(folder)) }, (error, _, said) => {
     if (error) {
       vscode.window.showErrorMessage(`weft view: ${said.trim() || error.message}`);

@@ -49,7 +49,7 @@ def differences(
 def watchdog(seconds: float | None = None, *, action: str = "", file: str | os.PathLike[str] = "") -> bool:
     """Tell where all ranks of this host are, once, when the main thread has stood at one place for so many seconds.
 
-    Without seconds those of WEFT_WATCH, and nothing is watched where that is not set. `action="abort"` then ends the
+    Without seconds those of WEFT_WATCHDOG, and nothing is watched where that is not set. `action="abort"` then ends the
     program. `file`: where it is written beside standard error. Whether somebody watches now. UsageError for words that
     mean nothing.
     """

@@ -1,6 +1,6 @@
 """Weft beside the DVM system's own dynamic control: one table of what either of them says of a program.
 
-    python tests/check/oracle.py --dvm FOLDER [--limit S] [--json FILE] [PROGRAM...]
+    python tests/check/oracle.py --dvm FOLDER [--timeout SECONDS] [-o FILE] [PROGRAM...]
 
 FOLDER is a DVM system that was built (it holds bin/dvm_drv). Without programs those of tests/check are run, each with
 its faults and corrected. The verdict is a rule's (same line and kind, same line, one of them only): why they differ is
@@ -321,9 +321,9 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dvm", type=Path, required=True, metavar="FOLDER", help="where the DVM system was built")
-    parser.add_argument("--limit", type=float, default=60, metavar="S", help="seconds for each command (60)")
+    parser.add_argument("--timeout", type=float, default=60, metavar="SECONDS", help="seconds for each command (60)")
     parser.add_argument("--language", choices=("c", "fortran"), help="of the programs of tests/check: both by default")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows here, too")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the rows here, too")
     parser.add_argument("programs", nargs="*", type=Path, metavar="PROGRAM")
     args = parser.parse_args()
     verdicts: Counter[str] = Counter()
@@ -333,7 +333,7 @@ def main() -> None:
         for program in named if args.programs else programs_of_the_tests(Path(folder)):
             if args.language not in (None, "fortran" if program.source.suffix in FORTRAN else "c"):
                 continue
-            found = list(compare(program, args.dvm.resolve(), args.limit))
+            found = list(compare(program, args.dvm.resolve(), args.timeout))
             if not found:
                 print(f"{program.name}: both silent")
             verdicts["both silent" if not found else "refused" if isinstance(found[0], str) else "told"] += 1
@@ -346,8 +346,8 @@ def main() -> None:
                 kept.append(asdict(row))
             sys.stdout.flush()
     print(", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common()))
-    if args.json:
-        args.json.write_text(json.dumps(kept, indent=1))
+    if args.output:
+        args.output.write_text(json.dumps(kept, indent=1))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def checked(
     marked, texts = mark([source])
     program = build(marked, folder, Options(link=(f"-Wl,--wrap={watched}",)))
     found = folder / "findings.jsonl"
-    environment = {"WEFT_CHECK_FINDINGS": str(found)} | ({"WEFT_CHECK_GRID": grid} if grid else {})
+    environment = {"WEFT_INTERNAL_CHECK_FINDINGS": str(found)} | ({"WEFT_INTERNAL_CHECK_GRID": grid} if grid else {})
     done = subprocess.run([str(program)], env=environment, capture_output=True, text=True, timeout=60, check=False)
     return done.stdout.strip(), read(found, texts)
 

@@ -80,7 +80,7 @@ def found(source: Path, folder: Path) -> list[Finding]:
     copies, texts = mark([source])
     program = build(copies, folder)
     path = folder / "findings.jsonl"
-    subprocess.run([str(program)], env={"WEFT_CHECK_FINDINGS": str(path)}, timeout=60, check=True)
+    subprocess.run([str(program)], env={"WEFT_INTERNAL_CHECK_FINDINGS": str(path)}, timeout=60, check=True)
     return read(path, texts)
 
 

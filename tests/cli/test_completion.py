@@ -82,7 +82,7 @@ def test_ranks_are_those_of_the_run_on_the_line(shell: str, place: Path) -> None
 @SHELLS
 def test_kinds_options_and_values_are_completed(shell: str, place: Path) -> None:
     assert asked(shell, "weft explain late", place) == sorted(kind for kind in KINDS if kind.startswith("late"))
-    assert asked(shell, "weft dump --ta", place) == ["--tag", "--tail"]
+    assert asked(shell, "weft dump --f", place) == ["--first", "--format", "--function"]
     assert asked(shell, "weft dump --format ", place) == ["csv", "json", "parquet", "text"]
 
 

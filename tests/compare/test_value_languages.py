@@ -52,7 +52,7 @@ def kept(mpich: Installed, debian_mpich: Installed, tmp_path_factory: pytest.Tem
         folder = tmp_path_factory.mktemp("run")
         (folder / "values").mkdir()
         library = next(NATIVE.glob("_values*.so"))
-        variables = {"WEFT_VALUES": str(folder / "values"), "WEFT_VALUES_LIBRARY": str(library)}
+        variables = {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
         done = execute([*mpiexec, "-n", str(ranks), path, kernel, fault], env=variables)
         assert done.returncode == 0, done.stderr
         recording.end(folder, None)  # Fortran's lines are found in the program's debug information

@@ -28,7 +28,7 @@ def kept(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Any:
         folder = tmp_path_factory.mktemp("run")
         (folder / "values").mkdir()
         library = next(NATIVE.glob("_values*.so"))
-        variables = {"WEFT_VALUES": str(folder / "values"), "WEFT_VALUES_LIBRARY": str(library)}
+        variables = {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
         command = [*mpich.mpiexec, "-n", str(ranks), str(mpich.python), PROGRAM, kernel, fault]
         done = execute(command, env=variables)
         assert done.returncode == 0, done.stderr

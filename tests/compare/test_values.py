@@ -46,7 +46,7 @@ def written(folder: Path, form: str, cuts: str, wrong: int = -1, *more: str) -> 
     (folder / "values").mkdir(parents=True)
     (folder / "values" / "plan").write_text(Configuration([Rule("program", "", form=int(KEPT_AS[form]))]).plan())
     library = next(NATIVE.glob("_values*.so"))
-    variables = {"WEFT_VALUES": str(folder / "values"), "WEFT_VALUES_LIBRARY": str(library)}
+    variables = {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
     done = execute([sys.executable, "-c", WRITER, cuts, str(wrong), *more], env=variables)
     assert done.returncode == 0, done.stderr
     return ValueTrace.open(folder)
@@ -97,7 +97,10 @@ def test_a_part_that_is_kept_again_in_an_iteration_is_another_value(tmp_path: Pa
     for name, second in (("one", "2"), ("two", "3")):
         (tmp_path / name / "values").mkdir(parents=True)
         library = next(NATIVE.glob("_values*.so"))
-        variables = {"WEFT_VALUES": str(tmp_path / name / "values"), "WEFT_VALUES_LIBRARY": str(library)}
+        variables = {
+            "WEFT_INTERNAL_VALUES": f"{tmp_path / name / 'values'}",
+            "WEFT_INTERNAL_VALUES_LIBRARY": f"{library}",
+        }
         execute([sys.executable, "-c", code, second], env=variables)
         traces.append(ValueTrace.open(tmp_path / name))
     assert compare_values(traces[0], traces[0], {}).alike
@@ -116,7 +119,10 @@ def test_rounding_that_grew_is_told_as_what_it_may_be_and_a_fault_behind_it_as_n
     for name, begin, wrong in (("one", "0.3", -1), ("two", "0.30000000000000004", fault)):
         (tmp_path / name / "values").mkdir(parents=True)
         library = next(NATIVE.glob("_values*.so"))
-        variables = {"WEFT_VALUES": str(tmp_path / name / "values"), "WEFT_VALUES_LIBRARY": str(library)}
+        variables = {
+            "WEFT_INTERNAL_VALUES": f"{tmp_path / name / 'values'}",
+            "WEFT_INTERNAL_VALUES_LIBRARY": f"{library}",
+        }
         execute([sys.executable, "-c", code, begin, str(wrong)], env=variables)
         traces.append(ValueTrace.open(tmp_path / name))
     made = compare_values(traces[0], traces[1], {})
@@ -327,7 +333,10 @@ def test_memory_does_not_grow_with_the_values_of_a_run(tmp_path: Path) -> None:
     for name, wrong in (("one", "0"), ("two", "1")):
         (tmp_path / name / "values").mkdir(parents=True)
         library = next(NATIVE.glob("_values*.so"))
-        variables = {"WEFT_VALUES": str(tmp_path / name / "values"), "WEFT_VALUES_LIBRARY": str(library)}
+        variables = {
+            "WEFT_INTERNAL_VALUES": f"{tmp_path / name / 'values'}",
+            "WEFT_INTERNAL_VALUES_LIBRARY": f"{library}",
+        }
         assert execute([sys.executable, "-c", LARGE, wrong], env=variables, timeout=100).returncode == 0
     done = execute([sys.executable, "-c", LARGE, str(tmp_path / "one"), str(tmp_path / "two")], timeout=100)
     found, compared, kilobytes = map(int, done.stdout.split())

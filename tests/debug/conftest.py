@@ -40,7 +40,8 @@ class Recorded:
 
     def answers(self, *commands: str) -> list[dict[str, Any]]:
         """The JSON answers to commands, that of the start first."""
-        done = execute([*self.weft, "debug", self.run, "--json"], stdin="\n".join(commands) + "\n", timeout=100)
+        words = [*self.weft, "debug", self.run, "--format", "json"]
+        done = execute(words, stdin="\n".join(commands) + "\n", timeout=100)
         assert not done.stderr, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 

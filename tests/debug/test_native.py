@@ -142,8 +142,8 @@ def test_a_crash_is_met_at_its_line(crash: Recorded) -> None:
 
 
 def test_a_killed_rank_ends_the_program_and_not_the_prompt(cells: Recorded) -> None:
-    with subprocess.Popen([*WEFT, "debug", cells.run, "--json"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          text=True) as session:  # fmt: skip
+    words = [*WEFT, "debug", cells.run, "--format", "json"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as session:
         assert session.stdin is not None and session.stdout is not None
 
         def ask(text: str) -> dict[str, object]:

@@ -139,7 +139,7 @@ def test_a_person_types_with_completion_and_history(collect: Recorded, tmp_path:
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ |= {"XDG_STATE_HOME": str(tmp_path), "TERM": "dumb"}
-        os.execv(sys.executable, [*WEFT, "debug", "--yes", str(collect.run)])
+        os.execv(sys.executable, [*WEFT, "debug", "--trust", str(collect.run)])
     seen = ""
 
     def until(text: str) -> str:

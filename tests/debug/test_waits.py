@@ -28,14 +28,14 @@ def answered(record: Callable[..., Recorded], program: Path) -> Recorded:
 @pytest.mark.matrix
 def test_a_rank_in_a_poll_that_is_to_succeed_stands_while_the_sender_stops_at_a_line(answered: Recorded) -> None:
     at = next(i for i, row in enumerate(SOURCE, 1) if "value = 7" in row)
-    out = answered.debug(f"break 0:answered.c:{at}", "continue", "delete", "continue", options=["--limit", "60"])
+    out = answered.debug(f"break 0:answered.c:{at}", "continue", "delete", "continue", options=["--timeout", "60"])
     assert f"rank 0  at answered.c:{at} in main  value = 7;\n" in out
     assert "not done after" not in out
     assert out.endswith("the program has come to its end\n"), out
 
 
 def test_a_command_of_a_script_has_a_limit_and_says_where_the_ranks_are(answered: Recorded, program: Path) -> None:
-    out = answered.debug("continue", program=[program, "90"], options=["--limit", "3"])
+    out = answered.debug("continue", program=[program, "90"], options=["--timeout", "3"])
     assert "not done after 3 s: rank 0 " in out
     assert "rank 1 " in out
 

@@ -27,7 +27,7 @@ Weft = Callable[..., subprocess.CompletedProcess[str]]
 def test_what_exists_is_never_overwritten(to: str, hung: Trace, tmp_path: Path) -> None:
     out = tmp_path / "mine"
     out.write_text("precious")
-    with pytest.raises(UsageError, match=r"mine exists: remove it, or name another place with --out"):
+    with pytest.raises(UsageError, match=r"mine exists: remove it, or name another place with -o"):
         write(hung, to, out)
     assert out.read_text() == "precious" and list(tmp_path.iterdir()) == [out]
 
@@ -47,7 +47,7 @@ def test_what_came_to_be_meanwhile_stays(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_one_line(weft_command: Weft, hung: Trace) -> None:
-    done = weft_command("export", hung.path, "--to", "perfetto", "--out", "/proc/nowhere/x")
+    done = weft_command("export", hung.path, "--format", "perfetto", "--output", "/proc/nowhere/x")
     assert done.returncode == 4
     assert done.stderr == "weft: /proc/nowhere/x cannot be written: No such file or directory\n"
 
@@ -62,7 +62,7 @@ def test_a_missing_package_is_named_with_the_remedy(
 ) -> None:
     to, package = needs
     monkeypatch.setitem(sys.modules, package, None)
-    assert main(["export", str(hung.path), "--to", to, "--out", str(tmp_path / "out")]) == 2
+    assert main(["export", str(hung.path), "--format", to, "--output", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"weft: an export to {to} needs the package {package}")
     assert said.endswith("pip install 'weft-debugger[export]'\n") and said.count("\n") == 1
@@ -87,9 +87,9 @@ def test_a_run_without_a_single_call_is_an_empty_export(to: str, tmp_path: Path)
 def test_a_format_is_found_by_name_and_told(to: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["export", "--help"])
-    assert re.search(rf"^weft export RUN --to {to} +\S", capsys.readouterr().out, re.M)
+    assert re.search(rf"^weft export RUN --format {to} +\S", capsys.readouterr().out, re.M)
     page = (ROOT / "docs" / "commands" / "export.md").read_text()
-    assert f"--to {to}" in page, f"docs/commands/export.md does not have --to {to}"
+    assert f"--format {to}" in page, f"docs/commands/export.md does not have --format {to}"
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["export"]
     missing = set(FORMATS[to].needs) - {re.split(r"[^\w-]", one)[0] for one in extra}
     assert not missing, f"pip install 'weft-debugger[export]' does not bring {missing}"
@@ -97,11 +97,11 @@ def test_a_format_is_found_by_name_and_told(to: str, capsys: pytest.CaptureFixtu
 
 def test_the_formats_of_the_documentation_are_there() -> None:
     page = (ROOT / "docs" / "commands" / "export.md").read_text()
-    assert set(re.findall(r"--to (\w+)", page)) == set(FORMATS)
+    assert set(re.findall(r"--format (\w+)", page)) == set(FORMATS)
 
 
 def test_without_out_it_goes_to_the_current_directory(weft_command: Weft, hung: Trace, tmp_path: Path) -> None:
-    done = weft_command("export", hung.path, "--to", "perfetto")
+    done = weft_command("export", hung.path, "--format", "perfetto")
     assert done.returncode == 0
     assert (tmp_path / default_path(hung, "perfetto")).is_file()
     assert done.stdout.endswith("4 slices, 1 flow, 2 unfinished slices\n")
@@ -114,7 +114,7 @@ def test_a_real_run_that_hung_is_exported(mpich: Installed, weft_command: Weft) 
     program = ROOT / "src" / "weft" / "examples" / "heat.py"
     words = [*mpich.mpiexec, "-n", "3", str(mpich.python), program]
     weft_command("run", "--out", "heat", "--", *words, env=mpich.environment, timeout=250)
-    said = {to: weft_command("export", "heat", "--to", to).stdout for to in FORMATS}
+    said = {to: weft_command("export", "heat", "--format", to).stdout for to in FORMATS}
     assert "4 messages, 3 open calls" in said["otf2"]
     assert "2 flows, 3 unfinished slices" in said["perfetto"]
     assert "4 messages, 3 unmatched receives, 3 ranks" in said["parquet"]
@@ -136,7 +136,8 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_behind(to: str, tmp_path: Pa
         # Numbers that do not compress.
         b.ranks[0].send(1, tag=n * 7919 % 10007, count=n * 104729 % 99991, buffer=n * 2654435761 % 2**40)
     b.write()
-    done = execute([sys.executable, "-c", FULL, "export", tmp_path / "run", "--to", to, "--out", tmp_path / "out"])
+    words = ["export", tmp_path / "run", "--format", to, "--output", tmp_path / "out"]
+    done = execute([sys.executable, "-c", FULL, *words])
     assert done.returncode == 4
     assert "annot write" in done.stderr or "cannot be written" in done.stderr
     assert "oo large" in done.stderr and done.stderr.count("\n") == 1

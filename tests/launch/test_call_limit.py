@@ -56,7 +56,7 @@ def test_the_run_is_ended_on_request(weft_command: Weft, program: Program, tmp_p
     ("arguments", "why"),
     [
         (["--level", "outcomes", "--call-limit", "3"], "--call-limit needs --level trace"),
-        (["--end-at-limit"], "--end-at-limit needs --call-limit S"),
+        (["--end-at-limit"], "--end-at-limit needs --call-limit SECONDS"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(weft_command: Weft, arguments: list[str], why: str) -> None:

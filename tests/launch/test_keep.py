@@ -79,7 +79,7 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
         sends = trace.functions.mask(("MPI_Send",))
         there = int(sends[rank.events["function"]].sum()) + int(rows["count"][sends[rows["function"]]].sum())
         assert there % 300 == 0, "each call is there, or counted once"
-    for words in (("dump", "run", "--count"), ("export", "run", "--to", "perfetto", "--out", "run.pftrace")):
+    for words in (("dump", "run", "--count"), ("export", "run", "--format", "perfetto", "--output", "run.pftrace")):
         told = weft_command(*words)
         assert told.returncode == 0, told.stderr
         assert "weft: only the end of the run is there (--keep last:0.4s)" in told.stderr, told.stderr

@@ -187,7 +187,7 @@ def test_a_program_that_opens_the_copy_is_recorded(mpich: Installed, copies: Pat
     folders = dict.fromkeys(str(Path(one).parent) for one in beside if not one.startswith(("/lib", "/usr/lib")))
     environment = {
         "MPI4PY_LIBMPI": str(copies / "lib/libmpi.so"), "LD_LIBRARY_PATH": ":".join(folders),
-        "LD_PRELOAD": str(recorder.path), "WEFT_RUN": str(run),
+        "LD_PRELOAD": str(recorder.path), "WEFT_INTERNAL_RUN": str(run),
     }  # fmt: skip
     program = "from mpi4py import MPI; print([line for line in open('/proc/self/maps') if 'libmpi.so' in line][0])"
     done = execute([sys.executable, "-c", program], env=environment)

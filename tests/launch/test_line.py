@@ -10,7 +10,7 @@ from weft.errors import UsageError
 from weft.launch import line
 from weft.launch.options import Family
 
-OURS = {"LD_PRELOAD": "/shim.so", "WEFT_RUN": "/run", "WEFT_LEVEL": "trace"}
+OURS = {"LD_PRELOAD": "/shim.so", "WEFT_INTERNAL_RUN": "/run", "WEFT_INTERNAL_LEVEL": "trace"}
 
 
 @pytest.fixture(autouse=True)
@@ -68,22 +68,25 @@ def changed(command: str, environment: dict[str, str] | None = None) -> tuple[st
 def test_hydra_gets_the_variables_once_for_all_contexts_and_its_own_environment_stays() -> None:
     argv, env = changed("mpiexec.hydra -n 1 ./a : -n 1 ./b", {"HOME": "/h"})
     assert argv == (
-        "mpiexec.hydra -genv LD_PRELOAD /shim.so -genv WEFT_RUN /run -genv WEFT_LEVEL trace -n 1 ./a : -n 1 ./b"
+        "mpiexec.hydra -genv LD_PRELOAD /shim.so -genv WEFT_INTERNAL_RUN /run -genv WEFT_INTERNAL_LEVEL trace "
+        "-n 1 ./a : -n 1 ./b"
     )
     assert env == {"HOME": "/h"}
 
 
 def test_openmpi_gets_the_variables_in_every_context() -> None:
     argv, env = changed("mpirun.openmpi -n 1 ./a : -n 1 ./b")
-    ours = "-x LD_PRELOAD=/shim.so -x WEFT_RUN=/run -x WEFT_LEVEL=trace"
+    ours = "-x LD_PRELOAD=/shim.so -x WEFT_INTERNAL_RUN=/run -x WEFT_INTERNAL_LEVEL=trace"
     assert argv == f"mpirun.openmpi {ours} -n 1 ./a : {ours} -n 1 ./b"
     assert env == {}
 
 
 def test_srun_exports_are_merged_with_the_users_own() -> None:
-    assert changed("srun -n2 ./a")[0].split()[1] == "--export=ALL,LD_PRELOAD=/shim.so,WEFT_RUN=/run,WEFT_LEVEL=trace"
+    assert changed("srun -n2 ./a")[0].split()[1] == (
+        "--export=ALL,LD_PRELOAD=/shim.so,WEFT_INTERNAL_RUN=/run,WEFT_INTERNAL_LEVEL=trace"
+    )
     assert changed("srun --export=NONE,A=1 -n2 ./a")[0].split()[1] == (
-        "--export=A=1,LD_PRELOAD=/shim.so,WEFT_RUN=/run,WEFT_LEVEL=trace"
+        "--export=A=1,LD_PRELOAD=/shim.so,WEFT_INTERNAL_RUN=/run,WEFT_INTERNAL_LEVEL=trace"
     )
 
 
@@ -108,7 +111,7 @@ def test_a_users_own_preload_in_the_environment_is_kept_behind_ours() -> None:
 
 def test_open_mpis_list_of_variables_is_used_where_the_user_used_it() -> None:
     argv, _ = changed("mpirun.openmpi --mca mca_base_env_list A=1 -n 1 ./a")
-    assert "--mca mca_base_env_list A=1;LD_PRELOAD=/shim.so;WEFT_RUN=/run;WEFT_LEVEL=trace" in argv
+    assert "--mca mca_base_env_list A=1;LD_PRELOAD=/shim.so;WEFT_INTERNAL_RUN=/run;WEFT_INTERNAL_LEVEL=trace" in argv
     assert " -x " not in argv
 
 

@@ -339,7 +339,7 @@ def test_the_recorders_variables_do_not_reach_a_ranks_children(
     script.write_text(
         "import os, subprocess\nfrom mpi4py import MPI\n"
         "env = subprocess.run('env', capture_output=True, text=True).stdout\n"
-        "print(env.count('WEFT_RUN='), os.environ.get('LD_PRELOAD'))\n"
+        "print(env.count('WEFT_INTERNAL_RUN='), os.environ.get('LD_PRELOAD'))\n"
     )
     done = weft_command("run", "-n", "1", "--", str(mpich.python), script)
     assert done.stdout == "0 None\n", done.stderr

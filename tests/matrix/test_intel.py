@@ -41,7 +41,7 @@ def test_it_is_recorded_and_replayed(intel: Installed, tmp_path: Path, language:
     assert len(trace.ranks) == 3 and not trace.problems
     names = {one.function.name for rank in trace.ranks for one in map(rank.event, range(len(rank)))}
     assert {"MPI_Init_thread" if language == "mpi4py" else "MPI_Init", "MPI_Finalize"} <= names
-    status, out, said = run("replay", "--yes", "--out", tmp_path / "again", here)
+    status, out, said = run("replay", "--trust", "--out", tmp_path / "again", here)
     assert (status, out.split()) == (0, ["sum", "3"]) and "as recorded" in said, said
 
 

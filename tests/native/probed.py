@@ -46,8 +46,8 @@ def kept(folder: Path, form: int, words: list[str], limit: int) -> ValueTrace:
     plan = Configuration([Rule("program", "", form=form)], limit=limit).plan()
     (folder / "values" / "plan").write_text(plan)
     library = next(NATIVE.glob("_values*.so"))
-    variables = {**os.environ, "WEFT_VALUES": str(folder / "values"), "WEFT_VALUES_LIBRARY": str(library)}
-    subprocess.run([sys.executable, __file__, "--", *words], env=variables, check=True, timeout=200)
+    variables = {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
+    subprocess.run([sys.executable, __file__, "--", *words], env=os.environ | variables, check=True, timeout=200)
     return ValueTrace.open(folder)
 
 

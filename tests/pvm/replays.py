@@ -80,7 +80,7 @@ def plain(program: Path, words: list[str], folder: Path) -> str:
     run.mkdir()
     done = subprocess.run(
         [sys.executable, "-m", "weft.launch.pvm", str(program), *words], capture_output=True, text=True, timeout=LIMIT,
-        env=os.environ | {"WEFT_RUN": str(run)}, stdin=subprocess.DEVNULL, check=False,
+        env=os.environ | {"WEFT_INTERNAL_RUN": str(run)}, stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
     return done.stdout
 

@@ -88,7 +88,7 @@ def test_the_view_names_tasks_and_errors_as_pvm_does(recorded: Record) -> None:
     assert facts["system"] == "PVM"
     assert sorted(facts["names"]) == ["group 0", "group 0.1", "group 0.2", "group 0.3", "group server"]
     assert picture.event("time", 0, 0)["error_text"] == "PvmNoParent"
-    dumped = execute([*WEFT, "dump", recorded("group", "4")[0], "--rank", "0", "--limit", "1"]).stdout
+    dumped = execute([*WEFT, "dump", recorded("group", "4")[0], "--rank", "0", "--first", "1"]).stdout
     assert "pvm_parent(result -23) -> PvmNoParent" in dumped
 
 

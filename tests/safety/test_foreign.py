@@ -63,7 +63,7 @@ def test_numbers_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.cases(1)
 @pytest.mark.parametrize(
-    "words", [["report", "--format", "html", "-o"], ["dump", "--definitions", "-o"], ["view", "--export"]]
+    "words", [["report", "--format", "html", "-o"], ["dump", "--definitions", "-o"], ["view", "-o"]]
 )
 def test_half_a_character_in_a_run_is_no_reason_to_fail(weft_command: Weft, tmp_path: Path, words: list[str]) -> None:
     run = run_with(tmp_path)
@@ -82,7 +82,7 @@ def test_a_command_that_no_system_takes_is_told(weft_command: Weft, tmp_path: Pa
     for command in (["a\0b"], ["half \ud800"]):
         facts = json.loads((run / "run.json").read_text())
         (run / "run.json").write_text(json.dumps(facts | {"command": command, "cwd": str(tmp_path)}))
-        done = weft_command("replay", run, "--yes")
+        done = weft_command("replay", run, "--trust")
         assert "no command has" in done.stderr
         assert done.returncode == 4
 

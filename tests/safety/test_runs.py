@@ -175,10 +175,10 @@ def test_a_run_of_another_user_is_executed_only_when_that_is_said(
     assert "touch 'executed\\x1b[2J'" in refused.stderr
     assert str(shared / "planted") in refused.stderr
     assert "\x1b" not in refused.stderr
-    assert "--yes" in refused.stderr
+    assert "--trust" in refused.stderr
     assert not list(shared.rglob("executed*"))
     if name == "replay":
-        said = weft_command(name, theirs, *more, "--yes", cwd=tmp_path)
+        said = weft_command(name, theirs, *more, "--trust", cwd=tmp_path)
         assert "touch" in said.stderr
         assert list(shared.rglob("executed*"))
 

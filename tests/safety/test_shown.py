@@ -68,7 +68,7 @@ def test_what_a_run_names_is_asked_about_without_its_escapes(weft_command: Weft,
     facts["command"] = ["touch", *HOSTILE.values()]
     facts["cwd"] = "/tmp/\x1b[2J"
     (tmp_path / "run/run.json").write_text(json.dumps(facts))
-    for words in (["replay"], ["debug", "-c", "ranks"], ["explore"], ["replay", "--yes"]):
+    for words in (["replay"], ["debug", "-c", "ranks"], ["explore"], ["replay", "--trust"]):
         done = weft_command(words[0], tmp_path / "run", *words[1:])
         assert done.returncode != 0
         assert "Traceback" not in done.stderr

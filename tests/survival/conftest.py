@@ -118,7 +118,7 @@ def alone(recorder: shim.Shim, tmp_path: Path) -> Iterator[Start]:
         (run / "ranks").mkdir(parents=True)
         shutil.copyfile(recorder.functions_json_path, run / "functions.json")
         (run / "run.json").write_text(json.dumps({"schema": "weft-run/1", "level": level, "ranks": None}))
-        recording = {"LD_PRELOAD": str(recorder.path), "WEFT_RUN": str(run), "WEFT_LEVEL": level}
+        recording = {"LD_PRELOAD": str(recorder.path), "WEFT_INTERNAL_RUN": str(run), "WEFT_INTERNAL_LEVEL": level}
         scenes.append(Scene(run, logs, launch([*program, str(logs), *arguments], recording, folder, before)))
         return scenes[-1]
 

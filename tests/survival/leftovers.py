@@ -289,7 +289,7 @@ ENDING: Mapping[str, Line] = {
     "dump": Line(_of_run("dump")),
     "explain": Line(lambda _: [*WEFT, "explain", "deadlock"]),
     "explore": Line(_of_run("explore"), has_launcher=True, has_program=True),
-    "export": Line(_of_run("export", "--to", "perfetto")),
+    "export": Line(_of_run("export", "--format", "perfetto")),
     "gather": Line(_gather),
     "pack": Line(_of_run("pack")),
     "probes": Line(lambda _: [*WEFT, "probes", "--cflags"]),

@@ -42,6 +42,7 @@ def test_recording_adds_no_byte_to_any_message(
     for level in ("outcomes", "trace"):
         ranks = tmp_path / level / "ranks"
         ranks.mkdir(parents=True)
-        recording = {"LD_PRELOAD": f"{recorder.path}:{spy}", "WEFT_RUN": str(ranks.parent), "WEFT_LEVEL": level}
+        loaded = f"{recorder.path}:{spy}"
+        recording = {"LD_PRELOAD": loaded, "WEFT_INTERNAL_RUN": str(ranks.parent), "WEFT_INTERNAL_LEVEL": level}
         assert sent(mpich, command, recording, tmp_path) == without
         assert len(list(ranks.glob("*.weft"))) == 2

@@ -49,7 +49,7 @@ def run_broken(mpi: Installed, folder: Path, breaking: Path, part: str, program:
     [error] = re.findall(r"^weft: error: .*", done.stderr, re.MULTILINE)
     own = error.partition("; rank")[0]  # before those who wait for it, at their lines
     assert "ended by Weft's error, not the program's" in own and "[crash]" not in error, done.stderr
-    assert "weft doctor --report" in own and str(folder / "run") in own
+    assert "weft doctor --bug-report" in own and str(folder / "run") in own
     assert f"WEFT_WITHOUT={part} " in own and "[weft-error]" in error and Path(program[-1]).name not in own
     said = execute([*WEFT, "report", "--format", "json", folder / "run"]).stdout
     [found] = [one for one in json.loads(said)["findings"] if one["kind"] == "weft-error"]

@@ -38,7 +38,7 @@ def test_after_every_single_instruction_the_record_holds_all_calls(
     run, logs, kept = tmp_path / "run", tmp_path / "logs", tmp_path / "kept"
     for folder in (run / "ranks", logs, kept):
         folder.mkdir(parents=True)
-    recording = {"STEP_PRELOAD": str(recorder.path), "WEFT_RUN": str(run), "WEFT_LEVEL": level}
+    recording = {"STEP_PRELOAD": str(recorder.path), "WEFT_INTERNAL_RUN": str(run), "WEFT_INTERNAL_LEVEL": level}
     done = execute([step, run / "ranks", logs, kept, *mix, logs, "1000", "finalize", FROM, TO], env=recording)
     assert int(done.stdout) > 10_000
     shutil.copyfile(recorder.functions_json_path, run / "functions.json")

@@ -79,7 +79,7 @@ def test_what_may_still_come_from_elsewhere_is_waited_for(what: str, python: str
 
 def test_a_command_of_a_script_has_a_time_limit(capsys: pytest.CaptureFixture[str]) -> None:
     begun = time.monotonic()
-    assert main(["tasks", "--limit", "1", "-c", "c", "-c", "tasks", "--", str(HUNG), "served_for_ever"]) == 0
+    assert main(["tasks", "--timeout", "1", "-c", "c", "-c", "tasks", "--", str(HUNG), "served_for_ever"]) == 0
     assert time.monotonic() - begun < 20
     told = capsys.readouterr().out
     assert "stopped after 1 s" in told

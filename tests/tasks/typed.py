@@ -31,7 +31,7 @@ class Typed:
 
     def __init__(self, command: Sequence[str], threads: int) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "weft.cli.main", "tasks", "--json", "--limit", "60", "--", *command],
+            [sys.executable, "-m", "weft.cli.main", "tasks", "--format", "json", "--timeout", "60", "--", *command],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
             env={**os.environ, "OMP_NUM_THREADS": str(threads)},
         )  # fmt: skip

@@ -65,7 +65,7 @@ def test_json_is_one_object_a_line(run: str, capsys: pytest.CaptureFixture[str])
 def test_the_options_filter(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     main(["dump", run, "--rank", "0", "--function", "Send,Barrier", "--comm", "world*"])
     assert len(lines(capsys)) == 3
-    main(["dump", run, "--tag", "7", "--time", "0.5us-1s", "--limit", "1"])
+    main(["dump", run, "--tag", "7", "--time", "0.5us-1s", "--first", "1"])
     assert len(lines(capsys)) == 2
     main(["dump", run, "--function", "Nothing"])
     assert len(lines(capsys)) == 1
@@ -119,9 +119,9 @@ def test_a_wrong_filter_is_a_usage_error(run: str, capsys: pytest.CaptureFixture
 def test_the_last_calls_and_their_number(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     main(["dump", run])
     whole = lines(capsys)
-    main(["dump", run, "--tail", "2"])
+    main(["dump", run, "--last", "2"])
     assert [row.split()[-8:] for row in lines(capsys)[1:]] == [row.split()[-8:] for row in whole[-2:]]
-    main(["dump", run, "--tail", "2", "--format", "json"])
+    main(["dump", run, "--last", "2", "--format", "json"])
     assert [json.loads(row)["index"] for row in lines(capsys)] == [2, 3]
     main(["dump", run, "--count"])
     main(["dump", run, "--count", "--rank", "0"])
@@ -130,7 +130,7 @@ def test_the_last_calls_and_their_number(run: str, capsys: pytest.CaptureFixture
     main(["dump", run, "--definitions", "--format", "json"])
     count, *rows = lines(capsys)
     assert int(count) == len(rows)
-    main(["dump", run, "--definitions", "--format", "json", "--tail", "3"])
+    main(["dump", run, "--definitions", "--format", "json", "--last", "3"])
     assert lines(capsys) == rows[-3:]
 
 
@@ -148,7 +148,7 @@ def test_a_rank_that_is_not_there_is_an_error(
 
 @pytest.mark.parametrize("count", ["-1", "x", "1.5"])
 def test_a_number_of_calls_that_is_none_is_a_usage_error(run: str, count: str) -> None:
-    for option in ("--limit", "--tail"):
+    for option in ("--first", "--last"):
         with pytest.raises(SystemExit) as ended:
             main(["dump", run, option, count])
         assert ended.value.code == 2

@@ -51,7 +51,7 @@ def launch(
         line = [str(arguments.weft), "run", "--out", str(run), "--level", arguments.level, "--", *line]
     try:
         done = subprocess.run(line, check=False, env=environment(arguments.python), capture_output=True, text=True,
-                              timeout=arguments.limit, cwd=arguments.suite, errors="replace")  # fmt: skip
+                              timeout=arguments.timeout, cwd=arguments.suite, errors="replace")  # fmt: skip
         ended = f"exit {done.returncode}"
         if done.returncode and arguments.verbose:
             print(done.stderr[-2000:], file=sys.stderr)
@@ -106,7 +106,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--modules", nargs="*")
     parser.add_argument("--level", default="trace")
-    parser.add_argument("--limit", type=float, default=180)
+    parser.add_argument("--timeout", type=float, default=180)
     parser.add_argument("--keep", metavar="FOLDER")
     parser.add_argument("--verbose", action="store_true")
     arguments = parser.parse_args()

@@ -28,7 +28,7 @@ for i in range(20):
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     folder = tmp_path_factory.mktemp("whole")
     library = next(NATIVE.glob("_values*.so"))
-    variables = {"WEFT_VALUES": str(folder), "WEFT_VALUES_LIBRARY": str(library)}
+    variables = {"WEFT_INTERNAL_VALUES": str(folder), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
     assert execute([sys.executable, "-c", PROGRAM], env=variables).returncode == 0
     [file] = folder.glob("*.values")
     return file.read_bytes()

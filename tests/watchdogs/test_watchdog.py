@@ -56,14 +56,14 @@ def test_a_rank_that_stands_tells_of_all_once_and_when_it_goes_on(
 def test_a_rank_that_comes_on_tells_nothing(mpich: Installed, tmp_path: Path) -> None:
     program = tmp_path / "moves.py"
     program.write_text("import time\nfor i in range(60):\n    time.sleep(0.05)\n    i += 1\nprint('through')\n")
-    done = execute([sys.executable, "-m", "weft.watchdogs", program], cwd=tmp_path, env={"WEFT_WATCH": "1"})
+    done = execute([sys.executable, "-m", "weft.watchdogs", program], cwd=tmp_path, env={"WEFT_WATCHDOG": "1"})
     assert (done.returncode, done.stdout, done.stderr) == (0, "through\n", "")
     assert not list(tmp_path.glob("weft-watch-*"))
 
 
 @pytest.mark.matrix
 def test_the_program_is_ended_where_that_is_asked_for(mpich: Installed, tmp_path: Path) -> None:
-    env = {"WEFT_WATCH": "1.5", "WEFT_WATCH_ACTION": "abort", "WEFT_WATCH_FILE": str(tmp_path / "told.txt")}
+    env = {"WEFT_WATCHDOG": "1.5", "WEFT_WATCHDOG_ACTION": "abort", "WEFT_WATCHDOG_FILE": str(tmp_path / "told.txt")}
     command = [*mpich.mpiexec, "-n", "2", sys.executable, "-m", "weft.watchdogs", STANDS, "never"]
     done = execute(command, cwd=tmp_path, env=env)
     assert done.returncode != 0
@@ -75,7 +75,8 @@ def test_the_program_is_ended_where_that_is_asked_for(mpich: Installed, tmp_path
 @pytest.mark.parametrize("action", ["tell", "abort"])
 def test_weft_run_watches_over_programs_of_any_language(action: str, mpich: Installed, tmp_path: Path) -> None:
     program = compiled(mpich, "hang.c", tmp_path)
-    weft = Installed(mpich.name, (*WEFT, "run"), mpich.mpicc, None, {"WEFT_WATCH": "2", "WEFT_WATCH_ACTION": action})
+    environment = {"WEFT_WATCHDOG": "2", "WEFT_WATCHDOG_ACTION": action}
+    weft = Installed(mpich.name, (*WEFT, "run"), mpich.mpicc, None, environment)
     with running(weft, 4, ["--out", tmp_path / "run", "--", program, "compute", "go"], tmp_path) as job:
         text = told(tmp_path)
         said = re.search(r"no rank has begun or ended a call for (\d+) s", text)
@@ -93,24 +94,24 @@ def test_a_line_in_a_site_s_folder_watches_over_programs_without_a_line_of_their
     program.write_text("import time\ntime.sleep(4)\nprint('through')\n")
     line = "import sys, site; site.addsitedir(sys.argv.pop(1)); import runpy; runpy.run_path(sys.argv.pop(1))"
     (tmp_path / "weft-watch.pth").write_text("import weft.watchdogs.startup\n")
-    done = execute([sys.executable, "-c", line, tmp_path, program], cwd=tmp_path, env={"WEFT_WATCH": "1"})
+    done = execute([sys.executable, "-c", line, tmp_path, program], cwd=tmp_path, env={"WEFT_WATCHDOG": "1"})
     assert done.stdout == "through\n"
     assert " was at " in done.stderr
     assert ": process " in done.stderr
 
 
-@pytest.mark.parametrize("environment", [{"WEFT_WATCH": "soon"}, {"WEFT_WATCH": "-1"}, {"WEFT_WATCH": "inf"},
-                                         {"WEFT_WATCH": "9", "WEFT_WATCH_ACTION": "explode"}])  # fmt: skip
+@pytest.mark.parametrize("environment", [{"WEFT_WATCHDOG": "soon"}, {"WEFT_WATCHDOG": "-1"}, {"WEFT_WATCHDOG": "inf"},
+                                         {"WEFT_WATCHDOG": "9", "WEFT_WATCHDOG_ACTION": "explode"}])  # fmt: skip
 def test_a_wish_that_means_nothing_is_refused(environment: dict[str, str]) -> None:
-    with pytest.raises(UsageError, match="WEFT_WATCH"):
+    with pytest.raises(UsageError, match="WEFT_WATCHDOG"):
         wish(environment=environment)
 
 
 def test_nothing_is_watched_unless_that_is_asked_for() -> None:
     assert wish(environment={}) is None
-    assert wish(environment={"WEFT_WATCH": "0"}) is None
-    assert wish(5, environment={"WEFT_WATCH": "9"}) == Wish(5.0)
-    assert os.environ.get("WEFT_WATCH") is None
+    assert wish(environment={"WEFT_WATCHDOG": "0"}) is None
+    assert wish(5, environment={"WEFT_WATCHDOG": "9"}) == Wish(5.0)
+    assert os.environ.get("WEFT_WATCHDOG") is None
 
 
 @pytest.mark.matrix
@@ -119,6 +120,6 @@ def test_the_line_that_is_told_is_the_program_s_own_where_a_library_waits_for_it
     program.write_text(
         "import queue\ntry:\n    queue.Queue().get(timeout=6)\nexcept queue.Empty:\n    print('through')\n"
     )
-    done = execute([sys.executable, "-m", "weft.watchdogs", program], cwd=tmp_path, env={"WEFT_WATCH": "1"})
+    done = execute([sys.executable, "-m", "weft.watchdogs", program], cwd=tmp_path, env={"WEFT_WATCHDOG": "1"})
     assert (done.returncode, done.stdout) == (0, "through\n")
     assert re.search(r" was at \S+waits.py:3 <module> at each look", done.stderr), done.stderr

@@ -84,12 +84,16 @@ def trace(request: Request, folder: Path, plan: Plan) -> Traced:
     library(folder, count)
     known = plan.configuration if plan.configuration is not None and plan.configuration.exists() else None
     accesses = wanted(read(known)) if known is not None else 2
-    variables = {"WEFT_CHECK_TRACE": str(folder), "WEFT_CHECK_GRID": grid, "WEFT_CHECK_ACCESSES": str(accesses)}
+    variables = {
+        "WEFT_INTERNAL_CHECK_TRACE": str(folder), "WEFT_INTERNAL_CHECK_GRID": grid,
+        "WEFT_INTERNAL_CHECK_ACCESSES": str(accesses),
+    }  # fmt: skip
     if not isinstance(front_end, Marking):
         variables["NUMBA_NUM_THREADS"] = str(count)
     ended, kept = [], []
     for run, turns in ((plan.sequential, 0), (plan.turns, count)):
-        variables |= {"WEFT_CHECK_TURNS": str(turns), "WEFT_CHECK_FINDINGS": str(folder / f"findings-{turns}.jsonl")}
+        variables["WEFT_INTERNAL_CHECK_TURNS"] = str(turns)
+        variables["WEFT_INTERNAL_CHECK_FINDINGS"] = str(folder / f"findings-{turns}.jsonl")
         ended.append(one_run(command, variables | recording.begin(run, known), request, plan, turns > 0))
         if (run / FOLDER).is_dir():
             (run / FOLDER / PROCESSORS).write_text(f"{grid if turns else 1}\n")
@@ -120,7 +124,7 @@ def script(request: Request, folder: Path) -> list[str]:
 
 def one_run(command: Sequence[str], variables: dict[str, str], request: Request, plan: Plan, again: bool) -> Ended:
     """Run the program; what it prints is told the first time, and what it reads is there again the second time."""
-    Path(variables["WEFT_CHECK_FINDINGS"]).touch()
+    Path(variables["WEFT_INTERNAL_CHECK_FINDINGS"]).touch()
     environment = {**os.environ, **variables}
     if not again:
         return execute(command, environment, request.timeout)

@@ -13,13 +13,13 @@ from weft.errors import UsageError
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
-    """Declare --yes, and what stands for it where a command starts a replay."""
+    """Declare --trust, and what stands for it where a command starts a replay."""
     parser.add_argument(
-        "--yes", action="store_true", help="execute what RUN names, though this user did not record it here"
+        "--trust", action="store_true", help="execute what RUN names, though this user did not record it here"
     )
 
 
-def agreed(folder: Path, facts: Mapping[str, Any], *, yes: bool, before: str | None = None) -> str:
+def agreed(folder: Path, facts: Mapping[str, Any], *, trust: bool, before: str | None = None) -> str:
     """The word for what may be executed of a run; UsageError where it may not.
 
     `before`: the word of a command that has asked already: it holds for what was shown then, and nothing else.
@@ -31,11 +31,11 @@ def agreed(folder: Path, facts: Mapping[str, Any], *, yes: bool, before: str | N
         return word
     command, place = executes(facts)
     text = f"{shown_path(folder)}: {why}; a replay executes, as you, `{command}` in {place}"
-    if yes:
+    if trust:
         say(text)
         return word
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(f"{text}: say --yes to have it so, or give a program of yours after --")
+        raise UsageError(f"{text}: say --trust to have it so, or give a program of yours after --")
     say(text)
     print("weft: execute it? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

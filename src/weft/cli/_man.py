@@ -59,8 +59,11 @@ def _command(parser: argparse.ArgumentParser, name: str, said: str) -> Iterator[
         yield ".PP"
         yield from _paragraph(paragraph.splitlines())
     yield ".SH OPTIONS"
-    for action in parser._actions:
-        if action.help != argparse.SUPPRESS:
+    for group in parser._action_groups:
+        shown = [action for action in group._group_actions if action.help != argparse.SUPPRESS]
+        if shown and group not in (parser._positionals, parser._optionals):
+            yield f".SS {_text(group.title or '')}"
+        for action in shown:
             yield from (".TP", _invocation(action), _text(_help(parser, action)))
 
 

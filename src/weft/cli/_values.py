@@ -154,7 +154,7 @@ def tell_values(kept: Recorded) -> bool:
     return bool(kept.unknown)
 
 
-def debug_values(made: ValueComparison, run: Path, *, yes: bool = False) -> None:
+def debug_values(made: ValueComparison, run: Path, *, trust: bool = False) -> None:
     """Open the debugger on a replay of a run, at the first value that differs."""
     from weft.compare.values.place import visit
 
@@ -163,10 +163,10 @@ def debug_values(made: ValueComparison, run: Path, *, yes: bool = False) -> None
         say("no debugger: the difference is not at a line of the program with a source file")
         return
     before = ["ignore 1 " + str(where.before)] if where.before else []
-    debug_at(run, [f"break {where.rank}:{where.file}:{where.line}", *before, "continue"], yes=yes)
+    debug_at(run, [f"break {where.rank}:{where.file}:{where.line}", *before, "continue"], trust=trust)
 
 
-def debug_at(run: Path, commands: list[str], *, yes: bool) -> None:
+def debug_at(run: Path, commands: list[str], *, trust: bool) -> None:
     """Open the debugger on a replay of a run, with some commands before those that a person types."""
     if not (run / "ranks").is_dir():
         say(f"no debugger: {shown_path(run)} has no calls of MPI, and is not replayed")
@@ -175,4 +175,4 @@ def debug_at(run: Path, commands: list[str], *, yes: bool) -> None:
     from weft.cli.debug import debug
     from weft.launch.rundir import facts_of
 
-    debug(run, ["--agreed", _asked.agreed(run, facts_of(run), yes=yes)], [], None, first=commands)
+    debug(run, ["--agreed", _asked.agreed(run, facts_of(run), trust=trust)], [], None, first=commands)

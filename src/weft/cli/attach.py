@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.attach import precedence
+from weft.cli import _options
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--all", action="store_true", help="with the frames inside of MPI")
     parser.add_argument("--format", choices=("text", "json", "svg"), default="text",
                         help="json: weft-stacks/1; svg: a picture of the tree")  # fmt: skip
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE, not to standard output")
+    _options.add_output(parser)
     parser.add_argument("--job", action="store_true", help="a process stands for all ranks of its job on this host")
     parser.add_argument("--here", action="store_true", help="of a job of Slurm, this node only")
 

@@ -6,7 +6,7 @@ weft check sor.fdv sub.fdv             a Fortran-DVM(H) program (fixed or free f
 weft check src/                        all sources of a folder, or those of its compile_commands.json
 weft check -- ./prog ARGS              a program that `weft cc` built: its sources, with the options of their calls
 weft check prog.py ARGS                a Python program: every prange of its @njit(parallel=True) functions
-weft check --run '100 in.txt' jac.cdv  with arguments for the program
+weft check --args '100 in.txt' jac.cdv with arguments for the program
 weft check -p 2x2 jac.cdv              on a grid of processors (by default each element has its own)
 weft check --only stale-halo-read jac.cdv   only findings of a kind, a file or a procedure; --skip leaves them out
 weft check --directives jac.cdv        also lists the directives that ran, in their order, with counts
@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from weft.base.lifetime import temporary_folder
+from weft.cli import _options
 from weft.cli._traced import refuse, traced
 from weft.cli._values import add_tolerances
 from weft.errors import UsageError, WeftError
@@ -56,14 +57,14 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "program", nargs="*", metavar="FILE", help="sources, a folder, or a Python program and its arguments"
     )
-    parser.add_argument("--run", metavar="ARGS", default="", help="arguments of the program, as a shell splits them")
+    parser.add_argument("--args", metavar="ARGS", default="", help="arguments of the program, as a shell splits them")
     parser.add_argument("-p", "--processors", metavar="GRID", default="", help="a grid of processors: 4, 2x2, 2x2x1")
     parser.add_argument("-I", dest="include", action="append", type=Path, default=[], metavar="DIR")
     parser.add_argument("-D", dest="define", action="append", default=[], metavar="NAME[=VALUE]")
     parser.add_argument("--flags", metavar="FLAGS", default="", help="further options for the compilers")
     parser.add_argument("--link", metavar="FLAGS", default="", help="further options for the linker: -lname")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the marked sources and the program here")
-    parser.add_argument("--timeout", type=float, metavar="S", help="end the program after so many seconds")
+    parser.add_argument("--keep-build", type=Path, metavar="DIR", help="keep the marked sources and the program here")
+    _options.add_timeout(parser, "end the program after so many seconds")
     for name, what in (("--only", "only findings of this kind, file or procedure"), ("--skip", "none of these")):
         parser.add_argument(name, action="append", default=[], metavar="WORD", help=what)
     parser.add_argument("--directives", action="store_true", help="list the directives that ran, with counts")
@@ -78,10 +79,10 @@ def register(subparsers: Any) -> None:
         "written where there is no such file)",
     )  # fmt: skip
     parser.add_argument("--live", action="store_true", help="with --trace: stop at the first value that differs")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="with --trace: where both runs go (weft-runs/...)")
+    _options.add_out(parser, "with --trace: where both runs go (weft-runs/...)")
     add_tolerances(parser)
     parser.add_argument("--format", choices=("text", "json", "sarif", "html"), default="text", help="text by default")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE, not to standard output")
+    _options.add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -94,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     refuse(args)
     if args.processors and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", args.processors):
         raise UsageError(f"-p {args.processors} is not a grid of processors: write 4, 2x2 or 2x2x1")
-    given, launcher, program = shlex.split(args.run), [], ""
+    given, launcher, program = shlex.split(args.args), [], ""
     if not args.program:
         if not args.rest:
             raise UsageError("name a program's sources, or after -- one that `weft cc` built: weft check -- ./prog")
@@ -140,11 +141,11 @@ def run(args: argparse.Namespace) -> int:
 
 def in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
     """Do some work in the folder that the user wants to keep, or in one that goes."""
-    if args.keep is None:
+    if args.keep_build is None:
         with temporary_folder("check") as folder:
             return work(Path(folder))
-    args.keep.mkdir(parents=True, exist_ok=True)
-    return work(args.keep.absolute())
+    args.keep_build.mkdir(parents=True, exist_ok=True)
+    return work(args.keep_build.absolute())
 
 
 def status(checked: Checked, choice: Choice) -> int:

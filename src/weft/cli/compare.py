@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     if args.bisect and values is not None:
         from weft.launch.rundir import facts_of
 
-        agreed = [(one, _asked.agreed(one, facts_of(one), yes=args.yes)) for one in (args.reference, args.run)]
+        agreed = [(one, _asked.agreed(one, facts_of(one), trust=args.trust)) for one in (args.reference, args.run)]
         for line in bisected(values, agreed, _settings(args)):
             print(_laid_out(f"bisected: {line}" if not line.startswith(" ") else line, str))
     if values is not None and (args.values or not _same_program(args)):
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         if not values.alike and args.format == "text":
             _print_commands(args)
         if args.debug and not values.alike:
-            debug_values(values, args.run, yes=args.yes)
+            debug_values(values, args.run, trust=args.trust)
         return status
     return _with_calls(args, values)
 
@@ -118,9 +118,9 @@ def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int
     alike = (comparison.alike or not calls) and messages.alike is not False and ended[0] == ended[1]
     status = _told(args, values, said, document, alike=alike)
     if args.debug and values is not None and not values.alike:
-        debug_values(values, args.run, yes=args.yes)
+        debug_values(values, args.run, trust=args.trust)
     elif args.debug and (event := _first_event(comparison, messages)) is not None:
-        debug_at(args.run, [f"until {event[0]}:{event[1]}"], yes=args.yes)
+        debug_at(args.run, [f"until {event[0]}:{event[1]}"], trust=args.trust)
     return status
 
 

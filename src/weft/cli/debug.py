@@ -3,7 +3,7 @@
 weft debug RUN                            stop before the first event, then ask for commands (`help` lists them)
 weft debug RUN -x SCRIPT                  run the commands of a file (- for standard input), then end
 weft debug RUN -c 'until 2:57' -c ranks   run commands, then end
-weft debug RUN --json                     one JSON object a command, read from standard input, for machines
+weft debug RUN --format json              one JSON object a command, read from standard input, for machines
 weft debug RUN -- ./prog-with-g           with another build of the program, same arguments
 
 RUN is the newest run where it is left out. gdb looks into native ranks, an agent of Weft into Python ranks; neither
@@ -17,9 +17,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli import _asked
+from weft.cli import _asked, _options
 from weft.cli._said import findings_of
-from weft.cli.run import positive
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,19 +36,18 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "debug", help="step through a recorded run, all ranks at one prompt", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft debug [RUN] [-x SCRIPT] [-c COMMAND]... [--json] [--stdin FILE] [--limit S] [-n N] "
-              "[-- PROGRAM ARGS]",
+        usage="weft debug [RUN] [-x SCRIPT] [-c COMMAND]... [--format FORMAT] [--stdin FILE] [--timeout SECONDS] "
+              "[-n N] [--trust] [-- PROGRAM ARGS]",
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
     parser.add_argument("-x", dest="script", metavar="SCRIPT", help="run the commands of this file, then end")
     parser.add_argument(
         "-c", dest="commands", action="append", metavar="COMMAND", help="run this, then end; repeatable"
     )
-    parser.add_argument("--json", action="store_true", help="answers as JSON, one object a line (weft-debug/1)")
+    _options.add_answers(parser, "weft-debug/1")
     parser.add_argument("--stdin", type=Path, metavar="FILE", help="what the program reads from its standard input")
-    parser.add_argument("--limit", type=float, metavar="S",
-                        help="interrupt a command after so many seconds; 0: never. 600 in scripts")  # fmt: skip
-    parser.add_argument("-n", type=positive, metavar="N", help="start N ranks with mpiexec (as recorded)")
+    _options.add_script_timeout(parser)
+    _options.add_ranks(parser)
     _asked.add_option(parser)
 
 
@@ -57,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     """Open the prompt."""
     lines = script(args)
     path, replay = agreed(args)
-    return debug(path, replay, args.rest, lines, as_json=args.json, limit=args.limit)
+    return debug(path, replay, args.rest, lines, as_json=args.format == "json", limit=args.timeout)
 
 
 def of_replay(args: argparse.Namespace) -> int:
@@ -78,7 +76,7 @@ def agreed(args: argparse.Namespace) -> tuple[Path, list[str]]:
     given = options(args.n, args.stdin)
     if args.rest:
         return path, given
-    return path, [*given, "--agreed", _asked.agreed(path, weft.open(path).run, yes=args.yes)]
+    return path, [*given, "--agreed", _asked.agreed(path, weft.open(path).run, trust=args.trust)]
 
 
 def options(n: int | None, stdin: Path | None) -> list[str]:
@@ -110,7 +108,7 @@ def debug(
     debugger = Debugger(path, findings_of, replay, program, hand=hand_in, prepare=prepare)
     prompt = TaskPrompt(debugger, as_json=as_json)
     unattended = lines is not None or as_json or not sys.stdin.isatty()
-    prompt.limit = (SCRIPTED if unattended else 0.0) if limit is None else max(limit, 0.0)
+    prompt.limit = (SCRIPTED if unattended else 0.0) if limit is None else limit
     try:
         greet(debugger, prompt, quiet=lines is not None)
         for line in first or []:

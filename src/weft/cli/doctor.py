@@ -28,10 +28,10 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "doctor", help="check this machine's MPIs, and messages between hosts", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft doctor [--format text|json] [--report] [--hosts A,B,... [-- LAUNCHER OPTIONS]]",
+        usage="weft doctor [--format text|json] [--bug-report] [--hosts A,B,... [-- LAUNCHER OPTIONS]]",
     )  # fmt: skip
     parser.add_argument("--format", choices=("text", "json"), default="text")
-    parser.add_argument("--report", action="store_true", help="print what a bug report needs, to be sent as it is")
+    parser.add_argument("--bug-report", action="store_true", help="print what a bug report needs, to be sent as it is")
     parser.add_argument("--hosts", metavar="A,B,...", help="try a message between these hosts, and say what to set")
 
 
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         checkup = Checkup([], tried(args.hosts.split(","), args.rest))
     else:
         checkup = examine()
-    if args.report:
+    if args.bug_report:
         from weft.launch.bugreport import facts
 
         print("\n".join(facts(checkup)))

@@ -6,7 +6,7 @@ weft dump RUN --where "fn:Recv is:open"  a filter as the view has it (fn rank pe
 weft dump RUN --definitions              what the names in the calls mean: communicators, datatypes, windows, ...
 weft dump RUN --format json              one JSON object a line
 weft dump RUN --format csv -o calls.csv  a table for other tools; parquet too (`pip install 'weft-debugger[export]'`)
-weft dump RUN --tail 20                  the last calls;  --count: only how many there are
+weft dump RUN --last 20                  the last calls;  --count: only how many there are
 
 RUN is the newest run where it is left out. A call that never returned is shown as "still in this call". Runs of level
 `outcomes` hold outcomes in place of calls; these are printed as they are.
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from weft.base.words import escaped
+from weft.cli import _options
 from weft.cli._said import findings_of
 from weft.errors import UsageError, WeftError
 
@@ -59,7 +60,7 @@ def register(subparsers: Any) -> None:
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
     parser.add_argument("--format", choices=FORMATS, default="text", help="text (default), JSON lines, CSV or Parquet")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE, not to standard output")
+    _options.add_output(parser)
     parser.add_argument("--rank", metavar="LIST", help="ranks, such as 0-3,7")
     parser.add_argument("--function", metavar="NAME", help="functions, such as MPI_Send,MPI_Recv or *send*")
     parser.add_argument("--tag", metavar="LIST", help="tags, such as 7 or 100-199")
@@ -67,8 +68,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--comm", metavar="NAME", help="communicators, such as world or world.dup*")
     parser.add_argument("--where", metavar="FILTER", default="", help='a filter, such as "wait>1ms -fn:Barrier"')
     ends = parser.add_mutually_exclusive_group()
-    ends.add_argument("--limit", type=number, metavar="N", help="print the first N calls only")
-    ends.add_argument("--tail", type=number, metavar="N", help="print the last N calls only")
+    ends.add_argument("--first", type=number, metavar="N", help="print the first N calls only")
+    ends.add_argument("--last", type=number, metavar="N", help="print the last N calls only")
     ends.add_argument("--count", action="store_true", help="print only how many calls there are")
     parser.add_argument("--definitions", action="store_true", help="print definitions in place of calls")
 
@@ -167,7 +168,7 @@ def chosen(rows: Iterable[Row], args: argparse.Namespace, to: IO[Any]) -> Iterat
     if args.count:
         print(sum(1 for _ in rows), file=to)
         return iter(())
-    return iter(deque(rows, args.tail)) if args.tail is not None else itertools.islice(rows, args.limit)
+    return iter(deque(rows, args.last)) if args.last is not None else itertools.islice(rows, args.first)
 
 
 def findings(trace: Trace, query: str) -> list[Finding]:
@@ -188,7 +189,7 @@ def print_calls(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[A
     from weft.cli._progress import progress
     from weft.export.in_time import in_time, limited
 
-    found = limited(in_time(trace, wanted), args.limit, args.tail)
+    found = limited(in_time(trace, wanted), args.first, args.last)
     if args.output is None:
         write_calls(trace, found, args, to)
         return

@@ -21,10 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli import _asked
+from weft.cli import _asked, _options
 from weft.cli._said import findings_of, say, shown_path
-from weft.cli.replay import seconds
-from weft.cli.run import positive
 from weft.errors import UsageError, WeftError
 from weft.safety.started import own_python
 
@@ -47,16 +45,20 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "explore", help="run the other outcomes of a program's races", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft explore [RUN] [--finding N] [--budget S] [--timeout S] [--jobs J] [--format FORMAT] [-n N] "
-              "[-- PROGRAM ARGS]",
+        usage="weft explore [RUN] [--finding N] [--budget SECONDS] [--timeout SECONDS] [--jobs N] [--format FORMAT] "
+              "[-n N] [--trust] [-- PROGRAM ARGS]",
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
-    parser.add_argument("--finding", type=positive, metavar="N", help="only the race with this number in the report")
-    parser.add_argument("--budget", type=seconds, default=60.0, metavar="S", help="seconds to try orders for (60)")
-    parser.add_argument("--timeout", type=seconds, default=60.0, metavar="S", help="seconds for one run (60)")
-    parser.add_argument("--jobs", type=positive, metavar="J", help="runs at once (cores, divided by ranks)")
+    parser.add_argument(
+        "--finding", type=_options.positive, metavar="N", help="only the race with this number in the report"
+    )
+    parser.add_argument(
+        "--budget", type=_options.seconds, default=60.0, metavar="SECONDS", help="seconds to try orders for (60)"
+    )
+    _options.add_timeout(parser, "end a run after so many seconds (60)", 60.0)
+    parser.add_argument("--jobs", type=_options.positive, metavar="N", help="runs at once (cores, divided by ranks)")
     parser.add_argument("--format", choices=["text", "json"], default="text", help="how the outcomes are told")
-    parser.add_argument("-n", type=positive, metavar="N", help="with a program: start N ranks with mpiexec")
+    _options.add_ranks(parser, "with a program: start N ranks with mpiexec")
     _asked.add_option(parser)
 
 
@@ -115,7 +117,7 @@ def agreed(args: argparse.Namespace, trace: Trace) -> str:
     typed = args.run is None and bool(args.rest) and words_of(trace.run) == list(args.rest)
     if typed and trace.run.get("cwd") == str(Path.cwd()):  # also where no key can be made, in a home that is read only
         return agreement(trace.run)
-    return _asked.agreed(trace.path, trace.run, yes=args.yes)
+    return _asked.agreed(trace.path, trace.run, trust=args.trust)
 
 
 def record(args: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
 """Write a recorded run in the format of another tool.
 
-It goes to the current directory under the run's name, or to --out PATH, which must not exist. RUN is the newest run
+It goes to the current directory under the run's name, or to PATH of -o, which must not exist. RUN is the newest run
 where it is left out. What is marked * needs `pip install 'weft-debugger[export]'`. A run larger than memory goes
 through.
 """
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from weft.cli import _options
 from weft.export import FORMATS
 
 
@@ -22,8 +23,8 @@ def register(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
-    parser.add_argument("--to", choices=sorted(FORMATS), required=True, help="the format")
-    parser.add_argument("--out", type=Path, metavar="PATH", help="where to (RUN's name in the current directory)")
+    parser.add_argument("--format", choices=sorted(FORMATS), required=True, help="the format")
+    _options.add_output(parser, "where to (RUN's name in the current directory)", "PATH")
 
 
 def description() -> str:
@@ -31,7 +32,7 @@ def description() -> str:
     first, rest = str(__doc__).split("\n\n", 1)
     width = max(map(len, FORMATS))
     lines = (
-        f"weft export RUN --to {name:<{width}}   {one.what}{' *' * bool(one.needs)}"
+        f"weft export RUN --format {name:<{width}}   {one.what}{' *' * bool(one.needs)}"
         for name, one in sorted(FORMATS.items())
     )
     return "\n".join([first, "", *lines, "", rest])
@@ -48,11 +49,13 @@ def run(args: argparse.Namespace) -> int:
     from weft.report.text import printable
 
     trace = weft.open(args.run or newest())
-    out = args.out or default_path(trace, args.to)
+    out = args.output or default_path(trace, args.format)
     with progress(f"writing {out.name}") as advance:
-        told = write(trace, args.to, out, lambda share: advance(share, ""))
+        told = write(trace, args.format, out, lambda share: advance(share, ""))
     print(
-        printable(f"{out / FORMATS[args.to].opened}: {', '.join(plural(count, noun) for count, noun in told if count)}")
+        printable(
+            f"{out / FORMATS[args.format].opened}: {', '.join(plural(count, noun) for count, noun in told if count)}"
+        )
     )
     for problem in (*what_is_there(trace), *trace.problems):
         print(f"weft: {printable(problem)}", file=sys.stderr)

@@ -56,9 +56,16 @@ def load(name: str) -> Command:
     return command
 
 
+class ExactParser(argparse.ArgumentParser):
+    """Takes options by their whole names only: `--out`, a directory, is never short for `--output`, a file."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**how, allow_abbrev=False)
+
+
 def parser(names: Sequence[str]) -> argparse.ArgumentParser:
     """Build the argument parser that knows the commands `names`."""
-    top = argparse.ArgumentParser(prog="weft", description=weft.__doc__)
+    top = ExactParser(prog="weft", description=weft.__doc__)
     top.add_argument("--version", action="version", version=f"weft {weft.__version__}")
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in names:

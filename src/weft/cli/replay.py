@@ -20,13 +20,13 @@ import argparse
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli import _asked
+from weft.cli import _asked, _options
 from weft.cli._said import findings_of, say
-from weft.cli.run import positive, ranks_text
+from weft.cli.run import ranks_text
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
@@ -71,12 +71,12 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--debug", action="store_true", help="stop before the first event and open the prompt")
     parser.add_argument("--driven", type=Path, metavar="FOLDER", help=argparse.SUPPRESS)  # by `weft debug`
     parser.add_argument("--uncompared", action="store_true", help=argparse.SUPPRESS)  # by `weft explore`, which does it
-    parser.add_argument("--timeout", type=seconds, metavar="S", help="end the replay after so many seconds")
+    _options.add_timeout(parser, "end the replay after so many seconds")
     parser.add_argument("--stdin", type=Path, metavar="FILE", help="what the program reads from its standard input")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where the replay is recorded")
+    _options.add_out(parser, "directory of the replay's own run (weft-runs/replay-of-<run>-<n>)")
     parser.add_argument("--probes", type=Path, metavar="CONFIG", help="keep of the program's probes what CONFIG says")
     parser.add_argument("--hash-messages", action="store_true", help="keep a hash of what each message holds")
-    parser.add_argument("-n", type=positive, metavar="N", help="start N ranks with mpiexec (as recorded)")
+    _options.add_ranks(parser)
     _asked.add_option(parser)
     parser.add_argument("--agreed", metavar="WORD", help=argparse.SUPPRESS)  # by commands that have asked
 
@@ -97,14 +97,6 @@ def run(args: argparse.Namespace) -> int:
 
         return of_replay(args)
     return replay(args, command)
-
-
-def seconds(text: str) -> float:
-    """A time limit. ArgumentTypeError where it is none."""
-    with suppress(ValueError):
-        if (value := float(text)) > 0:
-            return value
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
 
 
 def feed(file: Path) -> None:
@@ -129,7 +121,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     recording.check(args.probes)
     trace = weft.open(args.run or rundir.newest())
     if not other:
-        _asked.agreed(trace.path, trace.run, yes=args.yes, before=args.agreed)
+        _asked.agreed(trace.path, trace.run, trust=args.trust, before=args.agreed)
     command, n = recorded_command(trace, other, args.n)
     for problem in trace.problems[:3]:
         say(f"damaged: {problem}")
@@ -157,7 +149,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
         directory.facts["hashes"] = args.hash_messages
         recorder.describe(start, shim, directory)
         more = recording.begin(directory.path, args.probes) if args.probes is not None else {}
-        more |= {"WEFT_HASH": "1"} if args.hash_messages else {}
+        more |= {"WEFT_INTERNAL_HASH": "1"} if args.hash_messages else {}
         job = started(trace, session, start, (shim, directory), more)
     except WeftError:
         recording.discard(directory.hold())
@@ -215,9 +207,9 @@ def started(trace: Trace, session: Replay, start: Plan, made: tuple[Shim, RunDir
         from weft.pvm import tasks
 
         tasks.hand_on(trace.path, laid_out)
-    variables = recorder.variables(shim, directory, "trace") | more | {"WEFT_REPLAY": str(laid_out)}
+    variables = recorder.variables(shim, directory, "trace") | more | {"WEFT_INTERNAL_REPLAY": str(laid_out)}
     if session.driver is not None:
-        variables["WEFT_AGENT"] = str(session.driver.folder)
+        variables["WEFT_INTERNAL_AGENT"] = str(session.driver.folder)
     if session.driver is not None or trace.run.get("tasks"):
         from weft.tasks.runtime import for_ranks
 

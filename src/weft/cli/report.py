@@ -25,6 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from weft.cli import _options
 from weft.cli._said import say_failures
 from weft.errors import WeftError
 
@@ -47,7 +48,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--times", action="store_true", help="tables of time by function, rank and call site (text)")
     parser.add_argument("--matrix", action="store_true", help="messages and bytes from rank to rank (text)")
     parser.add_argument("--evidence", action="store_true", help="vector times that prove each race (every format)")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE, not to standard output")
+    _options.add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:

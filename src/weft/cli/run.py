@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.base.words import rank_names, rank_words
-from weft.cli import _hosts
+from weft.cli import _hosts, _options
 from weft.cli import _values as values
 from weft.cli._said import say, shown_path, tell
 from weft.cli._values import FAILED_STATUS
@@ -55,98 +55,98 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "run", help="record a run of an MPI program", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft run [-n N] [--out RUN] [--local DIR | --in-place] [--level outcomes|trace] [--tasks] "
-              "[--watch-findings] [--report FILE] [--probes CONFIG] [--against REFERENCE [--debug]] "
-              "[--hash-messages] [--whole-buffers] [--hang-after S] "
-              "[--call-limit S [--end-at-limit]] [--keep last:DURATION [--keep-around-findings]] "
-              "-- PROGRAM",
+        usage="weft run [-n N] [OPTION ...] -- PROGRAM ARGS",
     )  # fmt: skip
-    parser.add_argument("-n", "-np", dest="n", type=positive, metavar="N", help="start N ranks with mpiexec")
-    parser.add_argument("--out", type=Path, metavar="RUN", help="directory of the run (weft-runs/<program>-<n>)")
+    _options.add_ranks(parser, "start N ranks with mpiexec")
     parser.add_argument(
-        "--local", type=Path, metavar="DIR",
-        help="each host writes below DIR on its own disk or in memory, and the run is gathered at the end",
-    )  # fmt: skip
-    parser.add_argument(
-        "--in-place", action="store_true",
-        help="record in RUN itself, even where its file system is slow: the program waits for it",
-    )  # fmt: skip
-    parser.add_argument(
+        "--pvm-join", action="store_true", help="for a program of PVM: on your own running virtual machine"
+    )
+    add_what_to_record(parser.add_argument_group("what to record"))
+    add_when_to_stop(parser.add_argument_group("when to stop"))
+    add_what_to_say(parser.add_argument_group("what to say"))
+    add_where_to_keep(parser.add_argument_group("where to keep it"))
+    parser.add_argument("command_line", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help=argparse.SUPPRESS)
+
+
+def add_what_to_record(group: _options.Declares) -> None:
+    """Declare the options that say what of the program is kept."""
+    group.add_argument(
         "--level", choices=("outcomes", "trace"), default="trace",
         help="trace: every call, with time and source line (default); outcomes: only what a replay needs",
     )  # fmt: skip
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write the findings to FILE, JSON")
-    parser.add_argument(
-        "--hang-after", type=seconds, metavar="S",
-        help="also end a run that stood still in MPI for S seconds without proof of a deadlock",
-    )  # fmt: skip
-    parser.add_argument(
-        "--call-limit", type=seconds, metavar="S",
-        help="tell while the program runs which call has not returned for S seconds, and what the others did meanwhile",
-    )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
         "--keep", type=last, metavar="last:DURATION",
         help="keep only about the last DURATION of the calls, such as last:10s or last:10min: for runs without end",
     )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
         "--keep-around-findings", action="store_true",
         help="with --keep: also keep the calls around findings that are proven while the program runs",
     )  # fmt: skip
-    parser.add_argument("--end-at-limit", action="store_true", help="with --call-limit: also end the run then")
-    parser.add_argument("--watch-findings", action="store_true",
-                        help="also tell findings while the program runs, as soon as they are proven")  # fmt: skip
-    parser.add_argument(
-        "--whole-buffers", action="store_true",
-        help="look at all of each pending buffer, at every operation, to tell whether the program changes it",
-    )  # fmt: skip
-    parser.add_argument(
+    group.add_argument("--tasks", action="store_true", help="also record which OpenMP or asyncio task made each call")
+    group.add_argument(
         "--hash-messages", action="store_true",
         help="keep a hash of what each message holds: `weft compare` tells the first that differs",
     )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
+        "--whole-buffers", action="store_true",
+        help="look at all of each pending buffer, at every operation, to tell whether the program changes it",
+    )  # fmt: skip
+    group.add_argument(
         "--probes", type=Path, metavar="CONFIG",
         help="keep of the program's probes what CONFIG says; it is written where there is no such file",
     )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
         "--watch", action="append", default=[], metavar="FILE:LINE:EXPR",
         help="keep a value each time a line comes, without a probe in the source; `EXPR as NAME[LOWER, ...]`: part of "
         "a global array",
     )  # fmt: skip
-    parser.add_argument(
-        "--against", type=Path, metavar="REFERENCE",
-        help="hold the values of probes against those of an earlier run; the run is stopped at the first that differs",
-    )  # fmt: skip
-    parser.add_argument(
-        "--debug", action="store_true",
-        help="with --against: open the debugger at the first value that differs, on a replay of the run",
-    )  # fmt: skip
-    parser.add_argument(
-        "--pvm-join", action="store_true", help="for a program of PVM: on your own running virtual machine"
-    )
-    parser.add_argument("--tasks", action="store_true", help="also record which OpenMP or asyncio task made each call")
-    parser.add_argument(
+    group.add_argument(
         "--no-sources", action="store_true",
         help="keep no lines of the program's source in the run (reports then show none; they say the same words)",
     )  # fmt: skip
-    parser.add_argument("command_line", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help=argparse.SUPPRESS)
 
 
-def positive(text: str) -> int:
-    """Read a number of ranks."""
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of ranks (1 or more)")
-    return int(text)
+def add_when_to_stop(group: _options.Declares) -> None:
+    """Declare the options that end the run before the program does."""
+    group.add_argument(
+        "--hang-after", type=_options.seconds, metavar="SECONDS",
+        help="end a run that stood still in MPI for so long, also without proof of a deadlock",
+    )  # fmt: skip
+    group.add_argument("--end-at-limit", action="store_true", help="with --call-limit: also end the run then")
+    group.add_argument(
+        "--against", type=Path, metavar="REFERENCE",
+        help="hold the values of probes against those of an earlier run; the run is stopped at the first that differs",
+    )  # fmt: skip
+    group.add_argument(
+        "--debug", action="store_true",
+        help="with --against: open the debugger at the first value that differs, on a replay of the run",
+    )  # fmt: skip
 
 
-def seconds(text: str) -> float:
-    """Read a duration in seconds."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration in seconds")
-    return value
+def add_what_to_say(group: _options.Declares) -> None:
+    """Declare the options that say what is told of the run, and when."""
+    group.add_argument(
+        "--call-limit", type=_options.seconds, metavar="SECONDS",
+        help="tell while the program runs which call has not returned for so long, and what the others did meanwhile",
+    )  # fmt: skip
+    group.add_argument(
+        "--watch-findings", action="store_true",
+        help="also tell findings while the program runs, as soon as they are proven",
+    )  # fmt: skip
+    group.add_argument("--report", type=Path, metavar="FILE", help="also write the findings to FILE, JSON")
+
+
+def add_where_to_keep(group: _options.Declares) -> None:
+    """Declare the options that say where the run is written."""
+    _options.add_out(group, "directory of the run, new or empty (weft-runs/<program>-<n>)")
+    group.add_argument(
+        "--local", type=Path, metavar="DIR",
+        help="each host writes below DIR on its own disk or in memory, and the run is gathered at the end",
+    )  # fmt: skip
+    group.add_argument(
+        "--in-place", action="store_true",
+        help="record in the run's directory itself, even where its file system is slow: the program waits for it",
+    )  # fmt: skip
 
 
 _UNITS = {"s": 1, "min": 60, "h": 3600}
@@ -206,7 +206,7 @@ def run(args: argparse.Namespace) -> int:
     if args.level == "outcomes" and args.call_limit is not None:
         raise UsageError("--call-limit needs --level trace: level `outcomes` does not record where a rank is")
     if args.end_at_limit and args.call_limit is None:
-        raise UsageError("--end-at-limit needs --call-limit S")
+        raise UsageError("--end-at-limit needs --call-limit SECONDS")
     if args.level == "outcomes" and args.tasks:
         raise UsageError("--tasks needs --level trace: level `outcomes` holds no calls that a task could have made")
     if args.level == "outcomes" and args.watch_findings:
@@ -308,7 +308,7 @@ def recorded(plan: Plan, shim: Shim, directory: RunDirectory, args: argparse.Nam
 
 def watchdog(args: argparse.Namespace) -> Silence | None:
     """What tells of a run that has not come on for so long, where the environment asks for it; ranks do not see it."""
-    if not any(name.startswith("WEFT_WATCH") for name in os.environ):
+    if not any(name.startswith("WEFT_WATCHDOG") for name in os.environ):
         return None  # without the modules
     from weft.watchdogs.silence import Silence
     from weft.watchdogs.wish import ACTION, FILE, SECONDS, wish
@@ -332,7 +332,7 @@ def join_machine(plan: Plan) -> None:
     """Let the run take part in the user's own virtual machine. UsageError for a program that is not one of PVM."""
     if plan.pvm is None:
         raise UsageError("--pvm-join is for programs of PVM, and this one is not linked with its shared library")
-    plan.environment["WEFT_PVM_JOIN"] = "1"
+    plan.environment["WEFT_INTERNAL_PVM_JOIN"] = "1"
 
 
 def refuse_of_mpi(args: argparse.Namespace) -> None:

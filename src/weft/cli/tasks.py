@@ -6,7 +6,7 @@ weft tasks fib.cilk ARGS                a program in Cilk-5, by the Cilk-5 that 
 weft tasks -x SCRIPT -- prog.py ARGS    run the commands of a file (- for standard input), then end
 weft tasks --record FILE | --replay FILE PROGRAM ARGS      the order of its tasks, written down or kept to
 weft tasks --as-openmp prog.c ARGS      a source with Cilk's keywords, built as OpenMP
-weft tasks --pid P [--once]             a Python program that runs; a native one that runs under Weft's tool
+weft tasks --pid PID [--once]           a Python program that runs; a native one that runs under Weft's tool
 weft tasks --core FILE -- ./prog        a native program's core file: look, do not run
 
 Exits 0, or 1 where a command of a script failed.
@@ -20,6 +20,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.cli import _options
 from weft.cli.debug import FAILED_STATUS, script
 from weft.errors import UsageError
 
@@ -37,19 +38,18 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "tasks", help="follow one task of asyncio or OpenMP, wherever it runs", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="weft tasks [-x SCRIPT] [-c COMMAND]... [--json] [--pid P [--once] | --core FILE] [--] PROGRAM ARGS",
+        usage="weft tasks [-x SCRIPT] [-c COMMAND]... [--format FORMAT] [--pid PID [--once] | --core FILE] "
+              "[--] PROGRAM ARGS",
     )  # fmt: skip
     parser.add_argument("-x", dest="script", metavar="SCRIPT", help="run the commands of this file, then end")
     parser.add_argument(
         "-c", dest="commands", action="append", metavar="COMMAND", help="run this, then end; repeatable"
     )
-    parser.add_argument("--json", action="store_true", help="answers as JSON, one object a line (weft-tasks/1)")
+    _options.add_answers(parser, "weft-tasks/1")
     parser.add_argument("--runtime", default="", metavar="FILE", help="the OpenMP runtime to use (found by itself)")
-    parser.add_argument("--pid", type=int, metavar="P", help="a process to attach to")
+    parser.add_argument("--pid", type=int, metavar="PID", help="a process to attach to")
     parser.add_argument("--once", action="store_true", help="print tasks and waits, and leave; 1 where it is hung")
-    parser.add_argument("--format", choices=("text", "json"), help="json: as --json")
-    parser.add_argument("--limit", type=float, metavar="SECONDS",
-                        help="interrupt a command after that time; 0: never. 600 in scripts")  # fmt: skip
+    _options.add_script_timeout(parser)
     parser.add_argument("--core", type=Path, metavar="FILE", help="a core file")
     parser.add_argument("--record", default="", metavar="FILE", help="write down in which order tasks take their turns")
     parser.add_argument("--replay", default="", metavar="FILE", help="have them take their turns in that order")
@@ -68,20 +68,20 @@ def run(args: argparse.Namespace) -> int:
 
         print(*(f"{name}={value}" for name, value in settings(args.runtime).items()))
         return 0
-    args.json = args.json or args.format == "json"
+    as_json = args.format == "json"
     lines = script(args)
     opened = open_session(args)
-    opened.console.json = args.json
+    opened.console.json = as_json
     unattended = SCRIPTED if lines is not None else 0.0
-    opened.debugger.limit = unattended if args.limit is None else max(args.limit, 0.0)
+    opened.debugger.limit = unattended if args.timeout is None else args.timeout
     if args.once:
-        return look(opened, as_json=args.json)
+        return look(opened, as_json=as_json)
     prompt = opened.console
     try:
         with opened:
             if opened.first["text"]:
                 print(f"weft: {opened.first['text']}", file=sys.stderr)
-            if args.json or lines is None:
+            if as_json or lines is None:
                 prompt.show("start", opened.first, None)
             if lines is not None:
                 prompt.run(lines, echo=True)
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
                 with history(sorted(COMMANDS), "tasks_history"):
                     prompt.run(prompt.typed(), echo=False)
             else:
-                prompt.run(prompt.typed() if args.json else prompt.piped(), echo=not args.json)
+                prompt.run(prompt.typed() if as_json else prompt.piped(), echo=not as_json)
     except Quit:
         pass
     return FAILED_STATUS if prompt.failed and (lines is not None or not sys.stdin.isatty()) else 0

@@ -5,7 +5,7 @@ weft view RUN --no-browser        print the address only
 weft view RUN --port 8765         a port of your choice, to be forwarded
 weft view RUN --beside OTHER      two runs of a program, aligned by rank, where they differ
 weft view RUN --text              the last moments of each rank, here in the terminal
-weft view RUN --export FILE.html  one file with the picture, to pass on; it needs neither Weft nor the run
+weft view RUN -o FILE.html        one file with the picture, to pass on; it needs neither Weft nor the run
 
 RUN is the newest run where it is left out. The page is served on this machine only and to nobody without the token in
 its address. Through ssh the line that forwards it is printed.
@@ -22,7 +22,7 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli import _asked
+from weft.cli import _asked, _options
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ def register(subparsers: Any) -> None:
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
     parser.add_argument("--no-browser", action="store_true", help="print the address and open nothing")
-    parser.add_argument("--port", type=int, default=0, metavar="P", help="port on this machine (any that is free)")
+    parser.add_argument("--port", type=int, default=0, metavar="PORT", help="port on this machine (any that is free)")
     from weft.picture.options import add_options
 
     add_options(parser)
     parser.add_argument("--beside", type=Path, metavar="OTHER", help="another run of the program, below this one")
-    parser.add_argument("--export", type=Path, metavar="FILE.html", help="write one file and serve nothing")
+    _options.add_output(parser, "write one file and serve nothing", "FILE.html")
     _asked.add_option(parser)
 
 
@@ -63,16 +63,16 @@ def run(args: argparse.Namespace) -> int:
 
     if not 0 <= args.port < 65536:
         raise UsageError(f"--port {args.port} is not a port: choose one of 1024 to 65535")
-    if args.beside is not None and (args.text or args.export is not None):
+    if args.beside is not None and (args.text or args.output is not None):
         raise UsageError("--beside is for the browser: `weft compare RUN OTHER` says in words where two runs differ")
     if args.text:
         return _draw(weft.open(args.run or newest()), args.last)
     trace = weft.open(args.run or newest())
     with progress(f"indexing {trace.event_count:,} calls") as advance:
         picture = Picture(trace, lambda done, total: advance(done / max(total, 1), ""))
-    picture.replayed.trusted = args.yes
-    if args.export is not None:
-        return _export(picture, args.export)
+    picture.replayed.trusted = args.trust
+    if args.output is not None:
+        return _export(picture, args.output)
     return serve(picture, args.port, browser=not args.no_browser, beside=args.beside)
 
 

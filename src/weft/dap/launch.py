@@ -24,7 +24,7 @@ Arguments = Mapping[str, Any]
 KINDS: dict[str, tuple[type, ...]] = {
     "run": (str,), "program": (str, list), "args": (str, list), "ranks": (int,), "python": (str,), "cwd": (str,),
     "env": (dict,), "stdin": (str,), "until": (str, list), "finding": (int,), "stopOnEntry": (bool,),
-    "stepAll": (bool,), "nativeFrames": (bool,), "tasks": (bool,), "trusted": (bool,), "secret": (str,),
+    "stepAll": (bool,), "nativeFrames": (bool,), "tasks": (bool,), "trust": (bool,), "secret": (str,),
     "agreed": (str,),
 }  # fmt: skip
 """The arguments of `launch`, and of which types they may be."""
@@ -68,12 +68,11 @@ def agreed(run: Path, arguments: Arguments) -> list[str]:
     """The option that lets a replay execute what the run names. UsageError for another's run that is not trusted."""
     facts = facts_of(run)
     word = agreement(facts)
-    given = arguments.get("trusted") is True or arguments.get("agreed") == word
+    given = arguments.get("trust") is True or arguments.get("agreed") == word
     if (why := doubt(run, facts)) and not given:
         command, place = executes(facts)
         raise UsageError(
-            f"{run}: {why}; a replay executes, as you, `{command}` in {place}: "
-            "launch it with trusted: true to have it so"
+            f"{run}: {why}; a replay executes, as you, `{command}` in {place}: launch it with trust: true to have it so"
         )
     return ["--agreed", word]
 

@@ -40,9 +40,9 @@ def execute(
     *, launcher: Sequence[str] = (),
 ) -> Ended:  # fmt: skip
     """Run the program with its standard streams as they are."""
-    environment = {**os.environ, "WEFT_CHECK_FINDINGS": str(findings)}
+    environment = {**os.environ, "WEFT_INTERNAL_CHECK_FINDINGS": str(findings)}
     if grid:
-        environment["WEFT_CHECK_GRID"] = grid
+        environment["WEFT_INTERNAL_CHECK_GRID"] = grid
     if launcher:
         # Open MPI's helpers want to share memory at an address where here the shadow lies; its own way without.
         environment.setdefault("PMIX_MCA_gds", "hash")

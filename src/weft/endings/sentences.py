@@ -93,7 +93,7 @@ def _by_weft(end: End) -> str:
     around = f"; WEFT_WITHOUT={part} records without that" if part in _WORKS else ""
     return (
         f"was ended by Weft's error, not the program's (to have it mended, send {end.rank.trace.path} and what "
-        f"`weft doctor --report` says{around}): its recorder crashed by {_fault(ending)} while "
+        f"`weft doctor --bug-report` says{around}): its recorder crashed by {_fault(ending)} while "
         f"{_WORKS.get(part, 'it recorded a call')}"
     )
 

@@ -30,7 +30,7 @@ def _formats() -> Iterator[tuple[str, Format]]:
 
 
 FORMATS: Final[Mapping[str, Format]] = dict(_formats())
-"""The formats by their names, which are the words behind `--to`."""
+"""The formats by their names, which are the words after `--format`."""
 
 
 def default_path(trace: Trace, to: str) -> Path:

@@ -33,7 +33,7 @@ class Told(NamedTuple):
 def staged(out: Path) -> Iterator[Path]:
     """A path beside `out` to write to; it becomes `out` at the end, and is gone after an error."""
     if out.exists() or out.is_symlink():
-        raise UsageError(f"{out} exists: remove it, or name another place with --out")
+        raise UsageError(f"{out} exists: remove it, or name another place with -o")
     try:
         folder = Path(tempfile.mkdtemp(prefix=".weft-export-", dir=out.parent))
     except OSError as error:
@@ -42,7 +42,7 @@ def staged(out: Path) -> Iterator[Path]:
         yield folder / out.name
         # Not os.replace: what came to be there meanwhile stays.
         if out.exists():
-            raise UsageError(f"{out} was created meanwhile: name another place with --out")
+            raise UsageError(f"{out} was created meanwhile: name another place with -o")
         (folder / out.name).rename(out)
     except OSError as error:
         raise WeftError(f"{out} cannot be written: {error.strerror or error}") from error

@@ -39,7 +39,7 @@ START: Final = 30.0
 MESSAGE: Final = 20.0
 """Seconds for all messages."""
 GRACE: Final = 2.0
-TRIAL: Final = "WEFT_TRIAL"
+TRIAL: Final = "WEFT_INTERNAL_TRIAL"
 """The variable that marks the processes of one attempt."""
 SETTINGS: Final[Mapping[Family, Sequence[dict[str, str]]]] = {
     Family.HYDRA: (

@@ -1,4 +1,4 @@
-"""What `weft doctor --report` prints: what whoever looks for a fault in Weft has to know, and nothing secret."""
+"""What `weft doctor --bug-report` prints: what whoever looks for a fault in Weft has to know, and nothing secret."""
 
 from __future__ import annotations
 

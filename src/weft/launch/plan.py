@@ -75,7 +75,7 @@ def of_pvm(line: Line, uses: Uses) -> Plan:
     from weft.safety.started import own_python  # of programs of PVM alone
 
     machine = tuple(own_python("-m", "weft.launch.pvm"))
-    environment = dict(os.environ) | ({"WEFT_PVM_GROUPS": "1"} if uses.groups else {})
+    environment = dict(os.environ) | ({"WEFT_INTERNAL_PVM_GROUPS": "1"} if uses.groups else {})
     started = Line(None, Family.OTHER, (Context(machine, line.programs[0]),))
     return Plan(started, Library(uses.library), None, environment, True, pvm=uses)
 

@@ -20,7 +20,7 @@ WITHOUT = "WEFT_WITHOUT"
 """The variable that leaves parts of the recorder out, for the time until a fault in one is mended."""
 PARTS = ("heap", "buffers", "hashes", "accesses", "halo", "lines")
 """Those parts: recorder/process.c has the same names."""
-PVM_PRELOAD = "WEFT_PVM_PRELOAD"
+PVM_PRELOAD = "WEFT_INTERNAL_PVM_PRELOAD"
 """The variable by which a virtual machine of PVM is told what to preload into tasks."""
 
 
@@ -58,11 +58,12 @@ def variables(
 ) -> dict[str, str]:  # fmt: skip
     """Return what the ranks need in their environment. The shim takes it out again, for their children."""
     preload = PVM_PRELOAD if shim.library == "PVM" else PRELOAD  # there the machine preloads it
-    more = ({"WEFT_WATCH": "all"} if whole_buffers else {}) | ({"WEFT_HASH": "1"} if hash_messages else {})
-    more |= {"WEFT_KEEP": str(max(1, round(keep * 1e9)))} if keep is not None else {}
-    more |= {"WEFT_PATIENT": "1"} if patient else {}
+    more = {"WEFT_INTERNAL_BUFFERS": "all"} if whole_buffers else {}
+    more |= {"WEFT_INTERNAL_HASH": "1"} if hash_messages else {}
+    more |= {"WEFT_INTERNAL_KEEP": str(max(1, round(keep * 1e9)))} if keep is not None else {}
+    more |= {"WEFT_INTERNAL_PATIENT": "1"} if patient else {}
     more |= {WITHOUT: ",".join(left)} if (left := left_out()) else {}
-    return {preload: str(shim.path), "WEFT_RUN": str(run.path), "WEFT_LEVEL": level} | more
+    return {preload: str(shim.path), "WEFT_INTERNAL_RUN": str(run.path), "WEFT_INTERNAL_LEVEL": level} | more
 
 
 def left_out() -> list[str]:

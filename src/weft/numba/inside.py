@@ -58,17 +58,17 @@ def begin(texts_path: Path, library: Path) -> Watch:
     """
     if "numba" not in sys.modules:  # it has made its threads when it was imported
         os.environ.setdefault("NUMBA_NUM_THREADS", THREADS)
-    findings = Path(os.environ["WEFT_CHECK_FINDINGS"])
+    findings = Path(os.environ["WEFT_INTERNAL_CHECK_FINDINGS"])
     # Importing Numba makes its threads: how many is set above.
     from weft.numba.compiler import install
     from weft.numba.loop_checks import LoopChecks
 
     runtime = Runtime(library)  # takes the variable out of the environment: children are not to write there
-    os.environ.pop("WEFT_CHECK_FINDINGS", None)
+    os.environ.pop("WEFT_INTERNAL_CHECK_FINDINGS", None)
     if any("usage" in held for held in read_lines(findings)):
         raise WeftError(NO_ROOM)
     texts = Texts("python")
-    if os.environ.pop("WEFT_CHECK_TRACE", None):
+    if os.environ.pop("WEFT_INTERNAL_CHECK_TRACE", None):
         # Only where values are traced.
         from weft.numba.told import ToldTexts
 

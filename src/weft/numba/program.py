@@ -34,7 +34,7 @@ def run(script: Path, arguments: Sequence[str], findings: Path, texts: Path, tim
     needs_numba()
     _compiles(script)
     command = own_python("-m", "weft.numba.inside", str(texts), str(library()), str(script), *arguments)
-    environment = {**os.environ, "WEFT_CHECK_FINDINGS": str(findings)}
+    environment = {**os.environ, "WEFT_INTERNAL_CHECK_FINDINGS": str(findings)}
     findings.touch()
     ended = execute(command, environment, timeout)
     if texts.exists():

@@ -39,7 +39,7 @@ class Checks:
         folder = Path(self._folder.name)
         found = folder / "findings.jsonl"
         found.touch()
-        os.environ["WEFT_CHECK_FINDINGS"] = str(found)
+        os.environ["WEFT_INTERNAL_CHECK_FINDINGS"] = str(found)
         try:
             self._watch: Watch = begin(folder / "texts.json", runtime)
         except WeftError as error:

@@ -277,7 +277,7 @@ void weft_hash_arrived(struct weft_parts *parts, uint32_t request, const MPI_Sta
 }
 
 void weft_hash_begin(void) {
-    const char *wanted = getenv("WEFT_HASH");
+    const char *wanted = getenv("WEFT_INTERNAL_HASH");
     if (!wanted || strcmp(wanted, "1") || weft_leaves_out(WEFT_HASHES)) return;
     weft_parts_wanted();
     weft_hashing = 1;

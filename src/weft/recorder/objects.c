@@ -527,7 +527,7 @@ WEFT_ASKS void weft_spawned(MPI_Comm intercomm) {
     MPI_Comm parent = MPI_COMM_NULL;
     REAL(MPI_Comm_get_parent)(&parent);
     const char *origin = parent == intercomm ? "parent" : "spawn";
-    const char *name = parent == intercomm ? getenv("WEFT_SPAWN") : weft_spawn_name;
+    const char *name = parent == intercomm ? getenv("WEFT_INTERNAL_SPAWN") : weft_spawn_name;
     weft_text_s(&d.text, origin, strlen(origin));
     weft_text_s(&d.text, name ? name : "", name ? strnlen(name, sizeof weft_spawn_name) : 0);
     definition_end(&d, WEFT_DEF_WORLD);

@@ -46,17 +46,17 @@ static void look_left_out(const char *names) {
 }
 
 void weft_process_look(void) {
-    const char *run = getenv("WEFT_RUN"), *wanted = getenv("WEFT_LEVEL");
+    const char *run = getenv("WEFT_INTERNAL_RUN"), *wanted = getenv("WEFT_INTERNAL_LEVEL");
     if (!run || !*run || strlen(run) >= sizeof weft_run_path - 64) return;
     strcpy(weft_run_path, run);
     weft_level = wanted && !strcmp(wanted, "outcomes") ? WEFT_LEVEL_OUTCOMES : WEFT_LEVEL_TRACE;
-    const char *replay = getenv("WEFT_REPLAY"), *keep = getenv("WEFT_KEEP");
-    weft_patient = getenv("WEFT_PATIENT") != NULL;
+    const char *replay = getenv("WEFT_INTERNAL_REPLAY"), *keep = getenv("WEFT_INTERNAL_KEEP");
+    weft_patient = getenv("WEFT_INTERNAL_PATIENT") != NULL;
     look_left_out(getenv("WEFT_WITHOUT"));
     if (keep && weft_level == WEFT_LEVEL_TRACE) weft_keep = strtoull(keep, NULL, 10);
     if (replay && strlen(replay) < sizeof weft_replay_path - 64 && weft_level == WEFT_LEVEL_TRACE)
         strcpy(weft_replay_path, replay);
-    const char *agent = getenv("WEFT_AGENT");
+    const char *agent = getenv("WEFT_INTERNAL_AGENT");
     if (weft_replay_path[0] && agent && strlen(agent) < sizeof weft_agent_path - 64) strcpy(weft_agent_path, agent);
 }
 
@@ -284,16 +284,17 @@ void weft_clean_python_environment(void) {
     int (*run)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
     if (!initialized || !ensure || !release || !run || !initialized()) return;
     const char *kept = getenv("LD_PRELOAD");
-    char code[PATH_MAX + 256], quoted[PATH_MAX] = "";
+    char code[2 * PATH_MAX + 512], quoted[PATH_MAX] = "";
     for (size_t n = 0; kept && *kept && n + 3 < sizeof quoted; kept++) {
         if (*kept == '\'' || *kept == '\\') quoted[n++] = '\\';
         quoted[n++] = *kept;
         quoted[n] = 0;
     }
     snprintf(code, sizeof code,
-             "[__import__('os').environ.pop(n, None) for n in ('LD_PRELOAD', 'WEFT_RUN', 'WEFT_LEVEL', 'WEFT_WATCH', "
-             "'WEFT_HASH', 'WEFT_SPAWN', 'WEFT_KEEP', 'WEFT_PATIENT', "
-             "'WEFT_REPLAY', 'WEFT_AGENT')] and "
+             "[__import__('os').environ.pop(n, None) for n in ('LD_PRELOAD', 'WEFT_INTERNAL_RUN', "
+             "'WEFT_INTERNAL_LEVEL', 'WEFT_INTERNAL_BUFFERS', "
+             "'WEFT_INTERNAL_HASH', 'WEFT_INTERNAL_SPAWN', 'WEFT_INTERNAL_KEEP', 'WEFT_INTERNAL_PATIENT', "
+             "'WEFT_INTERNAL_REPLAY', 'WEFT_INTERNAL_AGENT')] and "
              "'%s' and __import__('os').environ.__setitem__('LD_PRELOAD', '%s')\n",
              quoted, quoted);
     int state = ensure();
@@ -360,13 +361,13 @@ void weft_clean_environment(void) {
         if (kept[0]) setenv("LD_PRELOAD", kept, 1);
         else unsetenv("LD_PRELOAD");
     }
-    unsetenv("WEFT_RUN");
-    unsetenv("WEFT_LEVEL");
-    unsetenv("WEFT_WATCH");
-    unsetenv("WEFT_HASH");
-    unsetenv("WEFT_SPAWN");
-    unsetenv("WEFT_KEEP");
-    unsetenv("WEFT_PATIENT");
-    unsetenv("WEFT_REPLAY");
-    unsetenv("WEFT_AGENT");
+    unsetenv("WEFT_INTERNAL_RUN");
+    unsetenv("WEFT_INTERNAL_LEVEL");
+    unsetenv("WEFT_INTERNAL_BUFFERS");
+    unsetenv("WEFT_INTERNAL_HASH");
+    unsetenv("WEFT_INTERNAL_SPAWN");
+    unsetenv("WEFT_INTERNAL_KEEP");
+    unsetenv("WEFT_INTERNAL_PATIENT");
+    unsetenv("WEFT_INTERNAL_REPLAY");
+    unsetenv("WEFT_INTERNAL_AGENT");
 }

@@ -308,7 +308,7 @@ static void job_name(char *out, size_t size) {
     const char *name = getenv("PMIX_NAMESPACE"), *step = getenv("SLURM_STEP_ID");
     if (!name) name = getenv("PMI_JOBID");
     if (name) snprintf(out, size, "%s", name);
-    else if (getenv("PMI_SPAWNED") && (name = getenv("WEFT_SPAWN"))) snprintf(out, size, "spawned-%s", name);
+    else if (getenv("PMI_SPAWNED") && (name = getenv("WEFT_INTERNAL_SPAWN"))) snprintf(out, size, "spawned-%s", name);
     else if (getenv("PMI_SPAWNED")) snprintf(out, size, "spawned-%d", (int)getppid());
     else if (getenv("PMI_RANK") || getenv("PMI_FD")) snprintf(out, size, "world");
     else if (getenv("SLURM_PROCID") && (name = getenv("SLURM_JOB_ID")))
@@ -447,8 +447,9 @@ static char *spawned_command(const char *command, MPI_Info info) {
 
 __thread char weft_spawn_name[64];
 
-/* `env WEFT_SPAWN=... command arguments` for each command: its world is told by that name, and whose it is. Where the MPI
- * does not hand on the launcher's environment, LD_PRELOAD=..., WEFT_RUN=... and the like stand there, too. */
+/* `env WEFT_INTERNAL_SPAWN=... command arguments` for each command: its world is told by that name, and whose it is.
+ * Where the MPI does not hand on the launcher's environment, LD_PRELOAD=..., WEFT_INTERNAL_RUN=... and the like stand
+ * there, too. */
 struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *const *vectors, const MPI_Info *infos,
                                      int multiple) {
     struct weft_spawn spawn = {.n = 0};
@@ -475,17 +476,18 @@ struct weft_spawn weft_spawn_through(int n, char *const *commands, char *const *
         char **vector = spawn.vectors[i] = calloc(count + 12, sizeof *vector);
         size_t at = 0;
         spawn.n = i + 1;
-        if (!vector || asprintf(&vector[at++], "WEFT_SPAWN=%s", name) < 0) break;
+        if (!vector || asprintf(&vector[at++], "WEFT_INTERNAL_SPAWN=%s", name) < 0) break;
         if (own) {
             if (asprintf(&vector[at++], "LD_PRELOAD=%s", own) < 0) break;
-            if (asprintf(&vector[at++], "WEFT_RUN=%s", weft_run_path) < 0) break;
+            if (asprintf(&vector[at++], "WEFT_INTERNAL_RUN=%s", weft_run_path) < 0) break;
             const char *level = weft_level == WEFT_LEVEL_OUTCOMES ? "outcomes" : "trace";
-            if (asprintf(&vector[at++], "WEFT_LEVEL=%s", level) < 0) break;
-            if (weft_replay_path[0] && asprintf(&vector[at++], "WEFT_REPLAY=%s", weft_replay_path) < 0) break;
-            if (weft_agent_path[0] && asprintf(&vector[at++], "WEFT_AGENT=%s", weft_agent_path) < 0) break;
-            if (weft_hashing && asprintf(&vector[at++], "WEFT_HASH=1") < 0) break;
-            if (weft_keep && asprintf(&vector[at++], "WEFT_KEEP=%llu", (unsigned long long)weft_keep) < 0) break;
-            if (weft_patient && asprintf(&vector[at++], "WEFT_PATIENT=1") < 0) break;
+            if (asprintf(&vector[at++], "WEFT_INTERNAL_LEVEL=%s", level) < 0) break;
+            if (weft_replay_path[0] && asprintf(&vector[at++], "WEFT_INTERNAL_REPLAY=%s", weft_replay_path) < 0) break;
+            if (weft_agent_path[0] && asprintf(&vector[at++], "WEFT_INTERNAL_AGENT=%s", weft_agent_path) < 0) break;
+            if (weft_hashing && asprintf(&vector[at++], "WEFT_INTERNAL_HASH=1") < 0) break;
+            if (weft_keep && asprintf(&vector[at++], "WEFT_INTERNAL_KEEP=%llu", (unsigned long long)weft_keep) < 0)
+                break;
+            if (weft_patient && asprintf(&vector[at++], "WEFT_INTERNAL_PATIENT=1") < 0) break;
             const char *without = getenv("WEFT_WITHOUT");
             if (without && asprintf(&vector[at++], "WEFT_WITHOUT=%s", without) < 0) break;
         }
@@ -536,7 +538,7 @@ __attribute__((constructor)) static void loaded(void) {
     static bool done;
     if (done) return;
     done = true;
-    const char *watch = getenv("WEFT_WATCH");
+    const char *watch = getenv("WEFT_INTERNAL_BUFFERS");
     weft_process_look(); /* without a run every call only goes through */
     if (weft_run_path[0]) atexit(tell_unseen);
     weft_watching = weft_leaves_out(WEFT_BUFFERS) ? 0 : !watch ? 1 : strcmp(watch, "all") ? strcmp(watch, "0") != 0 : 2;

@@ -59,7 +59,7 @@ def failure_lines(run: Path, failures: Iterable[Failure]) -> list[str]:
     causes: dict[Failure, list[str]] = {}
     for one in sorted(failures, key=lambda one: one.damaged):
         causes.setdefault(replace(one, analysis="", details=""), []).append(one.analysis)
-    send = f"`weft doctor --report` and `weft report --format json {run}`"
+    send = f"`weft doctor --bug-report` and `weft report --format json {run}`"
     own = [cause for cause in causes if not cause.damaged]
     more = dict.fromkeys(own[-1:], f". To have it mended, send what {send} say")
     return [printable(failure_line(names, cause) + more.get(cause, "")) for cause, names in causes.items()]

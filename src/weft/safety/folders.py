@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-TOLD: Final = "WEFT_CACHE_TOLD"
+TOLD: Final = "WEFT_INTERNAL_CACHE_TOLD"
 """In the environment: the cache that was told to be of no use: commands that a command starts do not repeat it."""
 _MAX_LINKS: Final = 40
 """On the way to one path, as the kernel has it."""

@@ -13,7 +13,7 @@ from weft.tasks.model import ENDS
 
 Answer = dict[str, Any]
 SHOWN = 1000
-"""Rows of `tasks` that people get; `--json` has all."""
+"""Rows of `tasks` that people get; `--format json` has all."""
 
 
 def tell(answer: Answer) -> list[str]:

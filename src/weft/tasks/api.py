@@ -50,7 +50,7 @@ class Session:
             self.folder.cleanup()
 
     def do(self, command: str) -> Answer:
-        """One command of the prompt; its answer as `--json` gives it. WeftError where it cannot be done."""
+        """One command of the prompt; its answer as `--format json` gives it. WeftError where it cannot be done."""
         return self.console.answer(command)
 
     def output(self) -> str:

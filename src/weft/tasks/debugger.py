@@ -147,7 +147,7 @@ class Debugger:
         found = [row for row in rows if text == str(row.id)] or [row for row in rows if text == row.name]
         found = found or [row for row in rows if text == row.pedigree]
         if not found and PEDIGREE.fullmatch(text):
-            raise UsageError(f"no living task has the pedigree {text}: `tasks --json` tells them")
+            raise UsageError(f"no living task has the pedigree {text}: `tasks` with --format json tells them")
         if not found and not text.isdigit():
             try:
                 held = self.backend.held(self.focus, text)

@@ -107,7 +107,7 @@ def settings(library: str) -> dict[str, str]:
 def in_turns(how: str, file: str) -> dict[str, str]:
     """The environment in which Weft chooses the tasks that threads run, and writes that down or keeps to it."""
     preloaded = [str(tool()), *filter(None, [os.environ.get("LD_PRELOAD")])]
-    return {"WEFT_TASKS_TURNS": f"{how}:{Path(file).resolve()}", "LD_PRELOAD": ":".join(preloaded)}
+    return {"WEFT_INTERNAL_TASKS_TURNS": f"{how}:{Path(file).resolve()}", "LD_PRELOAD": ":".join(preloaded)}
 
 
 def for_ranks(programs: Iterable[Sequence[str]]) -> dict[str, str]:
@@ -126,7 +126,7 @@ def recording(programs: Iterable[Sequence[str]], run: Path) -> dict[str, str]:
 
     UsageError where a program has OpenMP tasks that cannot be followed; one without tasks is left as it is.
     """
-    wanted = {"WEFT_TASKS": str(run), "WEFT_TASKS_LIBRARY": str(_births())}
+    wanted = {"WEFT_INTERNAL_TASKS": str(run), "WEFT_INTERNAL_TASKS_LIBRARY": str(_births())}
     wanted["PYTHONPATH"] = os.pathsep.join(filter(None, [str(INSIDE / "start"), os.environ.get("PYTHONPATH")]))
     for program in programs:
         found = shutil.which(program[0]) if program else None

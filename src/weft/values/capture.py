@@ -44,7 +44,7 @@ def begun(path: str) -> Capture | None:
     give.restype = ctypes.c_void_p
     kept = give()
     # The native side has said whose values these are; children that get os.environ are to see it.
-    os.environ["WEFT_VALUES_OWNER"] = str(os.getpid())
+    os.environ["WEFT_INTERNAL_VALUES_OWNER"] = str(os.getpid())
     return Capture(library) if kept else None
 
 

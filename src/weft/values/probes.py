@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from weft.values.capture import Capture
 
-LIBRARY: Final = "WEFT_VALUES_LIBRARY"
+LIBRARY: Final = "WEFT_INTERNAL_VALUES_LIBRARY"
 """The variable by which `weft run` offers to keep values."""
 
 
@@ -85,7 +85,7 @@ def part(
 
 def _watched(values: Any, halo: Any, said: dict[str, Any]) -> Any:
     """The array whose accesses are written down; `values` without `weft run`."""
-    if _capture() is None or not os.environ.get("WEFT_VALUES"):
+    if _capture() is None or not os.environ.get("WEFT_INTERNAL_VALUES"):
         return values
     # It needs numpy, which a program without `weft run` does not wait for.
     from pathlib import Path
@@ -94,7 +94,7 @@ def _watched(values: Any, halo: Any, said: dict[str, Any]) -> Any:
 
     frame = sys._getframe(2)
     at = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname
-    run = Path(os.environ["WEFT_VALUES"]).parent
+    run = Path(os.environ["WEFT_INTERNAL_VALUES"]).parent
     return declared(run, values, halo, at, said)
 
 

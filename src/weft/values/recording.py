@@ -35,7 +35,7 @@ def begin(run: Path, configuration: Path | None) -> dict[str, str]:
             (run / FOLDER / CONFIGURATION).write_bytes(configuration.read_bytes())
     except OSError as error:
         raise WeftError(f"cannot write the values of the run: {error}") from error
-    return {"WEFT_VALUES": str(run.absolute() / FOLDER), "WEFT_VALUES_LIBRARY": str(library)}
+    return {"WEFT_INTERNAL_VALUES": str(run.absolute() / FOLDER), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
 
 
 def end(run: Path, configuration: Path | None, *, watched: bool = False) -> Recorded:

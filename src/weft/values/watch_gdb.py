@@ -238,7 +238,7 @@ class Library:
 
     def __init__(self, layout: dict[str, Any]) -> None:
         self.layout = layout
-        self.entry = ctypes.CDLL(os.environ["WEFT_VALUES_LIBRARY"])
+        self.entry = ctypes.CDLL(os.environ["WEFT_INTERNAL_VALUES_LIBRARY"])
         self.entry.weft_values_entries.restype = ctypes.c_void_p
         self.entry.weft_values_place.restype = ctypes.c_uint32
         self.good = bool(self.entry.weft_values_entries())
@@ -405,14 +405,14 @@ def main() -> None:
         except gdb.error:
             continue  # an older gdb has no such setting
     gdb.execute("handle all nostop noprint pass", to_string=True)
-    preload = os.environ.get("WEFT_PRELOAD")
+    preload = os.environ.get("WEFT_INTERNAL_PRELOAD")
     if preload and "\n" not in preload:
         gdb.execute(f"set environment LD_PRELOAD {preload}")
-    for name in ("WEFT_PRELOAD", "WEFT_WATCHES", "WEFT_PYTHONPATH", "LINES", "COLUMNS"):
+    for name in ("WEFT_INTERNAL_PRELOAD", "WEFT_INTERNAL_WATCHES", "WEFT_INTERNAL_PYTHONPATH", "LINES", "COLUMNS"):
         gdb.execute(f"unset environment {name}", to_string=True)
     ended: list[int | None] = []
     gdb.events.exited.connect(lambda event: ended.append(getattr(event, "exit_code", None)))
-    told = json.loads(Path(os.environ["WEFT_WATCHES"]).read_text())
+    told = json.loads(Path(os.environ["WEFT_INTERNAL_WATCHES"]).read_text())
     gdb.events.new_thread.connect(fall_silent)
     _Begun.watches, _Begun.library = told["watches"], Library(told["array"])
     gdb.execute("python begin()", to_string=True)  # what gdb says of it is told behind the run

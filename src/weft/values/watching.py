@@ -25,8 +25,8 @@ _PART: Final = re.compile(r"(?P<text>.+?)\s+as\s+(?P<of>\w+)\[(?P<lower>.+)\]\s*
 _PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*t?")
 # The recorder is for the program, not for the debugger around it, nor is what Python ranks read.
 _WRAPPED: Final = """\
-WEFT_PRELOAD=$LD_PRELOAD; export WEFT_PRELOAD; unset LD_PRELOAD
-if [ -n "$WEFT_PYTHONPATH" ]; then PYTHONPATH=$WEFT_PYTHONPATH; else unset PYTHONPATH; fi
+WEFT_INTERNAL_PRELOAD=$LD_PRELOAD; export WEFT_INTERNAL_PRELOAD; unset LD_PRELOAD
+if [ -n "$WEFT_INTERNAL_PYTHONPATH" ]; then PYTHONPATH=$WEFT_INTERNAL_PYTHONPATH; else unset PYTHONPATH; fi
 exec "$@"
 """
 
@@ -117,7 +117,8 @@ def begin(run: Path, watches: Sequence[Watch]) -> dict[str, str]:
     known = os.environ.get("PYTHONPATH")
     paths = [str(HERE / "startup"), *([known] if known else [])]
     return {
-        "WEFT_WATCHES": str(path), "PYTHONPATH": os.pathsep.join(paths), "WEFT_PYTHONPATH": known or "",
+        "WEFT_INTERNAL_WATCHES": str(path), "PYTHONPATH": os.pathsep.join(paths),
+        "WEFT_INTERNAL_PYTHONPATH": known or "",
     }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ class Replayed:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.trusted = False
-        """Whether a run may be replayed that this user did not record: by --yes, or asked by the page."""
+        """Whether a run may be replayed that this user did not record: by --trust, or asked by the page."""
         self.state, self.said, self.focus, self.over = "none", "", 0, False
         self.stops: list[Id] = []
         self.rows: list[Body] = []
@@ -178,7 +178,7 @@ class Replayed:
             adapter.ask("configurationDone")
         except WeftError as error:
             self.close()
-            said = str(error).replace("launch it with trusted: true", "agree to it in the page, or start it with --yes")
+            said = str(error).replace("launch it with trust: true", "agree to it in the page, or start it with --trust")
             self._tell(state="failed", said=said, rows=[])
             raise WeftError(said) from error
         threading.Thread(target=self._follow, args=(adapter,), name="follow", daemon=True).start()

@@ -1,6 +1,6 @@
 """python -m weft.watchdogs PROGRAM ARGS: a Python program under the watchdog, without a line of its own.
 
-WEFT_WATCH says after how many seconds; without it after 120.
+WEFT_WATCHDOG says after how many seconds; without it after 120.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""For a line in a .pth file of a site: every Python of it that has WEFT_WATCH in its environment is watched."""
+"""For a line in a .pth file of a site: every Python of it that has WEFT_WATCHDOG in its environment is watched."""
 
 from __future__ import annotations
 

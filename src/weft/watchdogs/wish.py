@@ -9,9 +9,9 @@ from typing import Final
 
 from weft.errors import UsageError
 
-SECONDS: Final = "WEFT_WATCH"
-ACTION: Final = "WEFT_WATCH_ACTION"
-FILE: Final = "WEFT_WATCH_FILE"
+SECONDS: Final = "WEFT_WATCHDOG"
+ACTION: Final = "WEFT_WATCHDOG_ACTION"
+FILE: Final = "WEFT_WATCHDOG_FILE"
 ACTIONS: Final = ("tell", "abort")
 
 

@@ -12,7 +12,7 @@ int main(void) {
     CALL(MPI_Comm_size, MPI_COMM_WORLD, &size);
     CALL(MPI_Barrier, MPI_COMM_WORLD);
     pid_t child = fork();
-    if (child == 0) _exit(getenv("LD_PRELOAD") || getenv("WEFT_RUN") ? 3 : 0);
+    if (child == 0) _exit(getenv("LD_PRELOAD") || getenv("WEFT_INTERNAL_RUN") ? 3 : 0);
     if (child < 0 || waitpid(child, &state, 0) != child || state != 0) return 1;
     CALL(MPI_Sendrecv, &rank, 1, MPI_INT, (rank + 1) % size, 1, &in, 1, MPI_INT, (rank + size - 1) % size, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     CALL0(MPI_Finalize);

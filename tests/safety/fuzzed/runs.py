@@ -101,7 +101,8 @@ def make(folder: Path) -> Seeds:
     (run / "halo").mkdir()
     (run / "halo" / "0-000000.halo").write_bytes(_ghosts())
     (run / "values").mkdir()
-    variables = {"WEFT_VALUES": str(run / "values"), "WEFT_VALUES_LIBRARY": str(next(NATIVE.glob("_values*.so")))}
+    library = next(NATIVE.glob("_values*.so"))
+    variables = {"WEFT_INTERNAL_VALUES": str(run / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
     subprocess.run([sys.executable, "-c", PROBES], env={**os.environ, **variables}, check=True, timeout=60)
     tasks.create(run, 2)
     tasks.trim(run)
@@ -259,7 +260,7 @@ def reader(seeds: Seeds, run: Path, r: random.Random) -> Act:
         ["dump", run, "--format", "csv"], ["dump", run, "--definitions", "--format", "json"],
         ["dump", run, "--where", "wait>1us tag:0 site:step.py:9"],
         ["compare", good, run], ["compare", run, good], ["compare", run, good, "--format", "json"],
-        ["view", run, "--export", out], ["view", run, "--export", out], ["view", run, "--text"], ["probes", run],
+        ["view", run, "--output", out], ["view", run, "--output", out], ["view", run, "--text"], ["probes", run],
         ["replay", run], ["explore", run], ["pack", run], ["gather", out, run], ["gather", run, good],
     ]  # fmt: skip
     acts: list[Act] = [command(*words) for words in asked]
@@ -289,7 +290,7 @@ def command(*words: str | Path) -> Act:
 
 def exported(run: Path, to: str, out: Path) -> Act:
     """The run in another format."""
-    return command("export", run, "--to", to, "--out", out)
+    return command("export", run, "--format", to, "--output", out)
 
 
 def read_all(run: Path) -> str:

@@ -32,7 +32,7 @@ from weft.view.server import Server
 REQUESTS: list[tuple[str, Any]] = [
     ("initialize", {"adapterID": "weft", "linesStartAt1": True, "supportsProgressReporting": True}),
     ("launch", {"run": "weft-runs/prog-1", "secret": "s3cret", "args": ["a"], "ranks": 2, "env": {"A": "B"}, "cwd": "/",
-                "until": ["0:3"], "finding": 1, "stopOnEntry": True, "trusted": False}),
+                "until": ["0:3"], "finding": 1, "stopOnEntry": True, "trust": False}),
     ("setBreakpoints", {"source": {"path": "/a/step.py"}, "breakpoints": [{"line": 9, "condition": "x > 1"}]}),
     ("setFunctionBreakpoints", {"breakpoints": [{"name": "exchange"}]}),
     ("setInstructionBreakpoints", {"breakpoints": [{"instructionReference": "0x77", "offset": 4}]}),

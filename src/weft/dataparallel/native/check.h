@@ -3,13 +3,13 @@
  * A front end puts calls of these functions into a copy of the program; the compiler's own instrumentation
  * (-fsanitize=thread, -fsanitize=bounds) or weft_check_read/weft_check_write bring the accesses. The program runs on
  * one processor while the parallel execution is simulated: each iteration of a parallel loop and each task is its own
- * processor (or a block of a grid is: WEFT_CHECK_GRID=2x2).
+ * processor (or a block of a grid is: WEFT_INTERNAL_CHECK_GRID=2x2).
  *
  * Only numbers and pointers are passed. Names, lines and texts stand in the side file (weft.dataparallel.texts), keyed by
  *   construct: id of a directive or loop      data: id of a variable, array or template      site: id of a place
  * ids are > 0, unique in the program, given by the front end; 0: none.
  *
- * Findings are written as JSON lines to the file that WEFT_CHECK_FINDINGS names. Without it the calls do nothing.
+ * Findings are written as JSON lines to the file that WEFT_INTERNAL_CHECK_FINDINGS names. Without it the calls do nothing.
  *
  * Conventions:  `base` is the address of the first element; NULL for what has no memory (a template): then `data` says
  * which. An object is found by its address where it has one, so a formal parameter means the array that was passed.

@@ -333,12 +333,12 @@ static bool space(uintptr_t low, uintptr_t high) {
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (p != (void *)low) return false;
     /* The child that verifies reductions does not check. Processors that are traced mark what they declare. */
-    if (!getenv("WEFT_CHECK_TRACE")) madvise(p, high - low, MADV_DONTFORK);
+    if (!getenv("WEFT_INTERNAL_CHECK_TRACE")) madvise(p, high - low, MADV_DONTFORK);
     return true;
 }
 
 bool findings_open(void) {
-    const char *path = getenv("WEFT_CHECK_FINDINGS");
+    const char *path = getenv("WEFT_INTERNAL_CHECK_FINDINGS");
     if (!path || !*path) return false;
     file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (file < 0) {
@@ -370,7 +370,7 @@ static void ended(void) {
 
 __attribute__((constructor(101))) static void start(void) {
     if (!findings_open()) return;
-    unsetenv("WEFT_CHECK_FINDINGS"); /* not for the program's children */
+    unsetenv("WEFT_INTERNAL_CHECK_FINDINGS"); /* not for the program's children */
     watch_ends();
     atexit(ended);
     now.off = false;

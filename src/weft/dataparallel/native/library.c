@@ -6,9 +6,9 @@
 
 #define WEAK __attribute__((weak))
 
-/* The processors along a dimension (from 1) of WEFT_CHECK_GRID, 2x3; of all dimensions for 0. 1 without a grid. */
+/* The processors along a dimension (from 1) of WEFT_INTERNAL_CHECK_GRID, 2x3; of all dimensions for 0. 1 without a grid. */
 static int grid_size(int dimension, int *rank) {
-    const char *text = getenv("WEFT_CHECK_GRID");
+    const char *text = getenv("WEFT_INTERNAL_CHECK_GRID");
     int product = 1, found = 1, d = 0;
     while (text && *text) {
         char *end;

@@ -10,7 +10,7 @@ static struct {
 } grid = {.rank = -1};
 
 static void read_grid(void) {
-    const char *text = getenv("WEFT_CHECK_GRID");
+    const char *text = getenv("WEFT_INTERNAL_CHECK_GRID");
     grid.rank = 0;
     while (text && *text && grid.rank < WEFT_MAX_RANK) {
         char *end;

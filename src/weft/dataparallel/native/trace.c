@@ -1,8 +1,8 @@
 /* What `weft check --trace` keeps: the values of processors, each by a library of its own (weft.values), as a rank's.
  *
- *   WEFT_CHECK_TRACE      the folder of the values' libraries (0.so, 1.so, ...) and of `names`
- *   WEFT_CHECK_TURNS      how many processors; 0: without directives, as one
- *   WEFT_CHECK_ACCESSES   what of accesses is wanted: 0 none, 1 writes, 2 reads, too
+ *   WEFT_INTERNAL_CHECK_TRACE      the folder of the values' libraries (0.so, 1.so, ...) and of `names`
+ *   WEFT_INTERNAL_CHECK_TURNS      how many processors; 0: without directives, as one
+ *   WEFT_INTERNAL_CHECK_ACCESSES   what of accesses is wanted: 0 none, 1 writes, 2 reads, too
  *
  * `names` has a line for each variable and loop, words with a tab between: v ID NAME; l ID LINE FILE NAME INDEX...
  */
@@ -116,20 +116,20 @@ static void open_all(const char *folder, int processors, bool directives) {
     if (before) setenv("PMI_RANK", before, 1);
     else unsetenv("PMI_RANK");
     free(before);
-    unsetenv("PMI_SIZE"), unsetenv("WEFT_VALUES");
+    unsetenv("PMI_SIZE"), unsetenv("WEFT_INTERNAL_VALUES");
     snprintf(names, sizeof names, "%s/names", folder);
     if (good && read_names(names)) turns_begin(processors, directives);
     else fprintf(stderr, "weft: the values of the program cannot be kept in %s\n", folder);
 }
 
 __attribute__((constructor(102))) static void start(void) {
-    const char *folder = getenv("WEFT_CHECK_TRACE"), *turns = getenv("WEFT_CHECK_TURNS");
-    const char *accesses = getenv("WEFT_CHECK_ACCESSES");
+    const char *folder = getenv("WEFT_INTERNAL_CHECK_TRACE"), *turns = getenv("WEFT_INTERNAL_CHECK_TURNS");
+    const char *accesses = getenv("WEFT_INTERNAL_CHECK_ACCESSES");
     if (!folder || !turns) return;
     int wanted = atoi(turns), processors = wanted ? wanted : 1;
     weft_access_level = accesses ? atoi(accesses) : 2;
     if (processors >= 1 && processors <= MOST_PROCESSORS) open_all(folder, processors, wanted > 0);
-    unsetenv("WEFT_CHECK_TRACE");
+    unsetenv("WEFT_INTERNAL_CHECK_TRACE");
 }
 
 /* --- arrays as the libraries take them --- */

@@ -1,6 +1,6 @@
 /* `weft check --trace`: the values of a run, as they are without directives or of each processor in turn.
  *
- * With WEFT_CHECK_TRACE=sequential the program runs as it is and its values are kept. With WEFT_CHECK_TRACE=turns a
+ * With WEFT_INTERNAL_CHECK_TRACE=sequential the program runs as it is and its values are kept. With WEFT_INTERNAL_CHECK_TRACE=turns a
  * parallel loop is run by one processor of the grid after the other: each but the last is a forked copy of the process,
  * which runs its own iterations alone and sees its own elements, the edges that were renewed, and nothing else. What it
  * accesses, and in the end its own elements and its part of each reduction, come back by a pipe:

@@ -37,9 +37,9 @@ def await_asyncio() -> None:
     names = {"__name__": "weft_rank", "__file__": path}
     with open(path) as file:  # noqa: PTH123
         exec(compile(file.read(), path, "exec"), names)
-    names["record"](os.environ.pop("WEFT_TASKS_LIBRARY", ""))  # type: ignore[operator]
+    names["record"](os.environ.pop("WEFT_INTERNAL_TASKS_LIBRARY", ""))  # type: ignore[operator]
 
 
-if os.environ.get("WEFT_TASKS"):
+if os.environ.get("WEFT_INTERNAL_TASKS"):
     await_asyncio()
 hand_over()

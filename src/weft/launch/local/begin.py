@@ -52,7 +52,7 @@ def stays_here(line: Line) -> bool:
 
 def of_ranks(variables: Mapping[str, str]) -> dict[str, str]:
     """What the recorder is told that does not depend on the host."""
-    return {name: value for name, value in variables.items() if name not in (PRELOAD, "WEFT_RUN")}
+    return {name: value for name, value in variables.items() if name not in (PRELOAD, "WEFT_INTERNAL_RUN")}
 
 
 def started_by(plan: Plan, setup: Setup, secret: bytes) -> Plan:

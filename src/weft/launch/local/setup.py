@@ -16,7 +16,7 @@ from weft.base.lazy import dataclass
 from weft.base.lifetime import start_time
 from weft.errors import WeftError
 
-SECRET: Final = "WEFT_SECRET"
+SECRET: Final = "WEFT_INTERNAL_SECRET"
 """The variable that brings the secret to the ranks' starts: command lines can be read by all users of a host."""
 ENDED: Final = "ended"
 """In the run's folder on a host: how Weft ended the run, for tasks of a job step that do not see it."""

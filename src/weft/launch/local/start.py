@@ -56,7 +56,7 @@ def prepared(setup: Setup, secret: str, environment: dict[str, str]) -> dict[str
         os.close(os.open(setup.folder / "watcher", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         start_watcher(setup, secret, shim)
     preload = ":".join(filter(None, [str(shim.path), environment.get(PRELOAD)]))
-    return {**environment, **setup.variables, PRELOAD: preload, "WEFT_RUN": str(setup.folder)}
+    return {**environment, **setup.variables, PRELOAD: preload, "WEFT_INTERNAL_RUN": str(setup.folder)}
 
 
 def recorder(setup: Setup) -> Shim:

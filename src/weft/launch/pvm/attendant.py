@@ -15,7 +15,7 @@ from weft.launch.process import ENDING, Process
 from weft.launch.pvm.joined import Joined
 from weft.launch.pvm.machine import GRACE, Machine, MachineError
 
-JOIN: Final = "WEFT_PVM_JOIN"
+JOIN: Final = "WEFT_INTERNAL_PVM_JOIN"
 """Set where the user's own virtual machine is to be joined."""
 LOOK: Final = 0.03
 """Seconds between looks at the tasks and what they print."""
@@ -100,7 +100,7 @@ def main(command: list[str]) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, processes.PASSED | {signal.SIGCHLD})
     parent = os.getppid()
     die_with_parent(signal.SIGTERM)
-    machine = of_run(Path(os.environ["WEFT_RUN"]), dict(os.environ))
+    machine = of_run(Path(os.environ["WEFT_INTERNAL_RUN"]), dict(os.environ))
     try:
         machine.start(command[0])
         process = Process(processes.spawn(command, machine.recorded(0), set()))

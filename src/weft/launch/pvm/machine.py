@@ -28,9 +28,9 @@ from weft.launch.pvm.place import PREFIX, clean, daemon, note_of, root
 from weft.launch.survivors import maps_file
 from weft.pvm import tasks as registry
 
-PRELOAD: Final = "WEFT_PVM_PRELOAD"
+PRELOAD: Final = "WEFT_INTERNAL_PVM_PRELOAD"
 """The recorder, for what is started here: this process is not recorded itself."""
-GROUPS: Final = "WEFT_PVM_GROUPS"
+GROUPS: Final = "WEFT_INTERNAL_PVM_GROUPS"
 """Set where the program uses groups."""
 STARTING: Final = 20.0
 """Seconds that the daemon has to start, and a spawned task to make its first call once its parent is gone."""
@@ -113,7 +113,7 @@ class Machine:
         """The environment of a process that is recorded as this rank."""
         before = self.environment.get("LD_PRELOAD")
         preload = f"{self.preload}:{before}" if before else self.preload
-        return {**self.environment, "LD_PRELOAD": preload, "WEFT_PVM_RANK": str(rank)}
+        return {**self.environment, "LD_PRELOAD": preload, "WEFT_INTERNAL_PVM_RANK": str(rank)}
 
     def _lay_out(self, installed: Path, arch: str) -> None:
         """A root of its own: what is installed, by links."""

@@ -326,7 +326,7 @@ __attribute__((constructor(101))) static void start(void) {
     me = thread_made();
     stack_of_main(me);
     dl_iterate_phdr(own_tls, me);
-    const char *asked = getenv("WEFT_CHECK_GRID");
+    const char *asked = getenv("WEFT_INTERNAL_CHECK_GRID");
     int n = asked ? atoi(asked) : 0;
     if (n > 1) weft_omp_default = n;
     static struct task task;

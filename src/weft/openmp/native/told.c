@@ -259,7 +259,7 @@ static int module(struct dl_phdr_info *info, size_t size, void *data) {
 }
 
 void told_open(void) {
-    const char *named = getenv("WEFT_CHECK_FINDINGS");
+    const char *named = getenv("WEFT_INTERNAL_CHECK_FINDINGS");
     if (!named || !*named) return;
     char path[4096];
     const char *own = strstr(named, "%p"); /* several processes, each with a file of its own */
@@ -273,7 +273,7 @@ void told_open(void) {
     int higher = fcntl(file, F_DUPFD_CLOEXEC, 200); /* a program that counts its descriptors sees what it would see */
     if (higher >= 0) close(file), file = higher;
     owner = getpid();
-    unsetenv("WEFT_CHECK_FINDINGS"); /* not for the program's children */
+    unsetenv("WEFT_INTERNAL_CHECK_FINDINGS"); /* not for the program's children */
     struct line l = {0};
     dl_iterate_phdr(module, &l);
     send(&l);

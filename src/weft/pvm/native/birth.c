@@ -106,7 +106,7 @@ bool weft_pvm_begin(void) {
         weft_the_record->header->state = WEFT_STATE_RUNNING;
         if (weft_replay_path[0]) weft_follow_start(weft_replay_path, weft_pvm_rank);
         weft_clean_environment();
-        unsetenv("WEFT_PVM_RANK");
+        unsetenv("WEFT_INTERNAL_PVM_RANK");
         weft_endings_begin();
         if (!weft_agent_path[0] && !weft_pvm_serves) weft_crash_begin();
         if (weft_agent_path[0]) weft_debug_attend(weft_pvm_rank);

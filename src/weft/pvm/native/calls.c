@@ -375,7 +375,9 @@ static struct carried carry_recorder(void) {
         if (dladdr((void *)weft_pvm_begin, &self) && self.dli_fname)
             snprintf(own_path, sizeof own_path, "%s", self.dli_fname);
     }
-    if (asprintf(&text, "%s%sLD_PRELOAD:WEFT_RUN:WEFT_LEVEL:WEFT_REPLAY:WEFT_AGENT:WEFT_PATIENT:WEFT_WITHOUT",
+    if (asprintf(&text,
+                 "%s%sLD_PRELOAD:WEFT_INTERNAL_RUN:WEFT_INTERNAL_LEVEL:WEFT_INTERNAL_REPLAY:WEFT_INTERNAL_AGENT:"
+                 "WEFT_INTERNAL_PATIENT:WEFT_WITHOUT",
                  exported ? exported : "", exported && *exported ? ":" : "") > 0)
         setenv("PVM_EXPORT", text, 1);
     free(text);
@@ -383,11 +385,11 @@ static struct carried carry_recorder(void) {
         setenv("LD_PRELOAD", text, 1);
         free(text);
     } else setenv("LD_PRELOAD", own_path, 1);
-    carry("WEFT_RUN", weft_run_path);
-    carry("WEFT_LEVEL", weft_level == WEFT_LEVEL_OUTCOMES ? "outcomes" : "trace");
-    carry("WEFT_REPLAY", weft_replay_path);
-    carry("WEFT_AGENT", weft_agent_path);
-    carry("WEFT_PATIENT", weft_patient ? "1" : "");
+    carry("WEFT_INTERNAL_RUN", weft_run_path);
+    carry("WEFT_INTERNAL_LEVEL", weft_level == WEFT_LEVEL_OUTCOMES ? "outcomes" : "trace");
+    carry("WEFT_INTERNAL_REPLAY", weft_replay_path);
+    carry("WEFT_INTERNAL_AGENT", weft_agent_path);
+    carry("WEFT_INTERNAL_PATIENT", weft_patient ? "1" : "");
     return before;
 }
 
@@ -401,7 +403,8 @@ static void carried_back(struct carried before) {
     put_back("PVM_EXPORT", before.exported);
     put_back("LD_PRELOAD", before.preload);
     for (const char *const *name =
-             (const char *const[]){"WEFT_RUN", "WEFT_LEVEL", "WEFT_REPLAY", "WEFT_AGENT", "WEFT_PATIENT", NULL};
+             (const char *const[]){"WEFT_INTERNAL_RUN", "WEFT_INTERNAL_LEVEL", "WEFT_INTERNAL_REPLAY",
+                                   "WEFT_INTERNAL_AGENT", "WEFT_INTERNAL_PATIENT", NULL};
          *name; name++)
         unsetenv(*name);
 }

@@ -97,7 +97,7 @@ static int32_t given(int tid, int parent) {
 
 /* The rank of this process; -1: there are too many. `parent`: a tid, or PVM's code for none. */
 int weft_pvm_take_place(int tid, int parent) {
-    const char *told = getenv("WEFT_PVM_RANK");
+    const char *told = getenv("WEFT_INTERNAL_PVM_RANK");
     int32_t at = -1;
     if (place >= 0) { /* it left PVM and came back: with another tid */
         settle(place, tid);

@@ -272,10 +272,10 @@ static COLD bool create(void) {
     return append(kept.bytes, kept.used);
 }
 
-// Whether there is a file, made now where MPI has started meanwhile. The recorder takes WEFT_RUN out of the environment
+// Whether there is a file, made now where MPI has started meanwhile. The recorder takes WEFT_INTERNAL_RUN out of the environment
 // when it has; a process without it that has no record either is a rank's child, or the look came in between.
 static COLD bool attach(void) {
-    if (getenv("WEFT_RUN") != NULL) return false;
+    if (getenv("WEFT_INTERNAL_RUN") != NULL) return false;
     bool on = false;
     pthread_mutex_lock(&lock);
     if (state == WAITING && ++asked >= ask_at) {
@@ -421,7 +421,7 @@ void weft_switch(const struct weft_switch *to) {
     if (RARELY(!s->written) && !begin(s)) {
         s->now = *to;
         // A look that found no record is made again later only: by then calls may have come between.
-        if (getenv("WEFT_RUN") == NULL) s->now.kind = WEFT_TASK_NONE;
+        if (getenv("WEFT_INTERNAL_RUN") == NULL) s->now.kind = WEFT_TASK_NONE;
         return;
     }
     put(s, calls(s), to);
@@ -524,7 +524,7 @@ uint32_t weft_switches_site(const void *address) {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void prepare(void) {
-    const char *run = getenv("WEFT_TASKS");
+    const char *run = getenv("WEFT_INTERNAL_TASKS");
     if (run == NULL || !*run || strlen(run) >= sizeof run_path - 256) return;
     strcpy(run_path, run);
     pthread_key_create(&thread_end, ended);

@@ -40,7 +40,7 @@ _Static_assert(sizeof(struct weft_switch) == 40, "switch layout");
 
 #define WEFT_INSIDE __attribute__((visibility("hidden")))
 
-// Begin to record for the run that WEFT_TASKS names. 0 where it names none: then nothing else here is to be called.
+// Begin to record for the run that WEFT_INTERNAL_TASKS names. 0 where it names none: then nothing else here is to be called.
 WEFT_INSIDE int weft_switches_begin(const char *runtime);
 // From here on this thread's calls are those of a task. `calls` of what is given is not looked at.
 WEFT_INSIDE void weft_switch(const struct weft_switch *to);

@@ -599,7 +599,7 @@ static int set_turned(int event, ompt_function callback) {
 }
 
 ompt_set weft_turns_begin(ompt_set really) {
-    const char *wanted = getenv("WEFT_TASKS_TURNS"), *path = wanted != NULL ? strchr(wanted, ':') : NULL;
+    const char *wanted = getenv("WEFT_INTERNAL_TASKS_TURNS"), *path = wanted != NULL ? strchr(wanted, ':') : NULL;
     char header[128];
     if (path == NULL) return really;
     all.mode = strncmp(wanted, "record", 6) == 0 ? 'r' : 'p';
@@ -610,7 +610,7 @@ ompt_set weft_turns_begin(ompt_set really) {
     }
     if (all.mode == 'r') fputs("{\"schema\": \"weft-schedule/1\", \"runtime\": \"openmp\"}\n", all.file);
     else if (fgets(header, sizeof header, all.file) != NULL) read_next();
-    unsetenv("WEFT_TASKS_TURNS"); // other programs that this one starts have orders of their own
+    unsetenv("WEFT_INTERNAL_TASKS_TURNS"); // other programs that this one starts have orders of their own
     srandom((unsigned)time(NULL) ^ (unsigned)getpid() << 8);
     set_really = really;
     on = 1;

@@ -1,6 +1,6 @@
 // The order in which OpenMP's tasks take their turns: written down, or kept to in another run.
 //
-// Only where WEFT_TASKS_TURNS is set ("record:FILE" or "replay:FILE") and this object is preloaded. Then Weft, not the
+// Only where WEFT_INTERNAL_TASKS_TURNS is set ("record:FILE" or "replay:FILE") and this object is preloaded. Then Weft, not the
 // runtime, chooses which task a thread runs: threads run one at a time, from one point to the next (a task's making,
 // begin and wait; a barrier; a lock), and each choice is a line of the file:
 //

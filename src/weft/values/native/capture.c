@@ -308,16 +308,16 @@ static void open_trace(const char *folder) {
 
 /* A child of a rank has its environment and is not a rank. */
 static bool somebody_elses(void) {
-    const char *owner = getenv("WEFT_VALUES_OWNER");
+    const char *owner = getenv("WEFT_INTERNAL_VALUES_OWNER");
     if (owner && atoi(owner) != (int)getpid()) return true;
     char mine[16];
     snprintf(mine, sizeof mine, "%d", (int)getpid());
-    setenv("WEFT_VALUES_OWNER", mine, 1);
+    setenv("WEFT_INTERNAL_VALUES_OWNER", mine, 1);
     return false;
 }
 
 static void start(void) {
-    const char *folder = getenv("WEFT_VALUES");
+    const char *folder = getenv("WEFT_INTERNAL_VALUES");
     if (folder && *folder && !somebody_elses()) open_trace(folder);
 }
 

@@ -137,8 +137,8 @@ class _Watcher:
 
 
 def _start() -> None:
-    path = os.environ.pop("WEFT_WATCHES", None)
-    before = os.environ.pop("WEFT_PYTHONPATH", "")
+    path = os.environ.pop("WEFT_INTERNAL_WATCHES", None)
+    before = os.environ.pop("WEFT_INTERNAL_PYTHONPATH", "")
     if path is None:
         return
     here = Path(__file__).absolute().parent

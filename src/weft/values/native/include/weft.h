@@ -52,7 +52,7 @@ static inline struct weft_entries *weft_entries(void) {
     static struct weft_entries *known;
     static int asked;
     if (__builtin_expect(asked, 1)) return known;
-    const char *path = getenv("WEFT_VALUES_LIBRARY");
+    const char *path = getenv("WEFT_INTERNAL_VALUES_LIBRARY");
     void *library = path && dlopen && dlsym ? dlopen(path, 2 /* RTLD_NOW */) : NULL;
     struct weft_entries *(*give)(void) = NULL;
     if (library) *(void **)(&give) = dlsym(library, "weft_values_entries");

@@ -77,7 +77,7 @@ contains
         type(c_ptr) :: library
         type(c_funptr) :: found
         asked = .true.
-        call get_environment_variable("WEFT_VALUES_LIBRARY", path, length)
+        call get_environment_variable("WEFT_INTERNAL_VALUES_LIBRARY", path, length)
         if (length == 0 .or. length >= len(path)) return
         library = weft_dlopen(path(1:length)//c_null_char, 2_c_int)
         if (.not. c_associated(library)) return

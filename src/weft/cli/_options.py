@@ -1,0 +1,75 @@
+"""Options that several commands have, each declared once: one thing has one name and one reading in all of them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Protocol
+
+
+class Declares(Protocol):
+    """A parser, or a group of its options."""
+
+    def add_argument(self, *names: str, **how: object) -> argparse.Action:
+        """Declare an option."""
+
+
+def add_output(parser: Declares, said: str = "write to FILE, not to standard output", metavar: str = "FILE") -> None:
+    """Declare -o: the file that a command writes."""
+    parser.add_argument("-o", "--output", type=Path, metavar=metavar, help=said)
+
+
+def add_out(parser: Declares, said: str) -> None:
+    """Declare --out: the directory of the run that a command records."""
+    parser.add_argument("--out", type=Path, metavar="DIR", help=said)
+
+
+def add_answers(parser: Declares, schema: str) -> None:
+    """Declare --format of a prompt's answers."""
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help=f"text (default); json: one object a line ({schema})"
+    )
+
+
+def add_ranks(parser: Declares, said: str = "start N ranks with mpiexec (as recorded)") -> None:
+    """Declare -n, which is -np too, as mpiexec has both."""
+    parser.add_argument("-n", "-np", dest="n", type=positive, metavar="N", help=said)
+
+
+def add_timeout(parser: Declares, said: str, usual: float | None = None) -> None:
+    """Declare --timeout: a limit in seconds, behind which Weft ends what takes longer."""
+    parser.add_argument("--timeout", type=seconds, default=usual, metavar="SECONDS", help=said)
+
+
+def add_script_timeout(parser: Declares) -> None:
+    """Declare --timeout of a prompt's commands, which may be 0."""
+    parser.add_argument(
+        "--timeout", type=seconds_or_0, metavar="SECONDS",
+        help="interrupt a command after so many seconds; 0: never. 600 in scripts",
+    )  # fmt: skip
+
+
+def positive(text: str) -> int:
+    """Read a number of ranks, or of other things of which there is at least one."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Read a duration in seconds. ArgumentTypeError where it is none, or 0."""
+    value = seconds_or_0(text)
+    if not value:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return value
+
+
+def seconds_or_0(text: str) -> float:
+    """Read a duration in seconds, which may be 0. ArgumentTypeError where it is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value
