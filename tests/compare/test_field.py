@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from compare.test_values import written
 from weft.compare.values import field
 from weft.compare.values.field import NOTHING, apart, error_cells, layers
-from weft.values.kept import Box
+from weft.values.process import Box
 
 
 class Part:

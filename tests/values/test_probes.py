@@ -16,7 +16,7 @@ from machine import need
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
 from weft.native.headers.value_format import ValueForm
-from weft.values.kept import Kept
+from weft.values.process import Kept
 from weft.values.trace import ValueTrace
 
 PROGRAMS = Path(__file__).parent / "programs"

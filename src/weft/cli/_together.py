@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import weft
 from weft.cli._progress import progress
-from weft.cli.report import FAILED_STATUS, told
+from weft.cli._report_output import FAILED_STATUS, write_report
 from weft.errors import WeftError
 from weft.launch.rundir import newest
 from weft.launch.step import Step
@@ -45,7 +45,7 @@ def run_together(args: argparse.Namespace, step: Step) -> int:
             raise trace
         return FAILED_STATUS
     try:
-        return told(ground, report, args) if workers.first else 0
+        return write_report(ground, report, args) if workers.first else 0
     finally:
         workers.wait()
 

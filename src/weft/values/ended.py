@@ -16,8 +16,9 @@ from weft.errors import TraceError
 from weft.native.headers.value_format import VALUES_HEADER, VALUES_PAGE
 from weft.values.configuration import Configuration, read
 from weft.values.folder import CONFIGURATION, FOLDER, LINES, SUFFIX, Recorded
+from weft.values.process import Place, Process
 from weft.values.template import template
-from weft.values.trace import Place, Process, ValueTrace
+from weft.values.trace import ValueTrace
 
 MODULE: Final = "weft_probes.f90"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from weft.base.lazy import dataclass
 from weft.native.headers.value_format import PlaceKind
-from weft.values.kept import Kept
-from weft.values.trace import Process, ValueTrace
+from weft.values.process import Kept, Process
+from weft.values.trace import ValueTrace
 
 
 @dataclass(slots=True)

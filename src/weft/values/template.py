@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from weft.native.headers.value_format import PlaceKind
-from weft.values.trace import Place, ValueTrace
+from weft.values.process import Place
+from weft.values.trace import ValueTrace
 
 _HEAD: Final = """\
 # What to keep of the values of this program: `weft run --probes FILE -- PROGRAM`. docs/values.md explains each word.

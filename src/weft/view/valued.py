@@ -19,7 +19,7 @@ from weft.compare.values.field import Layer, Measure, Pair, apart, error_cells, 
 from weft.compare.values.told import element, iterations_text, lines, number_text, probe_text, unlike_text
 from weft.errors import UsageError
 from weft.native.headers.value_format import PlaceKind
-from weft.values.kept import Box, Kept
+from weft.values.process import Box, Kept
 from weft.values.trace import ValueTrace
 from weft.view.window import pack
 

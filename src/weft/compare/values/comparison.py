@@ -14,8 +14,8 @@ from weft.compare.values.pieces import common, hash_of, missing, within
 from weft.compare.values.structure import configured_alike, parting
 from weft.compare.values.tolerance import ROUNDING, Tolerance
 from weft.native.headers.value_format import VALUES_BLOCK, PlaceKind, ValueForm
-from weft.values.kept import Box, Kept
-from weft.values.trace import Process, ValueTrace
+from weft.values.process import Box, Kept, Process
+from weft.values.trace import ValueTrace
 
 MOST: Final = 20_000
 """Moments that differ and are looked at; what comes behind so many is counted only."""

@@ -14,7 +14,7 @@ from weft.compare.values.model import Unlike, ValueComparison
 from weft.compare.values.told import iterations_text, lines, probe_text
 from weft.errors import UsageError
 from weft.picture.paper import Picture
-from weft.values.kept import Box
+from weft.values.process import Box
 
 RAMP: Final = {
     "light": ((255, 221, 138), (248, 158, 74), (214, 84, 54), (140, 28, 60), (60, 4, 50)),

@@ -12,7 +12,7 @@ from weft.base.lazy import dataclass
 from weft.compare.values.judged import SEGMENT
 from weft.compare.values.pieces import common, size, within
 from weft.compare.values.tolerance import ulps
-from weft.values.kept import Box, Kept
+from weft.values.process import Box, Kept
 
 Measure = Literal["distance", "ulps"]
 Floats = NDArray[np.float64]

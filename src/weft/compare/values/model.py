@@ -9,7 +9,7 @@ from weft.base.lazy import dataclass
 from weft.compare.values.judged import Judged
 from weft.compare.values.moments import Moments
 from weft.compare.values.structure import Parting
-from weft.values.kept import Box, Kept
+from weft.values.process import Box, Kept
 from weft.values.trace import ValueTrace
 
 Sort = Literal["value", "shape", "missing", "surplus", "hash"]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
 from weft.native.headers.values import kernel
-from weft.values.kept import Kept
+from weft.values.process import Kept
 from weft.values.trace import ValueTrace
 
 TOGETHER: Final = 256 << 20

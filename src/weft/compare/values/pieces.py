@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from weft.native.headers.values import kernel
-from weft.values.kept import Box, Kept
+from weft.values.process import Box, Kept
 
 
 def common(one: Box, two: Box) -> Box | None:

@@ -12,8 +12,8 @@ from weft.compare.values.moments import Moments, Rows
 from weft.native.headers.value_format import PlaceKind
 from weft.safety.folders import read_regular
 from weft.values.folder import FOLDER
-from weft.values.kept import Kept
-from weft.values.trace import Process, ValueTrace
+from weft.values.process import Kept, Process
+from weft.values.trace import ValueTrace
 
 _KINDS: Final = (PlaceKind.PROBE, PlaceKind.LOOP, PlaceKind.REGION)
 

@@ -14,7 +14,7 @@ from weft.compare.values.model import Unlike, ValueComparison
 from weft.compare.values.picture import picture
 from weft.compare.values.structure import Parting, configured_alike, strangers
 from weft.native.headers.value_format import PlaceKind
-from weft.values.kept import Box, Kept
+from weft.values.process import Box, Kept
 from weft.values.trace import ValueTrace
 
 SPREAD: Final = 8

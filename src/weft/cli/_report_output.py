@@ -1,0 +1,93 @@
+"""Where and in which form `weft report` writes, by one process or by several, and the status that it ends with."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, TextIO
+
+from weft.cli._said import say_failures
+from weft.errors import WeftError
+
+if TYPE_CHECKING:
+    from weft.report import Ground, Report
+    from weft.report.tables import Tables
+
+FOUND_STATUS = 1
+FAILED_STATUS = 4
+
+
+def write_report(ground: Ground, report: Report, args: argparse.Namespace) -> int:
+    """Write the report where it is wanted; the status that it ends with."""
+    if args.evidence:
+        from weft.report.proof import proved
+
+        report = proved(ground, report)
+    made, report = _tables(ground, report, args)
+    if args.output is None:
+        write(ground, report, made, args, sys.stdout)
+    else:
+        try:
+            with args.output.open("w", encoding="utf-8", errors="backslashreplace") as file:
+                write(ground, report, made, args, file)
+        except OSError as error:
+            raise WeftError(f"{args.output} cannot be written: {error.strerror}") from error
+    if report.failures:
+        if args.output is not None or args.format != "text":
+            say_failures(ground.trace, report)
+        return FAILED_STATUS
+    from weft.report.text import without_record
+
+    return FOUND_STATUS if any(f.severity == "error" for f in report.findings) or without_record(ground.trace) else 0
+
+
+def write(ground: Ground, report: Report, made: Tables | None, args: argparse.Namespace, to: TextIO) -> None:
+    """Write the report in one of its forms."""
+    trace = ground.trace
+    if args.format == "sarif":
+        from weft.report.sarif import to_sarif
+
+        print(json.dumps(to_sarif(trace, report.findings, report.failures), indent=1), file=to)
+    elif args.format == "json":
+        from weft.report import to_json
+
+        print(json.dumps(to_json(trace, report.findings, report.failures, made), indent=1), file=to)
+    elif args.format == "html":
+        from weft.report.page import to_html
+
+        to.write(to_html(trace, report, made))
+    else:
+        from weft.report import text
+
+        text.write(trace, report, to, list(_lines(made, args)), ground)
+
+
+def _tables(ground: Ground, report: Report, args: argparse.Namespace) -> tuple[Tables | None, Report]:
+    """The tables, where they are asked for; and the report, which says so where they cannot be made."""
+    if args.format == "sarif" or (args.format == "text" and not args.times and not args.matrix):
+        return None, report
+    from weft.report.failure import Failure
+    from weft.report.tables import tables_of
+
+    try:
+        return tables_of(ground), report
+    except Exception as error:
+        failure = Failure.of("times and messages", error)
+        return None, report if report.failures else replace(report, failures=(failure,))
+
+
+def _lines(made: Tables | None, args: argparse.Namespace) -> Iterator[str]:
+    """The tables that were asked for."""
+    if made is None:
+        return
+    # Most reports have none.
+    from weft.report import tables
+
+    if args.times:
+        yield from tables.times_lines(made)
+    if args.matrix:
+        yield from tables.matrix_lines(made, shutil.get_terminal_size().columns)
