@@ -156,7 +156,7 @@ def test_tables_that_cannot_be_made_are_told_like_an_analysis(
 ) -> None:
     monkeypatch.setattr("weft.report.tables.tables_of", lambda ground: 1 / 0)
     assert cli.main(["report", str(run), "--times"]) == 4
-    assert capsys.readouterr().out.startswith(f"{FIRST}times and messages failed at weft/cli/report.py:")
+    assert capsys.readouterr().out.startswith(f"{FIRST}times and messages failed at weft/cli/_report_output.py:")
 
 
 def test_who_asks_in_python_is_warned(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
