@@ -29,7 +29,7 @@ from weft.match import match
 from weft.native.headers.record import kernel
 from weft.replay import plans_of
 from weft.replay.planning import column, of_outcomes
-from weft.report import examine
+from weft.report import examine, to_json
 from weft.report.failure import failure_lines
 from weft.report.registry import ANALYSES
 from weft.safety.folders import Unfit, read_regular
@@ -215,6 +215,14 @@ def test_a_run_whose_outcomes_fit_no_plan_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("weft.replay.planning._Tracing.plan", lambda _: column([1 << 40], np.int32))
     with pytest.raises(RunError, match="cannot be replayed, its record is damaged"):
         plans_of(trace, match(trace))
+
+
+@pytest.mark.parametrize("word", [["killed"], {}, 1, None])
+def test_an_end_that_is_no_word_is_that_of_a_run_that_was_killed(word: object) -> None:
+    trace = finished(messages())
+    assert to_json(trace, ())["run"]["ended"] == "finished"
+    trace.run["ended"] = word
+    assert to_json(trace, ())["run"]["ended"] == "killed"
 
 
 # Files of a run

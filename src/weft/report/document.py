@@ -175,7 +175,7 @@ JSON_SCHEMA: Final[dict[str, object]] = {
 }
 """What every document of `to_json` fulfils. The number in its name rises when a reader of the old one would fail."""
 
-_ENDED: Final = frozenset(("running", "finished", "crashed", "deadlock", "killed", "interrupted"))
+_ENDED: Final = ("running", "finished", "crashed", "deadlock", "killed", "interrupted")
 
 
 def to_json(
