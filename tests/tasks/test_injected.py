@@ -17,6 +17,7 @@ import pytest
 from tests.tasks.test_asyncio import PYTHONS
 from tests.tasks.test_attach import running
 
+from machine import need
 from weft.cli.main import main
 from weft.debug.ptrace import Standing
 from weft.errors import UsageError
@@ -235,8 +236,8 @@ def test_where_nothing_goes_gdbs_own_words_are_told_at_once(
         assert process.poll() is None
 
 
-@pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb here")
 def test_gdbs_call_is_the_last_way_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need("calls by gdb")
     monkeypatch.setattr(attached.Asked, "enter", no_way)
     monkeypatch.setattr(attached.Called, "enter", no_way)
     with running(sys.executable, tmp_path) as process, session([], pid=process.pid) as s:

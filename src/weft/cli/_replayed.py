@@ -31,6 +31,8 @@ def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
     if session.driver is not None:
         session.driver.clear()
         return job.process.shell_status
+    if session.result is Result.FINISHED:
+        session.note_failure()
     tell_values(keep_values(job, args.probes))
     if not ending.ranks:
         lines, status = _nothing(trace, session, job, args)

@@ -94,9 +94,7 @@ class Replay:
         if self.driver is not None:
             watch.still_for = 0.0  # a rank that stands in a deadlock is there to be looked at, not to be ended
             return self.driver.over
-        states = [control.state for control in self.controls]
-        if ControlState.DIVERGED in states or ControlState.REFUSED in states:
-            self.result = Result.DIVERGED if ControlState.DIVERGED in states else Result.REFUSED
+        if self.note_failure():
             return True
         now = time.monotonic()
         quiet = self._quiet_for(watch, now)
@@ -109,6 +107,17 @@ class Replay:
             return True
         if late:
             self.result = Result.TIMED_OUT
+            return True
+        return False
+
+    def note_failure(self) -> bool:
+        """Note that a rank left its record or could not use its plan: whether one did. Asked at the end, too.
+
+        A program may be over before anybody has looked.
+        """
+        states = [control.state for control in self.controls]
+        if ControlState.DIVERGED in states or ControlState.REFUSED in states:
+            self.result = Result.DIVERGED if ControlState.DIVERGED in states else Result.REFUSED
             return True
         return False
 
