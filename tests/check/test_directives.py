@@ -75,17 +75,17 @@ def test_every_distribution_is_read(text: str, kinds: list[str]) -> None:
     assert [axis.kind for axis in distribution.axes or ()] == kinds
 
 
-def test_alignment_knows_shifts_segments_and_whole_dimensions() -> None:
+def test_alignment_knows_shifts_stretchs_and_whole_dimensions() -> None:
     found = c("array align([i][][k] with t[k - 1][3][][2 * i])")
     assert isinstance(found, syntax.Declare)
     alignment = next(a for a in found.attributes if isinstance(a, syntax.Alignment))
     assert alignment.dummies == ("i", None, "k")
     assert alignment.target is not None
-    shift, constant, whole, segment = alignment.target.subscripts or ()
+    shift, constant, whole, stretch = alignment.target.subscripts or ()
     assert isinstance(shift, Affine) and shift.dummy == 2 and eval(shift.offset.text) == -1
     assert isinstance(constant, Constant) and constant.value.text == "3"
     assert isinstance(whole, Whole)
-    assert isinstance(segment, Affine) and eval(segment.coefficient.text) == 2
+    assert isinstance(stretch, Affine) and eval(stretch.coefficient.text) == 2
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_each_cell_has_the_largest_error_of_its_elements(data: st.DataObject) ->
     window = tuple(_side(data, n) for n in shape)
     axes = data.draw(st.permutations(range(dims)))[: data.draw(st.integers(1, min(2, dims)))]
     most = [data.draw(st.integers(1, 6)) for _ in axes]
-    with patch.object(field, "SEGMENT", data.draw(st.integers(1, 30))):
+    with patch.object(field, "STRETCH", data.draw(st.integers(1, 30))):
         found = error_cells(pairs, window, axes, most)
     np.testing.assert_array_equal(found, _slow(np.abs(one - two), shape[0] - 1, window, axes, most))
 

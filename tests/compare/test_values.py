@@ -329,7 +329,7 @@ else:
 
 @pytest.mark.matrix
 def test_memory_does_not_grow_with_the_values_of_a_run(tmp_path: Path) -> None:
-    """640 MB in the files of both; of each a segment is held, and then given back."""
+    """640 MB in the files of both; of each a stretch is held, and then given back."""
     for name, wrong in (("one", "0"), ("two", "1")):
         (tmp_path / name / "values").mkdir(parents=True)
         library = next(NATIVE.glob("_values*.so"))

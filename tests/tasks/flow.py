@@ -21,7 +21,7 @@ MADE_UP = re.compile(r"\s*(\{|\}?\s*#pragma.*|.*\\)?\s*")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line's segment of instructions."""
+    """A line's stretch of instructions."""
 
     start: int
     file: str
@@ -92,7 +92,7 @@ class Flow:
         return found
 
     def row(self, pc: int) -> Row | None:
-        """The segment that an instruction is in."""
+        """The stretch that an instruction is in."""
         at = bisect.bisect_right(self._starts, pc) - 1
         return self.rows[at] if at >= 0 and self.rows[at].line else None
 

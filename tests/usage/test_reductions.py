@@ -188,7 +188,7 @@ def test_reductions_take_no_python_step_each() -> None:
 
 @pytest.mark.parametrize("call", ["allreduce", "scan"])
 def test_reductions_computed_together_are_those_computed_alone(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A segment of one reduction at a time, and of all of them; types, operations and lengths in turn."""
+    """A stretch of one reduction at a time, and of all of them; types, operations and lengths in turn."""
     draw = np.random.default_rng(5)
     b = Builder(ranks=3)
     plans = [(str(draw.choice(["f8", "f4", "i4"])), str(draw.choice(["MPI_SUM", "MPI_MAX", "MPI_PROD"])),
@@ -214,5 +214,5 @@ def test_reductions_computed_together_are_those_computed_alone(call: str, monkey
     made = match(trace)
     found = [(one.events[0][1], one.events[0][0]) for one in find(trace, made)]
     assert found == sorted(wrong)
-    monkeypatch.setattr("weft.usage.recomputed.SEGMENT", 1)
+    monkeypatch.setattr("weft.usage.recomputed.STRETCH", 1)
     assert [(one.events[0][1], one.events[0][0]) for one in find(trace, made)] == found

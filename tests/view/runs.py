@@ -204,7 +204,7 @@ def dynamics(path: Path, steps: int = 6) -> Path:
 
 
 def idle(path: Path, ranks: int = 3) -> Path:
-    """Two busy segments with a long one between, in which nobody calls."""
+    """Two busy stretchs with a long one between, in which nobody calls."""
     p = Program(path, ranks)
     p.exchange()
     for r in range(ranks):

@@ -1,4 +1,4 @@
-"""Tables of a segment of time, one message, and the ends of ranks, held against slow and obvious definitions."""
+"""Tables of a stretch of time, one message, and the ends of ranks, held against slow and obvious definitions."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def halo(tmp_path_factory: pytest.TempPathFactory) -> Picture:
 
 
 def inside(event: Event, start: float, end: float) -> int:
-    """The part of a call's time in a segment."""
+    """The part of a call's time in a stretch."""
     return max(0, int(min(event.exit_ns or 0, end) - max(event.enter_ns, start)))
 
 
 class TestTables:
-    """What the tables say of a segment is what a scan of all calls finds there."""
+    """What the tables say of a stretch is what a scan of all calls finds there."""
 
     @pytest.mark.parametrize("part", [(0.55, 0.7), (0.2, 0.9), (0.61, 0.6101), (-0.5, 0.5)])
     def test_times_are_those_of_a_scan(self, halo: Picture, part: tuple[float, float]) -> None:
@@ -80,7 +80,7 @@ class TestTables:
             found = halo.tables("time", span)["waiting"]
             assert sum(cause["ns"] for cause in found["causes"]) == found["in_mpi_ns"]
 
-    def test_only_messages_sent_in_the_segment_are_counted(self, halo: Picture) -> None:
+    def test_only_messages_sent_in_the_stretch_are_counted(self, halo: Picture) -> None:
         sends = sorted(e.enter_ns for e in halo.trace.select("fn:Isend"))
         middle = (sends[len(sends) // 2] + sends[len(sends) // 2 + 1]) // 2
         found = halo.tables("time", (middle, halo.scale("time").measured))["matrix"]["messages"]
@@ -93,7 +93,7 @@ class TestTables:
         calls = [sum(row["calls"] for row in found["times"]["rank"]) for found in (half, whole)]
         assert 0 < calls[0] < calls[1] == halo.trace.event_count
 
-    def test_a_segment_behind_the_run_is_empty(self, halo: Picture) -> None:
+    def test_a_stretch_behind_the_run_is_empty(self, halo: Picture) -> None:
         end = halo.scale("time").measured
         found = halo.tables("time", (end * 1.2, end * 1.3))
         assert found["waiting"]["in_mpi_ns"] == 0

@@ -17,8 +17,8 @@ WINDOW: Final = 1000
 """Calls that are looked through on both sides for where two runs come together again."""
 AGAIN: Final = 8
 """Calls in a row that are alike where two runs come together again, unless they end before."""
-SEGMENTS: Final = 1000
-"""Segments that are aligned; what comes behind so many differences is one difference more."""
+STRETCHS: Final = 1000
+"""Stretchs that are aligned; what comes behind so many differences is one difference more."""
 
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint64]
@@ -42,7 +42,7 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class Stretch:
     """`count` calls that are alike from `before` of the reference and `after` of the run on."""
 
     before: int
@@ -118,16 +118,16 @@ def _mix(held: Keys, column: Keys) -> Keys:
     return z ^ (z >> np.uint64(31))
 
 
-def aligned(one: Keys, two: Keys) -> Iterator[Segment]:
-    """Segments of calls that are alike, in order; what lies between them differs.
+def aligned(one: Keys, two: Keys) -> Iterator[Stretch]:
+    """Stretchs of calls that are alike, in order; what lies between them differs.
 
     Where two runs differ, the nearest place is looked for at which both go on alike: as few calls as possible are left
     out on both sides together.
     """
     i = j = 0
-    for _ in range(SEGMENTS):
+    for _ in range(STRETCHS):
         count = _alike(one[i:], two[j:])
-        yield Segment(i, j, count)
+        yield Stretch(i, j, count)
         i, j = i + count, j + count
         if i == len(one) or j == len(two):
             return

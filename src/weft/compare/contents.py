@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.compare.calls import Calls, Ints, Segment
+from weft.compare.calls import Calls, Ints, Stretch
 from weft.compare.differences import Comparison
 from weft.match import NONE, Match
 from weft.order import Order
@@ -143,13 +143,13 @@ def compare_contents(comparison: Comparison, order: Order) -> Contents | None:
 
 def _pairs(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank], tuple[Ints, Ints]]]:
     """By rank the events of both runs that are the same call, in the order of the run."""
-    by_rank: dict[int, list[tuple[Calls, Calls, list[Segment]]]] = defaultdict(list)
+    by_rank: dict[int, list[tuple[Calls, Calls, list[Stretch]]]] = defaultdict(list)
     for thread in comparison.threads:
         by_rank[thread[1].rank.index].append(thread)
     for rank, threads in by_rank.items():
         parts = [
             (one.events[s.before : s.before + s.count], two.events[s.after : s.after + s.count])
-            for one, two, segments in threads for s in segments
+            for one, two, stretchs in threads for s in stretchs
         ]  # fmt: skip
         before, after = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
         sorted_ = np.argsort(after)

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from weft.base.lazy import dataclass
-from weft.compare.calls import Calls, Segment, aligned, calls
+from weft.compare.calls import Calls, Stretch, aligned, calls
 from weft.match import NONE, Match
 from weft.order import Order
 
@@ -42,7 +42,7 @@ class Comparison:
 
     before: Match
     after: Match
-    threads: list[tuple[Calls, Calls, list[Segment]]] = field(default_factory=list)
+    threads: list[tuple[Calls, Calls, list[Stretch]]] = field(default_factory=list)
     first: list[Difference] = field(default_factory=list)
     following: list[Difference] = field(default_factory=list)
     missing: dict[int, int] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Comparison:
     @property
     def compared(self) -> int:
         """Calls of the run that have their like in the reference."""
-        return sum(segment.count for _, _, segments in self.threads for segment in segments)
+        return sum(stretch.count for _, _, stretchs in self.threads for stretch in stretchs)
 
 
 def compare(before: Match, after: Match, order: Order) -> Comparison:
@@ -64,13 +64,13 @@ def compare(before: Match, after: Match, order: Order) -> Comparison:
     made = Comparison(before, after)
     found: dict[int, Difference] = {}
     for one, two in _threads(before, after):
-        segments = list(aligned(one.shape, two.shape))
-        made.threads.append((one, two, segments))
+        stretchs = list(aligned(one.shape, two.shape))
+        made.threads.append((one, two, stretchs))
         rank = two.rank.index
-        same = sum(segment.count for segment in segments)
+        same = sum(stretch.count for stretch in stretchs)
         made.missing[rank] = made.missing.get(rank, 0) + len(one) - same
         made.added[rank] = made.added.get(rank, 0) + len(two) - same
-        difference = _first(one, two, segments[0].count)
+        difference = _first(one, two, stretchs[0].count)
         if difference is not None and (rank not in found or _begins(two, difference) < _begins(two, found[rank])):
             found[rank] = difference
     made.first, made.following = _explained(list(found.values()), made, order)

@@ -122,11 +122,11 @@ def compare_results(before: Match, after: Match, tolerance: Tolerance) -> Result
     """Hold the results that all ranks share against each other, in the order of rank 0's calls."""
     names: dict[str, int] = {}
     one, two = _Shared(before), _Shared(after)
-    segments = list(aligned(*(shape(side.rank, side.events, names, placed=False) for side in (one, two))))
+    stretchs = list(aligned(*(shape(side.rank, side.events, names, placed=False) for side in (one, two))))
     found = Results()
     i, j = (
         np.concatenate([np.arange(begin, begin + count) for begin, count in side])
-        for side in ([(s.before, s.count) for s in segments], [(s.after, s.count) for s in segments])
+        for side in ([(s.before, s.count) for s in stretchs], [(s.after, s.count) for s in stretchs])
     )
     found.alone = len(one.events) - len(i), len(two.events) - len(j)
     both = (one.row[i] >= 0) & (two.row[j] >= 0)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.compare.calls import Calls, Segment
+from weft.compare.calls import Calls, Stretch
 from weft.compare.differences import Comparison
 from weft.terms import describe
 from weft.trace import Event, Rank, Trace
@@ -49,12 +49,12 @@ def slower(comparison: Comparison) -> list[Slower]:
     other that both runs make and return from.
     """
     least = LEAST * max(elapsed(comparison.before.trace), 1)
-    found = [place for one, two, segments in comparison.threads if segments for place in _of_thread(one, two, segments)]
+    found = [place for one, two, stretchs in comparison.threads if stretchs for place in _of_thread(one, two, stretchs)]
     return sorted((place for place in found if place.more >= least), key=lambda place: (place.of_mpi, -place.more))
 
 
-def _of_thread(one: Calls, two: Calls, segments: list[Segment]) -> Iterator[Slower]:
-    pairs = [(np.arange(s.before, s.before + s.count), np.arange(s.after, s.after + s.count)) for s in segments]
+def _of_thread(one: Calls, two: Calls, stretchs: list[Stretch]) -> Iterator[Slower]:
+    pairs = [(np.arange(s.before, s.before + s.count), np.arange(s.after, s.after + s.count)) for s in stretchs]
     before, after = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
     if not len(before):
         return

@@ -12,7 +12,7 @@ CLASSES: Final = ("k", "f", "s", "n", "c", "p")
 """Keyword, name of a function or class or a builtin, string, number, comment, preprocessor line or decorator."""
 
 MAX_TEXT: Final = 300_000
-"""Characters that are coloured; a longer segment stays plain."""
+"""Characters that are coloured; a longer stretch stays plain."""
 
 Line = list[tuple[str, str]]
 

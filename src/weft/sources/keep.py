@@ -145,7 +145,7 @@ def _mtime(path: str) -> int:
 
 
 Spans = list[list[int]]
-"""[first line, number of lines] of segments, in order."""
+"""[first line, number of lines] of stretchs, in order."""
 
 
 def _spans(lines: Sequence[str], wanted: Wanted, size: int) -> Spans:

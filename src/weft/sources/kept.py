@@ -36,7 +36,7 @@ class Kept:
 
     mark: changes.Mark
     spans: tuple[tuple[int, int], ...]
-    """(first line, number of lines) of each segment, in order."""
+    """(first line, number of lines) of each stretch, in order."""
     at: int
     packed: int
     plain: int
@@ -66,7 +66,7 @@ class Sources:
     # Lines
 
     def lines(self, file: str, line: int) -> tuple[int, list[str]] | None:
-        """The segment of known lines that holds a line: its first line, and the lines."""
+        """The stretch of known lines that holds a line: its first line, and the lines."""
         if not self.kept:
             return self._today(file, line)
         known = self._files.get(file)
@@ -239,7 +239,7 @@ def _kept(entry: dict[str, Any]) -> Kept:
     end = 1
     for first, count in spans:
         if not (end <= first < _MAX_LINE and 0 < count < _MAX_LINE):
-            raise ValueError("segments that are in no order")
+            raise ValueError("stretchs that are in no order")
         end = first + count
     calls = {
         int(line): tuple(str(name) for name in names[: statement.MAX_CALLS])

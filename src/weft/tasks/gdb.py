@@ -289,7 +289,7 @@ class Gdb(Mi):
         return None
 
     def instructions(self, start: int, end: int) -> list[Instruction]:
-        """A segment of code."""
+        """A stretch of code."""
         found = []
         with suppress(DebuggerError, KeyError, TypeError):
             rows = self.ask(f"-data-disassemble -s {start:#x} -e {end:#x} -- 1")["asm_insns"]
@@ -300,7 +300,7 @@ class Gdb(Mi):
         return sorted(found)
 
     def lines(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The addresses of a segment of code and their lines."""
+        """The addresses of a stretch of code and their lines."""
         return [(one.pc, one.line) for one in self.instructions(start, end)]
 
     @contextmanager

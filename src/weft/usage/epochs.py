@@ -39,7 +39,7 @@ class Epochs:
     """One rank's one-sided calls and its access epochs.
 
     By call: `event`, `call` (0: an operation), `window` (row of `windows`, -1 unknown), `epoch` of an operation or
-    -1, `phase`: flushes of its target before it. By window: `fenced`, its fences before a segment of a run. By epoch:
+    -1, `phase`: flushes of its target before it. By window: `fenced`, its fences before a stretch of a run. By epoch:
     the events `begin` and `end` (-1: never closed), `sort` (FENCE, START, LOCK, LOCK_ALL), `number` of its fence,
     `lock_type`. By misuse: `wrong`, and the events `at` and `other` (-1: none).
     """

@@ -21,7 +21,7 @@ from weft.trace.layout import CONTENT_MOST, HashSide
 Ints = NDArray[np.int64]
 Suspects = NDArray[np.int64]
 """Rows of instance and member (its place among the ranks): whose result is wrong."""
-SEGMENT: Final = 1 << 21
+STRETCH: Final = 1 << 21
 """Numbers that are looked at together."""
 
 
@@ -132,11 +132,11 @@ class _Group:
     rows: NDArray[np.int64]
 
     def wrong(self) -> Iterator[Suspects]:
-        """Members whose result is wrong, a segment of instances after the other."""
+        """Members whose result is wrong, a stretch of instances after the other."""
         row, columns = int(self.rows[0, 0]), self.columns
         count = int(columns.bytes[HashSide.SENT][row]) // np.dtype(columns.dtypes[int(columns.dtype[row])]).itemsize
         name = columns.operations[int(columns.op[row])]
-        step = max(1, SEGMENT // max(1, count * self.rows.shape[1]))
+        step = max(1, STRETCH // max(1, count * self.rows.shape[1]))
         for begin in range(0, len(self.rows), step):
             rows = self.rows[begin : begin + step]
             brought = np.stack([columns.numbers(HashSide.SENT, member, count) for member in rows.T])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import weft
 from weft.compare import compare, slower
-from weft.compare.calls import Calls, Segment
+from weft.compare.calls import Calls, Stretch
 from weft.compare.contents import Content, Contents
 from weft.compare.differences import Comparison, Difference
 from weft.compare.told import lines, worth_telling
@@ -167,9 +167,9 @@ def marked(comparison: Comparison, side: int) -> tuple[list[Id], list[Id]]:
     """The calls of one side that take another message than their like, and those that have none; the first ones."""
     changed: list[tuple[int, Id]] = []
     only: list[tuple[int, Id]] = []
-    for one, two, segments in comparison.threads:
+    for one, two, stretchs in comparison.threads:
         mine = two if side else one
-        other, alone = _unlike(one, two, segments, side)
+        other, alone = _unlike(one, two, stretchs, side)
         for found, places in ((changed, other), (only, alone)):
             events = mine.events[places[:MARKED]]
             times = mine.rank.enter_ns(slice(None))[events] if len(events) else events
@@ -178,14 +178,14 @@ def marked(comparison: Comparison, side: int) -> tuple[list[Id], list[Id]]:
 
 
 def _unlike(
-    one: Calls, two: Calls, segments: Iterable[Segment], side: int
+    one: Calls, two: Calls, stretchs: Iterable[Stretch], side: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Places of a thread's calls that take another message, and of those that the other run does not have."""
     alone = np.ones(len(two if side else one), bool)
     other: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
-    for segment in segments:
-        before = slice(segment.before, segment.before + segment.count)
-        after = slice(segment.after, segment.after + segment.count)
+    for stretch in stretchs:
+        before = slice(stretch.before, stretch.before + stretch.count)
+        after = slice(stretch.after, stretch.after + stretch.count)
         mine = after if side else before
         alone[mine] = False
         other.append(mine.start + np.flatnonzero(one.taken[before] != two.taken[after]).astype(np.int64))

@@ -1,7 +1,7 @@
 """The picture as one file: the page's own modules, and as much of the run as a mail can hold.
 
 Of a small run all calls are in it. Of a large one there are the columns of the whole run at one level of detail, and
-all calls of the segments that matter: around each finding, and at the end.
+all calls of the stretchs that matter: around each finding, and at the end.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class _Data:
     # Calls
 
     def _windows(self) -> list[Window]:
-        """Segments of the clock whose calls are all in the file: the findings' ones, worst first, and the end."""
+        """Stretchs of the clock whose calls are all in the file: the findings' ones, worst first, and the end."""
         found: list[Window] = []
         left = MAX_CALLS
         for start, end in [*self._wanted(), *self._ends()]:

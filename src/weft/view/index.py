@@ -1,4 +1,4 @@
-"""The index of a run: built once, kept in the user's cache, so that any segment of time is summed up at once.
+"""The index of a run: built once, kept in the user's cache, so that any stretch of time is summed up at once.
 
 It is not kept in the run: a run is evidence, which looking at it does not change, and an index that came with somebody
 else's run could not be believed. It is built anew when a file of the run is another one than it was built from.

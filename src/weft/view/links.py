@@ -1,4 +1,4 @@
-"""What goes from row to row in a segment of the axis: messages, collectives, and who waits for whom."""
+"""What goes from row to row in a stretch of the axis: messages, collectives, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Slots:
 
 
 class Links:
-    """The messages and collectives of a matched run, by segments of an axis."""
+    """The messages and collectives of a matched run, by stretchs of an axis."""
 
     def __init__(self, rows: Rows, match: Match) -> None:
         self.rows = rows

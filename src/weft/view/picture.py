@@ -139,7 +139,7 @@ class Picture:
         return {"name": name, "end": scale.end, "measured": scale.measured, "folds": folds, "ends": ends}
 
     def window(self, axis: str, lanes: str, span: tuple[float, float], columns: int, query: str = "") -> bytes:
-        """A segment of the axis."""
+        """A stretch of the axis."""
         start, end = span
         if not start < end:
             raise UsageError("a window has to end after it begins")
@@ -150,7 +150,7 @@ class Picture:
         return found
 
     def between(self, axis: str, start: float, end: float, query: str = "") -> dict[str, Any]:
-        """Messages and collectives of a segment of the axis; not ready until the run is matched."""
+        """Messages and collectives of a stretch of the axis; not ready until the run is matched."""
         if self._links is None:
             return {"ready": self.matched.is_set(), "messages": [], "bands": [], "hidden": 0, "bands_hidden": False}
         hits = self.hits(query) if query else None
@@ -204,7 +204,7 @@ class Picture:
     def _around_of(
         self, scale: Scale, finding: Finding, events: list[Any], marks: list[dict[str, Any]]
     ) -> list[float] | None:
-        """The segment of the axis that shows a finding: its calls, and some that came before them."""
+        """The stretch of the axis that shows a finding: its calls, and some that came before them."""
         starts = [e[3] for e in events] + [m["from"][1] for m in marks if "from" in m]
         if not starts:
             return None
@@ -277,7 +277,7 @@ class Picture:
         return end if point[1] else start
 
     def at(self, axis: str, row: int, start: float, end: float) -> dict[str, Any]:
-        """The longest call of a row in a segment of the axis: what a click there means."""
+        """The longest call of a row in a stretch of the axis: what a click there means."""
         if not 0 <= row < len(self.rows):
             raise UsageError(f"there is no row {row}")
         scale = self.scale(axis)
@@ -343,7 +343,7 @@ class Picture:
     def tables(self, axis: str, span: tuple[float, float] | None = None) -> dict[str, Any]:
         """Time by function, rank and call site; messages and bytes from rank to rank; waiting by who caused it.
 
-        Of a segment of the axis, or where that holds all of the run (or none is given), of the run as a whole.
+        Of a stretch of the axis, or where that holds all of the run (or none is given), of the run as a whole.
         """
         links, scale = self._matched(), self.scale(axis)
         with self._lock:
@@ -358,7 +358,7 @@ class Picture:
         return {**self._sums.of(t0, t1, links.events(on_the_clock, t0, t1)), "from": start, "to": end}
 
     def _clock_of(self, scale: Scale, t0: int, t1: int) -> tuple[int, int]:
-        """The time in which the calls of a segment of another axis were under way."""
+        """The time in which the calls of a stretch of another axis were under way."""
         first, end = (a.astype(np.int64) for a in scale.timeline.range(t0, t1))
         rows = np.flatnonzero(end > first)
         if not len(rows):

@@ -1,4 +1,4 @@
-"""The axes of the picture: time, time with its idle segments folded away, and logical time.
+"""The axes of the picture: time, time with its idle stretchs folded away, and logical time.
 
 The page knows one axis only, that of the screen; here it is turned into the times of a Timeline and back.
 """
@@ -28,7 +28,7 @@ Spot = tuple[int, float, float]
 
 @dataclass(frozen=True)
 class Fold:
-    """A segment of time in which no call begins or ends, and where on the screen's axis it is drawn."""
+    """A stretch of time in which no call begins or ends, and where on the screen's axis it is drawn."""
 
     start: int
     end: int
@@ -83,7 +83,7 @@ class Scale:
         return inside + np.minimum(wide, 0) + np.maximum(wide - self.end, 0)
 
     def edges(self, start: float, end: float, columns: int) -> NDArray[np.int64]:
-        """The times at the edges of equal columns of a segment of the screen's axis."""
+        """The times at the edges of equal columns of a stretch of the screen's axis."""
         found: NDArray[np.int64] = np.rint(self.time(np.linspace(start, end, columns + 1))).astype(np.int64)
         return found
 
@@ -94,7 +94,7 @@ def on_the_clock(timeline: Timeline, measured: int) -> Scale:
 
 
 def folded(timeline: Timeline, measured: int) -> Scale:
-    """Time without the segments in which nothing begins or ends."""
+    """Time without the stretchs in which nothing begins or ends."""
     gaps = idle(timeline.marks, timeline.last)
     left = measured - sum(end - start for start, end in gaps)
     width = max(1.0, left * FOLDED)
@@ -107,7 +107,7 @@ def folded(timeline: Timeline, measured: int) -> Scale:
 
 
 def idle(marks: NDArray[np.uint8], last: int) -> list[tuple[int, int]]:
-    """The segments without a mark that are long enough to be folded, as times."""
+    """The stretchs without a mark that are long enough to be folded, as times."""
     marked = np.flatnonzero(marks)
     if not len(marked):
         return []

@@ -1,6 +1,6 @@
-"""The tables of a segment of time: what the calls under way in it spent there, and what was sent in it.
+"""The tables of a stretch of time: what the calls under way in it spent there, and what was sent in it.
 
-A call counts with the part of it that lies in the segment, as waiting does, which comes first in a call. Of the whole
+A call counts with the part of it that lies in the stretch, as waiting does, which comes first in a call. Of the whole
 run the tables are those of `weft report`.
 """
 
@@ -33,7 +33,7 @@ _BITS: Final = 16
 
 
 class Sums:
-    """The tables of a matched run, by segments of its time."""
+    """The tables of a matched run, by stretchs of its time."""
 
     def __init__(self, links: Links) -> None:
         self.links = links
@@ -78,7 +78,7 @@ class Sums:
         }  # fmt: skip
 
     def _waiting(self, t0: int, t1: int, in_mpi: int) -> dict[str, Any]:
-        """Waiting by cause in a segment; the base is that of the report, all ranks' time, cut to the segment."""
+        """Waiting by cause in a stretch; the base is that of the report, all ranks' time, cut to the stretch."""
         rows, run = waiting(self.trace, self.match).late, self._ledger
         base = Base(t1 - t0, run.base.ranks, run.base.streams)
         inside = self._inside(rows.waiter, rows.ns, t0, t1)
@@ -94,14 +94,14 @@ class Sums:
         }  # fmt: skip
 
     def _add(
-        self, times: dict[Key, dict[str, list[int]]], rank: Rank, span: slice, segment: tuple[int, int]
+        self, times: dict[Key, dict[str, list[int]]], rank: Rank, span: slice, stretch: tuple[int, int]
     ) -> None:  # fmt: skip
         first = int(self._clock.first[rank.index])
         part = slice(first + span.start, first + span.stop)
         enter, leave = self._clock.enter[part], self._clock.exit[part]
-        inside = (enter < segment[1]) & ((leave < 0) | (leave >= segment[0]))
-        spent = np.where(leave >= 0, _overlap(enter, leave, segment), 0)
-        waited = np.minimum(_overlap(enter, enter + np.minimum(self._waits[part], leave - enter), segment), spent)
+        inside = (enter < stretch[1]) & ((leave < 0) | (leave >= stretch[0]))
+        spent = np.where(leave >= 0, _overlap(enter, leave, stretch), 0)
+        waited = np.minimum(_overlap(enter, enter + np.minimum(self._waits[part], leave - enter), stretch), spent)
         events = rank.events[span]
         keys = {
             "rank": np.zeros(len(events), np.int64), "function": events["function"].astype(np.int64),
@@ -118,12 +118,12 @@ class Sums:
                 row[:] = [have + int(value) for have, value in zip(row, values, strict=True)]
 
     def _inside(self, waiter: Ints, cost: Ints, t0: int, t1: int) -> Ints:
-        """How much of some waits lies in a segment."""
+        """How much of some waits lies in a stretch."""
         enter = self._clock.enter[waiter]
         return _overlap(enter, enter + cost, (t0, t1))
 
     def _sent(self, t0: int, t1: int, spans: Sequence[slice]) -> tuple[Ints, Ints]:
-        """Messages and bytes from rank to rank of the sends that began in a segment."""
+        """Messages and bytes from rank to rank of the sends that began in a stretch."""
         n, sends = len(self.trace.ranks), self.match.sends
         messages, sizes = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
         for rank, span in zip(self.trace.ranks, spans, strict=True):
@@ -138,8 +138,8 @@ class Sums:
         return messages, sizes
 
 
-def _overlap(start: Ints, end: Ints, segment: tuple[int, int]) -> Ints:
-    inside: Ints = np.maximum(0, np.minimum(end, segment[1]) - np.maximum(start, segment[0]))
+def _overlap(start: Ints, end: Ints, stretch: tuple[int, int]) -> Ints:
+    inside: Ints = np.maximum(0, np.minimum(end, stretch[1]) - np.maximum(start, stretch[0]))
     return inside
 
 

@@ -1,4 +1,4 @@
-"""A segment of the axis as bytes for the page: columns of all lanes, and boxes where there is room for them.
+"""A stretch of the axis as bytes for the page: columns of all lanes, and boxes where there is room for them.
 
 Layout, little-endian: u32 length of a JSON head, the head, zeros up to a multiple of 8, then the arrays that the head
 lists as [name, type, count], one behind the other, each beginning at a multiple of 8.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.compare.values.judged import SEGMENT
+from weft.compare.values.judged import STRETCH
 from weft.compare.values.pieces import common, size, within
 from weft.compare.values.tolerance import ulps
 from weft.values.process import Box, Kept
@@ -91,22 +91,22 @@ def error_cells(
         inner = common(pair.box, window)
         if arrays is None or inner is None:
             continue
-        for part in _segments(inner):
+        for part in _stretchs(inner):
             a, b = (side[within(part, pair.box)] for side in arrays)
             _add(cells, apart(a, b, measure), part, window, axes)
     return cells
 
 
-def _segments(box: Box) -> Iterator[Box]:
-    """A box in parts of some SEGMENT elements: memory does not grow with the arrays."""
-    if size(box) <= SEGMENT:
+def _stretchs(box: Box) -> Iterator[Box]:
+    """A box in parts of some STRETCH elements: memory does not grow with the arrays."""
+    if size(box) <= STRETCH:
         yield box
         return
     widest = max(range(len(box)), key=lambda d: (box[d][1] - box[d][0] > 1) * (len(box) - d))
     first, end = box[widest]
-    step = max(1, (end - first) * SEGMENT // size(box))
+    step = max(1, (end - first) * STRETCH // size(box))
     for begin in range(first, end, step):
-        yield from _segments((*box[:widest], (begin, min(begin + step, end)), *box[widest + 1 :]))
+        yield from _stretchs((*box[:widest], (begin, min(begin + step, end)), *box[widest + 1 :]))
 
 
 def apart(one: NDArray[Any], two: NDArray[Any], measure: Measure = "distance") -> Floats:

@@ -1,4 +1,4 @@
-"""Two arrays of one shape held against each other, a segment at a time."""
+"""Two arrays of one shape held against each other, a stretch at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from weft.base.lazy import dataclass
 from weft.compare.values.tolerance import ROUNDING, Tolerance, ulps
 
-SEGMENT: Final = 1 << 20
+STRETCH: Final = 1 << 20
 """Elements that are looked at together: memory does not grow with the arrays."""
 
 
@@ -36,7 +36,7 @@ class Judged:
     high: tuple[int, ...] = ()
 
     def merge(self, other: Judged, offset: tuple[int, ...]) -> None:
-        """Another segment of the same array, which begins at `offset`."""
+        """Another stretch of the same array, which begins at `offset`."""
         self.compared += other.compared
         self.differing += other.differing
         self.rounded += other.rounded
@@ -59,12 +59,12 @@ def judge(one: NDArray[Any], two: NDArray[Any], tolerance: Tolerance, bound: flo
     """Hold arrays of one shape against each other. `bound`: how far sums in another order may lie apart."""
     found = Judged()
     if one.ndim == 0:
-        found.merge(_segment(one.reshape(1), two.reshape(1), tolerance, bound), (0,))
+        found.merge(_stretch(one.reshape(1), two.reshape(1), tolerance, bound), (0,))
         found.first = () if found.first is not None else None
         found.low = found.high = ()
         return found
-    rows = max(1, SEGMENT // max(1, one[:1].size))
-    if rows == 1 and one.ndim > 1 and one[:1].size > SEGMENT:
+    rows = max(1, STRETCH // max(1, one[:1].size))
+    if rows == 1 and one.ndim > 1 and one[:1].size > STRETCH:
         for k in range(one.shape[0]):
             inner = judge(one[k], two[k], tolerance, bound)
             inner.first, inner.low, inner.high = _deeper(inner.first), _deeper(inner.low), _deeper(inner.high)
@@ -72,7 +72,7 @@ def judge(one: NDArray[Any], two: NDArray[Any], tolerance: Tolerance, bound: flo
         return found
     for begin in range(0, one.shape[0], rows):
         part = slice(begin, begin + rows)
-        found.merge(_segment(one[part], two[part], tolerance, bound), (begin,) + (0,) * (one.ndim - 1))
+        found.merge(_stretch(one[part], two[part], tolerance, bound), (begin,) + (0,) * (one.ndim - 1))
     return found
 
 
@@ -80,7 +80,7 @@ def _deeper(index: Any) -> Any:
     return (0, *index) if index or index == () else index
 
 
-def _segment(one: NDArray[Any], two: NDArray[Any], tolerance: Tolerance, bound: float) -> Judged:
+def _stretch(one: NDArray[Any], two: NDArray[Any], tolerance: Tolerance, bound: float) -> Judged:
     found = Judged(compared=one.size)
     unequal = one != two
     if tolerance.nan_equal and one.dtype.kind in "fc" and two.dtype.kind in "fc":

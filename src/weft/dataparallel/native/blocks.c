@@ -18,8 +18,8 @@ static struct form {
 static int form_room;
 
 static bool any;
-/* Segments of memory that lie in no block, until the next one is made. */
-#define SEGMENT 9
+/* Stretchs of memory that lie in no block, until the next one is made. */
+#define STRETCH 9
 static uintptr_t barren[64];
 
 void blocks_made(void) {
@@ -28,8 +28,8 @@ void blocks_made(void) {
 }
 
 bool block_around(uintptr_t a, uintptr_t *low, uintptr_t *high) {
-    uintptr_t segment = a >> SEGMENT;
-    if (!any || a < NAMED || barren[segment % 64] == segment) return false;
+    uintptr_t stretch = a >> STRETCH;
+    if (!any || a < NAMED || barren[stretch % 64] == stretch) return false;
     a &= ~(uintptr_t)7;
     for (uintptr_t at = a; a - at <= NAMED; at -= 8)
         if (cell8(at)->written == REDZONE) {
@@ -37,7 +37,7 @@ bool block_around(uintptr_t a, uintptr_t *low, uintptr_t *high) {
             for (*high = a; *high - a <= NAMED && cell8(*high)->written != REDZONE;) *high += 8;
             return at != a && *high - a <= NAMED;
         }
-    barren[segment % 64] = segment;
+    barren[stretch % 64] = stretch;
     return false;
 }
 

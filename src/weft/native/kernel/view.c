@@ -1,4 +1,4 @@
-/* What the browser draws: how much of a segment of time a row of events spent in each class of calls (src/weft/view).
+/* What the browser draws: how much of a stretch of time a row of events spent in each class of calls (src/weft/view).
  *
  * A row is one thread of a rank. Its calls do not overlap; where a damaged record says so, a call begins no earlier
  * than the one before it and ends no later than the next one begins. Every BLOCK events the index keeps the time at

@@ -332,7 +332,7 @@ typedef struct {
     long lasti;
 } spot;
 
-// Segments of `spots`, each a task's line of calls, outermost first: most tasks stand at one of a few.
+// Stretchs of `spots`, each a task's line of calls, outermost first: most tasks stand at one of a few.
 typedef struct {
     uint64_t hash;
     long begin, length;
