@@ -14,6 +14,9 @@ from weft.errors import UsageError
 
 PYTHON = re.compile(r"/(libpython3|python3)[^/\n]*$", re.M)
 """A line of a process's map that only a Python has."""
+PATIENCE = 30.0
+"""Seconds for gdb to answer, counted from when it last did something: the symbols of a large program take their time,
+and on a machine with other work more of it."""
 BUSY = 0.02
 """Seconds of the processor that gdb does not use while it only waits."""
 

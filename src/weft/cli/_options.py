@@ -66,10 +66,15 @@ def seconds(text: str) -> float:
 
 def seconds_or_0(text: str) -> float:
     """Read a duration in seconds, which may be 0. ArgumentTypeError where it is none."""
+    return from_0(text, "a number of seconds")
+
+
+def from_0(text: str, what: str = "a number from 0 on") -> float:
+    """Read a finite number from 0 on. ArgumentTypeError where it is none, which says what it is not."""
     try:
         value = float(text)
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
     return value

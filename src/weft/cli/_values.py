@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.cli import _options
 from weft.cli._said import say, shown_path
 from weft.errors import UsageError, WeftError
 
@@ -47,20 +48,10 @@ def check(args: argparse.Namespace) -> None:
 def add_tolerances(parser: argparse.ArgumentParser) -> None:
     """The options that say when two values are alike."""
     parser.add_argument("--exact", action="store_true", help="a value is alike only where every bit is")
-    parser.add_argument("--absolute", type=_number, metavar="X", help="values may lie X apart")
-    parser.add_argument("--relative", type=_number, metavar="X", help="... X times the larger of the two")
-    parser.add_argument("--ulps", type=_number, metavar="N", help="... N units in the last place")
+    parser.add_argument("--absolute", type=_options.from_0, metavar="X", help="values may lie X apart")
+    parser.add_argument("--relative", type=_options.from_0, metavar="X", help="... X times the larger of the two")
+    parser.add_argument("--ulps", type=_options.from_0, metavar="N", help="... N units in the last place")
     parser.add_argument("--nan", choices=("equal", "different"), help="whether two that are not numbers are alike")
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
-    return value
 
 
 def given_tolerances(args: argparse.Namespace) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from weft.base.debuggers import REMEDY, find_gdb
 from weft.debug.hands import Frame, Marks, NoLines, Part, Place, Tally
-from weft.debug.instructions import NOT_THE_PROGRAM, Maps
+from weft.debug.maps import NOT_THE_PROGRAM, Maps
 from weft.debug.skips import is_file
 from weft.errors import DebuggerError
 from weft.gdb.mi import Mi, quoted, referred

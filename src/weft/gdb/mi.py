@@ -13,13 +13,10 @@ from pygdbmi.gdbcontroller import GdbController
 
 from weft.base.debuggers import REMEDY, command, find_gdb
 from weft.base.interrupts import kept
-from weft.base.processes import wait_while_it_works, while_it_works
+from weft.base.processes import PATIENCE, wait_while_it_works, while_it_works
 from weft.errors import DebuggerError
 from weft.gdb.point import Point
 
-PATIENCE = 30.0
-"""Seconds for gdb to answer, counted from when it last did something: the symbols of a large program take their time,
-and on a machine with other work more of it."""
 ENDING = 10.0
 """Seconds in which it does nothing after it was told to end."""
 _OF_WATCHES = {"wpnum": "watchpoint-scope", "wpt": "watchpoint-trigger", "value": "watchpoint-trigger"}

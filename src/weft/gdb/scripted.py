@@ -11,11 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.base.debuggers import command, find_gdb
-from weft.base.processes import wait_while_it_works, while_it_works
+from weft.base.processes import PATIENCE, wait_while_it_works, while_it_works
 from weft.errors import DebuggerError
-
-PATIENCE = 30.0
-"""Seconds in which a gdb that does nothing is waited for."""
 
 
 class ScriptedGdb:

@@ -1,0 +1,73 @@
+"""Which module of a process holds an address, and which modules are not the program's own."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from pathlib import Path
+from typing import Final
+
+from weft.errors import DebuggerError
+
+NOT_THE_PROGRAM: Final = re.compile(
+    r"(libweft|weft|lib[pf]?mpi|libmpich|libopen[-_]|libprrte|libpmix|libuc|libfabric|libhwloc|libevent|libc[.-]|libm[.-]"
+    r"|libpthread|ld-linux|libmpifort|libmpicxx|libi?omp5?[.]|libgomp[.])[^/]*$|^\[vdso\]"
+)
+"""Modules that are not the program's own: the recorder, MPI, the system's."""
+
+
+class Maps:
+    """Which module of a process holds an address."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._read()
+
+    def _read(self) -> None:
+        rows: list[tuple[int, int, str]] = []
+        self._bases: dict[str, int] = {}
+        for line in Path(f"/proc/{self._pid}/maps").read_text().splitlines():
+            words = line.split(maxsplit=5)
+            if len(words) == 6:
+                start, end = (int(word, 16) for word in words[0].split("-"))
+                rows.append((start, end, words[5]))
+                self._bases.setdefault(words[5], start)
+        self._rows = rows
+        self._starts = [row[0] for row in rows]
+
+    def module(self, address: int) -> str:
+        """The file, empty where there is none."""
+        for again in (False, True):  # a library may have come since
+            row = bisect.bisect_right(self._starts, address) - 1
+            if row >= 0 and address < self._rows[row][1]:
+                return self._rows[row][2]
+            if not again:
+                self._read()
+        return ""
+
+    def end(self, address: int) -> int:
+        """Where the part of the module that holds an address ends; the address itself where there is none."""
+        row = bisect.bisect_right(self._starts, address) - 1
+        return self._rows[row][1] if self.module(address) else address
+
+    def base(self, module: str) -> int:
+        """Where the module begins."""
+        return self._bases.get(module, 0)
+
+    def address(self, instruction: str) -> int:
+        """Where *MODULE+OFFSET lies; the module by its path, or the end of it. DebuggerError where it is not loaded."""
+        name, _, offset = instruction[1:].rpartition("+")
+        for again in (False, True):
+            if again:
+                self._read()
+            found = [path for path in self._bases if path == name or path.endswith("/" + name)]
+            if found:
+                break
+        else:
+            raise DebuggerError(f"the rank has loaded no file {name} (yet)")
+        if NOT_THE_PROGRAM.search(found[0]):
+            raise DebuggerError(f"ranks stop in code of the program, and {name} is a library of the system")
+        address = self._bases[found[0]] + int(offset, 0)
+        if self.module(address) != found[0]:
+            raise DebuggerError(f"{name} ends before that")
+        return address
