@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from weft.base.lazy import dataclass
@@ -54,6 +53,9 @@ def passed_over() -> list[str]:
 
 def _of_wheel() -> str | None:
     """The command that the wheel brings, which finds the rest of it."""
+    # A recording, which asks for no gdb, does not wait for it.
+    from importlib.metadata import PackageNotFoundError, files
+
     with suppress(PackageNotFoundError):
         for file in files(WHEEL) or ():
             if file.name == "gdb" and file.parent.name == "bin" and "_vendor" not in file.parts:

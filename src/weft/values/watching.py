@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.base.debuggers import REMEDY, command, find_gdb
 from weft.base.lazy import dataclass
 from weft.errors import UsageError
 from weft.values.folder import FOLDER, WATCHES
@@ -92,6 +91,9 @@ def is_python(program: Sequence[str]) -> bool:
 
 def verify(watches: Sequence[Watch], programs: Iterable[Sequence[str]]) -> None:
     """UsageError where a watch cannot be kept in any of the programs."""
+    # Runs without --watch do not wait for it.
+    from weft.base.debuggers import REMEDY, find_gdb
+
     native = [program for program in programs if not is_python(program)]
     for watch in watches:
         if not watch.python and native and find_gdb() is None:
@@ -126,6 +128,9 @@ def wrapped(program: Sequence[str]) -> tuple[str, ...]:
     """The command that runs a native program with its lines watched."""
     if is_python(program):
         return tuple(program)
+    # Runs without --watch do not wait for it.
+    from weft.base.debuggers import command, find_gdb
+
     gdb = [*command(find_gdb() or "gdb", "set auto-load off"), "--batch", "-x", str(HERE / "watch_gdb.py"), "--args"]
     return ("/bin/sh", "-c", _WRAPPED, "weft", *gdb, *program)
 
