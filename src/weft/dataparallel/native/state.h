@@ -462,7 +462,6 @@ void findings_reduction(const char *kind, const char *why, const struct reductio
                         const char *got, int other_data);
 void findings_localize(int construct, int data, int target, const int64_t index[], int rank, int64_t value);
 void usage_error(const char *why, int construct, int data);
-bool findings_open(void);
 
 /* --- turns.c (turns.h): `weft check --trace` --- */
 extern bool weft_traced; /* values are kept, no access is judged */
