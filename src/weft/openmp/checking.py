@@ -17,8 +17,8 @@ from weft.dataparallel.front_end import Outcome, Request
 from weft.dataparallel.grouped import times
 from weft.dataparallel.lines import Told
 from weft.dataparallel.looked import shown
-from weft.dataparallel.record import NOWHERE
 from weft.dataparallel.program import execute
+from weft.dataparallel.record import NOWHERE
 from weft.dataparallel.sentences import NO_ROOM
 from weft.dataparallel.texts import AccessPlace, Texts
 from weft.errors import WeftError
