@@ -8,8 +8,17 @@
  *
  * A finding is kept once for (kind, why, construct, place, variable). weft.dataparallel.findings reads the file.
  */
+#include "findings.h"
+
+#include "access.h"
+#include "cells.h"
 #include "lines.h"
-#include "state.h"
+#include "loops.h"
+#include "objects.h"
+#include "ran.h"
+#include "regions.h"
+#include "sites.h"
+#include "under_way.h"
 
 #include <sys/mman.h>
 #include <sys/resource.h>
