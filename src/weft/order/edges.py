@@ -5,7 +5,6 @@ A process is one thread of one rank. Points: the start of event e is 2e + 1, its
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,6 +14,8 @@ from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post
 from weft.mpi import meaning
 from weft.mpi.meaning import Act, Leaves, Trait, pvm
+from weft.native.headers.order import Coll
+from weft.native.headers.order import CollKind as Kind
 from weft.trace import Flag, Rank, Trace
 from weft.trace.births import NOT_RECORDED, births
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, ROOT, TAIL_ALIGN
@@ -22,18 +23,6 @@ from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, ROOT, TAIL_ALIGN
 U32 = NDArray[np.uint32]
 Part = tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
 """Edges as columns: process, event, target process, target; a number stands for one edge."""
-
-SOURCE: Final = 1
-TARGET: Final = 2
-
-
-class Kind(IntEnum):
-    """How an instance orders: every target after all sources; or, for scans, after the sources below it."""
-
-    NO_EDGE = 0
-    GENERAL = 1
-    SCAN = 2
-    EXSCAN = 3
 
 
 def leaves(name: str) -> Leaves:
@@ -300,12 +289,12 @@ def _roles(trace: Trace, match: Match, rank: int, tables: _Tables) -> tuple[NDAr
     fence = leaving == Leaves.FENCE
     everybody[fence] = plain_fences(trace.ranks[rank], event[fence])
     role = np.zeros(len(leaving), np.uint8)
-    role[everybody] = TARGET
-    role[everybody & brings] |= SOURCE
-    role[(leaving == Leaves.AFTER_ROOT) & root & brings] = SOURCE
-    role[(leaving == Leaves.AFTER_ROOT) & ~root & takes_part] = TARGET
-    role[(leaving == Leaves.ROOT_AFTER_ALL) & ~root & takes_part & brings] = SOURCE
-    role[(leaving == Leaves.ROOT_AFTER_ALL) & root] = TARGET
+    role[everybody] = Coll.TARGET
+    role[everybody & brings] |= Coll.SOURCE
+    role[(leaving == Leaves.AFTER_ROOT) & root & brings] = Coll.SOURCE
+    role[(leaving == Leaves.AFTER_ROOT) & ~root & takes_part] = Coll.TARGET
+    role[(leaving == Leaves.ROOT_AFTER_ALL) & ~root & takes_part & brings] = Coll.SOURCE
+    role[(leaving == Leaves.ROOT_AFTER_ALL) & root] = Coll.TARGET
     role[root & ((leaving == Leaves.AFTER_ROOT) | (leaving == Leaves.ROOT_AFTER_ALL))] |= ROOT_BIT
     return role, np.maximum(place, 0)
 

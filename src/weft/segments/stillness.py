@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import base
-from weft.order.edges import SOURCE, TARGET, Kind, collective_edges
+from weft.native.headers.order import Coll
+from weft.native.headers.order import CollKind as Kind
+from weft.order.edges import collective_edges
 from weft.trace.segment import Segment
 from weft.usage import fileraces, settled
 
@@ -68,4 +70,4 @@ def _together(segment: Segment, match: Match) -> bool:
     if (parts.event[last] != ends).any() or (one != one[0]).any():
         return False
     edges = collective_edges(segment, match)
-    return edges.kind[one[0]] == Kind.GENERAL and bool((edges.role[last] == SOURCE | TARGET).all())
+    return edges.kind[one[0]] == Kind.GENERAL and bool((edges.role[last] == Coll.SOURCE | Coll.TARGET).all())
