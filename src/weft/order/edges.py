@@ -24,6 +24,9 @@ U32 = NDArray[np.uint32]
 Part = tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
 """Edges as columns: process, event, target process, target; a number stands for one edge."""
 
+SOURCE: Final = int(Coll.SOURCE)  # columns of bytes take no enum
+TARGET: Final = int(Coll.TARGET)
+
 
 def leaves(name: str) -> Leaves:
     """Before what no member may leave a collective, whichever form of it."""
@@ -289,12 +292,12 @@ def _roles(trace: Trace, match: Match, rank: int, tables: _Tables) -> tuple[NDAr
     fence = leaving == Leaves.FENCE
     everybody[fence] = plain_fences(trace.ranks[rank], event[fence])
     role = np.zeros(len(leaving), np.uint8)
-    role[everybody] = Coll.TARGET
-    role[everybody & brings] |= Coll.SOURCE
-    role[(leaving == Leaves.AFTER_ROOT) & root & brings] = Coll.SOURCE
-    role[(leaving == Leaves.AFTER_ROOT) & ~root & takes_part] = Coll.TARGET
-    role[(leaving == Leaves.ROOT_AFTER_ALL) & ~root & takes_part & brings] = Coll.SOURCE
-    role[(leaving == Leaves.ROOT_AFTER_ALL) & root] = Coll.TARGET
+    role[everybody] = TARGET
+    role[everybody & brings] |= SOURCE
+    role[(leaving == Leaves.AFTER_ROOT) & root & brings] = SOURCE
+    role[(leaving == Leaves.AFTER_ROOT) & ~root & takes_part] = TARGET
+    role[(leaving == Leaves.ROOT_AFTER_ALL) & ~root & takes_part & brings] = SOURCE
+    role[(leaving == Leaves.ROOT_AFTER_ALL) & root] = TARGET
     role[root & ((leaving == Leaves.AFTER_ROOT) | (leaving == Leaves.ROOT_AFTER_ALL))] |= ROOT_BIT
     return role, np.maximum(place, 0)
 

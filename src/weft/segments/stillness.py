@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import base
-from weft.native.headers.order import Coll
 from weft.native.headers.order import CollKind as Kind
-from weft.order.edges import collective_edges
+from weft.order.edges import SOURCE, TARGET, collective_edges
 from weft.trace.segment import Segment
 from weft.usage import fileraces, settled
 
@@ -70,4 +69,4 @@ def _together(segment: Segment, match: Match) -> bool:
     if (parts.event[last] != ends).any() or (one != one[0]).any():
         return False
     edges = collective_edges(segment, match)
-    return edges.kind[one[0]] == Kind.GENERAL and bool((edges.role[last] == Coll.SOURCE | Coll.TARGET).all())
+    return edges.kind[one[0]] == Kind.GENERAL and bool((edges.role[last] == SOURCE | TARGET).all())
