@@ -19,35 +19,34 @@ from tests_support import ROOT, Installed
 
 CONSENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 INTRODUCTION = """\
-# How a rank can end, and what is said of it
+# How a rank can end, and what Weft says
 
-`weft run` says first how each rank ended; [`weft report`](commands/report.md) says the same words later.
+`weft run` first says how each rank ended; [`weft report`](commands/report.md) says the same later.
 
-- **What ended a rank by its own doing is one finding**: an [uncaught exception](findings/uncaught-exception.md), an
-  [early exit](findings/early-exit.md), an [abort](findings/abort.md) or an MPI error, a [crash](findings/crash.md). It names
-  the rank, the line and who waits for it. What only follows from it (a collective that the rank never entered, a message
-  that nobody receives) is told with it, in the report's `it follows`, and is not a finding of its own.
-- **Of an exception** the run keeps its type, its text, the whole traceback as Python printed it and the place of each frame:
-  `weft report --format html` shows the traceback, `--format json` has it in `evidence.traceback`. Of a crash it keeps the
-  signal, the address, and the native stack of every thread, of a Python rank also the Python stack. Source lines are kept
-  as of any other place, unless the run was made with [`--no-sources`](commands/run.md#the-source-as-it-was).
-- **A fault of Weft's own recorder** that ends a rank is told as [Weft's](findings/weft-error.md), with what to send and how to record
-  without the part that failed, never at a line of the program.
-- **A run that was ended from outside** tells where each rank was, in MPI or outside of it, with its line. The status is 128
-  and the signal: 130 after Ctrl-C, 143 after SIGTERM (`timeout`, a batch system), 129 after a closed terminal. It is never
-  called a deadlock. A second Ctrl-C ends what the first did not; the record is written all the same.
-- **Where no rank tells anything** it was SIGKILL. Then it is said what the machine counts, such as kills for memory.
+- **If a rank ended by its own fault, there is one finding**: an [uncaught exception](findings/uncaught-exception.md), an
+  [early exit](findings/early-exit.md), an [abort](findings/abort.md) or an MPI error, a [crash](findings/crash.md). It names the rank, the
+  line and who waits for it. Consequences (a collective that the rank never entered, a message that nobody receives) are part of it, in the
+  report's `it follows`.
+- **Of an exception** the run holds type, text, the whole traceback and the place of each frame: `weft report --format html` shows the
+  traceback, `--format json` has it in `evidence.traceback`. Of a crash it holds the signal, the address, and the native stack of every
+  thread, of a Python rank also the Python stack, with source lines unless the run used
+  [`--no-sources`](commands/run.md#the-source-as-it-was).
+- **If Weft's own recorder fails** and ends a rank, [the finding](findings/weft-error.md) says so, what to send, and how to record without
+  the part that failed.
+- **If a run was ended from outside**, Weft says where each rank was, in MPI or outside of it, with its line. The status is 128 and the
+  signal: 130 after Ctrl-C, 143 after SIGTERM (`timeout`, a batch system), 129 after a closed terminal. This is never a deadlock. A second
+  Ctrl-C ends what the first did not; the record is still written.
+- **If no rank says anything** it was SIGKILL. Then Weft reports what the machine counts, such as kills for memory.
 
-The other ranks are told as `ended with the job`: the launcher ended them when the first was gone.
+The launcher ends the other ranks when the first is gone; for these Weft says `ended with the job`.
 
 ## Each way on both MPIs
 
-Made by `python tests/endings/table.py` from real runs with MPICH and Open MPI from PyPI; `tests/endings/test_ways.py` holds
-what is said. Each program ends in one way (`tests/endings/ways.py`), on 2 or 3 ranks. *Status* is that of `weft run`,
-MPICH's and Open MPI's where they differ: 3 where Weft ended ranks that could never go on, 128 and the signal after a signal
-from outside, else what the launcher gave; MPICH's gives, now and then, 9 or 15 for the signal with which it ended the other
-ranks. *Said* is the first finding, and where there is none, what is said instead of one. No other error is told than those
-of the column *errors*.
+`python tests/endings/table.py` makes this table from real runs with MPICH and Open MPI from PyPI; `tests/endings/test_ways.py` checks what
+Weft says. Each program ends in one way (`tests/endings/ways.py`), on 2 or 3 ranks. *Status* is that of `weft run`, with MPICH and with Open
+MPI if they differ: 3 if Weft ended ranks that could never go on, 128 and the signal after a signal from outside, else the launcher's;
+MPICH's launcher now and then gives 9 or 15 for the signal with which it ended the other ranks. *Said* is the first finding, or else what
+Weft says instead. There are no other errors than those in the column *errors*.
 
 | way | | MPI | status | errors | said |
 |---|---|---|---|---|---|
