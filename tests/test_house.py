@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "deadlock": {"mpi", "native", "trace", "match", "order", "races", "terms"},
     "usage": {"mpi", "sources", "native", "trace", "match", "order", "terms", "deadlock"},
     "access": {"sources", "native", "mpi", "trace", "match", "order", "terms", "deadlock", "usage"},
-    "halo": {"trace", "order", "terms"},
+    "halo": {"native", "trace", "order", "terms"},
     "waits": {"mpi", "native", "trace", "match", "order", "terms"},
     "endings": {"native", "trace", "match", "terms", "deadlock"},
     "report": {
