@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from weft.base.facts import changed
 from weft.base.words import plural, rank_words
 from weft.dataparallel.front_end import Outcome, Request
 from weft.dataparallel.grouped import times
@@ -22,6 +23,7 @@ from weft.dataparallel.sentences import NO_ROOM
 from weft.dataparallel.texts import AccessPlace, Texts
 from weft.debuginfo.addr2line import addr2line
 from weft.errors import WeftError
+from weft.evidence import CheckCase, Evidence, Line, Loop, Pair
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
 from weft.openmp import copies, privates, reductions, sentences
@@ -107,6 +109,12 @@ def found_in(process: Process, program: Path, sources: Sequence[Path]) -> Iterat
         )
 
 
+class Processes(Evidence):
+    """The ranks of the processes in which it was found."""
+
+    ranks: Sequence[int]
+
+
 def of_all(processes: Sequence[Sequence[Finding]]) -> tuple[Finding, ...]:
     """The findings of all processes: what several found at the same places is one, and says on which ranks."""
     if len(processes) == 1:
@@ -114,7 +122,8 @@ def of_all(processes: Sequence[Sequence[Finding]]) -> tuple[Finding, ...]:
     known: dict[object, list[Finding]] = defaultdict(list)
     for one in (one for found in processes for one in found):
         places = tuple((site.call, site.file, site.line) for site in one.sites)
-        known[one.kind, one.evidence.get("variable"), places].append(one)
+        variable = one.evidence.variable if isinstance(one.evidence, CheckCase) else None
+        known[one.kind, variable, places].append(one)
     return tuple(at_ranks(found, len(processes)) for found in known.values())
 
 
@@ -122,9 +131,17 @@ def at_ranks(found: Sequence[Finding], many: int) -> Finding:
     """The first of findings at the same places, with the ranks of all of them."""
     numbers = sorted({site.rank for one in found for site in one.sites[:1]})
     said = f"all {many} ranks" if len(numbers) == many else rank_words(numbers)
+    case = found[0].evidence
     return dataclasses.replace(
-        found[0], message=f"{found[0].message}, on {said}", evidence={**found[0].evidence, "ranks": numbers}
+        found[0],
+        message=f"{found[0].message}, on {said}",
+        evidence=changed(case, ranks=numbers) if isinstance(case, CheckCase) else Processes(ranks=numbers),
     )
+
+
+def _loop(kind: str, at: AccessPlace) -> Loop | None:
+    """A construct whose line is known."""
+    return Loop(kind=kind, file=at.file, line=at.line, text="") if at.line else None
 
 
 def misdeclared(sources: Sequence[Path], lines: Lines, places: Mapping[int, AccessPlace]) -> Iterator[Finding]:
@@ -141,7 +158,7 @@ def misdeclared(sources: Sequence[Path], lines: Lines, places: Mapping[int, Acce
                     kind="wrong-reduction", severity=KINDS["wrong-reduction"].severity, certainty="certain",
                     message=sentences.reduction(one.name, one.declared, one.does, one.loop),
                     sites=(Site(0, "update", file, one.line, ""), Site(0, "directive", file, one.directive, "")),
-                    evidence={"case": "operation", "count": 1, "variable": one.name},
+                    evidence=CheckCase(case="operation", count=1, variable=one.name),
                 )  # fmt: skip
 
 
@@ -338,9 +355,7 @@ class Reading:
             return
         at = self.place(held["strand"]["pc"])
         message = sentences.valueless(name, sentences.who(held["strand"], at))
-        evidence: dict[str, Any] = {"case": "private", "count": count, "variable": name}
-        if at.line:
-            evidence["loop"] = {"kind": held["strand"]["what"], "file": at.file, "line": at.line, "text": ""}
+        evidence = CheckCase(case="private", count=count, variable=name, loop=_loop(held["strand"]["what"], at))
         yield Finding(
             kind="uninitialised-read", severity=KINDS["uninitialised-read"].severity, certainty="certain",
             message=message + times(count), evidence=evidence,
@@ -378,21 +393,18 @@ class Reading:
             or sentences.nowait(held)
         )
         loop = self.place(held["strand"]["pc"])
-        evidence: dict[str, Any] = {
-            "case": "race", "count": count, "variable": named.name,
-            "pairs": [
-                {"file": race.place.file, "line": race.place.line, "write": race.held["write"],
-                 "other_file": race.other.file, "other_line": race.other.line, "other_write": race.held["other_write"],
-                 "count": race.count}
+        evidence = CheckCase(
+            case="race", count=count, variable=named.name,
+            pairs=[
+                Pair(file=race.place.file, line=race.place.line, write=race.held["write"],
+                     other_file=race.other.file, other_line=race.other.line, other_write=race.held["other_write"],
+                     count=race.count)
                 for race in races
             ],
-        }  # fmt: skip
-        if named.index:
-            evidence["index"] = list(named.index)
-        if named.line:
-            evidence["declared"] = {"file": first.place.file, "line": named.line}
-        if loop.line:
-            evidence["loop"] = {"kind": held["strand"]["what"], "file": loop.file, "line": loop.line, "text": ""}
+            index=named.index or None,
+            declared=Line(file=first.place.file, line=named.line) if named.line else None,
+            loop=_loop(held["strand"]["what"], loop),
+        )  # fmt: skip
         return Finding(
             kind="data-race", severity=KINDS["data-race"].severity, certainty="certain", message=said + times(count),
             sites=tuple(dict.fromkeys(site for race in races for site in sites(race))), evidence=evidence,

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from weft.dataparallel.grouped import times
 from weft.dataparallel.texts import AccessPlace
+from weft.evidence import CheckCase, Loop
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
 from weft.openmp import sentences
@@ -51,12 +52,14 @@ def _told(group: list[tuple[dict[str, Any], int, Named]], places: Mapping[int, A
     text = named.text(fortran)
     said = sentences.copied(text, held, other, region)
     kind = KINDS_OF[held["kind"]]
-    evidence: dict[str, Any] = {"case": held["why"] or "unmapped", "count": count, "variable": named.name}
-    evidence["side"] = "device" if held["device"] or not old else "host"
-    if named.index:
-        evidence["index"] = list(named.index)
-    if region.line:
-        evidence["loop"] = {"kind": "target", "file": region.file, "line": region.line, "text": ""}
+    evidence = CheckCase(
+        case=held["why"] or "unmapped",
+        count=count,
+        variable=named.name,
+        side="device" if held["device"] or not old else "host",
+        index=named.index or None,
+        loop=Loop(kind="target", file=region.file, line=region.line, text="") if region.line else None,
+    )
     sites = [
         site for one, _, _ in group
         for site in _sites(one, places.get(one["pc"], NOWHERE), places.get(one["other_pc"], NOWHERE))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from weft.base.event_id import EventId
 from weft.trace import layout
 from weft.trace.errors import Arguments
 from weft.trace.functions import Function
@@ -39,9 +40,9 @@ class Event:
         return hash(self.id)
 
     @property
-    def id(self) -> tuple[int, int]:
+    def id(self) -> EventId:
         """(rank index, event index), as findings name it."""
-        return self.rank.index, self.index
+        return EventId(self.rank.index, self.index)
 
     @property
     def flags(self) -> Flag:
