@@ -53,14 +53,14 @@ _ALONE = frozenset(("MPI_Comm_free", "MPI_Finalize"))
 """What a member may leave out here: how it ended tells of a missing MPI_Finalize."""
 
 
-class _Instance(Evidence):
+class Instance(Evidence):
     """Which call it is on its communicator, counted from 0."""
 
     call: int
     communicator: str
 
 
-class _Argument(Evidence):
+class Argument(Evidence):
     """The argument in which the ranks differ."""
 
     argument: str
@@ -237,7 +237,7 @@ def _different(table: _Table, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
             "collective-mismatch",
             f"as collective call number {nth} on {table.comm(instance).name} {listed(told, 'but')}",
             [*events, *(table.at(p) for p in list(places)[:64])],
-            evidence=_Instance(call=nth, communicator=table.comm(instance).name),
+            evidence=Instance(call=nth, communicator=table.comm(instance).name),
             cause=cause(*events),
         )
 
@@ -392,7 +392,7 @@ def _unlike(
         "argument-mismatch",
         f"in {calls.spoken(events[0].function.name)} on {table.comm(instance).name} {listed(told, 'but')}",
         events,
-        evidence=_Argument(argument=what),
+        evidence=Argument(argument=what),
         cause=what + cause(*events),
     )
 
@@ -487,7 +487,7 @@ def _clashing(table: _Table, instance: int, clash: Clash) -> Finding:
         f"{gives} to rank {receiver.rank.index}{describe.where(sender)} but rank {receiver.rank.index} "
         f"expects {takes}{describe.where(receiver)}",
         [sender, receiver],
-        evidence=_Argument(argument=what),
+        evidence=Argument(argument=what),
         cause=cause(sender, receiver),
     )
 
@@ -558,7 +558,7 @@ def _graphs(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
                 f"in {calls.spoken(one.function.name)} on {comm.name} rank {one.rank.index} names {_edges(gives)} to "
                 f"rank {two.rank.index}{describe.where(one)} but that one {_edges(takes)} from it{describe.where(two)}",
                 [one, two],
-                evidence=_Argument(argument="destinations"),
+                evidence=Argument(argument="destinations"),
                 cause=cause(one, two),
             )
 

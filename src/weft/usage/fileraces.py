@@ -53,7 +53,7 @@ LOOKED: Final = "files"
 File = tuple[int, int]
 
 
-class _Bytes(Evidence):
+class Bytes(Evidence):
     """The bytes of a file that both access."""
 
     file: str
@@ -375,5 +375,5 @@ class _Sharing:
             )
         yield finding(
             "file-race", message, [first, second], severity="error" if sort == "race" else "warning",
-            evidence=_Bytes(file=opened.name if opened else "", from_=low, to=high), cause=cause(first, second),
+            evidence=Bytes(file=opened.name if opened else "", from_=low, to=high), cause=cause(first, second),
         )  # fmt: skip

@@ -31,7 +31,7 @@ _LOOKS: Final = words("Probe Iprobe")
 _COLLECTIVE: Final = calls.COMM_COLLECTIVES | calls.ICOLLECTIVES
 
 
-class _Freed(Evidence):
+class Freed(Evidence):
     """The communicator that was freed."""
 
     communicator: str
@@ -147,7 +147,7 @@ def _at_once(rank: Rank) -> Iterator[Finding]:
             f"rank {rank.index} calls {said(two)} on {comm.name} while another of its threads is still in "
             f"{said(one)} on it: nothing says which comes first, and each member must make them in one order",
             [one, two],
-            evidence=_Freed(communicator=comm.name),
+            evidence=Freed(communicator=comm.name),
             cause=cause(one, two),
         )
 

@@ -36,21 +36,21 @@ _FREEING = frozenset(("Comm_free", "Comm_disconnect"))
 _UNTYPED = frozenset(("MPI_BYTE", "PVM_BYTE")) | _PACKED
 
 
-class _Sent(Evidence):
+class Sent(Evidence):
     """To whom a message that nobody receives was sent, and with which tag."""
 
     dest: int
     tag: int
 
 
-class _Wanted(Evidence):
+class Wanted(Evidence):
     """From whom a message that never comes was wanted, and with which tag."""
 
     source: int
     tag: int
 
 
-class _Sizes(Evidence):
+class Sizes(Evidence):
     """The bytes that were sent, those that there was room for, and how many such messages there were."""
 
     sent: int
@@ -70,7 +70,7 @@ def _refusals(trace: Trace, match: Match) -> Iterator[list[Finding]]:
 def _sent_in_vain(trace: Trace, match: Match) -> Iterator[list[Finding]]:
     short: dict[int, set[int]] = {}
     for found in _unmatched_sends(trace, match, _Done(trace)):
-        assert isinstance(found.evidence, _Sent)
+        assert isinstance(found.evidence, Sent)
         dest = found.evidence.dest
         if dest not in short:
             short[dest] = {event.tag for event in _refused(trace.ranks[dest])}
@@ -161,7 +161,7 @@ def _unmatched_sends(trace: Trace, match: Match, done: _Done) -> Iterator[Findin
             "unmatched-send",
             f"the message of rank {event.rank.index} to rank {receiver} in {said(event)} is never received: {told}",
             [event, *other],
-            evidence=_Sent(dest=receiver, tag=int(match.sends.tag[row])),
+            evidence=Sent(dest=receiver, tag=int(match.sends.tag[row])),
             cause=cause(event),
         )
 
@@ -186,7 +186,7 @@ def _taken_and_left(trace: Trace, match: Match) -> Iterator[list[Finding]]:
                     f"rank {rank.index} takes a message of rank {event.peer} in {said(event)} and never receives it: "
                     "no MPI_Mrecv or MPI_Imrecv of it follows",
                     [event],
-                    evidence=_Sent(dest=rank.index, tag=event.tag),
+                    evidence=Sent(dest=rank.index, tag=event.tag),
                     cause=cause(event),
                 )
                 yield [told]
@@ -240,7 +240,7 @@ def _unmatched_receives(trace: Trace, match: Match, done: _Done) -> Iterator[Fin
             "unmatched-receive",
             f"rank {event.rank.index} waits in {said(event)} for a message of {who}: {told}",
             [event, *other],
-            evidence=_Wanted(source=source, tag=int(match.recvs.tag[row])),
+            evidence=Wanted(source=source, tag=int(match.recvs.tag[row])),
             cause=cause(event),
         )
 
@@ -385,7 +385,7 @@ def _compared(
         return
     bytes_sent, bytes_wanted = sizes[0] * sent[1], sizes[1] * wanted[1]
     told = f"rank {send.rank.index} in {said(send)}", f"rank {receive.rank.index} in {said(receive)}"
-    evidence = _Sizes(sent=bytes_sent, room=bytes_wanted, messages=times)
+    evidence = Sizes(sent=bytes_sent, room=bytes_wanted, messages=times)
     if bytes_sent > bytes_wanted:
         yield finding(
             "truncation",

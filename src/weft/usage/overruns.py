@@ -31,7 +31,7 @@ Around = Callable[[EventId], tuple[Match, EventId]]
 """The match that holds an event, and what the event is called there."""
 
 
-class _Overrun(Evidence):
+class Overrun(Evidence):
     """The bytes that a call's parameter has, the room that there is, and what lies before and behind that."""
 
     parameter: str
@@ -42,7 +42,7 @@ class _Overrun(Evidence):
     variable: str = ""
 
 
-class _Outlived(Evidence):
+class Outlived(Evidence):
     """A window that outlives its memory."""
 
     parameter: str
@@ -91,7 +91,7 @@ def _overrun(around: Around, event: Event, region: Region, room: Room) -> Findin
         f"{outside}{tail}",
         [event],
         severity=severity,
-        evidence=_Overrun(
+        evidence=Overrun(
             parameter=region.parameter, bytes=size, room=room.high - room.low, behind=behind,
             before=before, variable=room.name or "",
         ),
@@ -162,7 +162,7 @@ def _outlived(event: Event, create: Event, how: str) -> Finding:
         f"the memory of the window that rank {event.rank.index} made in {said(create)} {how} {said(event)}: "
         "a window needs it until MPI_Win_free",
         [event, create],
-        evidence=_Outlived(parameter="base", outlived=True),
+        evidence=Outlived(parameter="base", outlived=True),
         cause=cause(create),
     )
 

@@ -35,13 +35,13 @@ _KEPT: Final = RECEIVES | {"pvm_mkbuf", "pvm_initsend", "pvm_setsbuf", "pvm_setr
 _WIDTHS: Final = {"PVM_UINT": "PVM_INT", "PVM_USHORT": "PVM_SHORT", "PVM_ULONG": "PVM_LONG"}
 
 
-class _Returned(Evidence):
+class Returned(Evidence):
     """The error that a call returned."""
 
     returned: str
 
 
-class _Spawned(Evidence):
+class Spawned(Evidence):
     """How many tasks were started, and how many were asked for."""
 
     started: int
@@ -77,7 +77,7 @@ def _failed(rank: Rank, told: set[EventId]) -> Iterator[Finding]:
             "invalid-argument",
             f"{event.function.called} of rank {rank.index} failed{where(event)}: it returned {name}",
             [event],
-            evidence=_Returned(returned=name),
+            evidence=Returned(returned=name),
             cause=f"{name} {cause(event)}",
         )
 
@@ -96,7 +96,7 @@ def _spawned_less(rank: Rank) -> Iterator[Finding]:
             "started, and on the PATH",
             [event],
             severity="warning",
-            evidence=_Spawned(started=started, wanted=wanted),
+            evidence=Spawned(started=started, wanted=wanted),
             cause=cause(event),
         )
 

@@ -25,7 +25,7 @@ TOLD: Final = 20
 """Findings of one call site; the rest follows from the same cause."""
 
 
-class _Element(Evidence):
+class Element(Evidence):
     """The first element that is wrong, how many are, and by which operation."""
 
     element: int
@@ -72,5 +72,5 @@ def _wrong(parts: list[Part], part: Part, name: str, wrong: NDArray[np.int64], e
         f"({listed}{', …' if len(brought) > 8 else ''}) comes to {expected[at]}"
     )
     others = [one.event for one in parts if one is not part]
-    evidence = _Element(element=at, got=str(got), expected=str(expected[at]), elements=len(wrong), operation=name)
+    evidence = Element(element=at, got=str(got), expected=str(expected[at]), elements=len(wrong), operation=name)
     return finding("wrong-reduction", message, [part.event, *others], evidence=evidence)

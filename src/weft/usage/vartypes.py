@@ -22,7 +22,7 @@ _INSTANCES: Final = 3
 _SORTS: Final = {"i": "i", "u": "i", "f": "f", "c": "c"}
 
 
-class _Variable(Evidence):
+class Variable(Evidence):
     """The datatype of a call, and the variable that is of another type."""
 
     datatype: str
@@ -64,7 +64,7 @@ def _told(event: Event, region: Region, named: tuple[str, Type], wrong: str, sev
         [event],
         severity=severity,
         certainty="certain" if severity == "error" else "possible",
-        evidence=_Variable(datatype=datatype, variable=name, type=kind.text, parameter=region.parameter),
+        evidence=Variable(datatype=datatype, variable=name, type=kind.text, parameter=region.parameter),
         cause=cause(event),
     )
 
