@@ -17,7 +17,7 @@ from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.trace.layout import Events, StreamKind
 from weft.trace.mapping import let_go
-from weft.trace.rank import Rank, Thread
+from weft.trace.rank import Rank, Run, Thread
 from weft.trace.run import Trace
 
 _OF_CALLS: Final = ("threads", "_merged", "tasks", "touches", "hashed")
@@ -151,7 +151,7 @@ class _Part(Thread):
         let_go(self.tails)
 
 
-def _anew(rank: Rank, trace: Trace) -> Rank:
+def _anew(rank: Rank, trace: Run) -> Rank:
     """The rank in another trace, which makes anew what is made of its calls."""
     _ = rank.definitions, rank.endings, rank._datatypes
     part = copy.copy(rank)
