@@ -47,8 +47,8 @@ class Thread:
         In a damaged file they end before the first one whose tail is lost: its arguments would read as zeros.
         """
         file = self.rank.file
-        if (kept := self.rank.trace.kept) is not None:
-            return kept.events(self)
+        if (suffix := self.rank.trace.suffix) is not None:
+            return suffix.events(self)
         data = file.stream(StreamKind.EVENTS, self.slot) if file else np.empty(0, np.uint8)
         whole = len(data) // EVENT.itemsize * EVENT.itemsize
         events: Events = data[:whole].view(EVENT)
