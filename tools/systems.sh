@@ -3,6 +3,7 @@
 #     tools/systems.sh trixie 'make demo'
 #     tools/systems.sh --check        says why that cannot be here, and fails; or says nothing
 #     tools/systems.sh --root trixie  says where that root lies
+#     tools/systems.sh trixie-arm64 'make test ROOMS=tests/trace'     for another processor, emulated by qemu-user-static
 # The root is made by debootstrap on first use, in ${XDG_CACHE_HOME:-~/.cache}/weft-roots, and kept with what was
 # installed into it: packages, pip's wheels, the clone's environments (about 4 GB once the tests have run). The command
 # has process and mount namespaces of its own: what it starts ends with it, and nothing stays mounted.
@@ -42,7 +43,16 @@ if [ ! -e "$root" ]; then
     echo "making a root of Debian $suite in $root" >&2
     rm -rf "$root.made"
     packages=python3,python3-venv,python3-dev,make,gcc,g++,git,ca-certificates
-    debootstrap --variant=minbase --include=$packages "$suite" "$root.made" "$(bash "$tools/mirror.sh")" \
+    foreign=()
+    if [[ $suite == *-* ]]; then
+        foreign=(--arch "${suite#*-}")
+        if [ "${suite#*-}" != "$(dpkg --print-architecture)" ] && ! command -v qemu-aarch64-static >/dev/null; then
+            apt-get install -y -qq -o DPkg::Lock::Timeout=300 qemu-user-static binfmt-support >/dev/null 2>&1 || true
+        fi
+        # The kernel starts the emulator; debootstrap ends with an error where it does not.
+        mountpoint -q /proc/sys/fs/binfmt_misc || mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc || true
+    fi
+    debootstrap --variant=minbase --include=$packages "${foreign[@]}" "${suite%-*}" "$root.made" "$(bash "$tools/mirror.sh")" \
         >"$root.log" 2>&1 || { tail -5 "$root.log" >&2; exit 1; }
     mv "$root.made" "$root"
 fi

@@ -1,4 +1,4 @@
-"""Commands are found by name: each is whole, and has its page and its line in the README."""
+"""Commands are found by name: each is whole, and has its page and a line in docs/guide.md."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_command_has_its_page_and_its_line(name: str) -> None:
     page = ROOT / "docs" / "commands" / f"{name}.md"
     assert page.is_file(), f"write docs/commands/{name}.md"
     assert page.read_text().startswith(f"# weft {name}\n")
-    assert f"docs/commands/{name}.md" in (ROOT / "README.md").read_text(), f"the README's table has no weft {name}"
+    assert f"(commands/{name}.md)" in (ROOT / "docs/guide.md").read_text(), f"docs/guide.md has no weft {name}"
 
 
 def test_every_page_of_a_command_has_its_command() -> None:

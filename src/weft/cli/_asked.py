@@ -15,7 +15,7 @@ from weft.errors import UsageError
 def add_option(parser: argparse.ArgumentParser) -> None:
     """Declare --trust, and what stands for it where a command starts a replay."""
     parser.add_argument(
-        "--trust", action="store_true", help="execute what RUN names, though this user did not record it here"
+        "--trust", action="store_true", help="run the program that RUN names although you did not record RUN here"
     )
 
 

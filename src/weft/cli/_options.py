@@ -45,7 +45,7 @@ def add_script_timeout(parser: Declares) -> None:
     """Declare --timeout of a prompt's commands, which may be 0."""
     parser.add_argument(
         "--timeout", type=seconds_or_0, metavar="SECONDS",
-        help="interrupt a command after so many seconds; 0: never. 600 in scripts",
+        help="interrupt a command after SECONDS; 0: never (600 in scripts)",
     )  # fmt: skip
 
 

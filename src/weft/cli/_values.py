@@ -47,11 +47,13 @@ def check(args: argparse.Namespace) -> None:
 
 def add_tolerances(parser: argparse.ArgumentParser) -> None:
     """The options that say when two values are alike."""
-    parser.add_argument("--exact", action="store_true", help="a value is alike only where every bit is")
-    parser.add_argument("--absolute", type=_options.from_0, metavar="X", help="values may lie X apart")
-    parser.add_argument("--relative", type=_options.from_0, metavar="X", help="... X times the larger of the two")
-    parser.add_argument("--ulps", type=_options.from_0, metavar="N", help="... N units in the last place")
-    parser.add_argument("--nan", choices=("equal", "different"), help="whether two that are not numbers are alike")
+    parser.add_argument("--exact", action="store_true", help="count values as equal only if every bit is equal")
+    parser.add_argument(
+        "--absolute", type=_options.from_0, metavar="X", help="count values as equal if they differ by at most X"
+    )
+    parser.add_argument("--relative", type=_options.from_0, metavar="X", help="... by at most X times the larger one")
+    parser.add_argument("--ulps", type=_options.from_0, metavar="N", help="... by at most N units in the last place")
+    parser.add_argument("--nan", choices=("equal", "different"), help="whether two NaNs count as equal")
 
 
 def given_tolerances(args: argparse.Namespace) -> dict[str, Any]:

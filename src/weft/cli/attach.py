@@ -1,11 +1,11 @@
-"""Show where the ranks of a job are that runs now, and was not started under Weft.
+"""Show where the ranks of a running job are. The job need not have been started under Weft.
 
 weft attach                  the MPI job of this host, if it is the only one
 weft attach PID...           the ranks beneath a launcher (mpiexec, mpirun), or the ranks themselves
-weft attach JOB[.STEP]       a job of Slurm, on all its nodes
-weft attach --core FILE...   ranks that have ended, by the core files that they left
+weft attach JOB[.STEP]       a Slurm job, on all its nodes
+weft attach --core FILE...   the core files of a job that crashed
 
-All ranks stand still for the moment of a look, and go on. What is told are stacks: where a rank is, and no proof.
+All ranks pause for a moment and then continue. Weft shows the stack of each rank; a stack alone proves no deadlock.
 """
 
 from __future__ import annotations
@@ -32,21 +32,25 @@ INTERVAL = 1.0
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "attach", help="show where the ranks of a job are that runs now", description=__doc__,
+        "attach", help="show where the ranks of a running job are", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("what", nargs="*", metavar="PID | JOB[.STEP]", help="processes, or a job of Slurm")
-    parser.add_argument("--core", nargs="+", metavar="FILE", type=Path, help="core files of a job that has ended")
+    parser.add_argument("what", nargs="*", metavar="PID | JOB[.STEP]", help="process ids, or a Slurm job")
+    parser.add_argument(
+        "--core", nargs="+", metavar="FILE", type=Path, help="read the core files of a job that crashed"
+    )
     parser.add_argument("--program", metavar="FILE", default="",
-                        help="with --core: the program, where it does not lie where it ran")  # fmt: skip
+                        help="with --core: the program, if it is not where it ran")  # fmt: skip
     parser.add_argument("--interval", type=float, default=INTERVAL, metavar="SECONDS",
-                        help="between the two looks, which tell what stands from what moves; 0: one look")  # fmt: skip
-    parser.add_argument("--all", action="store_true", help="with the frames inside of MPI")
+                        help="wait SECONDS between the two looks that show which ranks move; 0: look once")  # fmt: skip
+    parser.add_argument("--all", action="store_true", help="also show the frames inside the MPI library")
     parser.add_argument("--format", choices=("text", "json", "svg"), default="text",
-                        help="json: weft-stacks/1; svg: a picture of the tree")  # fmt: skip
+                        help="text (default); json: weft-stacks/1; svg: a picture of the tree")  # fmt: skip
     _options.add_output(parser)
-    parser.add_argument("--job", action="store_true", help="a process stands for all ranks of its job on this host")
-    parser.add_argument("--here", action="store_true", help="of a job of Slurm, this node only")
+    parser.add_argument(
+        "--job", action="store_true", help="show all ranks of the job that PID belongs to, on this host"
+    )
+    parser.add_argument("--here", action="store_true", help="of a Slurm job, show the ranks of this node only")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Compile a program so that `weft run` sees what it does to memory that MPI has.
+"""Compile a program so that `weft run` sees how it uses memory that MPI is reading or writing.
 
 weft cc mpicc -g -O2 -o prog prog.c            before your own compiler call: C, C++ or Fortran
 make CC="weft cc mpicc" FC="weft cc mpif90"    whatever builds the program
@@ -34,11 +34,14 @@ from weft.errors import UsageError
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "cc", help="compile a program whose memory accesses `weft run` sees", description=__doc__,
+        "cc", help="compile a program so that `weft run` sees its memory accesses", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter, usage="weft cc [--commands FILE] COMPILER ARGS...",
     )  # fmt: skip
     parser.add_argument(
-        "--commands", type=Path, metavar="FILE", help="only put the call into a database, which `weft check` reads"
+        "--commands",
+        type=Path,
+        metavar="FILE",
+        help="only add the call to the compilation database FILE, for `weft check`",
     )
     parser.add_argument("line", nargs=argparse.REMAINDER, metavar="COMPILER ARGS", help="the compiler call")
 

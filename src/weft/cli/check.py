@@ -1,4 +1,4 @@
-"""Check the directives of a data-parallel program: run it on one processor while its parallel execution is simulated.
+"""Find data races and wrong directives: run the program on one processor and judge every parallel execution of it.
 
 weft check prog.c part.cpp             an OpenMP program in C, C++ or Fortran: races, barriers, orders of locks
 weft check jac.cdv                     a C-DVMH program (or .c), as it is
@@ -10,8 +10,8 @@ weft check --args '100 in.txt' jac.cdv with arguments for the program
 weft check -p 2x2 jac.cdv              on a grid of processors (by default each element has its own)
 weft check --only stale-halo-read jac.cdv   only findings of a kind, a file or a procedure; --skip leaves them out
 weft check --directives jac.cdv        also lists the directives that ran, in their order, with counts
-weft check --baseline old.json jac.cdv only findings that an earlier report (--format json -o) does not have fail
-weft check --trace CONFIG jac.cdv      values: without directives, and of each processor in turn; where they differ
+weft check --baseline old.json jac.cdv fail only for findings that an earlier report (--format json -o) does not have
+weft check --trace CONFIG jac.cdv      compare values without directives and on each processor; say where they differ
 weft check --format json jac.cdv       weft-report/1; sarif: SARIF 2.1.0; html: a page; -o FILE writes it
 
 The program runs once, and what it prints passes through. Exits 0 with nothing found, 1 with a finding of error
@@ -49,39 +49,69 @@ TAKES_PROGRAM = True
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "check", help="check the directives of a data-parallel program", description=__doc__,
+        "check", help="find races in OpenMP, Numba and DVM programs", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft check [options] FILE... [-- ARGS]   or   weft check [options] -- ./prog ARGS   or   "
         "weft check [options] prog.py ARGS",
     )  # fmt: skip
     parser.add_argument(
-        "program", nargs="*", metavar="FILE", help="sources, a folder, or a Python program and its arguments"
+        "program", nargs="*", metavar="FILE", help="source files, a folder, or a Python program and its arguments"
     )
-    parser.add_argument("--args", metavar="ARGS", default="", help="arguments of the program, as a shell splits them")
-    parser.add_argument("-p", "--processors", metavar="GRID", default="", help="a grid of processors: 4, 2x2, 2x2x1")
-    parser.add_argument("-I", dest="include", action="append", type=Path, default=[], metavar="DIR")
-    parser.add_argument("-D", dest="define", action="append", default=[], metavar="NAME[=VALUE]")
-    parser.add_argument("--flags", metavar="FLAGS", default="", help="further options for the compilers")
-    parser.add_argument("--link", metavar="FLAGS", default="", help="further options for the linker: -lname")
-    parser.add_argument("--keep-build", type=Path, metavar="DIR", help="keep the marked sources and the program here")
-    _options.add_timeout(parser, "end the program after so many seconds")
-    for name, what in (("--only", "only findings of this kind, file or procedure"), ("--skip", "none of these")):
-        parser.add_argument(name, action="append", default=[], metavar="WORD", help=what)
-    parser.add_argument("--directives", action="store_true", help="list the directives that ran, with counts")
-    parser.add_argument("--baseline", type=Path, metavar="FILE", help="an earlier report: only new findings are told")
-    parser.add_argument("--suppress", type=Path, metavar="FILE", help="rules: KIND FILE[:LINE|:PROCEDURE] REASON")
     parser.add_argument(
-        "--fail-on", action="append", default=[], metavar="WHAT", help="error (by default), warning, never, a kind"
+        "--args", metavar="ARGS", default="", help="pass these arguments to the program, split as a shell does"
+    )
+    parser.add_argument(
+        "-p", "--processors", metavar="GRID", default="", help="simulate this grid of processors: 4, 2x2, 2x2x1"
+    )
+    parser.add_argument(
+        "-I",
+        dest="include",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="DIR",
+        help="look for include files in DIR",
+    )
+    parser.add_argument("-D", dest="define", action="append", default=[], metavar="NAME[=VALUE]", help="define a macro")
+    parser.add_argument("--flags", metavar="FLAGS", default="", help="pass these options to the compiler")
+    parser.add_argument("--link", metavar="FLAGS", default="", help="pass these options to the linker, such as -lm")
+    parser.add_argument(
+        "--keep-build", type=Path, metavar="DIR", help="keep the instrumented sources and the program in DIR"
+    )
+    _options.add_timeout(parser, "end the program after SECONDS")
+    for name, what in (
+        ("--only", "show only findings of this kind, file or procedure; repeatable"),
+        ("--skip", "leave out findings of this kind, file or procedure; repeatable"),
+    ):
+        parser.add_argument(name, action="append", default=[], metavar="WORD", help=what)
+    parser.add_argument("--directives", action="store_true", help="also list the directives that ran, with counts")
+    parser.add_argument(
+        "--baseline", type=Path, metavar="FILE", help="show only findings that this earlier report does not have"
+    )
+    parser.add_argument(
+        "--suppress",
+        type=Path,
+        metavar="FILE",
+        help="leave out findings that match a rule: KIND FILE[:LINE|:PROCEDURE] REASON",
+    )
+    parser.add_argument(
+        "--fail-on",
+        action="append",
+        default=[],
+        metavar="WHAT",
+        help="exit with 1 at: error (default), warning, never, or a kind; repeatable",
     )
     parser.add_argument(
         "--trace", type=Path, metavar="CONFIG",
-        help="compare values: without directives, and of each processor in turn; CONFIG says what to keep (it is "
-        "written where there is no such file)",
+        help="compare the values of a run without directives with those of each processor; CONFIG says which (it is "
+        "written if it does not exist)",
     )  # fmt: skip
     parser.add_argument("--live", action="store_true", help="with --trace: stop at the first value that differs")
-    _options.add_out(parser, "with --trace: where both runs go (weft-runs/...)")
+    _options.add_out(parser, "with --trace: directory of both runs (weft-runs/...)")
     add_tolerances(parser)
-    parser.add_argument("--format", choices=("text", "json", "sarif", "html"), default="text", help="text by default")
+    parser.add_argument(
+        "--format", choices=("text", "json", "sarif", "html"), default="text", help="format of the report (text)"
+    )
     _options.add_output(parser)
 
 

@@ -1,14 +1,14 @@
-"""Say where two recorded runs of a program differ.
+"""Find where two recorded runs of a program differ.
 
 weft compare REFERENCE RUN                 the first value, call or message that differs, and what follows
-weft compare REFERENCE RUN --relative 1e-9 values of probes count as alike up to there
+weft compare REFERENCE RUN --relative 1e-9 with a tolerance for the values of probes
 weft compare REFERENCE RUN --format json   weft-compare/1, for scripts
-weft compare REFERENCE RUN --bisect        where hashes differ: both replayed, until the element is known
-weft compare REFERENCE RUN --debug         the debugger at the first difference, on a replay of RUN
-weft compare REFERENCE RUN --view          both runs in the browser, the first difference in the middle
+weft compare REFERENCE RUN --bisect        if hashes differ, replays both runs to find the element
+weft compare REFERENCE RUN --debug         opens the debugger at the first difference, in a replay of RUN
+weft compare REFERENCE RUN --view          shows both runs in the browser at the first difference
 
-Values of probes are aligned by loops, iterations and global indices: the runs may have other numbers of ranks. Calls
-are aligned by what they are, rank by rank. Exits 0 where all is alike and both runs end alike, 1 where they differ.
+Weft aligns the values of probes by loop, iteration and global index, so the runs may have different numbers of ranks.
+It aligns calls rank by rank. The status is 0 if values, calls and the ends of both runs are equal, and 1 if not.
 """
 
 from __future__ import annotations
@@ -37,24 +37,28 @@ DIFFERENT_STATUS = 1
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "compare", help="say where two runs of a program differ", description=__doc__,
+        "compare", help="find the first difference between two runs", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("reference", type=Path, metavar="REFERENCE", help="directory of the run that is right")
-    parser.add_argument("run", type=Path, metavar="RUN", help="directory of the run to hold against it")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="text by default")
-    parser.add_argument("--view", action="store_true", help="show both runs in the browser, where they differ")
+    parser.add_argument("reference", type=Path, metavar="REFERENCE", help="directory of the run to compare with")
+    parser.add_argument("run", type=Path, metavar="RUN", help="directory of the other run")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="format of the result (text)")
+    parser.add_argument("--view", action="store_true", help="show both runs in the browser at the first difference")
     parser.add_argument(
         "--bisect", action="store_true",
-        help="where hashes differ: replay both runs with the elements of what differs first",
+        help="if hashes differ, replay both runs to find the first element that differs",
     )  # fmt: skip
-    parser.add_argument("--debug", action="store_true", help="open the debugger at the first difference, on a replay")
+    parser.add_argument(
+        "--debug", action="store_true", help="open the debugger at the first difference, in a replay of RUN"
+    )
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--values", action="store_true", help="compare values of probes only")
-    what.add_argument("--calls", action="store_true", help="compare calls of MPI only")
+    what.add_argument("--values", action="store_true", help="compare only the values of probes")
+    what.add_argument("--calls", action="store_true", help="compare only the MPI calls")
     add_tolerances(parser)
     _asked.add_option(parser)
-    parser.add_argument("--probes", type=Path, metavar="CONFIG", help="tolerances by probe (that of RUN by default)")
+    parser.add_argument(
+        "--probes", type=Path, metavar="CONFIG", help="take the tolerance of each probe from CONFIG (that of RUN)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
-"""Print what makes a shell complete `weft`: commands, options, runs, ranks, kinds of findings, files.
+"""Print the script by which a shell completes commands, options, runs, ranks, kinds of findings and files.
 
 source <(weft completion bash)          in ~/.bashrc
-source <(weft completion zsh)           in ~/.zshrc, behind compinit
+source <(weft completion zsh)           in ~/.zshrc, after compinit
 weft completion fish | source           in ~/.config/fish/config.fish
 """
 
@@ -16,7 +16,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "completion", help="make the shell complete weft's commands", description=__doc__,
+        "completion", help="set up completion in your shell", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")

@@ -1,4 +1,4 @@
-"""Be the debug adapter of an editor: VS Code, Neovim, Emacs, and all that speak the Debug Adapter Protocol.
+"""Serve the debugger to VS Code, Neovim, Emacs or any other editor with the Debug Adapter Protocol.
 
 weft dap                 speak over standard input and output, as editors start adapters
 weft dap --port 4711     listen on this port of this host, for one editor after the other (0: any free port, told);
@@ -25,12 +25,12 @@ SECRET = "WEFT_DAP_SECRET"
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "dap", help="the debugger for editors (Debug Adapter Protocol)", description=__doc__,
+        "dap", help="serve the debugger to an editor (Debug Adapter Protocol)", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--port", type=port, metavar="PORT", help="listen on this port instead of standard input")
-    where.add_argument("--socket", type=Path, metavar="PATH", help="listen on this Unix socket, which only you can use")
+    where.add_argument("--port", type=port, metavar="PORT", help="listen on PORT instead of standard input")
+    where.add_argument("--socket", type=Path, metavar="PATH", help="listen on a Unix socket that only you can use")
 
 
 def port(text: str) -> int:

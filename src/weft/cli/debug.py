@@ -6,7 +6,7 @@ weft debug RUN -c 'until 2:57' -c ranks   run commands, then end
 weft debug RUN --format json              one JSON object a command, read from standard input, for machines
 weft debug RUN -- ./prog-with-g           with another build of the program, same arguments
 
-RUN is the newest run where it is left out. gdb looks into native ranks, an agent of Weft into Python ranks; neither
+Without RUN, the newest run is taken. gdb looks into native ranks, an agent of Weft into Python ranks; neither
 changes the program or its record. Exits 0, or 1 where a command of a script failed.
 """
 
@@ -39,13 +39,13 @@ def register(subparsers: Any) -> None:
         usage="weft debug [RUN] [-x SCRIPT] [-c COMMAND]... [--format FORMAT] [--stdin FILE] [--timeout SECONDS] "
               "[-n N] [--trust] [-- PROGRAM ARGS]",
     )  # fmt: skip
-    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
-    parser.add_argument("-x", dest="script", metavar="SCRIPT", help="run the commands of this file, then end")
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (default: the newest)")
+    parser.add_argument("-x", dest="script", metavar="SCRIPT", help="run the commands in this file, then exit")
     parser.add_argument(
-        "-c", dest="commands", action="append", metavar="COMMAND", help="run this, then end; repeatable"
+        "-c", dest="commands", action="append", metavar="COMMAND", help="run this command, then exit; repeatable"
     )
     _options.add_answers(parser, "weft-debug/1")
-    parser.add_argument("--stdin", type=Path, metavar="FILE", help="what the program reads from its standard input")
+    parser.add_argument("--stdin", type=Path, metavar="FILE", help="give FILE to the program as its standard input")
     _options.add_script_timeout(parser)
     _options.add_ranks(parser)
     _asked.add_option(parser)

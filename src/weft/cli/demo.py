@@ -28,7 +28,7 @@ STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 def register(subparsers: Any) -> None:
     """Declare the command."""
-    subparsers.add_parser("demo", help="show what Weft does, on a program with a bug", description=__doc__)
+    subparsers.add_parser("demo", help="try Weft on a small program that hangs", description=__doc__)
 
 
 def run(args: argparse.Namespace) -> int:

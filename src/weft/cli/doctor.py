@@ -26,13 +26,15 @@ COLOURS = {"ok": "green", "warning": "yellow", "failed": "red"}
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "doctor", help="check this machine's MPIs, and messages between hosts", description=__doc__,
+        "doctor", help="check whether MPI, launcher and compiler fit together", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft doctor [--format text|json] [--bug-report] [--hosts A,B,... [-- LAUNCHER OPTIONS]]",
     )  # fmt: skip
-    parser.add_argument("--format", choices=("text", "json"), default="text")
-    parser.add_argument("--bug-report", action="store_true", help="print what a bug report needs, to be sent as it is")
-    parser.add_argument("--hosts", metavar="A,B,...", help="try a message between these hosts, and say what to set")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="format of the result (text)")
+    parser.add_argument("--bug-report", action="store_true", help="print the facts that a bug report needs")
+    parser.add_argument(
+        "--hosts", metavar="A,B,...", help="send messages between these hosts, and say which settings help"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Print what a run recorded: every call with its arguments, results, time and line.
+"""Print every recorded call with its arguments, results, time and line.
 
 weft dump RUN                            all calls in the order of time
 weft dump RUN --rank 0-3,7 --function MPI_Send --tag 7 --time 1.2s-3s --comm world
@@ -8,7 +8,7 @@ weft dump RUN --format json              one JSON object a line
 weft dump RUN --format csv -o calls.csv  a table for other tools; parquet too (`pip install 'weft-debugger[export]'`)
 weft dump RUN --last 20                  the last calls;  --count: only how many there are
 
-RUN is the newest run where it is left out. A call that never returned is shown as "still in this call". Runs of level
+Without RUN, the newest run is taken. A call that never returned is shown as "still in this call". Runs of level
 `outcomes` hold outcomes in place of calls; these are printed as they are.
 """
 
@@ -55,23 +55,31 @@ STYLES: Final = {
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "dump", help="print what a run recorded", description=__doc__,
+        "dump", help="print the recorded calls as a table", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (default: the newest)")
     parser.add_argument("--format", choices=FORMATS, default="text", help="text (default), JSON lines, CSV or Parquet")
     _options.add_output(parser)
-    parser.add_argument("--rank", metavar="LIST", help="ranks, such as 0-3,7")
-    parser.add_argument("--function", metavar="NAME", help="functions, such as MPI_Send,MPI_Recv or *send*")
-    parser.add_argument("--tag", metavar="LIST", help="tags, such as 7 or 100-199")
-    parser.add_argument("--time", metavar="SPAN", help="calls under way in a span, such as 1.2s-3s")
-    parser.add_argument("--comm", metavar="NAME", help="communicators, such as world or world.dup*")
-    parser.add_argument("--where", metavar="FILTER", default="", help='a filter, such as "wait>1ms -fn:Barrier"')
+    parser.add_argument("--rank", metavar="LIST", help="show only these ranks, such as 0-3,7")
+    parser.add_argument(
+        "--function", metavar="NAME", help="show only these functions, such as MPI_Send,MPI_Recv or *send*"
+    )
+    parser.add_argument("--tag", metavar="LIST", help="show only these tags, such as 7 or 100-199")
+    parser.add_argument("--time", metavar="SPAN", help="show only calls that were active in this span, such as 1.2s-3s")
+    parser.add_argument("--comm", metavar="NAME", help="show only these communicators, such as world or world.dup*")
+    parser.add_argument(
+        "--where", metavar="FILTER", default="", help='show only calls that match, such as "wait>1ms -fn:Barrier"'
+    )
     ends = parser.add_mutually_exclusive_group()
-    ends.add_argument("--first", type=number, metavar="N", help="print the first N calls only")
-    ends.add_argument("--last", type=number, metavar="N", help="print the last N calls only")
-    ends.add_argument("--count", action="store_true", help="print only how many calls there are")
-    parser.add_argument("--definitions", action="store_true", help="print definitions in place of calls")
+    ends.add_argument("--first", type=number, metavar="N", help="print only the first N calls")
+    ends.add_argument("--last", type=number, metavar="N", help="print only the last N calls")
+    ends.add_argument("--count", action="store_true", help="print only the number of calls")
+    parser.add_argument(
+        "--definitions",
+        action="store_true",
+        help="print communicators, datatypes, windows and other definitions instead of calls",
+    )
 
 
 def number(text: str) -> int:

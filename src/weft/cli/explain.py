@@ -1,9 +1,9 @@
-"""Say what a kind of finding means, with an example and the remedy.
+"""Explain a kind of finding, with an example and the remedy.
 
-weft explain               all kinds, a line each
-weft explain deadlock      the page of one: cause, example, remedy
+weft explain               lists all kinds
+weft explain deadlock      explains one: cause, example, remedy
 
-The kinds are the words in brackets behind each finding of a report.
+The kind of each finding is the word in brackets at its end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.kinds import KINDS, SEVERITIES, Kind, kind
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "explain", help="say what a kind of finding means", description=__doc__,
+        "explain", help="explain a kind of finding, with its remedy", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("kind", nargs="?", metavar="KIND", help="a kind of finding, such as deadlock")

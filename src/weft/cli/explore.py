@@ -1,9 +1,9 @@
-"""Run the other outcomes of a program's races, each order once, and say what each one does.
+"""Run a program once for each other outcome of its message races, and say what each outcome leads to.
 
-weft explore RUN                          every order in which the wildcard receives and probes of the run can come out
-weft explore RUN --finding 2              only those of one race, by its number in `weft report RUN`
-weft explore RUN --budget 300             for so many seconds (60); the same command goes on where it ended
-weft explore -n 4 -- ./prog ARGS          record the program first
+weft explore RUN                          tries every outcome of the wildcard receives and probes
+weft explore RUN --finding 2              tries only one race, by its number in `weft report RUN`
+weft explore RUN --budget 300             stops after 300 s (60); the same command continues later
+weft explore -n 4 -- ./prog ARGS          records the program first
 
 Each outcome is a run of its own beside RUN, named RUN-other-1 and so on, to be replayed, viewed and debugged. Exits
 with 1 where an outcome does harm: a deadlock, another status, an error that the record does not have, another result.
@@ -43,22 +43,24 @@ MANY = 10
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "explore", help="run the other outcomes of a program's races", description=__doc__,
+        "explore", help="run the other outcomes of a program's message races", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft explore [RUN] [--finding N] [--budget SECONDS] [--timeout SECONDS] [--jobs N] [--format FORMAT] "
               "[-n N] [--trust] [-- PROGRAM ARGS]",
     )  # fmt: skip
-    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (default: the newest)")
     parser.add_argument(
-        "--finding", type=_options.positive, metavar="N", help="only the race with this number in the report"
+        "--finding", type=_options.positive, metavar="N", help="try only the race with this number in the report"
     )
     parser.add_argument(
-        "--budget", type=_options.seconds, default=60.0, metavar="SECONDS", help="seconds to try orders for (60)"
+        "--budget", type=_options.seconds, default=60.0, metavar="SECONDS", help="stop after SECONDS (60)"
     )
-    _options.add_timeout(parser, "end a run after so many seconds (60)", 60.0)
-    parser.add_argument("--jobs", type=_options.positive, metavar="N", help="runs at once (cores, divided by ranks)")
-    parser.add_argument("--format", choices=["text", "json"], default="text", help="how the outcomes are told")
-    _options.add_ranks(parser, "with a program: start N ranks with mpiexec")
+    _options.add_timeout(parser, "end each run after SECONDS (60)", 60.0)
+    parser.add_argument(
+        "--jobs", type=_options.positive, metavar="N", help="run N outcomes at once (cores divided by ranks)"
+    )
+    parser.add_argument("--format", choices=["text", "json"], default="text", help="format of the result (text)")
+    _options.add_ranks(parser, "with PROGRAM: start N ranks with mpiexec")
     _asked.add_option(parser)
 
 

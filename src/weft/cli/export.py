@@ -19,12 +19,12 @@ from weft.export import FORMATS
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "export", help="write a run in the format of another tool", description=description(),
+        "export", help="convert a run for another tool", description=description(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
-    parser.add_argument("--format", choices=sorted(FORMATS), required=True, help="the format")
-    _options.add_output(parser, "where to (RUN's name in the current directory)", "PATH")
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (default: the newest)")
+    parser.add_argument("--format", choices=sorted(FORMATS), required=True, help="format to write")
+    _options.add_output(parser, "write to PATH (the run's name, in the current directory)", "PATH")
 
 
 def description() -> str:

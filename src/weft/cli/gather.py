@@ -1,10 +1,10 @@
-"""Put what hosts recorded on their own disks into one run.
+"""Collect the records that hosts wrote to their own disks into one run.
 
 srun --ntasks-per-node=1 weft gather RUN     each host of a run with --local gives what still lies there; RUN is on a
                                              directory that all hosts see
 weft gather RUN HOSTDIR...                   folders or .weftpack files that you copied from the hosts
 
-Exits with 0 where all ranks are in the run then, with 1 where some left no record.
+The status is 0 if all ranks are in the run, and 1 if some left no record.
 """
 
 from __future__ import annotations
@@ -22,13 +22,17 @@ if TYPE_CHECKING:
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "gather", help="put what hosts recorded on their own disks into one run", description=__doc__,
+        "gather", help="collect the records of several hosts into one run", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
+    parser.add_argument("run", type=Path, metavar="RUN", help="directory of the run; created if HOSTDIRs are given")
     parser.add_argument(
-        "run", type=Path, metavar="RUN", help="the run; made where there is none and HOSTDIRs are given"
+        "folders",
+        type=Path,
+        nargs="*",
+        metavar="HOSTDIR",
+        help="a folder or .weftpack file that was copied from a host",
     )
-    parser.add_argument("folders", type=Path, nargs="*", metavar="HOSTDIR", help="what was copied from the hosts")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Put the records of a run's ranks into one file, where a file system has trouble with many.
+"""Put the records of all ranks into one file, for file systems that are slow with many files.
 
 weft pack RUN...
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "pack", help="put the records of a run's ranks into one file", description=__doc__,
+        "pack", help="put the records of all ranks into one file", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="directory of a run that is over")
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="directory of a run that has ended")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""List the probes of a run, or say how a program that has some is compiled.
+"""List the probes of a run, or print what a compiler needs for a program with probes.
 
 weft probes RUN                            what its probes kept: by place, how often, how much
 cc $(weft probes --cflags) -o prog prog.c  C and C++: where weft.h lies
@@ -15,13 +15,13 @@ from typing import Any
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "probes", help="list the probes of a run; flags to compile a program with probes", description=__doc__,
+        "probes", help="list the probes of a run, or print the flags to compile with probes", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (default: the newest)")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--cflags", action="store_true", help="print what a C or C++ compiler needs to find weft.h")
-    what.add_argument("--fortran", action="store_true", help="print the source of the Fortran module")
+    what.add_argument("--cflags", action="store_true", help="print the C and C++ compiler flags that find weft.h")
+    what.add_argument("--fortran", action="store_true", help="print the path of the Fortran module's source")
 
 
 def run(args: argparse.Namespace) -> int:

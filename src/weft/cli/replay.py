@@ -1,4 +1,4 @@
-"""Run a recorded program again, so that everything comes out as it did.
+"""Run a recorded program again with the same outcome of every receive, probe and test.
 
 weft replay RUN                                the whole run, held against its record call by call
 weft replay RUN --until 2:57                   only what must happen before event 57 of rank 2; each rank stops there
@@ -45,37 +45,44 @@ TAKES_PROGRAM = True
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "replay", help="run a recorded program again, the same way", description=__doc__,
+        "replay", help="run a recorded program again with the same outcome", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft replay [RUN] [--until WHERE]... [--break WHERE]... [--sequential] [--force R:E=S] [-n N] "
               "[-- PROGRAM ARGS]",
     )  # fmt: skip
-    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
-    parser.add_argument("--until", action="append", default=[], metavar="WHERE", help="stop before this; repeatable")
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (default: the newest)")
+    parser.add_argument("--until", action="append", default=[], metavar="WHERE", help="stop before WHERE; repeatable")
     parser.add_argument(
-        "--latest", action="store_true", help="with --until: let the other ranks get as far as they can without it"
+        "--latest", action="store_true", help="with --until: let the other ranks run as far as they can"
     )
     parser.add_argument(
-        "--break", dest="breaks", action="append", default=[], metavar="WHERE", help="stop all ranks there"
+        "--break",
+        dest="breaks",
+        action="append",
+        default=[],
+        metavar="WHERE",
+        help="stop all ranks at WHERE; repeatable",
     )
     parser.add_argument(
         "--sequential", action="store_true",
-        help="let one rank run at a time, and others as far as it needs them: calls are always made in the same order",
+        help="run one rank at a time, so that calls are always made in the same order",
     )  # fmt: skip
     parser.add_argument(
         "--force",
         metavar="RANK:EVENT=SOURCE",
-        help="take another message at a racing receive; =#INDEX: complete another request",
+        help="let event EVENT of RANK receive from SOURCE instead; =#INDEX: complete another request",
     )
-    parser.add_argument("--hold", action="store_true", help="leave stopped ranks there until Ctrl-C, for a debugger")
+    parser.add_argument(
+        "--hold", action="store_true", help="keep stopped ranks until Ctrl-C, so that a debugger can attach"
+    )
     parser.add_argument("--debug", action="store_true", help="stop before the first event and open the prompt")
     parser.add_argument("--driven", type=Path, metavar="FOLDER", help=argparse.SUPPRESS)  # by `weft debug`
     parser.add_argument("--uncompared", action="store_true", help=argparse.SUPPRESS)  # by `weft explore`, which does it
-    _options.add_timeout(parser, "end the replay after so many seconds")
-    parser.add_argument("--stdin", type=Path, metavar="FILE", help="what the program reads from its standard input")
-    _options.add_out(parser, "directory of the replay's own run (weft-runs/replay-of-<run>-<n>)")
-    parser.add_argument("--probes", type=Path, metavar="CONFIG", help="keep of the program's probes what CONFIG says")
-    parser.add_argument("--hash-messages", action="store_true", help="keep a hash of what each message holds")
+    _options.add_timeout(parser, "end the replay after SECONDS")
+    parser.add_argument("--stdin", type=Path, metavar="FILE", help="give FILE to the program as its standard input")
+    _options.add_out(parser, "record the replay in DIR (weft-runs/replay-of-<run>-<n>)")
+    parser.add_argument("--probes", type=Path, metavar="CONFIG", help="record the probes that CONFIG names")
+    parser.add_argument("--hash-messages", action="store_true", help="record a hash of the contents of each message")
     _options.add_ranks(parser)
     _asked.add_option(parser)
     parser.add_argument("--agreed", metavar="WORD", help=argparse.SUPPRESS)  # by commands that have asked

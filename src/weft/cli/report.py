@@ -1,4 +1,4 @@
-"""Say what is wrong with a recorded run.
+"""Print what is wrong with a recorded run.
 
 weft report RUN                      text for people, worst first
 weft report RUN --times              and where the time went: by function, rank and call site
@@ -26,14 +26,22 @@ from weft.cli import _options
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "report", help="say what is wrong with a run", description=__doc__,
+        "report", help="print what is wrong with a run", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
-    parser.add_argument("--format", choices=("text", "json", "sarif", "html"), default="text", help="text by default")
-    parser.add_argument("--times", action="store_true", help="tables of time by function, rank and call site (text)")
-    parser.add_argument("--matrix", action="store_true", help="messages and bytes from rank to rank (text)")
-    parser.add_argument("--evidence", action="store_true", help="vector times that prove each race (every format)")
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (default: the newest)")
+    parser.add_argument(
+        "--format", choices=("text", "json", "sarif", "html"), default="text", help="format of the report (text)"
+    )
+    parser.add_argument(
+        "--times", action="store_true", help="also print time by function, rank and call site (text only)"
+    )
+    parser.add_argument(
+        "--matrix", action="store_true", help="also print messages and bytes from rank to rank (text only)"
+    )
+    parser.add_argument(
+        "--evidence", action="store_true", help="also give the vector times that prove each race (all formats)"
+    )
     _options.add_output(parser)
 
 

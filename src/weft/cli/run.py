@@ -1,4 +1,4 @@
-"""Record a run of an MPI program, and say at its end what was found.
+"""Record a run of an MPI program and print what is wrong with it.
 
 weft run -n 4 -- python prog.py          starts mpiexec itself
 weft run -- mpiexec -n 4 ./prog          wraps your own launcher line (mpiexec, mpirun, srun, MPMD lines too)
@@ -53,17 +53,15 @@ LONGEST_KEPT = 365 * 86400.0
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "run", help="record a run of an MPI program", description=__doc__,
+        "run", help="record a run and print what is wrong with it", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft run [-n N] [OPTION ...] -- PROGRAM ARGS",
     )  # fmt: skip
     _options.add_ranks(parser, "start N ranks with mpiexec")
-    parser.add_argument(
-        "--pvm-join", action="store_true", help="for a program of PVM: on your own running virtual machine"
-    )
+    parser.add_argument("--pvm-join", action="store_true", help="for a PVM program: use your running virtual machine")
     add_what_to_record(parser.add_argument_group("what to record"))
     add_when_to_stop(parser.add_argument_group("when to stop"))
-    add_what_to_say(parser.add_argument_group("what to say"))
+    add_what_to_say(parser.add_argument_group("what to print"))
     add_where_to_keep(parser.add_argument_group("where to keep it"))
     parser.add_argument("command_line", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help=argparse.SUPPRESS)
 
@@ -72,37 +70,37 @@ def add_what_to_record(group: _options.Declares) -> None:
     """Declare the options that say what of the program is kept."""
     group.add_argument(
         "--level", choices=("outcomes", "trace"), default="trace",
-        help="trace: every call, with time and source line (default); outcomes: only what a replay needs",
+        help="record every call with time and source line (trace, the default), or only what a replay needs (outcomes)",
     )  # fmt: skip
     group.add_argument(
         "--keep", type=last, metavar="last:DURATION",
-        help="keep only about the last DURATION of the calls, such as last:10s or last:10min: for runs without end",
+        help="for long runs: keep only the last calls, such as last:10s or last:10min",
     )  # fmt: skip
     group.add_argument(
         "--keep-around-findings", action="store_true",
-        help="with --keep: also keep the calls around findings that are proven while the program runs",
+        help="with --keep: also keep the calls around each finding that is proven during the run",
     )  # fmt: skip
     group.add_argument("--tasks", action="store_true", help="also record which OpenMP or asyncio task made each call")
     group.add_argument(
         "--hash-messages", action="store_true",
-        help="keep a hash of what each message holds: `weft compare` tells the first that differs",
+        help="record a hash of the contents of each message, so that `weft compare` finds the first that differs",
     )  # fmt: skip
     group.add_argument(
         "--whole-buffers", action="store_true",
-        help="look at all of each pending buffer, at every operation, to tell whether the program changes it",
+        help="check the whole buffer of each pending operation for changes, not only parts of it",
     )  # fmt: skip
     group.add_argument(
         "--probes", type=Path, metavar="CONFIG",
-        help="keep of the program's probes what CONFIG says; it is written where there is no such file",
+        help="record the probes that CONFIG names; CONFIG is written if it does not exist",
     )  # fmt: skip
     group.add_argument(
         "--watch", action="append", default=[], metavar="FILE:LINE:EXPR",
-        help="keep a value each time a line comes, without a probe in the source; `EXPR as NAME[LOWER, ...]`: part of "
-        "a global array",
+        help="record the value of EXPR each time the line runs, without a probe in the source; "
+        "`EXPR as NAME[LOWER, ...]`: part of a global array",
     )  # fmt: skip
     group.add_argument(
         "--no-sources", action="store_true",
-        help="keep no lines of the program's source in the run (reports then show none; they say the same words)",
+        help="keep no source lines in the run; reports then name lines without showing them",
     )  # fmt: skip
 
 
@@ -110,16 +108,16 @@ def add_when_to_stop(group: _options.Declares) -> None:
     """Declare the options that end the run before the program does."""
     group.add_argument(
         "--hang-after", type=_options.seconds, metavar="SECONDS",
-        help="end a run that stood still in MPI for so long, also without proof of a deadlock",
+        help="end the run if all ranks wait in MPI for SECONDS, even without proof of a deadlock",
     )  # fmt: skip
-    group.add_argument("--end-at-limit", action="store_true", help="with --call-limit: also end the run then")
+    group.add_argument("--end-at-limit", action="store_true", help="with --call-limit: also end the run at that limit")
     group.add_argument(
         "--against", type=Path, metavar="REFERENCE",
-        help="hold the values of probes against those of an earlier run; the run is stopped at the first that differs",
+        help="compare the values of probes with those of an earlier run, and stop at the first that differs",
     )  # fmt: skip
     group.add_argument(
         "--debug", action="store_true",
-        help="with --against: open the debugger at the first value that differs, on a replay of the run",
+        help="with --against: open the debugger at the first value that differs, in a replay",
     )  # fmt: skip
 
 
@@ -127,13 +125,13 @@ def add_what_to_say(group: _options.Declares) -> None:
     """Declare the options that say what is told of the run, and when."""
     group.add_argument(
         "--call-limit", type=_options.seconds, metavar="SECONDS",
-        help="tell while the program runs which call has not returned for so long, and what the others did meanwhile",
+        help="during the run, name each call that has not returned after SECONDS, and what the other ranks did",
     )  # fmt: skip
     group.add_argument(
         "--watch-findings", action="store_true",
-        help="also tell findings while the program runs, as soon as they are proven",
+        help="also print findings during the run, as soon as they are proven",
     )  # fmt: skip
-    group.add_argument("--report", type=Path, metavar="FILE", help="also write the findings to FILE, JSON")
+    group.add_argument("--report", type=Path, metavar="FILE", help="also write the findings to FILE as JSON")
 
 
 def add_where_to_keep(group: _options.Declares) -> None:
@@ -141,11 +139,11 @@ def add_where_to_keep(group: _options.Declares) -> None:
     _options.add_out(group, "directory of the run, new or empty (weft-runs/<program>-<n>)")
     group.add_argument(
         "--local", type=Path, metavar="DIR",
-        help="each host writes below DIR on its own disk or in memory, and the run is gathered at the end",
+        help="let each host record below DIR on its own disk or in memory, and collect the records at the end",
     )  # fmt: skip
     group.add_argument(
         "--in-place", action="store_true",
-        help="record in the run's directory itself, even where its file system is slow: the program waits for it",
+        help="record in the run's directory even if its file system is slow; the program then waits for it",
     )  # fmt: skip
 
 

@@ -1,15 +1,15 @@
-"""Debug logical tasks: follow one task of asyncio or OpenMP, line by line, wherever it runs.
+"""Debug one task of asyncio, OpenMP or Cilk, line by line, on whichever thread it runs.
 
 weft tasks prog.py ARGS                 stop before the first line, then ask for commands (`help` lists them)
 weft tasks ./prog ARGS                  the same for OpenMP tasks: C, C++ and Fortran, by clang, gcc or gfortran
 weft tasks fib.cilk ARGS                a program in Cilk-5, by the Cilk-5 that CILK_ROOT or the PATH names
 weft tasks -x SCRIPT -- prog.py ARGS    run the commands of a file (- for standard input), then end
-weft tasks --record FILE | --replay FILE PROGRAM ARGS      the order of its tasks, written down or kept to
+weft tasks --record FILE | --replay FILE PROGRAM ARGS      records or repeats the order of tasks
 weft tasks --as-openmp prog.c ARGS      a source with Cilk's keywords, built as OpenMP
-weft tasks --pid PID [--once]           a Python program that runs; a native one that runs under Weft's tool
-weft tasks --core FILE -- ./prog        a native program's core file: look, do not run
+weft tasks --pid PID [--once]           a running Python program, or a native one under Weft's tool
+weft tasks --core FILE -- ./prog        the core file of a native program
 
-Exits 0, or 1 where a command of a script failed.
+The status is 0, or 1 if a command of a script failed.
 """
 
 from __future__ import annotations
@@ -36,25 +36,35 @@ TAKES_PROGRAM = True
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "tasks", help="follow one task of asyncio or OpenMP, wherever it runs", description=__doc__,
+        "tasks", help="debug one task of asyncio, OpenMP or Cilk", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft tasks [-x SCRIPT] [-c COMMAND]... [--format FORMAT] [--pid PID [--once] | --core FILE] "
               "[--] PROGRAM ARGS",
     )  # fmt: skip
-    parser.add_argument("-x", dest="script", metavar="SCRIPT", help="run the commands of this file, then end")
+    parser.add_argument("-x", dest="script", metavar="SCRIPT", help="run the commands in this file, then exit")
     parser.add_argument(
-        "-c", dest="commands", action="append", metavar="COMMAND", help="run this, then end; repeatable"
+        "-c", dest="commands", action="append", metavar="COMMAND", help="run this command, then exit; repeatable"
     )
     _options.add_answers(parser, "weft-tasks/1")
-    parser.add_argument("--runtime", default="", metavar="FILE", help="the OpenMP runtime to use (found by itself)")
-    parser.add_argument("--pid", type=int, metavar="PID", help="a process to attach to")
-    parser.add_argument("--once", action="store_true", help="print tasks and waits, and leave; 1 where it is hung")
+    parser.add_argument(
+        "--runtime", default="", metavar="FILE", help="use this OpenMP runtime (default: the one that Weft finds)"
+    )
+    parser.add_argument("--pid", type=int, metavar="PID", help="attach to this process")
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="print tasks and what they wait for, then detach; exit with 1 if the program hangs",
+    )
     _options.add_script_timeout(parser)
-    parser.add_argument("--core", type=Path, metavar="FILE", help="a core file")
-    parser.add_argument("--record", default="", metavar="FILE", help="write down in which order tasks take their turns")
-    parser.add_argument("--replay", default="", metavar="FILE", help="have them take their turns in that order")
-    parser.add_argument("--as-openmp", action="store_true", help="PROGRAM is a source in Cilk: build it as OpenMP")
-    parser.add_argument("--environment", action="store_true", help="print what `--pid` and `--core` need, for env(1)")
+    parser.add_argument("--core", type=Path, metavar="FILE", help="read this core file")
+    parser.add_argument("--record", default="", metavar="FILE", help="write the order in which tasks run to FILE")
+    parser.add_argument("--replay", default="", metavar="FILE", help="run the tasks in the order of FILE")
+    parser.add_argument("--as-openmp", action="store_true", help="build PROGRAM, a Cilk source, as OpenMP")
+    parser.add_argument(
+        "--environment",
+        action="store_true",
+        help="print the environment for a program to be debugged by --pid or --core later",
+    )
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS")
 
 

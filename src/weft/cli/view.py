@@ -1,14 +1,14 @@
-"""See a recorded run in the browser: ranks as rows, time as columns, calls as boxes, messages as arrows.
+"""Show a recorded run in the browser: ranks as rows, time from left to right, calls as boxes, messages as arrows.
 
 weft view RUN                     open the page; Ctrl-C ends it
 weft view RUN --no-browser        print the address only
 weft view RUN --port 8765         a port of your choice, to be forwarded
 weft view RUN --beside OTHER      two runs of a program, aligned by rank, where they differ
-weft view RUN --text              the last moments of each rank, here in the terminal
+weft view RUN --text              the last calls of each rank, in the terminal
 weft view RUN -o FILE.html        one file with the picture, to pass on; it needs neither Weft nor the run
 
-RUN is the newest run where it is left out. The page is served on this machine only and to nobody without the token in
-its address. Through ssh the line that forwards it is printed.
+Without RUN, the newest run is taken. The page is served on this machine only, and only to who has the token in its
+address. Over ssh, Weft prints the command that forwards the port.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ FIRST_PICTURE = 3.0
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "view", help="see a run in the browser", description=__doc__,
+        "view", help="show a run in the browser", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (the newest one)")
-    parser.add_argument("--no-browser", action="store_true", help="print the address and open nothing")
-    parser.add_argument("--port", type=int, default=0, metavar="PORT", help="port on this machine (any that is free)")
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (default: the newest)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address and do not open a browser")
+    parser.add_argument("--port", type=int, default=0, metavar="PORT", help="serve on PORT (any free port)")
     from weft.picture.options import add_options
 
     add_options(parser)
-    parser.add_argument("--beside", type=Path, metavar="OTHER", help="another run of the program, below this one")
-    _options.add_output(parser, "write one file and serve nothing", "FILE.html")
+    parser.add_argument("--beside", type=Path, metavar="OTHER", help="show another run of the program below this one")
+    _options.add_output(parser, "write the page to one file and do not serve it", "FILE.html")
     _asked.add_option(parser)
 
 

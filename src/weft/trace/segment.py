@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from weft.base.lazy import dataclass
 from weft.trace.layout import Events, StreamKind
 from weft.trace.mapping import let_go
-from weft.trace.rank import Rank, Thread
+from weft.trace.rank import Rank, Run, Thread
 from weft.trace.run import Trace
 
 EventId = tuple[int, int]
@@ -152,7 +152,7 @@ class _Part(Thread):
         let_go(self.tails)
 
 
-def _anew(rank: Rank, trace: Trace) -> Rank:
+def _anew(rank: Rank, trace: Run) -> Rank:
     """The rank in another trace, which makes anew what is made of its calls."""
     _ = rank.definitions, rank.endings, rank._datatypes
     part = copy.copy(rank)

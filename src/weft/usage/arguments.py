@@ -25,7 +25,7 @@ from weft.terms.layouts import meet
 from weft.terms.progress import LEFT
 from weft.terms.significant import side_of, significant
 from weft.terms.sizes import solids
-from weft.trace import Event, Flag, Function, Rank, Trace
+from weft.trace import Event, Flag, Function, Rank, Run, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
 from weft.trace.layout import ROOT as ROOT_RANK
 from weft.usage.aliases import wrong as shared_bytes
@@ -476,7 +476,7 @@ class _Arguments:
         )
 
 
-def _ended_from_outside(trace: Trace) -> bool:
+def _ended_from_outside(trace: Run) -> bool:
     """Whether Weft, a signal or the loss of a host ended the run: MPI then ends ranks that lose their partners."""
     return trace.run.get("ended") in ("deadlock", "killed", "interrupted") or bool(trace.run.get("lost"))
 

@@ -18,8 +18,8 @@ from weft.terms.cited import cause, finding, said
 from weft.terms.columns import Ints, distinct
 from weft.terms.describe import where
 from weft.trace import EndingKind, Rank, Trace
-from weft.trace.event import Event
 from weft.trace.layout import Flag
+from weft.trace.rank import Event
 
 _FREE: Final = meaning.names(m for m in meaning.every().values() if Trait.ANYTIME in m.traits)
 """May be called at any time and from any thread."""
