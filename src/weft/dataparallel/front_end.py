@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from weft.dataparallel.compiled import slower
+from weft.dataparallel.lines import Told
 from weft.dataparallel.process import Ended
 from weft.dataparallel.program import PLAIN, Options, build, execute
 from weft.dataparallel.texts import Marked, Texts
@@ -74,6 +75,8 @@ class Outcome:
     """What is known not to have been looked at, a phrase each."""
     notes: tuple[str, ...] = ()
     """What else is to be said of the run, a sentence each."""
+    told: Told | None = None
+    """What the runtime told, where the front end has read it already."""
 
 
 class FrontEnd(Protocol):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from weft.base.words import plural
-from weft.dataparallel.lines import read_lines
+from weft.dataparallel.lines import Told
 from weft.dataparallel.texts import Construct, Texts
 
 LOOPS: Final = frozenset(("parallel", "prange"))
@@ -62,21 +61,10 @@ class Looked:
         }  # fmt: skip
 
 
-def read(path: Path, texts: Texts, left: Iterable[str] = ()) -> Looked:
-    """What the runtime's lines say of what ran; `left`: what is known besides not to have been looked at."""
-    ran: dict[int, tuple[int, int]] = {}
-    places = full = 0
-    for held in read_lines(path) if path.exists() else ():
-        if "ran" in held:
-            ran[held["ran"]] = (held["times"], held["iterations"])
-        full = held.get("stack", full)
-        places = max(places, held.get("places", 0) if "id" not in held else 0)
-    return Looked(
-        tuple(Ran(texts.constructs[id], *counts) for id, counts in ran.items() if id in texts.constructs),
-        places,
-        (*texts.left, *_never(texts, ran), *left),
-        full,
-    )
+def looked(told: Told, texts: Texts, left: Iterable[str] = ()) -> Looked:
+    """What the runtime tells of what ran; `left`: what is known besides not to have been looked at."""
+    ran = tuple(Ran(texts.constructs[id], *counts) for id, counts in told.ran.items() if id in texts.constructs)
+    return Looked(ran, told.places, (*texts.left, *_never(texts, told.ran), *left), told.stack)
 
 
 def _never(texts: Texts, ran: Iterable[int]) -> Iterator[str]:

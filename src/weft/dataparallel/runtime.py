@@ -40,6 +40,11 @@ def sources() -> Path:
     return Path(__file__).parent / "native"
 
 
+def shared() -> list[Path]:
+    """The headers that the runtime of OpenMP programs includes, too."""
+    return [sources() / name for name in ("growing.h", "lines.h")]
+
+
 def compiler(language: str = "c") -> str:
     """The compiler of a language (`c`, `c++`, `fortran`). UsageError where there is none."""
     choices = {

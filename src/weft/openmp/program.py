@@ -15,7 +15,7 @@ from typing import Final
 
 from weft.dataparallel.compiled import beside, compile_one
 from weft.dataparallel.front_end import Request
-from weft.dataparallel.runtime import cached, compiler, is_clang, one_object, run
+from weft.dataparallel.runtime import cached, compiler, is_clang, one_object, run, shared
 from weft.errors import UsageError
 from weft.native.library import headers, wrapped
 from weft.openmp.sources import (
@@ -80,7 +80,7 @@ def runtime() -> Path:
         compiled = [unit.replace(".c", ".o") for unit in units]
         one_object(folder, compiled, wrapped(*(folder / one for one in compiled)), KNOWN)
 
-    held = [*headers(), *(one for one in native().iterdir() if one.name.endswith((".c", ".h")))]
+    held = [*headers(), *shared(), *(one for one in native().iterdir() if one.name.endswith((".c", ".h")))]
     return cached("weft-openmp.o", held, (tool, RUNTIME_FLAGS, KNOWN), make)
 
 

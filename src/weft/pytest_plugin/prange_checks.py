@@ -60,14 +60,13 @@ class Checks:
 
     def _all(self) -> Sequence[Finding]:
         # As in __init__.
-        from weft.dataparallel.findings import read
+        from weft.dataparallel.findings import findings
         from weft.numba.program import compared, tidied
 
         self._watch.write()
         texts = self._watch.session.compiler.texts
-        copy = Path(self._folder.name, "tidied.jsonl")
-        copy.write_text("".join(tidied(self._watch.findings, texts)), encoding="utf-8")
-        return [*read(copy, texts), *compared(Path(self._folder.name))]
+        told = tidied(self._watch.findings, texts)
+        return [*findings(told, texts), *compared(Path(self._folder.name))]
 
     def _is_new(self, finding: Finding) -> bool:
         site = finding.sites[0]

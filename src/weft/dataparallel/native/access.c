@@ -1,5 +1,15 @@
 /* The compiler's hooks: what most accesses pass in a few instructions; the rest goes to judge(). */
-#include "state.h"
+#include "access.h"
+
+#include "cells.h"
+#include "findings.h"
+#include "judge.h"
+#include "loops.h"
+#include "objects.h"
+#include "regions.h"
+#include "sites.h"
+#include "turns.h"
+#include "under_way.h"
 
 struct clock weft_now = {.cur = FIRST_STAMP, .base = FIRST_STAMP, .off = true};
 struct site weft_sites[SITES];

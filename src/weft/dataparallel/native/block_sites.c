@@ -6,7 +6,11 @@
  * again and again: the sites of each are put back then. A place that also comes to an element beyond its block's edge,
  * as `a[j + 1]` does at the end of each row, has two sites in turn: the other one is laid aside.
  */
-#include "state.h"
+#include "block_sites.h"
+
+#include "loops.h"
+#include "objects.h"
+#include "sites.h"
 
 #define SETS 16
 #define MOST_KEPT 48

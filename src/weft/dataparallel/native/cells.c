@@ -1,5 +1,7 @@
 /* Rows of cells: a word of each, every so many bytes. */
-#include "state.h"
+#include "cells.h"
+
+#include "access.h"
 
 static const uint32_t *word(const void *cells, int64_t stride, int64_t i) {
     return (const uint32_t *)((const char *)cells + stride * i);

@@ -10,7 +10,15 @@
  * iterations that run apart write copies of their own, and all copies must be alike. What a copy got before is kept until
  * the loop's end, where the element has the value of the last one.
  */
-#include "state.h"
+#include "growing.h"
+#include "copies.h"
+
+#include "access.h"
+#include "cells.h"
+#include "findings.h"
+#include "loops.h"
+#include "objects.h"
+#include "ownership.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -92,12 +100,7 @@ static bool in_copies(const struct object *o) {
 /* An element that another iteration of the loop has written gets a value again: true where that is its copy's. */
 bool copies_again(const struct detail *d) {
     if (d->size > sizeof earlier->value || !in_copies(d->object)) return false;
-    if (earlier_count == earlier_room) {
-        size_t room = earlier_room ? 2 * earlier_room : 256;
-        struct earlier *more = realloc(earlier, room * sizeof *more);
-        if (!more) return false;
-        earlier = more, earlier_room = room;
-    }
+    GROW(earlier, earlier_count, earlier_room, 256);
     struct earlier *one = &earlier[earlier_count++];
     *one = (struct earlier){.detail = *d, .by = now.cur};
     memcpy(one->value, (const void *)d->address, d->size);

@@ -2,6 +2,7 @@
  *
  * A variable arrives as a descriptor (ISO_Fortran_binding.h): where it lies, its type and its sizes. Lower bounds come
  * apart, because a descriptor of an assumed-rank argument has none. An assumed size (`a(n,*)`) has the extent -1. */
+#include "growing.h"
 #include "check.h"
 
 #include <ISO_Fortran_binding.h>
@@ -47,16 +48,9 @@ static known_t *known;
 static size_t known_used, known_room;
 
 static known_t *known_at(const void *base) {
-    static known_t none;
     for (size_t k = 0; k < known_used; k++)
         if (known[k].base == base) return &known[k];
-    if (known_used == known_room) {
-        size_t room = known_room ? 2 * known_room : 64;
-        known_t *grown = realloc(known, room * sizeof *known);
-        if (!grown) return &none;
-        known = grown;
-        known_room = room;
-    }
+    GROW(known, known_used, known_room, 64);
     known[known_used] = (known_t){.base = base};
     return &known[known_used++];
 }
@@ -76,13 +70,7 @@ static named_t *named_as(const char *name, int make) {
     for (size_t k = 0; k < named_used; k++)
         if (!strcmp(named[k].name, name)) return &named[k];
     if (!make) return NULL;
-    if (named_used == named_room) {
-        size_t room = named_room ? 2 * named_room : 64;
-        named_t *grown = realloc(named, room * sizeof *named);
-        if (!grown) return NULL;
-        named = grown;
-        named_room = room;
-    }
+    GROW(named, named_used, named_room, 64);
     named_t *made = &named[named_used++];
     snprintf(made->name, sizeof made->name, "%s", name);
     return made;

@@ -1,5 +1,15 @@
 /* Accesses that the hooks could not pass: whether they are right, by what sites.c says of their place. */
-#include "state.h"
+#include "judge.h"
+
+#include "access.h"
+#include "cells.h"
+#include "copies.h"
+#include "findings.h"
+#include "loops.h"
+#include "objects.h"
+#include "regions.h"
+#include "sites.h"
+#include "under_way.h"
 
 #include <string.h>
 

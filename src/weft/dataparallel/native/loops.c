@@ -1,5 +1,21 @@
 /* Parallel loops: clauses, iterations, and which element is whose. */
-#include "state.h"
+#include "growing.h"
+#include "loops.h"
+
+#include "access.h"
+#include "block_sites.h"
+#include "cells.h"
+#include "consistent.h"
+#include "copies.h"
+#include "findings.h"
+#include "judge.h"
+#include "objects.h"
+#include "owned.h"
+#include "ownership.h"
+#include "ran.h"
+#include "reductions.h"
+#include "regions.h"
+#include "turns.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -221,8 +237,8 @@ void weft_check_loop_begin(int construct, int rank, unsigned flags) {
 #define CLAUSE                                                                                                         \
     if (now.off || nested || (here.what == SEQUENTIAL)) return;
 
-void construct_on(int data, const void *base, int rank, const int axis[], const int64_t coefficient[],
-                  const int64_t offset[]) {
+static void construct_on(int data, const void *base, int rank, const int axis[], const int64_t coefficient[],
+                         const int64_t offset[]) {
     struct object *o = object_of(data, base);
     if (!o || !o->root) {
         usage_error(o ? "undistributed-on" : "unknown-array", here.id, data);
@@ -363,12 +379,7 @@ static void row_ends(void) {
 
 static void new_run(int rank, const int64_t index[]) {
     row_ends();
-    if (run_count == run_room) {
-        size_t more = run_room ? 2 * run_room : 4096;
-        struct run *grown = realloc(runs, sizeof *runs * more);
-        if (!grown) abort();
-        runs = grown, run_room = more;
-    }
+    GROW(runs, run_count, run_room, 4096);
     struct run *r = &runs[run_count++];
     r->first = now.cur, r->step = 0;
     memcpy(r->index, index, sizeof *index * (size_t)rank);

@@ -1,12 +1,26 @@
 /* Variables, arrays and templates: where they lie and how they are distributed. */
-#include "state.h"
+#include "growing.h"
+#include "objects.h"
+
+#include "access.h"
+#include "block_sites.h"
+#include "blocks.h"
+#include "cells.h"
+#include "copies.h"
+#include "findings.h"
+#include "loops.h"
+#include "ran.h"
+#include "scattered.h"
+#include "sites.h"
+#include "under_way.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 static struct object **table; /* sorted by address, not overlapping */
-static int count, room;
+static int count;
+static size_t room;
 static struct object *spare, *templates;
 static uintptr_t stack_low, stack_high;
 
@@ -194,12 +208,7 @@ struct object *object_insert(int data, uintptr_t low, size_t bytes) {
     if (bytes == 0) bytes = 1;
     remove_in(low, low + bytes);
     under_way_forget(low, low + bytes);
-    if (count == room) {
-        room = room ? 2 * room : 256;
-        struct object **more = realloc(table, sizeof *table * (size_t)room);
-        if (!more) abort();
-        table = more;
-    }
+    GROW(table, (size_t)count, room, 256);
     struct object *o = fresh();
     o->low = low, o->high = low + bytes, o->data = o->first_data = data;
     o->on_stack = on_stack(low);

@@ -6,7 +6,16 @@
  * of another array, when the element lies in another block of a grid, and when the statement is run as plain code.
  * Places in functions that it calls have other callers, too: their sites are closed at its end.
  */
-#include "state.h"
+#include "growing.h"
+#include "owned.h"
+
+#include "access.h"
+#include "loops.h"
+#include "objects.h"
+#include "ownership.h"
+#include "ran.h"
+#include "regions.h"
+#include "sites.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +40,7 @@ struct statement {
 uint16_t weft_context;
 
 static struct statement **statements; /* of each construct */
-static int statement_room;
+static size_t statement_room;
 static uint16_t context_count;
 
 static struct statement *current;
@@ -43,15 +52,8 @@ static struct site *called[MOST_CALLED];
 static int called_count;
 
 static struct statement *statement_of(int construct) {
-    if (construct >= 0 && construct < statement_room && statements[construct]) return statements[construct];
     if (construct < 0) construct = 0;
-    if (construct >= statement_room) {
-        int more = 2 * construct + 64;
-        struct statement **grown = realloc(statements, sizeof *grown * (size_t)more);
-        if (!grown) abort();
-        memset(grown + statement_room, 0, sizeof *grown * (size_t)(more - statement_room));
-        statements = grown, statement_room = more;
-    }
+    GROW_TO(statements, (size_t)construct, statement_room);
     struct statement *s = statements[construct];
     if (s) return s;
     s = statements[construct] = calloc(1, sizeof *s);
@@ -127,7 +129,7 @@ void weft_check_own_begin(int construct, int data, const void *base, int rank, c
     if (now.off || here.started || here.what != SEQUENTIAL || inner || weft_io) {
         bool inside = here.what == OWNED || inner || (weft_io && !now.off && !here.started && here.what == SEQUENTIAL);
         inner += inside;
-        if (!now.off && statement_room > construct && holds(statement_of(construct))) forget_sites();
+        if (!now.off && construct < (int)statement_room && holds(statement_of(construct))) forget_sites();
         return;
     }
     struct statement *s = statement_of(construct);

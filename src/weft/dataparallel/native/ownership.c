@@ -1,5 +1,7 @@
 /* Which elements have one owner: all of a block of the grid that --grid asks for, else each is its own. */
-#include "state.h"
+#include "ownership.h"
+
+#include "objects.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -109,12 +111,6 @@ bool same_owner(const struct object *root, int d, int64_t a, int64_t b) {
 }
 
 /* --- the grid's processors, for turns.c --- */
-
-int grid_size(void) {
-    int product = 1;
-    for (int k = 0; gridded() && k < grid.rank; k++) product *= grid.counts[k];
-    return product;
-}
 
 /* Where a processor lies: the last number runs fastest. */
 int grid_place(int processor, int at[WEFT_MAX_RANK]) {

@@ -4,6 +4,10 @@
  * last one; cells are looked at one after the other. Where a group that writes meets another one, the hooks are to
  * judge.
  */
+#include "access.h"
+#include "cells.h"
+#include "loops.h"
+#include "objects.h"
 #include "rows.h"
 
 #include <limits.h>

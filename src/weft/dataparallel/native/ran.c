@@ -6,7 +6,11 @@
  *
  * A program that leaves by _exit has told at least what ran. weft.dataparallel.looked reads the lines.
  */
-#include "state.h"
+#include "growing.h"
+#include "ran.h"
+
+#include "access.h"
+#include "findings.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +28,7 @@ static unsigned place_room, place_count;
 
 static struct ran *of(int construct) {
     if (construct < 1) return NULL;
-    if ((size_t)construct >= room) {
-        size_t more = 2 * (size_t)construct + 64;
-        struct ran *grown = realloc(all, more * sizeof *all);
-        if (!grown) return NULL;
-        memset(grown + room, 0, (more - room) * sizeof *all);
-        all = grown, room = more;
-    }
+    GROW_TO(all, (size_t)construct, room);
     return &all[construct];
 }
 

@@ -7,6 +7,14 @@
  *
  * The tasks of a region are run a third way, too: each from the value that the variable has before the region.
  */
+#include "reductions.h"
+
+#include "access.h"
+#include "cells.h"
+#include "findings.h"
+#include "groups.h"
+#include "loops.h"
+#include "objects.h"
 #include "turns.h"
 
 #include <complex.h>

@@ -1,5 +1,16 @@
 /* What happens between loops: shadow edges and remote elements, copies on host and device, tasks. */
-#include "state.h"
+#include "growing.h"
+#include "regions.h"
+
+#include "access.h"
+#include "cells.h"
+#include "findings.h"
+#include "loops.h"
+#include "objects.h"
+#include "ran.h"
+#include "reductions.h"
+#include "scattered.h"
+#include "turns.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +58,8 @@ static struct member {
     int data;
     struct widths widths;
 } *members;
-static int member_count, member_room;
+static int member_count;
+static size_t member_room;
 
 void weft_check_shadow_group(int construct, int group, int data, const void *base, int rank, const int64_t low[],
                              const int64_t high[], int corner) {
@@ -60,12 +72,7 @@ void weft_check_shadow_group(int construct, int group, int data, const void *bas
     ran(construct);
     int i = 0;
     while (i < member_count && (members[i].group != group || members[i].object != o)) i++;
-    if (i == member_room) {
-        member_room = member_room ? 2 * member_room : 32;
-        struct member *more = realloc(members, sizeof *members * (size_t)member_room);
-        if (!more) abort();
-        members = more;
-    }
+    GROW(members, (size_t)i, member_room, 32);
     if (i == member_count) member_count++;
     members[i] = (struct member){group, corner, o, data, {{0}, {0}}};
     set_widths(o, &members[i].widths, rank, low, high);
@@ -111,7 +118,8 @@ static struct remote_group {
     bool loading;
     stamp_t filled;
 } *groups;
-static int group_count, group_room;
+static int group_count;
+static size_t group_room;
 
 static struct remote_group *group_of(int group) {
     for (int i = 0; i < group_count; i++)
@@ -143,13 +151,11 @@ void weft_check_loop_remote_group(int group, int data, const void *base, int ran
                                   const int64_t coefficient[], const int64_t offset[]) {
     if (now.off || here.what == SEQUENTIAL || here.started) return;
     struct remote_group *g = group_of(group);
-    if (!g && group_count == group_room) {
-        group_room = group_room ? 2 * group_room : 32;
-        struct remote_group *more = realloc(groups, sizeof *groups * (size_t)group_room);
-        if (!more) abort();
-        groups = more;
+    if (!g) {
+        GROW(groups, (size_t)group_count, group_room, 32);
+        g = &groups[group_count++];
+        *g = (struct remote_group){group, false, 0};
     }
-    if (!g) g = &groups[group_count++], *g = (struct remote_group){group, false, 0};
     g->loading = false;
     add_remote(data, base, rank, axis, coefficient, offset, g->filled ? g->filled : SPLIT - 1);
 }
@@ -280,12 +286,7 @@ static void enter(void) {
 }
 
 static void leave(void) {
-    if (past_count == past_room) {
-        past_room = past_room ? 2 * past_room : 64;
-        void *more = realloc(past, sizeof *past * past_room);
-        if (!more) abort();
-        past = more;
-    }
+    GROW(past, past_count, past_room, 64);
     past[past_count].begun = begun, past[past_count++].ended = now.cur;
     weft_in_region = false, weft_on_host = true;
     tick();

@@ -5,6 +5,10 @@
  */
 #include "rows.h"
 
+#include "access.h"
+#include "cells.h"
+#include "loops.h"
+
 #define MOST_ITERATIONS 4096
 #define FEWEST_ITERATIONS 4
 #define FEWEST_ACCESSES 40

@@ -2,6 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loops.h"
+#include "objects.h"
+#include "ownership.h"
 #include "turns.h"
 
 /* What was found of an object, until it is mapped anew. */

@@ -1,5 +1,20 @@
 /* What a place of the program may access in this construct, found out at its first access: its site. */
-#include "state.h"
+#include "sites.h"
+
+#include "access.h"
+#include "block_sites.h"
+#include "blocks.h"
+#include "cells.h"
+#include "consistent.h"
+#include "findings.h"
+#include "loops.h"
+#include "objects.h"
+#include "owned.h"
+#include "ownership.h"
+#include "ran.h"
+#include "regions.h"
+#include "scattered.h"
+#include "under_way.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,9 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loops.h"
+#include "objects.h"
 #include "turns.h"
-#define WEFT_OFF /* only what libraries give */
 #include "weft.h"
+
+#define WEFT_OFF /* only what libraries give */
 
 enum { MOST_IDS = 1 << 16, CACHE = 1 << 14, TEXT = 1024 };
 

@@ -1,5 +1,11 @@
 /* A parallel loop, run by one processor after the other: see turns.h. */
+#include "growing.h"
 #include "turns.h"
+
+#include "loops.h"
+#include "objects.h"
+#include "ownership.h"
+#include "sites.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -70,20 +76,12 @@ void turns_slot(int processor, char *at, size_t bytes) {
 
 static void note_store(uintptr_t at, size_t bytes) {
     if (store_count && stores[store_count - 1].at == (char *)at && stores[store_count - 1].bytes == bytes) return;
-    if (store_count == store_room) {
-        store_room = store_room ? 2 * store_room : 4096;
-        stores = realloc(stores, store_room * sizeof *stores);
-        if (!stores) abort();
-    }
+    GROW(stores, store_count, store_room, 4096);
     stores[store_count].at = (char *)at, stores[store_count++].bytes = bytes;
 }
 
 static void add_result(const void *at, size_t bytes) {
-    while (results_used + bytes > results_room) {
-        results_room = results_room ? 2 * results_room : 1 << 16;
-        results = realloc(results, results_room);
-        if (!results) abort();
-    }
+    while (results_used + bytes > results_room) GROW(results, results_room, results_room, 1 << 16);
     memcpy(results + results_used, at, bytes);
     results_used += bytes;
 }

@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loops.h"
+#include "objects.h"
+#include "scattered.h"
 #include "turns.h"
 
 enum { SEEN_OWN, SEEN_EDGE, SEEN_BEHIND, SEEN_AHEAD, SEEN_FAR };

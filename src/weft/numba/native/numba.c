@@ -9,6 +9,11 @@
  */
 #include "numba.h"
 
+#include "access.h"
+#include "cells.h"
+#include "findings.h"
+#include "loops.h"
+#include "ran.h"
 #include "turns.h"
 
 #include <math.h>

@@ -1,7 +1,6 @@
 /* Which arrays of a parallel loop of Numba need not be looked at while it runs: nothing wrong can be seen there. */
+#include "cells.h"
 #include "numba.h"
-
-#include "turns.h"
 
 #include <string.h>
 

@@ -14,6 +14,7 @@
  *
  * OpenMP 5.2, 5.8: both copies may share memory, so that no program may rely on one side's copy being older.
  * Libraries write what no hook sees: an old copy of the host counts only while it holds what it held when it became old. */
+#include "growing.h"
 #include "openmp.h"
 
 #include <string.h>
@@ -80,12 +81,7 @@ static struct mapping *mapping_of(uintptr_t low, uintptr_t high) {
 
 static struct mapping *mapping_new(uintptr_t low, uintptr_t high) {
     if (!mapping_room) shadow_reserve(DEVICE_WORDS, DEVICE_SIZE);
-    if (mapping_count == mapping_room) {
-        size_t more = mapping_room ? 2 * mapping_room : 64;
-        struct mapping *grown = realloc(mappings, more * sizeof *grown);
-        if (!grown) abort();
-        mappings = grown, mapping_room = more;
-    }
+    GROW(mappings, mapping_count, mapping_room, 64);
     size_t at = first_behind(low);
     memmove(mappings + at + 1, mappings + at, (mapping_count - at) * sizeof *mappings);
     mappings[at] = (struct mapping){.low = low, .high = high};

@@ -9,7 +9,7 @@ static void *reserved(void *at, size_t size) {
     void *p = mmap(at, size, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED_NOREPLACE : 0), -1, 0);
     if (p == MAP_FAILED || (at && p != at)) {
-        told_plain("usage", "no-memory", 0, 0);
+        told_no_memory();
         _exit(2);
     }
     madvise(p, size, MADV_DONTFORK);

@@ -1,4 +1,5 @@
 /* Strands and the paths between them. */
+#include "growing.h"
 #include "openmp.h"
 
 #include <string.h>
@@ -184,7 +185,7 @@ static bool by_paths(strand_t a, strand_t b) {
     static size_t room;
     size_t count = 0;
     uint32_t search = ++searches;
-    if (!room) stack = malloc((room = 1024) * sizeof *stack);
+    GROW(stack, count, room, 1024);
     stack[count++] = b;
     while (count) {
         strand_t s = stack[--count];
@@ -195,11 +196,7 @@ static bool by_paths(strand_t a, strand_t b) {
             for (const struct before *e = n->before; e; e = e->next) {
                 if (a > e->last || e->node < weft_first) continue;
                 if (node(e->node)->kind != HISTORY && (trunk(e->node) == trunk(a) || by_tree(a, e->node))) return true;
-                if (count + 1 >= room) {
-                    strand_t *more = realloc(stack, 2 * room * sizeof *stack);
-                    if (!more) return true;
-                    stack = more, room *= 2;
-                }
+                GROW(stack, count, room, 1024);
                 stack[count++] = e->node;
             }
         }

@@ -1,4 +1,5 @@
 /* Explicit tasks: each runs where it is made, as a strand that nothing has waited for yet. */
+#include "growing.h"
 #include "openmp.h"
 
 #include <string.h>
@@ -19,12 +20,7 @@ enum {
 };
 
 static void append(strand_t **list, size_t *count, size_t *room, strand_t s) {
-    if (*count == *room) {
-        size_t more = *room ? 2 * *room : 16;
-        strand_t *grown = realloc(*list, more * sizeof **list);
-        if (!grown) abort();
-        *list = grown, *room = more;
-    }
+    GROW(*list, *count, *room, 16);
     (*list)[(*count)++] = s;
 }
 
