@@ -21,6 +21,7 @@ import numpy as np
 
 from weft.base.words import listed, plural, printable
 from weft.errors import RunError
+from weft.evidence import Around
 from weft.findings import Finding
 from weft.match.operations import completions
 from weft.match.rings import dropped_operations
@@ -175,7 +176,7 @@ def add_snapshot_findings(trace: Trace, findings: Sequence[Finding], examine: Ex
                 known.add(one.group)
                 where = f"{snapshot.parent.name}/{snapshot.name}"
                 message = f"{one.message}. Its calls were set aside before they were dropped: weft report {snapshot}"
-                found.append(replace(one, message=message, events=(), evidence={"around": where}))
+                found.append(replace(one, message=message, events=(), evidence=Around(around=where)))
     return found
 
 

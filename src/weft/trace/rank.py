@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.errors import RunError
 from weft.systems import System
 from weft.trace import clock, layout
@@ -414,9 +415,9 @@ class Event(Slot):
         return hash(self.id)
 
     @property
-    def id(self) -> tuple[int, int]:
+    def id(self) -> EventId:
         """(rank index, event index), as findings name it."""
-        return self.rank.index, self.index
+        return EventId(self.rank.index, self.index)
 
     @property
     def function(self) -> Function:
