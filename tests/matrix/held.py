@@ -12,9 +12,8 @@ from typing import Any
 from matrix.log import Call, Log, Value
 from weft.mpi import table
 from weft.mpi.table import Parameter
-from weft.trace.event import Event
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, IN_PLACE, PROC_NULL, ROOT
-from weft.trace.rank import Rank
+from weft.trace.rank import Event, Rank
 from weft.trace.tails import Status
 
 _RANKS = {"MPI_ANY_SOURCE": ANY_SOURCE, "MPI_PROC_NULL": PROC_NULL, "MPI_ROOT": ROOT}

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from weft.trace.event import Event
 from weft.trace.layout import ID_DYNAMIC
-from weft.trace.rank import Rank
+from weft.trace.rank import Event, Rank
 
 # What mpi4py asks on the way: sizes of types and groups, and at its start and end.
 _ASKED = re.compile(

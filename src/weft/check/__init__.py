@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from weft.check.front_ends import of
-from weft.dataparallel import looked, sentences
-from weft.dataparallel.findings import read
+from weft.dataparallel import lines, sentences
+from weft.dataparallel.findings import findings
 from weft.dataparallel.front_end import FrontEnd, Marking, Outcome, Request
-from weft.dataparallel.looked import Looked
+from weft.dataparallel.looked import Looked, looked
 from weft.dataparallel.program import PLAIN, Options
 from weft.dataparallel.texts import Marked, Texts
 from weft.errors import UsageError
@@ -67,11 +67,12 @@ def check(request: Request, folder: Path) -> Checked:
     found.unlink(missing_ok=True)
     outcome = front_end.run(request, folder, found)
     ended = outcome.ended
-    findings = worst_first([*read(found, outcome.texts), *outcome.findings])
-    seen = looked.read(found, outcome.texts, (*request.left, *outcome.left))
+    told = lines.read(found) if outcome.told is None else outcome.told
+    found_of_all = worst_first([*findings(told, outcome.texts), *outcome.findings])
+    seen = looked(told, outcome.texts, (*request.left, *outcome.left))
     return Checked(
         name=" ".join(request.named),
-        findings=tuple(findings),
+        findings=tuple(found_of_all),
         status=ended.status,
         run={
             "command": [*request.launcher, *request.named, *request.arguments],

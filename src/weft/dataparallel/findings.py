@@ -4,73 +4,66 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from weft.dataparallel import sentences
+from weft.dataparallel import lines, sentences
 from weft.dataparallel.grouped import times
-from weft.dataparallel.lines import read_lines
-from weft.dataparallel.record import Record
-from weft.dataparallel.texts import AccessPlace, Construct, Texts
-from weft.debuginfo.addr2line import addr2line
+from weft.dataparallel.lines import Told
+from weft.dataparallel.record import NOBODY, Record
+from weft.dataparallel.texts import AccessPlace, Texts
 from weft.errors import UsageError, WeftError
+from weft.evidence import CheckCase, Line, Loop
 from weft.findings import Finding, Site, worst_first
 from weft.kinds import KINDS
 
-NOBODY: Final = Construct("", "", 0)
+FACTS: Final = {one.name for one in fields(Record)} - {"construct", "place", "others"}
+"""What a record takes from the runtime's line as it is."""
 
 
-@dataclass(slots=True)
-class _File:
-    modules: list[dict[str, Any]] = field(default_factory=list)
-    records: dict[int, dict[str, Any]] = field(default_factory=dict)
-    counts: dict[int, int] = field(default_factory=dict)
-    usage: dict[str, object] | None = None
-
-
-def read(path: Path, texts: Texts, language: str = "") -> list[Finding]:
+def read(path: Path, texts: Texts) -> list[Finding]:
     """The findings of a run, worst first. UsageError where the program's directives cannot be checked."""
-    file = _lines(path)
-    if file.usage is not None:
-        raise _usage(file.usage, texts)
-    places = _places(file, texts)
-    for held in file.records.values():
-        _name(held, _own_place(held, places, texts), texts)
-    records = [
-        Record(
-            held=held,
-            count=file.counts.get(id, 1),
-            place=_own_place(held, places, texts),
-            construct=texts.constructs.get(held["construct"], NOBODY),
-            variable=texts.variables.get(held.get("data", 0)),
-            others=tuple(
-                (place, bool(one["write"]))
-                for one in held.get("places", ())
-                if (place := _place_of_access(one, places, texts)) is not None and place.line
-            ),
-        )
-        for id, held in file.records.items()
+    return findings(lines.read(path), texts)
+
+
+def findings(told: Told, texts: Texts) -> list[Finding]:
+    """What a run told as findings, worst first. UsageError where the program's directives cannot be checked."""
+    if told.usage is not None:
+        raise _usage(told.usage, texts)
+    return worst_first(_finding(record, texts) for record in _merged(_causes(records(told, texts))))
+
+
+def records(told: Told, texts: Texts) -> list[Record]:
+    """What a run told, with the texts of the program that it is about."""
+    held = told.found.values()
+    places = _places(
+        told, [one["pc"] for found in held for one in (found, *found.get("places", ())) if "pc" in one], texts
+    )
+    return [_record(one, places, texts) for one in held]
+
+
+def _record(held: Mapping[str, Any], places: Mapping[int, AccessPlace], texts: Texts) -> Record:
+    facts = {name: value for name, value in held.items() if name in FACTS}
+    record = Record(**facts, construct_id=held["construct"], construct=texts.constructs.get(held["construct"], NOBODY))
+    if "file" in held:
+        record.place = AccessPlace(held["file"], held["line"], held["column"])
+    elif (place := _place_of_access(held, places, texts)) is not None and place.line:
+        record.place = place
+    else:
+        record.place = AccessPlace(record.construct.file, record.construct.line, record.construct.column)
+    _name(record, texts)
+    record.variable = texts.variables.get(record.data)
+    record.others = [
+        (place, one["write"])
+        for one in held.get("places", ())
+        if (place := _place_of_access(one, places, texts)) is not None and place.line
     ]
-    return worst_first(_finding(record, texts) for record in _merged(_causes(records)))
+    return record
 
 
-def _lines(path: Path) -> _File:
-    file = _File()
-    for held in read_lines(path):
-        if "modules" in held:
-            file.modules = held["modules"]
-        elif "usage" in held:
-            file.usage = held
-        elif "count" in held:
-            file.counts[held["id"]] = held["count"]
-        elif "kind" in held:
-            file.records[held["id"]] = held
-    return file
-
-
-def _usage(held: dict[str, Any], texts: Texts) -> WeftError:
+def _usage(held: Mapping[str, Any], texts: Texts) -> WeftError:
     if held["usage"] == "no-memory":
         return WeftError(sentences.NO_ROOM)
     construct = texts.constructs.get(held["construct"], NOBODY)
@@ -80,22 +73,13 @@ def _usage(held: dict[str, Any], texts: Texts) -> WeftError:
     return UsageError(f"{where}: {sentences.USAGE[held['usage']].format(name=name)}")
 
 
-def _places(file: _File, texts: Texts) -> dict[int, AccessPlace]:
+def _places(told: Told, counters: Iterable[int], texts: Texts) -> dict[int, AccessPlace]:
     """The place of every program counter."""
-    counters: set[int] = set()
-    for held in file.records.values():
-        counters.update(one["pc"] for one in (held, *held.get("places", ())) if "pc" in one)
     spelled = {str(Path(name).absolute()): name for name in texts.files}
-    found: dict[int, AccessPlace] = {}
-    for module in file.modules:
-        base, size = module["base"], module["size"]
-        offsets = sorted(pc - base for pc in counters if base <= pc - 1 < base + size)
-        if not offsets:
-            continue
-        for offset, frames in addr2line(module["path"], offsets, []).items():
-            place, line, function = frames[0]
-            name = _unmangled(function or "", texts)
-            found[int(offset) + base] = AccessPlace(spelled.get(place or "", place or ""), line, 0, name)
+    found = {}
+    for pc, frames in told.frames(counters).items():
+        file, line, function = frames[0]
+        found[pc] = AccessPlace(spelled.get(file or "", file or ""), line, 0, _unmangled(function or "", texts))
     return found
 
 
@@ -108,25 +92,16 @@ def _unmangled(function: str, texts: Texts) -> str:
     return re.sub(r"^__\w+?_MOD_|_$|\.\w+$", "", function)
 
 
-def _place_of_access(held: dict[str, Any], places: dict[int, AccessPlace], texts: Texts) -> AccessPlace | None:
+def _place_of_access(held: Mapping[str, Any], places: Mapping[int, AccessPlace], texts: Texts) -> AccessPlace | None:
     return places.get(held["pc"]) if "pc" in held else texts.places.get(held.get("site", 0))
 
 
-def _own_place(held: dict[str, Any], places: dict[int, AccessPlace], texts: Texts) -> AccessPlace:
-    if "file" in held:
-        return AccessPlace(held["file"], held["line"], held["column"])
-    place = _place_of_access(held, places, texts)
-    if place is not None and place.line:
-        return place
-    construct = texts.constructs.get(held["construct"], NOBODY)
-    return AccessPlace(construct.file, construct.line, construct.column)
-
-
-def _name(held: dict[str, Any], place: AccessPlace, texts: Texts) -> None:
+def _name(record: Record, texts: Texts) -> None:
     """Call an array that procedures got by other names as the line of the access does: by its newest or first name."""
-    newest, first = (texts.variables.get(held.get(key, 0)) for key in ("data", "name"))
+    newest, first = (texts.variables.get(number) for number in (record.data, record.name))
+    place = record.place
     if newest and first and not sentences.column(place, newest.name) and sentences.column(place, first.name):
-        held["data"] = held["name"]
+        record.data = record.name
 
 
 def _causes(records: Sequence[Record]) -> Iterator[Record]:
@@ -134,30 +109,28 @@ def _causes(records: Sequence[Record]) -> Iterator[Record]:
     by: dict[tuple[int, int], set[str]] = defaultdict(set)
     at: dict[tuple[int, int, AccessPlace], set[str]] = defaultdict(set)
     for one in records:
-        key = (one.held["construct"], one.held.get("data", 0))
-        by[key].add(one.kind + ("!" if one.held.get("write") else ""))
+        key = (one.construct_id, one.data)
+        by[key].add(one.kind + ("!" if one.write else ""))
         at[(*key, one.place)].add(one.kind)
-    outside = {
-        (one.held["construct"], one.place.file, one.place.line) for one in records if one.kind == "out-of-bounds"
-    }
-    shared = {one.held.get("data", 0) for one in records if one.kind == "shared-write"}
+    outside = {(one.construct_id, one.place.file, one.place.line) for one in records if one.kind == "out-of-bounds"}
+    shared = {one.data for one in records if one.kind == "shared-write"}
     for one in records:
-        key = (one.held["construct"], one.held.get("data", 0))
+        key = (one.construct_id, one.data)
         kinds, here = by[key], at[(*key, one.place)]
-        if one.kind != "out-of-bounds" and (one.held["construct"], one.place.file, one.place.line) in outside:
+        if one.kind != "out-of-bounds" and (one.construct_id, one.place.file, one.place.line) in outside:
             continue
         if one.why == "on" and any(
-            other.kind == "out-of-bounds" and other.why != "on" and other.held["construct"] == one.held["construct"]
+            other.kind == "out-of-bounds" and other.why != "on" and other.construct_id == one.construct_id
             for other in records
         ):
             continue  # the iteration's accesses say more
         if one.kind in ("stale-halo-read", "remote-access") and "loop-dependence" in here:
             continue
-        if one.kind == "loop-dependence" and not one.held.get("write") and kinds & {
+        if one.kind == "loop-dependence" and not one.write and kinds & {
             "halo-write!", "remote-access!", "shared-write!",
         }:  # fmt: skip
             continue
-        if one.kind == "uninitialised-read" and one.why in ("iteration", "after") and one.held.get("data") in shared:
+        if one.kind == "uninitialised-read" and one.why in ("iteration", "after") and one.data in shared:
             continue
         if one.kind == "early-reduction-use" and one.why == "in-loop" and "wrong-reduction" in kinds:
             continue
@@ -170,7 +143,7 @@ def _merged(records: Iterable[Record]) -> list[Record]:
     for one in records:
         # A variable that gets no value of its own: the first iteration finds none, the others find another one's.
         why = "" if one.kind == "uninitialised-read" and one.why in ("iteration", "after") else one.why
-        key = (one.kind, why, one.held["construct"], one.held.get("data", 0), one.held.get("array", 0),
+        key = (one.kind, why, one.construct_id, one.data, one.array,
                one.place.file, one.place.line, one.place.column)  # fmt: skip
         if key in kept:
             kept[key].count += one.count
@@ -180,42 +153,49 @@ def _merged(records: Iterable[Record]) -> list[Record]:
 
 
 def _finding(record: Record, texts: Texts) -> Finding:
-    place, held = record.place, record.held
-    what = "write" if held.get("write") else "read"
-    sites = [
-        Site(
-            0, what if "bytes" in held else record.construct.kind or "directive", place.file, place.line, place.function
-        )
-    ]
+    place = record.place
+    what = "write" if record.write else "read"
+    call = what if record.bytes is not None else record.construct.kind or "directive"
+    sites = [Site(0, call, place.file, place.line, place.function)]
     others = list(
         dict.fromkeys((AccessPlace(one.file, one.line, 0, one.function), write) for one, write in record.others)
     )
     sites += [Site(0, "write" if write else "read", one.file, one.line, one.function) for one, write in others]
     if record.construct.line and (record.construct.file, record.construct.line) != (place.file, place.line):
         sites.append(Site(0, record.construct.kind, record.construct.file, record.construct.line))
-    evidence: dict[str, Any] = {
-        "case": record.why or record.kind,
-        "count": record.count,
-        "variable": record.variable.name if record.variable else sentences.name_at(place) if "type" in held else "",
-        "column": place.column or sentences.column(place, record.variable.name if record.variable else ""),
-    }
-    for key in ("index", "iteration", "other", "task", "delta", "offset", "bytes", "expected", "got", "value"):
-        if key in held:
-            evidence[key] = held[key]
-    if record.variable:
-        evidence["declared"] = {"file": record.variable.file, "line": record.variable.line}
-    if record.construct.line:
-        evidence["loop"] = {
-            "kind": record.construct.kind, "file": record.construct.file, "line": record.construct.line,
-            "text": record.construct.text, "indices": list(record.construct.indices),
-        }  # fmt: skip
     return Finding(
         kind=record.kind,
         severity=KINDS[record.kind].severity,
         certainty="certain",
         message=sentences.message(record, texts) + times(record.count),
         sites=tuple(sites),
-        evidence=evidence,
+        evidence=_evidence(record),
+    )
+
+
+def _evidence(record: Record) -> CheckCase:
+    """The facts that the report's JSON holds."""
+    place, construct, variable = record.place, record.construct, record.variable
+    loop = Loop(
+        kind=construct.kind, file=construct.file, line=construct.line, text=construct.text, indices=construct.indices
+    )
+    return CheckCase(
+        case=record.why or record.kind,
+        count=record.count,
+        variable=variable.name if variable else sentences.name_at(place) if record.type else "",
+        column=place.column or sentences.column(place, variable.name if variable else ""),
+        index=record.index,
+        iteration=record.iteration,
+        other=record.other,
+        task=record.task,
+        delta=record.delta,
+        offset=record.offset,
+        bytes=record.bytes,
+        expected=record.expected,
+        got=record.got,
+        value=record.value,
+        declared=Line(file=variable.file, line=variable.line) if variable else None,
+        loop=loop if construct.line else None,
     )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from weft.dataparallel.compiled import slower
+from weft.dataparallel.lines import Told
 from weft.dataparallel.process import Ended
 from weft.dataparallel.program import PLAIN, Options, build, execute
 from weft.dataparallel.texts import Marked, Texts
@@ -24,8 +25,12 @@ Option = Literal["grid", "include", "define", "flags", "link"]
 """Options of `weft check` that mean nothing to some front ends, by their fields of a Request."""
 
 SPELLED: Final[Mapping[Option, str]] = {
-    "grid": "-p", "include": "-I", "define": "-D", "flags": "--flags", "link": "--link",
-}  # fmt: skip
+    "grid": "-p",
+    "include": "-I",
+    "define": "-D",
+    "flags": "--flags",
+    "link": "--link",
+}
 COMPILED: Final[frozenset[Option]] = frozenset(("grid", "include", "define", "flags", "link"))
 """What a program that is compiled, and runs on a grid of processors, can be given."""
 
@@ -74,6 +79,8 @@ class Outcome:
     """What is known not to have been looked at, a phrase each."""
     notes: tuple[str, ...] = ()
     """What else is to be said of the run, a sentence each."""
+    told: Told | None = None
+    """What the runtime told, where the front end has read it already."""
 
 
 class FrontEnd(Protocol):

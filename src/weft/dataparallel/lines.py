@@ -3,12 +3,79 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from weft.debuginfo.addr2line import Found, addr2line
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+
+@dataclass(slots=True)
+class Told:
+    """What a process of the program told."""
+
+    found: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """What was found, by its number; `count`: how often."""
+    ran: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By a construct's number: how often it ran, with how many iterations."""
+    constructs: list[dict[str, Any]] = field(default_factory=list)
+    """The same of constructs that have no numbers but a program counter."""
+    lines: dict[int, int] = field(default_factory=dict)
+    """Lines of program counters that have none in the debugging information."""
+    modules: list[dict[str, Any]] = field(default_factory=list)
+    """The program and its libraries: where each lies, its bytes and its path."""
+    rank: int = 0
+    places: int = 0
+    """So many had their accesses looked at."""
+    stack: int = 0
+    """The KiB of the stack that was full; 0: it was not."""
+    usage: dict[str, Any] | None = None
+    """Why it could not be checked."""
+
+    @property
+    def base(self) -> int:
+        """Where the program lies."""
+        return int(self.modules[0]["base"]) if self.modules else 0
+
+    def frames(self, counters: Iterable[int]) -> dict[int, Sequence[Found]]:
+        """By a program counter: the functions that it lies in, innermost first."""
+        wanted = set(counters)
+        found: dict[int, Sequence[Found]] = {}
+        for module in self.modules:
+            base, size = module["base"], module["size"]
+            offsets = sorted(pc - base for pc in wanted if base <= pc - 1 < base + size)
+            if offsets:
+                found |= {int(at) + base: frames for at, frames in addr2line(module["path"], offsets, []).items()}
+        return found
+
+
+def read(path: Path) -> Told:
+    """What a runtime's file tells; nothing where there is none."""
+    told = Told()
+    for held in _objects(path) if path.exists() else ():
+        if "kind" in held:
+            told.found[held["id"]] = {"count": 1, **held}
+        elif "count" in held:
+            told.found.get(held["id"], {})["count"] = held["count"]
+        elif "modules" in held:
+            told.modules, told.rank = held["modules"], held["rank"]
+        elif "usage" in held:
+            told.usage = held
+        elif "ran" in held:
+            told.ran[held["ran"]] = (held["times"], held["iterations"])
+        elif "construct" in held:
+            told.constructs.append(held)
+        elif "places" in held:
+            told.places = max(told.places, held["places"])
+        elif "place" in held:
+            told.lines[held["place"]] = held["line"]
+        elif "stack" in held:
+            told.stack = held["stack"]
+    return told
+
+
+def _objects(path: Path) -> Iterator[dict[str, Any]]:
     """Each line of a runtime's file; one that a killed program left cut off is passed over."""
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:

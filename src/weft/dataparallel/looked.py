@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from weft.base.words import plural
-from weft.dataparallel.lines import read_lines
+from weft.dataparallel.lines import Told
 from weft.dataparallel.texts import Construct, Texts
 
 LOOPS: Final = frozenset(("parallel", "prange"))
@@ -32,9 +31,13 @@ class Ran:
         """The same as numbers and texts."""
         one = self.construct
         return {
-            "kind": one.kind, "file": one.file, "line": one.line, "text": one.text, "times": self.times,
+            "kind": one.kind,
+            "file": one.file,
+            "line": one.line,
+            "text": one.text,
+            "times": self.times,
             "iterations": self.iterations,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +60,19 @@ class Looked:
         loops = [one for one in self.ran if one.construct.kind in LOOPS]
         written = [one for one in self.ran if one.construct.kind not in NO_DIRECTIVES]
         return {
-            "directives": len(written), "loops": len(loops), "instances": sum(one.times for one in loops),
-            "iterations": sum(one.iterations for one in loops), "places": self.places, "not": list(self.left),
-        }  # fmt: skip
+            "directives": len(written),
+            "loops": len(loops),
+            "instances": sum(one.times for one in loops),
+            "iterations": sum(one.iterations for one in loops),
+            "places": self.places,
+            "not": list(self.left),
+        }
 
 
-def read(path: Path, texts: Texts, left: Iterable[str] = ()) -> Looked:
-    """What the runtime's lines say of what ran; `left`: what is known besides not to have been looked at."""
-    ran: dict[int, tuple[int, int]] = {}
-    places = full = 0
-    for held in read_lines(path) if path.exists() else ():
-        if "ran" in held:
-            ran[held["ran"]] = (held["times"], held["iterations"])
-        full = held.get("stack", full)
-        places = max(places, held.get("places", 0) if "id" not in held else 0)
-    return Looked(
-        tuple(Ran(texts.constructs[id], *counts) for id, counts in ran.items() if id in texts.constructs),
-        places,
-        (*texts.left, *_never(texts, ran), *left),
-        full,
-    )
+def looked(told: Told, texts: Texts, left: Iterable[str] = ()) -> Looked:
+    """What the runtime tells of what ran; `left`: what is known besides not to have been looked at."""
+    ran = tuple(Ran(texts.constructs[id], *counts) for id, counts in told.ran.items() if id in texts.constructs)
+    return Looked(ran, told.places, (*texts.left, *_never(texts, told.ran), *left), told.stack)
 
 
 def _never(texts: Texts, ran: Iterable[int]) -> Iterator[str]:

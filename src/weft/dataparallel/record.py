@@ -5,41 +5,65 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Final
 
 from weft.dataparallel.texts import AccessPlace, Construct, Variable
 from weft.sources import today
 
+NOBODY: Final = Construct("", "", 0)
+NOWHERE: Final = AccessPlace("", 0)
+
 
 @dataclass(slots=True)
 class Record:
-    """What the runtime wrote of one finding, with its texts."""
+    """What the runtime tells of one finding; None and 0: it does not say."""
 
-    held: dict[str, Any]
-    count: int
-    place: AccessPlace
-    construct: Construct
-    variable: Variable | None
-    others: tuple[tuple[AccessPlace, bool], ...] = ()
+    id: int
+    kind: str
+    why: str
+    """The case of its kind."""
+    construct_id: int
+    count: int = 1
+    site: int = 0
+    """The number of its place, where no program counter tells it."""
+    pc: int = 0
+    place: AccessPlace = NOWHERE
+    construct: Construct = NOBODY
+    variable: Variable | None = None
+    others: Sequence[tuple[AccessPlace, bool]] = ()
     """Places in the same construct that may have made the other access; whether they write."""
-
-    @property
-    def kind(self) -> str:
-        """Kind of the finding."""
-        return str(self.held["kind"])
-
-    @property
-    def why(self) -> str:
-        """The case of its kind."""
-        return str(self.held["why"])
+    data: int = 0
+    name: int = 0
+    """The number of the name that an array was made with, where `data` is the newest one."""
+    array: int = 0
+    symbol: str = ""
+    write: bool = False
+    address: int = 0
+    bytes: int | None = None
+    offset: int | None = None
+    index: list[int] | None = None
+    iteration: list[int] | None = None
+    other: list[int] | None = None
+    """The other iteration."""
+    task: int | None = None
+    delta: list[int] | None = None
+    order: str = "c"
+    operation: int = 0
+    expected: str | None = None
+    got: str | None = None
+    number: int | str = ""
+    dimension: int = 0
+    value: int | None = None
+    low: int = 0
+    high: int = 0
+    type: str = ""
 
     @property
     def element(self) -> str:
         """The element or variable as the program writes it: `a[3][4]`, `a(3, 4)`, `s`."""
         if self.variable is None:
-            return str(self.held.get("symbol") or operand(self.place, bool(self.held.get("write"))))
-        index = self.held.get("index")
-        return element(self.variable.name, index, str(self.held.get("order", "c")))
+            return self.symbol or operand(self.place, self.write)
+        return element(self.variable.name, self.index, self.order)
 
 
 def element(name: str, index: Sequence[int] | None, order: str) -> str:

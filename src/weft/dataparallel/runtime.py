@@ -28,16 +28,38 @@ FOR_PROGRAMS: Final = ("heap.c", "library.c")
 FOR_FORTRAN: Final = ("fortran.c",)
 
 WRAPPED: Final = (
-    "malloc", "calloc", "realloc", "reallocarray", "free", "aligned_alloc", "posix_memalign",
-    "memcpy", "memmove", "memset", "fwrite", "write", "puts", "fputs",
-    "_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm",  # C++'s new and delete
-)  # fmt: skip
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "free",
+    "aligned_alloc",
+    "posix_memalign",
+    "memcpy",
+    "memmove",
+    "memset",
+    "fwrite",
+    "write",
+    "puts",
+    "fputs",
+    "_Znwm",
+    "_Znam",
+    "_ZdlPv",
+    "_ZdaPv",
+    "_ZdlPvm",
+    "_ZdaPvm",  # C++'s new and delete
+)
 """Functions of libc that heap.c wraps in programs."""
 
 
 def sources() -> Path:
     """The folder of the runtime's sources and of check.h."""
     return Path(__file__).parent / "native"
+
+
+def shared() -> list[Path]:
+    """The headers that the runtime of OpenMP programs includes, too."""
+    return [sources() / name for name in ("growing.h", "lines.h")]
 
 
 def compiler(language: str = "c") -> str:

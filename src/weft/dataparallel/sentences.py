@@ -5,16 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from weft.dataparallel.record import Record
 from weft.dataparallel.texts import AccessPlace, Texts
 from weft.sources import today
 
 OPERATIONS: Final = (
-    "", "sum", "product", "max", "min", "and", "or", "xor", "eqv", "neqv", "logical and", "logical or",
-    "maxloc", "minloc",
-)  # fmt: skip
+    "",
+    "sum",
+    "product",
+    "max",
+    "min",
+    "and",
+    "or",
+    "xor",
+    "eqv",
+    "neqv",
+    "logical and",
+    "logical or",
+    "maxloc",
+    "minloc",
+)
 """Names of the runtime's WEFT_SUM, ..."""
 
 NO_ROOM: Final = (
@@ -189,35 +201,33 @@ ITSELF: Final = "{iteration} reads {element} and then writes it: every processor
 
 def message(record: Record, texts: Texts) -> str:
     """One sentence."""
-    held = record.held
     if record.kind == "directive-order":
         return f"`{record.construct.text or record.construct.kind}` {DIRECTIVES[record.why]}"
-    if record.kind == "out-of-bounds" and "value" in held:
+    if record.kind == "out-of-bounds" and record.value is not None:
         return _parameter(record) if record.why in PARAMETERS else _bounds(record)
-    itself = record.why == "read-first" and held.get("other") == held.get("iteration")
+    itself = record.why == "read-first" and record.other == record.iteration
     form = ITSELF if itself else _MESSAGES.get((record.kind, record.why)) or _MESSAGES[record.kind, ""]
-    write = bool(held.get("write"))
     text = form.format(
-        iteration=_iteration(record, held.get("iteration")),
-        other=_iteration(record, held.get("other"), "another iteration"),
+        iteration=_iteration(record, record.iteration),
+        other=_iteration(record, record.other, "another iteration"),
         element=record.element,
-        does="writes" if write else "reads",
-        other_does="writes" if not write else "uses",
-        distance=_distance(held),
+        does="writes" if record.write else "reads",
+        other_does="uses" if record.write else "writes",
+        distance=_distance(record),
         bounds="",
-        array=_array(held, texts),
-        operation=OPERATIONS[held.get("operation", 0)],
-        expected=held.get("expected", ""),
-        got=held.get("got", ""),
-        number=held.get("number", ""),
+        array=_array(record, texts),
+        operation=OPERATIONS[record.operation],
+        expected=record.expected,
+        got=record.got,
+        number=record.number,
     )
     if record.construct.kind == "task_region":
         text = text.replace("the loop computes", "the tasks compute")
     return text[0].upper() + text[1:] if text[0] != "`" else text
 
 
-def _array(held: dict[str, Any], texts: Texts) -> str:
-    variable = texts.variables.get(held.get("array", 0))
+def _array(record: Record, texts: Texts) -> str:
+    variable = texts.variables.get(record.array)
     return f"`{variable.name}`" if variable else "an array"
 
 
@@ -233,43 +243,45 @@ def _iteration(record: Record, index: Sequence[int] | None, absent: str = "") ->
         )
     if absent:
         return absent
-    if "task" in record.held:
-        return f"task {record.held['task']}"
-    return "the sequential part"
+    return "the sequential part" if record.task is None else f"task {record.task}"
 
 
-def _distance(held: dict[str, Any]) -> str:
+def _distance(record: Record) -> str:
     """` (1 away in dimension 2)`."""
-    delta = held.get("delta", ())
-    parts = [f"{d:+d} in dimension {k}" for k, d in enumerate(delta, 1) if d]
+    parts = [f"{d:+d} in dimension {k}" for k, d in enumerate(record.delta or (), 1) if d]
     return f" ({', '.join(parts)})" if parts else ""
 
 
 def _bounds(record: Record) -> str:
-    held = record.held
-    if "type" in held:
+    if record.type:
         known = name_at(record.place)
         name = f"`{known}`" if known else "an array"
-        extent = re.search(r"\[(\d+)\]", held["type"])
-        allowed = f"0..{int(extent[1]) - 1}" if extent else held["type"]
-        return f"{_start(record)} uses index {held['value']} of {name}, which goes over {allowed}"
-    name = f"`{record.variable.name}`" if record.variable else "an array"
-    dimension = f" in dimension {held['dimension']}" if held.get("dimension") else ""
-    over = f"{held['low']}..{held['high']}"
-    return f"{_start(record)} uses index {held['value']} of {name}{dimension}, which goes over {over}"
+        extent = re.search(r"\[(\d+)\]", record.type)
+        over = f"0..{int(extent[1]) - 1}" if extent else record.type
+    else:
+        dimension = f" in dimension {record.dimension}" if record.dimension else ""
+        name, over = f"{_known(record)}{dimension}", f"{record.low}..{record.high}"
+    return f"{_start(record)} uses index {record.value} of {name}, which goes over {over}"
 
 
 def _parameter(record: Record) -> str:
-    held = record.held
     start = f"`{record.construct.text or record.construct.kind}`" if record.why != "on" else _start(record)
-    name = f"`{record.variable.name}`" if record.variable else "an array"
     return PARAMETERS[record.why].format(
-        start=start, name=name, dimension=held["dimension"], value=held["value"], low=held["low"], high=held["high"]
+        start=start,
+        name=_known(record),
+        dimension=record.dimension,
+        value=record.value,
+        low=record.low,
+        high=record.high,
     )
 
 
+def _known(record: Record) -> str:
+    return f"`{record.variable.name}`" if record.variable else "an array"
+
+
 def _start(record: Record) -> str:
-    text = _iteration(record, record.held.get("iteration"))
+    text = _iteration(record, record.iteration)
     return text[0].upper() + text[1:]
 
 

@@ -1,7 +1,7 @@
 """The compiler's assembly, with what most accesses pass in place of a call (x86-64).
 
 `call __tsan_read8` becomes a dozen instructions with a site of its own (`struct site` in
-dataparallel/native/state.h, whose offsets stand here too); only what they do not let pass calls the runtime. A call may
+dataparallel/native/sites.h, whose offsets stand here too); only what they do not let pass calls the runtime. A call may
 change the registers that are used here, so nothing must be kept.
 """
 

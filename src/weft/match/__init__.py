@@ -11,6 +11,7 @@ from dataclasses import field
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.match.before import dropped_calls, paired_with_the_rest
 from weft.match.functions import Op, Post, Spec, classify, communicates
@@ -24,8 +25,6 @@ __all__ = [
     "NONE", "Collectives", "Instances", "Match", "Op", "Operations", "Post", "Posts", "Room", "Spec", "classify",
     "communicates", "instances", "match", "pair", "paired",
 ]  # fmt: skip
-
-EventId = tuple[int, int]
 
 
 @dataclass(slots=True)

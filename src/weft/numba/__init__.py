@@ -9,3 +9,4 @@ which variable is at fault. `inside` is the process that the user's script runs 
 from weft.numba.program import compared as compared
 from weft.numba.program import left as left
 from weft.numba.program import run as run
+from weft.numba.program import tidied as tidied

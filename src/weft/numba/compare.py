@@ -13,7 +13,7 @@ from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 
 POISON: Final = 0xA7
-"""What the runtime fills uninitialised memory with (state.h)."""
+"""What the runtime fills uninitialised memory with (cells.h)."""
 
 RELATIVE: Final = {"f": 1e-3, "d": 1e-6}
 """How far results may lie apart that only rounding parts: by another order of the same operations."""

@@ -7,16 +7,17 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from weft.base.words import plural
-from weft.dataparallel.lines import read_lines
+from weft.dataparallel.lines import Told, read
 from weft.dataparallel.process import Ended, execute
 from weft.dataparallel.texts import Texts
 from weft.errors import UsageError
+from weft.evidence import Compared, Loop
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
 from weft.numba.runtime import library
@@ -36,11 +37,7 @@ def run(script: Path, arguments: Sequence[str], findings: Path, texts: Path, tim
     command = own_python("-m", "weft.numba.inside", str(texts), str(library()), str(script), *arguments)
     environment = {**os.environ, "WEFT_INTERNAL_CHECK_FINDINGS": str(findings)}
     findings.touch()
-    ended = execute(command, environment, timeout)
-    if texts.exists():
-        lines = "".join(tidied(findings, Texts.read(texts)))
-        findings.write_text(lines, encoding="utf-8")
-    return ended
+    return execute(command, environment, timeout)
 
 
 def needs_numba() -> None:
@@ -61,33 +58,25 @@ def _compiles(script: Path) -> None:
         raise UsageError(f"{script} is not a Python program: {error}") from error
 
 
-def tidied(findings: Path, texts: Texts) -> Iterator[str]:
-    """The runtime's lines, one finding for a loop, line and variable: a statement reads and writes in several places.
+def tidied(findings: Path, texts: Texts) -> Told:
+    """What the runtime told, one finding for a loop, line and variable: a statement reads and writes in several places.
 
     Elements get the index that Python would write.
     """
-    held: list[dict[str, Any]] = []
-    counts: dict[int, int] = {}
-    for one in read_lines(findings):
-        if "kind" in one:
-            held.append(one)
-            counts.setdefault(one["id"], 1)
-        elif "count" in one:
-            counts[one["id"]] = one["count"]
-        elif "modules" not in one:
-            yield json.dumps(one) + "\n"
+    told = read(findings)
     ranks = _ranks(findings.parent)
-    first = _first(held, counts, texts)
+    first = _first(list(told.found.values()), texts)
     for one in first:
         _index(one, ranks.get(str(one.get("data", 0))))
         place = texts.places.get(one.get("site", 0))
         if not one.get("data") and place and (name := subscripted(place.file, place.line, bool(one.get("write")))):
             one["symbol"] = f"`{name}`"
-        yield json.dumps(one) + "\n"
-        yield json.dumps({"id": one["id"], "count": counts[one["id"]]}) + "\n"
+    told.found = {one["id"]: one for one in first}
+    told.modules = []
+    return told
 
 
-def _first(held: Sequence[dict[str, Any]], counts: dict[int, int], texts: Texts) -> list[dict[str, Any]]:
+def _first(held: Sequence[dict[str, Any]], texts: Texts) -> list[dict[str, Any]]:
     """The first finding of each line, with the count of all; what the compiler left without a line is another's."""
     lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for one in held:
@@ -99,7 +88,7 @@ def _first(held: Sequence[dict[str, Any]], counts: dict[int, int], texts: Texts)
         if other := next((one for one in lines if one[:3] == key[:3] and one[-1]), None):
             lines[other] += lines.pop(key)
     for same in lines.values():
-        counts[same[0]["id"]] = sum(counts[one["id"]] for one in same)
+        same[0]["count"] = sum(one["count"] for one in same)
     return [same[0] for same in lines.values()]
 
 
@@ -154,11 +143,14 @@ def _finding(one: Mapping[str, Any]) -> Finding:
         certainty=one["certainty"],
         message=one["message"] + times,
         sites=tuple(sites),
-        evidence={
-            **one["evidence"], "case": "compared", "count": one["count"], "variable": one["name"],
-            "loop": {"kind": "prange", "file": one["file"], "line": one["loop"]},
-        },
-    )  # fmt: skip
+        evidence=Compared(
+            **one["evidence"],
+            case="compared",
+            count=one["count"],
+            variable=one["name"],
+            loop=Loop(kind="prange", file=one["file"], line=one["loop"]),
+        ),
+    )
 
 
 def left(folder: Path) -> Iterable[str]:

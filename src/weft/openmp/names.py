@@ -6,13 +6,13 @@ import dataclasses
 import linecache
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from weft.dataparallel.texts import AccessPlace
 from weft.debuginfo.dwarf import Module, Shape, Symbol, Variable
+from weft.openmp.record import Access, Named, Record
 
 _KEYWORDS: Final = frozenset(
     "if else for while do return int long double float char unsigned signed const static struct sizeof void auto bool"
@@ -29,31 +29,10 @@ _ASSIGNED: Final = re.compile(
 )
 
 
-NOWHERE: Final = AccessPlace("", 0)
 MOST_LINES: Final = 60
 """Of a single block, before an access in it."""
 MOST_SHIFTED: Final = 4
 """Columns that macros make of a difference."""
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A name, and what element of it; `scalar`: it is one number."""
-
-    name: str = ""
-    index: tuple[int, ...] = ()
-    scalar: bool = False
-    line: int = 0
-
-    def text(self, fortran: bool) -> str:
-        """`a[3][4]`, `a(4, 3)`."""
-        if not self.name:
-            return "data without a name"
-        if not self.index:
-            return f"`{self.name}`"
-        if fortran:
-            return f"`{self.name}({', '.join(map(str, self.index))})`"
-        return f"`{self.name}{''.join(f'[{i}]' for i in self.index)}`"
 
 
 class Names:
@@ -73,32 +52,31 @@ class Names:
         if self.module:
             self.module.close()
 
-    def of(self, held: Mapping[str, Any], places: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> Named:
+    def of(self, record: Record, places: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> Named:
         """What a finding of the runtime is about; `places`: its accesses, and whether they write."""
-        address, pc = int(held["address"]), int(held["pc"]) - self.base
-        found = self._static(address - self.base, pc, fortran) or self._local(held, fortran)
+        address, pc = record.address, record.one.pc - self.base
+        found = self._static(address - self.base, pc, fortran) or self._local(record, fortran)
         if found is not None:
             return found
         name = said(places, fortran)
         if not name:
             return Named()
         shape = self._shape(pc, name)
-        block = held.get("block")
         element = (shape.element or shape.size) if shape else 0
-        if block and element and _subscripts(places, name, fortran) == 1:
-            return Named(name, ((address - int(block["low"])) // element + fortran,))
-        scalar = not block and not _subscripts(places, name, fortran)
+        if record.block is not None and element and _subscripts(places, name, fortran) == 1:
+            return Named(name, ((address - record.block) // element + fortran,))
+        scalar = record.block is None and not _subscripts(places, name, fortran)
         return Named(name, (), scalar)
 
-    def one_variable(self, held: Mapping[str, Any], near: int) -> bool:
+    def one_variable(self, record: Record, near: int) -> bool:
         """Whether another address lies in the variable that a finding of the runtime is about."""
-        address = int(held["address"])
+        address = record.address
         one = self._symbol(address - self.base)
         if one is not None:
             return one.at <= near - self.base < one.at + one.size
         return any(
             v.at <= address - cfa < v.at + v.shape.size and v.at <= near - cfa < v.at + v.shape.size
-            for v, cfa in self._frame(held)
+            for v, cfa in self._frame(record)
         )
 
     def _symbol(self, address: int) -> Symbol | None:
@@ -112,9 +90,9 @@ class Names:
         except Exception:  # what a strange file makes of the reader's insides cannot be foreseen
             return 0
 
-    def with_column(self, place: AccessPlace, pc: int) -> AccessPlace:
-        """The place of a program counter with its column."""
-        return dataclasses.replace(place, column=self.column(pc))
+    def with_column(self, access: Access) -> AccessPlace:
+        """The place of an access with its column."""
+        return dataclasses.replace(access.place, column=self.column(access.pc))
 
     def _shape(self, pc: int, name: str) -> Shape | None:
         try:
@@ -132,25 +110,25 @@ class Names:
             return element(name, known[0].shape, address - symbol.at, fortran, known[0].line)
         return Named(name, (), symbol.size <= 8)
 
-    def _local(self, held: Mapping[str, Any], fortran: bool) -> Named | None:
-        for one, cfa in self._frame(held):
-            at = int(held["address"]) - cfa
+    def _local(self, record: Record, fortran: bool) -> Named | None:
+        for one, cfa in self._frame(record):
+            at = record.address - cfa
             if one.at <= at < one.at + max(one.shape.size, 1):
                 return element(one.name, one.shape, at - one.at, fortran, one.line)
         return None
 
-    def _frame(self, held: Mapping[str, Any]) -> Iterator[tuple[Variable, int]]:
+    def _frame(self, record: Record) -> Iterator[tuple[Variable, int]]:
         """The variables of the function whose frame holds the memory, and where these are counted from."""
-        frame = held.get("frame")
-        if not frame or self.module is None:
+        if record.frame is None or self.module is None:
             return
+        pc, cfa = record.frame
         try:
-            variables = self.module.locals(int(frame["pc"]) - self.base - 1)
+            variables = self.module.locals(pc - self.base - 1)
         except Exception:  # as above
             return
         for one in variables:
             if not one.static:
-                yield one, int(frame["cfa"])
+                yield one, cfa
 
 
 def element(name: str, shape: Shape, offset: int, fortran: bool, line: int) -> Named:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from weft.dataparallel.texts import AccessPlace
-from weft.openmp.names import Named, line_of, source
+from weft.openmp.names import line_of, source
+from weft.openmp.record import Named, Record, Strand
 
 _COMPOUND: Final = re.compile(r"(?:[-+*/&|^]|<<|>>)=|\+\+|--")
 
@@ -57,10 +58,10 @@ def valueless(name: str, one: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def who(held: Mapping[str, Any], place: AccessPlace | None) -> str:
+def who(strand: Strand, place: AccessPlace) -> str:
     """`iteration 3 of the loop at line 8`, `task 2 made at line 12`, `thread 1`."""
-    where = f" at line {place.line}" if place and place.line else ""
-    what, index = held["what"], held["index"]
+    where = f" at line {place.line}" if place.line else ""
+    what, index = strand.what, strand.index
     if what == "iteration":
         return f"iteration {index} of the loop{where}"
     if what == "lane":
@@ -68,7 +69,7 @@ def who(held: Mapping[str, Any], place: AccessPlace | None) -> str:
     if what == "section":
         return f"section {index + 1} of the sections{where}"
     if what == "single":
-        return f"the {'workshare' if place and _WORKSHARE.search(source(place)) else 'single'} block{where}"
+        return f"the {'workshare' if _WORKSHARE.search(source(place)) else 'single'} block{where}"
     if what == "target":
         return f"the target region{where}"
     if what == "copy":
@@ -80,17 +81,17 @@ def who(held: Mapping[str, Any], place: AccessPlace | None) -> str:
     return f"thread {index} of the region{where}" if what == "thread" else "the thread that began the region"
 
 
-def race(named: Named, who: tuple[str, str], held: Mapping[str, Any], other: AccessPlace, fortran: bool) -> str:
+def race(record: Record, who: tuple[str, str], fortran: bool) -> str:
     """The two accesses and what is missing between them."""
     one, two = who
-    does = "writes" if held["write"] else "reads"
-    other_does = "writes" if held["other_write"] else "reads"
-    line = f" at line {other.line}" if other.line else ""
-    text = f"{one} {does} {named.text(fortran)}, which {two} {other_does}{line}: nothing orders the two"
+    other = record.other
+    line = f" at line {other.place.line}" if other.place.line else ""
+    name = record.named.text(fortran)
+    text = f"{one} {record.one.does}s {name}, which {two} {other.does}s{line}: nothing orders the two"
     return text[0].upper() + text[1:]
 
 
-def advice(named: Named, pairs: Mapping[tuple[int, int], Mapping[str, Any]], place: AccessPlace, fortran: bool) -> str:
+def advice(races: Iterable[Record], named: Named, place: AccessPlace, fortran: bool) -> str:
     """What a scalar that all share looks like: a sum that is no reduction, or a value of each iteration's own."""
     if not named.scalar or not named.name:
         return ""
@@ -101,43 +102,42 @@ def advice(named: Named, pairs: Mapping[tuple[int, int], Mapping[str, Any]], pla
     again = re.search(rf"\b{name}\s*=(?!=)[^;]*\b{name}\b", text, re.I if fortran else 0)
     if again or re.search(rf"(?:\b{name}\s*(?:{_COMPOUND.pattern})|(?:\+\+|--)\s*{name}\b)", text):
         return f"; if all add to `{named.name}`, it belongs in a reduction"
-    if all(held["write"] for held in pairs.values()):  # none reads another one's value: each writes first
+    if all(one.one.write for one in races):  # none reads another one's value: each writes first
         return f"; if each needs a value of its own, `{named.name}` belongs in private"
     return ""
 
 
-def unawaited(held: Mapping[str, Any]) -> str:
+def unawaited(record: Record) -> str:
     """What would order two, one of which a construct of the device does beside the other."""
-    if held["strand"].get("beside") != held["other"].get("beside"):
+    if record.one.strand.beside != record.other.strand.beside:
         return "; a `taskwait` between them is missing, or a `depend` at both"
     return ""
 
 
-def nowait(held: Mapping[str, Any]) -> str:
+def nowait(record: Record) -> str:
     """What would order the same iteration of two loops, one of which has no barrier at its end."""
-    one, two = held["strand"], held["other"]
-    loops = one["what"] == two["what"] == "iteration" and one["pc"] != two["pc"]
-    if not loops or one["index"] != two["index"]:
+    one, two = record.one.strand, record.other.strand
+    loops = one.what == two.what == "iteration" and one.pc != two.pc
+    if not loops or one.index != two.index:
         return ""
     return "; only with schedule(static) on both loops, which are as long, is one thread sure to run both"
 
 
-def copied(name: str, held: Mapping[str, Any], other: AccessPlace, region: AccessPlace) -> str:
+def copied(record: Record, name: str) -> str:
     """What is wrong with a copy, or that there is none."""
-    if held["kind"] == "old-copy":
-        return old_copy(name, held, other, region)
-    if held["kind"] == "beyond":
-        return f"A map goes {held['bytes']:,} bytes beyond the block of memory in which it begins"
-    return unmapped(name, held, region)
+    if record.kind == "old-copy":
+        return old_copy(record, name)
+    if record.kind == "beyond":
+        return f"A map goes {record.bytes:,} bytes beyond the block of memory in which it begins"
+    return unmapped(record, name)
 
 
-def old_copy(name: str, held: Mapping[str, Any], other: AccessPlace, region: AccessPlace) -> str:
+def old_copy(record: Record, name: str) -> str:
     """A read of the copy that is older, or has no value."""
-    at = f" at line {other.line}" if other.line else ""
-    device = held["device"]
-    what, remedy = _OLD[held["why"], device]
-    reader = f"The target region at line {region.line}" if device else "The host"
-    return f"{reader} reads {name}, {what.format(at=at)}: {remedy}"
+    line = record.other.place.line
+    what, remedy = _OLD[record.why, record.device]
+    reader = f"The target region at line {record.region.line}" if record.device else "The host"
+    return f"{reader} reads {name}, {what.format(at=f' at line {line}' if line else '')}: {remedy}"
 
 
 _OLD: Final = {
@@ -163,9 +163,10 @@ _OLD: Final = {
 """By what made a copy old, and whether the device reads it: what happened, and the remedy."""
 
 
-def unmapped(name: str, held: Mapping[str, Any], region: AccessPlace) -> str:
+def unmapped(record: Record, name: str) -> str:
     """An access of what the device does not have."""
-    if held["why"] == "part":
+    if record.why == "part":
         return "A map of data of which another map has brought a part to the device already: no map can grow"
-    does = "writes" if held["write"] else "reads"
-    return f"The target region at line {region.line} {does} {name}, which no map brings to the device"
+    return (
+        f"The target region at line {record.region.line} {record.one.does}s {name}, which no map brings to the device"
+    )

@@ -60,18 +60,20 @@ class Checks:
 
     def _all(self) -> Sequence[Finding]:
         # As in __init__.
-        from weft.dataparallel.findings import read
+        from weft.dataparallel.findings import findings
         from weft.numba.program import compared, tidied
 
         self._watch.write()
         texts = self._watch.session.compiler.texts
-        copy = Path(self._folder.name, "tidied.jsonl")
-        copy.write_text("".join(tidied(self._watch.findings, texts)), encoding="utf-8")
-        return [*read(copy, texts), *compared(Path(self._folder.name))]
+        told = tidied(self._watch.findings, texts)
+        return [*findings(told, texts), *compared(Path(self._folder.name))]
 
     def _is_new(self, finding: Finding) -> bool:
         site = finding.sites[0]
-        key = (finding.kind, site.file, site.line, finding.evidence.get("variable"))
+        from weft.evidence import CheckCase  # as in __init__
+
+        variable = finding.evidence.variable if isinstance(finding.evidence, CheckCase) else None
+        key = (finding.kind, site.file, site.line, variable)
         known = key in self._seen
         self._seen.add(key)
         return not known

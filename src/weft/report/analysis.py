@@ -10,6 +10,7 @@ from typing import Final
 
 from weft.base.lazy import dataclass
 from weft.endings import consequences
+from weft.evidence import Met, Sampled
 from weft.findings import Finding, worst_first
 from weft.kinds import CERTAINTIES
 from weft.native.threads import workers
@@ -76,12 +77,12 @@ def examine(
 
 
 def told_once(ground: Ground, findings: list[Finding]) -> list[Finding]:
-    """The findings without those that only follow from how a rank ended; these become evidence of that."""
+    """The findings without those that only follow from how a rank ended; these are told with that."""
     findings = without_samples(findings)
     trace, asked = ground.at_end(findings)
     following = consequences(trace, asked)
     return [
-        replace(one, evidence={**one.evidence, "consequences": behind}) if (behind := following.behind(at_end)) else one
+        replace(one, consequences=tuple(behind)) if (behind := following.behind(at_end)) else one
         for one, at_end in zip(findings, asked, strict=True)
         if not following.of(at_end)
     ]
@@ -89,8 +90,8 @@ def told_once(ground: Ground, findings: list[Finding]) -> list[Finding]:
 
 def without_samples(findings: list[Finding]) -> list[Finding]:
     """The findings without those of watched samples of a buffer whose every access was seen (weft.access)."""
-    exact = {event for finding in findings if "access" in finding.evidence for event in finding.events}
-    return [f for f in findings if not (f.evidence.get("seen") == "by sample" and exact.intersection(f.events))]
+    exact = {event for finding in findings if isinstance(finding.evidence, Met) for event in finding.events}
+    return [f for f in findings if not (isinstance(f.evidence, Sampled) and exact.intersection(f.events))]
 
 
 def _side_by_side(ground: Ground, analyses: Sequence[Analysis], progress: Progress) -> dict[str, Found]:
@@ -151,5 +152,5 @@ def _merge(found: list[Finding]) -> Finding:
         ranks=tuple(sorted({rank for f in found for rank in f.ranks})),
         sites=sites[:MAX_MERGED],
         events=events[:MAX_MERGED],
-        evidence={**first.evidence, "count": len(found)},
+        alike=len(found),
     )

@@ -12,6 +12,7 @@ from typing import Final
 
 from weft.base.words import plural
 from weft.errors import RunError
+from weft.evidence import Around
 from weft.findings import Finding
 from weft.report.registry import ANALYSES, Analysis
 from weft.trace import Trace
@@ -43,7 +44,7 @@ def with_around(trace: Trace, findings: Sequence[Finding], examine: Examine) -> 
                 known.add(one.group)
                 where = f"{part.parent.name}/{part.name}"
                 told = f"{one.message}. Its calls were set aside before they were dropped: weft report {part}"
-                found.append(replace(one, message=told, events=(), evidence={"around": where}))
+                found.append(replace(one, message=told, events=(), evidence=Around(around=where)))
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from weft.base.words import visible
 from weft.endings import lines
+from weft.evidence import Ended
 from weft.findings import Finding, Site
 from weft.report import proof
 from weft.report.analysis import Report
@@ -89,10 +90,10 @@ def _article(trace: Trace, finding: Finding, quotes: Quotes) -> str:
     sure = "" if finding.certainty == "certain" else f", {finding.certainty}"
     told = [*advice(finding), *proof.lines(finding), *consequences(finding)]
     evidence = "".join(f'<p class="run">{escape(printable(text))}</p>' for text in told)
-    if trace_back := str(finding.evidence.get("traceback", "")):
+    if trace_back := (isinstance(finding.evidence, Ended) and finding.evidence.traceback):
         evidence += f"<details open><summary>traceback</summary><pre>{escape(_safe(trace_back))}</pre></details>"
-    if finding.evidence:
-        text = escape(json.dumps(dict(finding.evidence), indent=1, ensure_ascii=True, default=str))
+    if facts := finding.facts():
+        text = escape(json.dumps(facts, indent=1, ensure_ascii=True, default=str))
         evidence += f"<details><summary>evidence</summary><pre>{text}</pre></details>"
     commands = "".join(f'<p class="run"><code>{escape(text)}</code></p>' for text in replays(trace, finding))
     return (

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
-from weft.findings import EventId, Finding
+from weft.findings import Finding
 from weft.match import Match
 from weft.report.ground import Ground
 from weft.systems import MPI, PVM

@@ -93,6 +93,7 @@ def _notification(level: str, text: str) -> dict[str, object]:
 def _result(finding: Finding, kinds: list[str], root: str, marked: Marked) -> dict[str, Any]:
     shown = [(_location(finding, site, root, marked), site) for site in finding.sites if site.file]
     places = [place for place, _ in shown]
+    told = {key: value for key, value in finding.facts().items() if key in _TOLD}
     result: dict[str, object] = {
         "ruleId": finding.kind,
         "ruleIndex": kinds.index(finding.kind),
@@ -101,11 +102,7 @@ def _result(finding: Finding, kinds: list[str], root: str, marked: Marked) -> di
         # SARIF has one location for what to look at and a list for what belongs to it.
         "locations": places[:1],
         "relatedLocations": [{**place, "id": i} for i, place in enumerate(places[1:], 1)],
-        "properties": {
-            "certainty": finding.certainty,
-            "ranks": list(finding.ranks),
-            **{key: finding.evidence[key] for key in _TOLD if key in finding.evidence},
-        },
+        "properties": {"certainty": finding.certainty, "ranks": list(finding.ranks), **told},
     }
     stacks = [_stack(site, root) for site in finding.sites if site.callers and site.file]
     if stacks:

@@ -16,7 +16,7 @@ from weft.base.lazy import dataclass
 from weft.safety.runs import is_signed, own_facts
 from weft.sources import changes, files, statement
 from weft.sources.layout import INDEX, MAX_FILE, MAX_FILES, MAX_PACKED, SCHEMA, TEXTS, Excerpt, Statement
-from weft.trace import RunError, Trace
+from weft.trace import Run, RunError, Trace
 from weft.trace.rankfile import open_inside
 
 AROUND: Final = 6
@@ -197,10 +197,10 @@ class Sources:
         return changes.sentence(self.changes(of))
 
 
-_OF: WeakKeyDictionary[Trace, Sources] = WeakKeyDictionary()
+_OF: WeakKeyDictionary[Run, Sources] = WeakKeyDictionary()
 
 
-def of(trace: Trace) -> Sources:
+def of(trace: Run) -> Sources:
     """The sources of a run, read when they are first asked for."""
     trace = trace.origin
     found = _OF.get(trace)

@@ -21,7 +21,7 @@ from weft.base.lazy import dataclass
 from weft.debuginfo.addr2line import Found, lines_of
 from weft.sources import files, slots, statement
 from weft.sources.arguments import named
-from weft.trace import Rank, Trace
+from weft.trace import Rank, Run, Trace
 from weft.trace.layout import Def
 from weft.trace.site_lines import mistrust
 
@@ -120,10 +120,10 @@ def _variable(row: Any, types: list[Type]) -> Variable:
     return Variable(str(name), int(at), int(size), int(line), types[kind] if 0 <= kind < len(types) else None)
 
 
-_READ: WeakKeyDictionary[Trace, Variables] = WeakKeyDictionary()
+_READ: WeakKeyDictionary[Run, Variables] = WeakKeyDictionary()
 
 
-def of(trace: Trace) -> Variables:
+def of(trace: Run) -> Variables:
     """The variables of a run, as far as it has them."""
     trace = trace.origin
     if trace not in _READ:

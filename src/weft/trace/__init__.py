@@ -9,10 +9,9 @@ from weft.trace.communicators import Communicator
 from weft.trace.datatypes import Datatype, Signature
 from weft.trace.definitions import Definitions
 from weft.trace.endings import Ending
-from weft.trace.event import Event
 from weft.trace.functions import Function, FunctionTable, Parameter
 from weft.trace.layout import EVENT, EndingKind, ExitKind, Flag, Level, State
-from weft.trace.rank import Rank, Thread
+from weft.trace.rank import Event, Rank, Run, Thread
 from weft.trace.rankfile import Header
 from weft.trace.run import Trace
 from weft.trace.sites import CallSite
@@ -39,6 +38,7 @@ __all__ = [
     "LogicalTask",
     "Parameter",
     "Rank",
+    "Run",
     "RunError",
     "Signature",
     "State",

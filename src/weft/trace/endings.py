@@ -6,6 +6,7 @@ its life, and where a thread was when `weft run` asked. What a process cannot te
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from weft.base.lazy import dataclass
@@ -14,7 +15,6 @@ from weft.trace.sites import CallSite
 
 if TYPE_CHECKING:
     from weft.trace.definitions import EndingDefinition
-    from weft.trace.rank import Rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,39 +75,44 @@ def _of_the_system(site: CallSite) -> bool:
     return (site.module or "").startswith(("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"))
 
 
-def endings(rank: Rank) -> list[Ending]:
-    """What a rank told of its end, in order of time; without crashes that the program got over."""
-    told: list[EndingDefinition] = []
-    for one in rank.definitions.endings:
+def endings(
+    told: Iterable[EndingDefinition],
+    called_after: Callable[[int, int], set[str]],
+    ns: Callable[[int], int],
+    native: Callable[[int, int], Iterable[CallSite]],
+) -> list[Ending]:
+    """What a rank told of its end, in order of time; without crashes that the program got over.
+
+    `called_after`: the functions that the thread of a slot entered behind a tick; `ns`: a tick on the common time axis;
+    `native`: the places that an offset in a module stands for, inlined functions too.
+    """
+    held: list[EndingDefinition] = []
+    for one in told:
         if one.kind is EndingKind.RETURNED:
-            told = [e for e in told if not (e.kind is EndingKind.SIGNAL and e.code == one.code)]
+            held = [e for e in held if not (e.kind is EndingKind.SIGNAL and e.code == one.code)]
         else:
-            told.append(one)
-    over = {(e.kind, e.code) for e in told if e.kind is EndingKind.SIGNAL and _went_on(rank, e)}
-    left = [e for e in told if (e.kind, e.code) not in over]
-    return [_resolved(rank, one) for one in sorted(left, key=lambda one: one.ticks)]
+            held.append(one)
+    # A thread that called MPI after its crash (other than MPI_Abort, which a handler may) got over it.
+    over = {
+        (e.kind, e.code) for e in held
+        if e.kind is EndingKind.SIGNAL and e.slot >= 0 and called_after(e.slot, e.ticks) - {"MPI_Abort"}
+    }  # fmt: skip
+    left = [e for e in held if (e.kind, e.code) not in over]
+    return [_resolved(one, ns, native) for one in sorted(left, key=lambda one: one.ticks)]
 
 
-def _went_on(rank: Rank, crash: EndingDefinition) -> bool:
-    """Whether the thread called MPI after its crash (other than MPI_Abort, which a handler may): it got over it."""
-    if crash.slot < 0:
-        return False
-    later = (t.events["function"][t.events["enter"] > crash.ticks] for t in rank.threads if t.slot == crash.slot)
-    names = {rank.trace.functions[int(function)].name for functions in later for function in set(functions.tolist())}
-    return bool(names - {"MPI_Abort"})
-
-
-def _resolved(rank: Rank, one: EndingDefinition) -> Ending:
-    sites = rank.trace.sites
+def _resolved(
+    one: EndingDefinition, ns: Callable[[int], int], native: Callable[[int, int], Iterable[CallSite]]
+) -> Ending:
     own = one.kind is EndingKind.SIGNAL and bool(one.traceback)  # else the recorder's frames tell nothing
     python = tuple(CallSite(file or None, line, function or None) for file, line, function in one.python)
-    native = tuple(
+    stack = tuple(
         site
         for module, offset in one.native
-        for site in sites.native(rank, module, offset)
+        for site in native(module, offset)
         if own or not (site.module or "").endswith("/libweft-shim.so")
     )
     return Ending(
-        one.kind, one.slot, one.tid, rank.axis.ns(one.ticks), one.code, one.detail, one.address, one.name, one.text,
-        one.traceback, one.who, python, native,
+        one.kind, one.slot, one.tid, ns(one.ticks), one.code, one.detail, one.address, one.name, one.text,
+        one.traceback, one.who, python, stack,
     )  # fmt: skip

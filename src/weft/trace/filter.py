@@ -38,9 +38,7 @@ from weft.trace.conditions import KEYS, STATES, Mask, Term, absent, check, of_ra
 from weft.trace.layout import Events
 
 if TYPE_CHECKING:
-    from weft.trace.event import Event
-    from weft.trace.rank import Rank
-    from weft.trace.run import Trace
+    from weft.trace.rank import Event, Rank, Run
 
 __all__ = ["BLOCK", "Filter", "Term", "alternatives", "parse"]
 
@@ -135,7 +133,7 @@ class Filter:
     def __str__(self) -> str:
         return " or ".join(" ".join(map(str, terms)) for terms in self.alternatives)
 
-    def ranks(self, trace: Trace) -> list[Rank]:
+    def ranks(self, trace: Run) -> list[Rank]:
         """The ranks that the filter does not exclude as a whole."""
         count = len(trace.ranks)
         mask = np.zeros(count, np.bool_)
@@ -178,13 +176,13 @@ class Filter:
         for start in range(0, len(rank.events), BLOCK):
             yield np.flatnonzero(self.mask(rank, start, start + BLOCK)) + start
 
-    def events(self, trace: Trace) -> Iterator[Event]:
+    def events(self, trace: Run) -> Iterator[Event]:
         """The events that fit, rank by rank in order."""
         for rank in self.ranks(trace):
             for block in self.indices(rank):
                 for index in block:
                     yield rank.event(int(index))
 
-    def count(self, trace: Trace) -> int:
+    def count(self, trace: Run) -> int:
         """How many events fit."""
         return sum(len(block) for rank in self.ranks(trace) for block in self.indices(rank))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
 from weft.trace.layout import CONTENT_MOST, HASHED, StreamKind
-
-if TYPE_CHECKING:
-    from weft.trace.rank import Rank
+from weft.trace.rankfile import RankFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +32,11 @@ class Hashes:
         return self.content[begin : begin + min(int(self.rows["bytes"][row]), CONTENT_MOST)]
 
 
-def read_hashes(rank: Rank) -> Hashes:
-    """The hashes of a rank, without those of calls that the record does not have."""
-    file = rank.file
+def read_hashes(file: RankFile | None, slots: Sequence[int], threads: NDArray[np.int32]) -> Hashes:
+    """The hashes of a rank, without those of calls that the record does not have.
+
+    `slots`: those of the rank's threads; `threads`: which of these made each of its calls.
+    """
     rows, at, content = [np.empty(0, HASHED)], [np.empty(0, np.int64)], list[NDArray[np.uint8]]()
     for number in file.numbers(StreamKind.HASHES) if file else []:
         data = file.stream(StreamKind.HASHES, number) if file else np.empty(0, np.uint8)
@@ -46,7 +47,7 @@ def read_hashes(rank: Rank) -> Hashes:
         content.append(kept)
     # The contents of one thread stay in the file: they may be much.
     whole = content[0] if len(content) == 1 else np.concatenate([np.empty(0, np.uint8), *content])
-    return _placed(rank, Hashes(np.concatenate(rows), np.concatenate(at), whole))
+    return _placed(slots, threads, Hashes(np.concatenate(rows), np.concatenate(at), whole))
 
 
 def _places(rows: NDArray[Any], size: int, before: int) -> NDArray[np.int64]:
@@ -56,13 +57,13 @@ def _places(rows: NDArray[Any], size: int, before: int) -> NDArray[np.int64]:
     return np.where((lengths > 0) & (ends <= size), begins + before, -1)
 
 
-def _placed(rank: Rank, found: Hashes) -> Hashes:
+def _placed(slots: Sequence[int], threads: NDArray[np.int32], found: Hashes) -> Hashes:
     """The rows with the events of the rank in place of those of its threads."""
     rows = found.rows.copy()
     event = np.full(len(rows), -1, np.int64)
-    for number, thread in enumerate(rank.threads):
-        places = np.flatnonzero(rank.event_threads == number)
-        mine = (rows["thread"] == thread.slot) & (rows["event"] < len(places))
+    for number, slot in enumerate(slots):
+        places = np.flatnonzero(threads == number)
+        mine = (rows["thread"] == slot) & (rows["event"] < len(places))
         event[mine] = places[rows["event"][mine]]
     kept = np.flatnonzero(event >= 0)
     order = kept[np.argsort(event[kept], kind="stable")]

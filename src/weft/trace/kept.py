@@ -9,6 +9,7 @@ Within one host that moment is of one clock; of several hosts it is as good as t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,7 +31,6 @@ from weft.trace.rings import Before
 
 if TYPE_CHECKING:
     from weft.trace.rank import Rank, Thread
-    from weft.trace.run import Trace
 
 _SORTED: Final = Flag.CLOSED | Flag.ANY_SOURCE | Flag.ANY_TAG | Flag.TRUE | Flag.CANCELLED
 """What of an event's flags tells sorts of dropped calls apart, as in native/record.c."""
@@ -39,8 +39,8 @@ _SORTED: Final = Flag.CLOSED | Flag.ANY_SOURCE | Flag.ANY_TAG | Flag.TRUE | Flag
 class Kept:
     """What a run keeps of its threads' calls. Made for runs in which something was dropped."""
 
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
+    def __init__(self, ranks: Sequence[Rank]) -> None:
+        self._ranks = ranks
         self.made: dict[str, object] = {}
         """What rooms above make of it and keep for whoever asks next, by their names."""
         self._rings: dict[tuple[int, int], tuple[Events, int]] = {}
@@ -48,12 +48,12 @@ class Kept:
     @cached_property
     def exact(self) -> bool:
         """Whether the ticks of all ranks are of one clock."""
-        return len({(rank.header.host, rank.header.clock) for rank in self._trace.ranks if rank.header}) <= 1
+        return len({(rank.header.host, rank.header.clock) for rank in self._ranks if rank.header}) <= 1
 
     @cached_property
     def calls(self) -> int:
         """How many calls were dropped, or do not count as others of their time were."""
-        return sum(self._before(thread).events + self._start(thread) for r in self._trace.ranks for thread in r.threads)
+        return sum(self._before(thread).events + self._start(thread) for r in self._ranks for thread in r.threads)
 
     @property
     def begins(self) -> int:
@@ -117,7 +117,7 @@ class Kept:
     def _since(self) -> tuple[int, int]:
         """The latest beginning of a ring that dropped something: in ticks, and in ns of the common axis."""
         ticks, ns = 0, -(2**62)
-        for rank in self._trace.ranks:
+        for rank in self._ranks:
             for thread in rank.threads:
                 ring, whole = self._ring(thread)
                 if (whole or self._before(thread).events) and whole < len(ring):

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
 
 from weft.trace.communicators import members_text
-from weft.trace.rank import Rank
+from weft.trace.rank import Rank, Run
 from weft.trace.rankfile import RankFile
 from weft.trace.worlds import World
-
-if TYPE_CHECKING:
-    from weft.trace.run import Trace
 
 
 class Places:
     """The worlds of a run and all their ranks; those without a record too, and those without a name last."""
 
-    def __init__(self, trace: Trace, files: list[RankFile]) -> None:
+    def __init__(self, trace: Run, files: list[RankFile]) -> None:
         self.worlds: list[World] = []
         self.ranks: list[Rank] = []
         self._trace, self._say = trace, trace.add_problem

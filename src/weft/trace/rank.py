@@ -1,33 +1,115 @@
-"""One rank of a run: its threads, their events, and what the ids in them mean."""
+"""One rank of a run: its threads, their events (each an MPI call, decoded on demand), and what the ids in them mean."""
 
 # ruff: noqa: A002 - the domain's word id
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePath
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.errors import RunError
+from weft.systems import System
 from weft.trace import clock, layout
-from weft.trace.communicators import Communicator
+from weft.trace.communicators import Communicator, Communicators
 from weft.trace.cut import cut
 from weft.trace.datatypes import Datatype, Datatypes
 from weft.trace.definitions import CommDefinition, Definitions
 from weft.trace.endings import Ending, endings
-from weft.trace.event import Event
+from weft.trace.errors import Arguments
+from weft.trace.functions import Function, FunctionTable
 from weft.trace.hashes import Hashes, read_hashes
-from weft.trace.layout import ACCESS, EVENT, TAIL_ALIGN, TOUCH, Def, Events, Flag, ObjectClass, StreamKind
+from weft.trace.layout import (
+    ACCESS,
+    COUNT_IN_TAIL,
+    EVENT,
+    TAIL_ALIGN,
+    TOUCH,
+    Def,
+    Events,
+    Flag,
+    ObjectClass,
+    StreamKind,
+)
 from weft.trace.outcome_log import decode_outcomes
 from weft.trace.rankfile import Header, RankFile
-from weft.trace.sites import CallSite
-from weft.trace.tasks import Tasks
+from weft.trace.sites import CallSite, Placed, Sites
+from weft.trace.slot import Slot
+from weft.trace.tails import Status, Tail, decode_tail
+from weft.trace.tasks import LogicalTask, TaskFile, Tasks
+from weft.trace.varint import Cursor
+from weft.trace.worlds import World
 
-if TYPE_CHECKING:
-    from weft.trace.run import Trace
+
+class Keeps(Protocol):
+    """What tells which of a thread's calls count, where the beginning of the run was dropped: weft.trace.kept."""
+
+    def events(self, thread: Thread) -> Events:
+        """The calls of a thread that count."""
+        ...
+
+
+class Run(Protocol):
+    """The run that a rank is of, as far as a rank and those who look at one ask it: a Trace (weft.trace.run)."""
+
+    path: Path
+    run: dict[str, Any]
+    functions: FunctionTable
+    ranks: list[Rank]
+    worlds: list[World]
+    until: int | None
+    goes_on: bool
+
+    @property
+    def origin(self) -> Run:
+        """The whole run, where this is a part of it."""
+        ...
+
+    @property
+    def system(self) -> System:
+        """The message-passing system."""
+        ...
+
+    @property
+    def communicators(self) -> list[Communicator]:
+        """All communicators of the run."""
+        ...
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether some rank recorded which task made each call."""
+        ...
+
+    @property
+    def sites(self) -> Sites:
+        """Places of the program by their ids in the records."""
+        ...
+
+    @property
+    def kept(self) -> Keeps | None:
+        """Which calls count, None of a run that is whole."""
+        ...
+
+    @property
+    def _axes(self) -> list[clock.Axis]: ...
+    @property
+    def _kin(self) -> dict[int, dict[int, tuple[int, ...]]]: ...
+    @property
+    def _unified(self) -> Communicators: ...
+    @property
+    def _task_files(self) -> dict[tuple[str, int, str], TaskFile]: ...
+
+    def site(self, rank: Placed, id: int) -> CallSite:
+        """The call site that a rank, or its tasks, know by `id`."""
+        ...
+
+    def add_problem(self, *texts: str) -> None:
+        """Say of a part of the run that it could not be read."""
+        ...
 
 
 class Thread:
@@ -90,7 +172,7 @@ class Thread:
 class Rank:
     """One process of the run. `missing` is true for one that left no record: it has no events."""
 
-    def __init__(self, trace: Trace, index: int, world: int, rank: int, file: RankFile | None) -> None:
+    def __init__(self, trace: Run, index: int, world: int, rank: int, file: RankFile | None) -> None:
         self.trace = trace
         self.index = index
         self.world = world
@@ -130,7 +212,7 @@ class Rank:
     def definitions(self) -> Definitions:
         """What the ids in the events mean."""
         definitions = Definitions(self._defined())
-        self.trace._say(*(f"rank {self.index}: {p}" for p in definitions.problems + definitions.notes[:10]))
+        self.trace.add_problem(*(f"rank {self.index}: {p}" for p in definitions.problems + definitions.notes[:10]))
         return definitions
 
     def _defined(self) -> bytes:
@@ -141,7 +223,7 @@ class Rank:
             return self.file.stream(StreamKind.DEFINITIONS).tobytes()
         except RunError as error:
             self.file.problems.append(str(error))
-            self.trace._say(str(error))
+            self.trace.add_problem(str(error))
             return b""
 
     @property
@@ -157,7 +239,7 @@ class Rank:
             return None
         header = self.file.header
         file = self.trace._task_files.get((header.host, header.pid, header.job))
-        return Tasks(self, file) if file else None
+        return Tasks(self, file, self.trace.add_problem, self.trace.sites.site) if file else None
 
     @cached_property
     def touches(self) -> NDArray[Any]:
@@ -173,7 +255,7 @@ class Rank:
     @cached_property
     def hashed(self) -> Hashes:
         """What messages held; without rows for a run without `--hash-messages`."""
-        return read_hashes(self)
+        return read_hashes(self.file, [thread.slot for thread in self.threads], self.event_threads)
 
     @property
     def hashes(self) -> NDArray[Any]:
@@ -280,7 +362,17 @@ class Rank:
     @cached_property
     def endings(self) -> list[Ending]:
         """What the process told of its own end, in order of time; see weft.trace.endings."""
-        return endings(self)
+        return endings(
+            self.definitions.endings,
+            self._called_after,
+            lambda ticks: self.axis.ns(ticks),  # noqa: PLW0108 - the axis is made of all ranks: only where it is needed
+            lambda module, offset: self.trace.sites.native(self, module, offset),
+        )
+
+    def _called_after(self, slot: int, ticks: int) -> set[str]:
+        """The functions that a thread entered behind a tick."""
+        later = (t.events["function"][t.events["enter"] > ticks] for t in self.threads if t.slot == slot)
+        return {self.trace.functions[int(f)].name for functions in later for f in set(functions.tolist())}
 
     def object_name(self, cls: str, id: int) -> str:
         """A name for people of any object: what the program called it, MPI's name, or class and number."""
@@ -309,3 +401,179 @@ class Rank:
     def given_name(self, cls: int, id: int) -> str | None:
         """What the program called an object."""
         return self.definitions.names.get((cls, id))
+
+
+class Event(Slot):
+    """One MPI call of one rank: `index` in rank.events. All else is read from the record when it is asked for."""
+
+    def __init__(self, rank: Rank, index: int) -> None:
+        self.rank = rank
+        self.index = index
+        self.thread, self.position = rank.locate(index)
+        super().__init__(self.thread.events[self.position])
+
+    def __repr__(self) -> str:
+        return f"<Event {self.rank.index}:{self.index} {self.function.name}{' (open)' if self.open else ''}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Event) and self.id == other.id and self.rank.trace is other.rank.trace
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def id(self) -> EventId:
+        """(rank index, event index), as findings name it."""
+        return EventId(self.rank.index, self.index)
+
+    @property
+    def function(self) -> Function:
+        """What was called."""
+        return self.rank.trace.functions[int(self._slot["function"])]
+
+    @property
+    def enter_ns(self) -> int:
+        """Time of entry, ns since the run's first event."""
+        return self.rank.axis.ns(int(self._slot["enter"]))
+
+    @property
+    def exit_ns(self) -> int | None:
+        """Time of return, None while open."""
+        if self.open:
+            return None
+        return self.rank.axis.ns(int(self._slot["enter"]) + layout.decode_duration(int(self._slot["duration"])))
+
+    @property
+    def comm(self) -> Communicator | None:
+        """The communicator, that of the window or file included; None where the call has none."""
+        id = self.comm_id
+        parameter = self.function.slot.get("object")
+        if id == 0 and parameter is not None and parameter.handle in ("WINDOW", "FILE"):
+            definitions = self.rank.definitions
+            made = definitions.window(self.object) if parameter.handle == "WINDOW" else definitions.file(self.object)
+            id = made.comm if made else 0
+        return self.rank.comm(id)
+
+    @property
+    def peer_index(self) -> int:
+        """Index of the peer in trace.ranks, -1 for none."""
+        comm = self.comm
+        return comm.peer(self.rank.index, self.peer) if comm else -1
+
+    @property
+    def datatype(self) -> Datatype | None:
+        """The datatype, None where the call has none."""
+        return self.rank.datatype(self.datatype_id)
+
+    @property
+    def count(self) -> int:
+        """The count argument; for a poll that failed, how many equal ones failed in a row."""
+        count = int(self._slot["count"])
+        if count == COUNT_IN_TAIL and self.tail is not None and self.tail.count is not None:
+            return self.tail.count
+        return count
+
+    @property
+    def polls(self) -> int:
+        """Failed polls in a row that this event stands for, 0 for any other call."""
+        function = self.function
+        if self.flag or self.open or not function.is_poll:
+            return 0
+        return max(int(self._slot["count"]), 0)
+
+    @property
+    def received(self) -> int | None:
+        """Bytes received, as the status tells; None where the call sets no status in its slot or is open."""
+        if self.open or "status" not in self.function.slot:
+            return None
+        if self.flags & Flag.HAS_TAIL:
+            return self.tail.received if self.tail else None
+        return int(self._slot["result"])
+
+    @property
+    def leaving(self) -> bool:
+        """Whether this is an MPI_Finalize that the way out of the process called (exit(), atexit, Python's end)."""
+        return self.buffer == layout.LEAVING and self.function.name == "MPI_Finalize"
+
+    @property
+    def site(self) -> CallSite:
+        """Where in the program the call stands."""
+        return self.rank.site(self.site_id)
+
+    @property
+    def task(self) -> LogicalTask | None:
+        """The task that made the call; None for none, for one that is not known, and without `weft run --tasks`.
+
+        Failed polls in a row are one event, of the task that made the first.
+        """
+        tasks = self.rank.tasks
+        return tasks.of(self.index) if tasks is not None else None
+
+    @property
+    def status(self) -> Status | None:
+        """The status in the slot; None where the call has none there, is open, or received nothing."""
+        if "status" not in self.function.slot or self.open:
+            return None
+        if ("flag" in self.function.slot and not self.flag) or self.peer == layout.ANY_SOURCE:
+            return None  # nothing was received: a poll failed, a send was completed, or the call went wrong
+        return Status(self.peer, self.tag, self.received or 0, bool(self.flags & Flag.CANCELLED), 0)
+
+    @cached_property
+    def tail(self) -> Tail | None:
+        """The decoded tail, None where there is none."""
+        if not self.flags & Flag.HAS_TAIL:
+            return None
+        tails = self.thread.tails
+        start = int(self._slot["result"]) * layout.TAIL_ALIGN
+        if start > len(tails):
+            tail = Tail(damage=f"the tail lies at byte {start} of {len(tails)}")
+        else:
+            cursor = Cursor(tails.data, start)
+            tail = decode_tail(self.function, int(self.flags), int(self._slot["count"]), self.buffer, cursor)
+        if tail.damage:
+            self.rank.trace.add_problem(
+                f"rank {self.rank.index}: arguments of event {self.index} are damaged: {tail.damage}"
+            )
+        return tail
+
+    @property
+    def ticket(self) -> int | None:
+        """Order of this call among those of all threads of the process, where it was recorded."""
+        return self.tail.ticket if self.tail else None
+
+    @property
+    def damage(self) -> str | None:
+        """Why some arguments are missing, None where all is whole."""
+        return self.tail.damage if self.tail else None
+
+    @cached_property
+    def args(self) -> dict[str, Any]:
+        """Arguments by their names in the standard, as given; results too once the call returned.
+
+        Handles are object ids, wildcards are layout.ANY_SOURCE and ANY_TAG, an inout integer's result stands under
+        `name:out`. What was not recorded (or is damaged, see `damage`) is left out.
+        """
+        tail = self.tail or Tail()
+        found = Arguments()
+        for p in self.function.parameters:
+            if p.place == "none" or (self.open and p.direction == "out" and p.place in ("object", "flag", "status")):
+                continue
+            if p.place == "tail":
+                if p.name in tail.values:
+                    found[p.name] = tail.values[p.name]
+                    if p.name in tail.out:
+                        found[f"{p.name}:out"] = tail.out[p.name]
+                elif p.name in tail.out:
+                    found[p.name] = tail.out[p.name]
+            else:
+                found[p.name] = self._slot_argument(p.place, p.handle)
+        return found
+
+    def _slot_argument(self, place: str, handle: str | None) -> Any:
+        if place == "peer":
+            return layout.ANY_SOURCE if self.flags & Flag.ANY_SOURCE else self.peer
+        if place == "tag" and handle is None:
+            return layout.ANY_TAG if self.flags & Flag.ANY_TAG else self.tag
+        if place in ("comm", "datatype"):
+            return self.comm_id if place == "comm" else self.datatype_id
+        return getattr(self, place)

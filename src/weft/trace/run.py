@@ -17,13 +17,12 @@ from weft.findings import Finding
 from weft.systems import System
 from weft.trace import clock
 from weft.trace.communicators import Communicator, Communicators
-from weft.trace.event import Event
 from weft.trace.functions import FunctionTable
 from weft.trace.kept import Kept
 from weft.trace.layout import EVENT, FORMAT_MAJOR_KEPT, Level, State, StopReason, StreamKind
 from weft.trace.opening import MAX_PROBLEMS, function_table, rank_files
 from weft.trace.places import Places
-from weft.trace.rank import Rank
+from weft.trace.rank import Event, Rank
 from weft.trace.rankfile import RankFile
 from weft.trace.sites import CallSite, Placed, Sites
 from weft.trace.tasks import TaskFile, task_files
@@ -73,10 +72,10 @@ class Trace:
         """Where the run still goes on: the tick up to which its calls are read, see weft.trace.growing."""
         self.keep_alive: object = None
         for file in files:
-            self._say(*file.problems)
+            self.add_problem(*file.problems)
             if file.header.state == State.STOPPED:
                 reason = _STOPS.get(file.header.stop_reason, "for a reason that is not known")
-                self._say(f"{file.name}: Weft gave up recording {reason}; later calls of this rank are missing")
+                self.add_problem(f"{file.name}: Weft gave up recording {reason}; later calls of this rank are missing")
         places = Places(self, files)
         self.worlds, self.ranks = places.worlds, places.ranks
         self.share = range(len(self.ranks))
@@ -118,17 +117,14 @@ class Trace:
         """The whole run, where this is a part of it (weft.trace.segment): what is kept of a run is kept under it."""
         return self
 
-    def _say(self, *texts: str) -> None:
+    def add_problem(self, *texts: str) -> None:
+        """Say of a part of the run that it could not be read."""
         for text in texts:
             if len(self._problems) < MAX_PROBLEMS:
                 if text not in self._problems:
                     self._problems.append(text)
             else:
                 self._unsaid += 1
-
-    def add_problem(self, text: str) -> None:
-        """Say of a part of the run that is read elsewhere that it could not be read."""
-        self._say(text)
 
     @property
     def problems(self) -> list[str]:
@@ -152,7 +148,7 @@ class Trace:
     @cached_property
     def _unified(self) -> Communicators:
         unified = Communicators(self.ranks, self.worlds, self.functions)
-        self._say(*unified.problems)
+        self.add_problem(*unified.problems)
         return unified
 
     @property
@@ -169,7 +165,7 @@ class Trace:
     def _sites(self) -> Sites:
         problems: list[str] = []
         sites = Sites(self.path, problems)
-        self._say(*problems)
+        self.add_problem(*problems)
         return sites
 
     def site(self, rank: Placed, id: int) -> CallSite:
@@ -190,7 +186,7 @@ class Trace:
     def _task_files(self) -> dict[tuple[str, int, str], TaskFile]:
         problems: list[str] = []
         files = task_files(self.path, problems)
-        self._say(*problems)
+        self.add_problem(*problems)
         return files
 
     @cached_property
@@ -238,7 +234,7 @@ class Trace:
         """What there is of a run whose beginning was dropped (`weft run --keep`), None of one that is whole."""
         files = [rank.file for rank in self.ranks if rank.file]
         dropped = any(before.events or before.tails for file in files for before in file.before.values())
-        return Kept(self) if dropped else None
+        return Kept(self.ranks) if dropped else None
 
     @property
     def may_lack_its_beginning(self) -> bool:

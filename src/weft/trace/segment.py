@@ -13,13 +13,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.trace.layout import Events, StreamKind
 from weft.trace.mapping import let_go
-from weft.trace.rank import Rank, Thread
+from weft.trace.rank import Rank, Run, Thread
 from weft.trace.run import Trace
-
-EventId = tuple[int, int]
 
 _OF_CALLS: Final = ("threads", "_merged", "tasks", "touches", "hashed")
 """What a rank makes of its calls, and a part of it makes anew."""
@@ -98,20 +97,20 @@ class Segment(_OfRun):
         """The event of the run that an event here is."""
         rank, index = event
         before = self.earlier[rank]
-        return rank, int(before[index]) if index < len(before) else self.first[rank] + index - len(before)
+        return EventId(rank, int(before[index]) if index < len(before) else self.first[rank] + index - len(before))
 
     def here(self, event: EventId) -> EventId | None:
         """The event here that an event of the run is; None where it is not one of these calls."""
         rank, index = event
         before = self.earlier[rank]
         if self.first[rank] <= index < self.last[rank]:
-            return rank, index - self.first[rank] + len(before)
+            return EventId(rank, index - self.first[rank] + len(before))
         place = int(np.searchsorted(before, index))
-        return (rank, place) if place < len(before) and before[place] == index else None
+        return EventId(rank, place) if place < len(before) and before[place] == index else None
 
     def local_out(self, rank: int) -> list[int]:
         """The events here of a rank whose messages belong to what comes behind."""
-        here = [self.here((rank, index)) for index in self.out[rank].tolist()] if self.out else []
+        here = [self.here(EventId(rank, index)) for index in self.out[rank].tolist()] if self.out else []
         return [event[1] for event in here if event is not None]
 
     def let_go(self) -> None:
@@ -152,7 +151,7 @@ class _Part(Thread):
         let_go(self.tails)
 
 
-def _anew(rank: Rank, trace: Trace) -> Rank:
+def _anew(rank: Rank, trace: Run) -> Rank:
     """The rank in another trace, which makes anew what is made of its calls."""
     _ = rank.definitions, rank.endings, rank._datatypes
     part = copy.copy(rank)

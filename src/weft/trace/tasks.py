@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,9 @@ from weft.base.lazy import dataclass
 from weft.errors import RunError
 from weft.native.headers.switches import SWITCH, TASKS_MAGIC, TaskKind
 from weft.trace.definitions import Definitions, ThreadDefinition
-from weft.trace.layout import State, StreamKind
+from weft.trace.layout import Events, State, StreamKind
 from weft.trace.rankfile import RankFile
-from weft.trace.sites import UNKNOWN, CallSite
-
-if TYPE_CHECKING:
-    from weft.trace.rank import Rank
+from weft.trace.sites import UNKNOWN, CallSite, Placed
 
 FOLDER: Final = "tasks"
 SUFFIX: Final = ".tasks"
@@ -84,16 +81,48 @@ def _stays(threads: Sequence[ThreadDefinition], lengths: dict[int, int]) -> dict
     return found
 
 
-class Tasks:
-    """The tasks of one rank that made calls."""
+class OfThread(Protocol):
+    """What is asked here of a thread of a rank."""
 
-    def __init__(self, rank: Rank, file: TaskFile) -> None:
-        self._rank, self._file = rank, file
+    slot: int
+
+    @property
+    def events(self) -> Events:
+        """Its calls, in their order."""
+        ...
+
+
+class OfRank(Placed, Protocol):
+    """What is asked here of a rank: the order of the calls of its threads."""
+
+    @property
+    def threads(self) -> Sequence[OfThread]:
+        """Those that made calls."""
+        ...
+
+    @property
+    def event_threads(self) -> NDArray[np.int32]:
+        """For each call, which of `threads` made it."""
+        ...
+
+    @property
+    def event_positions(self) -> NDArray[np.int64]:
+        """For each call, its index among its thread's."""
+        ...
+
+
+class Tasks:
+    """The tasks of one rank that made calls. `site` resolves the places where they were made, `say` takes problems."""
+
+    def __init__(
+        self, rank: OfRank, file: TaskFile, say: Callable[..., None], site: Callable[[Placed, int], CallSite]
+    ) -> None:
+        self._rank, self._file, self._told, self._site = rank, file, say, site
         self.index = -1 - rank.index
         """Its place among all that has sites: ranks have 0 on."""
         if file.header.state == State.STOPPED:
-            rank.trace._say(f"{file.name}: Weft stopped recording tasks; later switches of tasks are missing")
-        rank.trace._say(*file.problems)
+            say(f"{file.name}: Weft stopped recording tasks; later switches of tasks are missing")
+        say(*file.problems)
 
     def __iter__(self) -> Iterator[LogicalTask]:
         return (task for task in map(self.get, self._definitions[0].tolist()) if task is not None)
@@ -138,11 +167,11 @@ class Tasks:
         row = rows[at]
         names, site = self.definitions.names, int(row["site"])
         kind = TaskKind(int(row["kind"])) if int(row["kind"]) in list(TaskKind) else TaskKind.NONE
-        where = self._rank.trace._sites.site(self, site) if site else UNKNOWN
+        where = self._site(self, site) if site else UNKNOWN
         return LogicalTask(id, int(row["parent"]) or None, kind, names.get((NAMED, int(row["name"])), ""), where)
 
     def _say(self, *texts: str) -> None:
-        self._rank.trace._say(*(f"{self._file.name}: {text}" for text in texts))
+        self._told(*(f"{self._file.name}: {text}" for text in texts))
 
     @property
     def _definitions(self) -> tuple[NDArray[np.int64], NDArray[np.generic]]:

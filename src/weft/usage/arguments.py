@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.evidence import Parameter, Refused
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.mpi.meaning import Form, InPlace, base
@@ -25,7 +26,7 @@ from weft.terms.layouts import meet
 from weft.terms.progress import LEFT
 from weft.terms.significant import side_of, significant
 from weft.terms.sizes import solids
-from weft.trace import Event, Flag, Function, Rank, Trace
+from weft.trace import Event, Flag, Function, Rank, Run, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
 from weft.trace.layout import ROOT as ROOT_RANK
 from weft.usage.aliases import wrong as shared_bytes
@@ -121,7 +122,7 @@ class _Arguments:
                 f"rank {self.rank.index} gives {_function(event).name} {why(event)}{describe.where(event)}",
                 [event],
                 severity=severity,
-                evidence={"parameter": parameter},
+                evidence=Parameter(parameter=parameter),
                 cause=f"{parameter} {cause(event)}",
             )
 
@@ -471,12 +472,12 @@ class _Arguments:
             + (words or "an argument or the state of its object was wrong"),
             [event],
             certainty="certain" if named else "possible",
-            evidence={"inside": event.function.name, **({"said": words} if words else {})},
+            evidence=Refused(inside=event.function.name, said=words),
             cause=cause(event),
         )
 
 
-def _ended_from_outside(trace: Trace) -> bool:
+def _ended_from_outside(trace: Run) -> bool:
     """Whether Weft, a signal or the loss of a host ended the run: MPI then ends ranks that lose their partners."""
     return trace.run.get("ended") in ("deadlock", "killed", "interrupted") or bool(trace.run.get("lost"))
 

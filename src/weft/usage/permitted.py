@@ -66,7 +66,7 @@ def updated(known: Mapping[Rank, Epochs], accesses: Accesses) -> Iterator[Told]:
             rows = changing & (accesses.target == rank.index) & (accesses.fence == of.number[epoch])
             rows &= (accesses.comm == comm) & (accesses.ordinal == ordinal)
             for row in np.flatnonzero(rows)[:1].tolist():
-                event = rank.trace.event(int(accesses.rank[row]), int(accesses.event[row]))
+                event = rank.trace.ranks[int(accesses.rank[row])].event(int(accesses.event[row]))
                 yield (
                     event,
                     f"changes rank {rank.index}'s window, of which {said(fence)} asserts MPI_MODE_NOPUT,",

@@ -62,7 +62,7 @@ def runs(path: Path, folder: Path, environments: list[dict[str, str]], monkeypat
         with monkeypatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value)
-            told.append(verdict(judged(built, request, folder, folder / "found").findings))
+            told.append(verdict(judged(built, request, folder).findings))
     return told
 
 

@@ -26,7 +26,8 @@ class NumbaPrange(FrontEnd):
         texts = folder / "texts.json"
         ended = numba.run(request.sources[0], request.arguments, found, texts, request.timeout)
         held = Texts.read(texts) if texts.exists() else Texts("python")
-        return Outcome(ended, held, tuple(numba.compared(folder)), tuple(numba.left(folder)))
+        told = numba.tidied(found, held)
+        return Outcome(ended, held, tuple(numba.compared(folder)), tuple(numba.left(folder)), told=told)
 
 
 FRONT_END: Final[FrontEnd] = NumbaPrange()

@@ -34,7 +34,7 @@ class OpenMP(FrontEnd):
         # A front end is imported to ask for its suffixes; its engine is not.
         from weft.openmp import checking
 
-        return checking.run(request, folder, found)
+        return checking.run(request, folder)
 
 
 def _texts(paths: Iterable[Path], seen: set[Path]) -> Iterator[str]:

@@ -1,5 +1,15 @@
 /* The compiler's hooks: what most accesses pass in a few instructions; the rest goes to judge(). */
-#include "state.h"
+#include "access.h"
+
+#include "cells.h"
+#include "findings.h"
+#include "judge.h"
+#include "loops.h"
+#include "objects.h"
+#include "regions.h"
+#include "sites.h"
+#include "turns.h"
+#include "under_way.h"
 
 struct clock weft_now = {.cur = FIRST_STAMP, .base = FIRST_STAMP, .off = true};
 struct site weft_sites[SITES];
@@ -87,7 +97,8 @@ static __attribute__((noinline)) void other_write(uintptr_t a, size_t size, uint
     struct cell *c = cell_for(a, size);
     if (wrong_again(s, a, size, place)) {
         if (c && (c->written <= now.base || c->written == now.cur)) {
-            ++*s->wrong, c->written = now.cur;
+            ++*s->wrong;
+            c->written = now.cur;
             return;
         }
     } else if (!now.looked) {
@@ -155,7 +166,8 @@ static void pieces(uintptr_t a, size_t size, bool write, uintptr_t place) {
         if (write)
             n == 8 ? writes(a, 8, place) : n == 4 ? writes(a, 4, place) : judge(a, n, true, place, site_for(place));
         else n == 8 ? reads(a, 8, place) : n == 4 ? reads(a, 4, place) : judge(a, n, false, place, site_for(place));
-        a += n, size -= n;
+        a += n;
+        size -= n;
     }
 }
 

@@ -4,7 +4,12 @@
  *
  * So the cells tell where a small block begins and ends, and what its name is: no table grows with the blocks.
  */
-#include "state.h"
+#include "growing.h"
+#include "blocks.h"
+
+#include "access.h"
+#include "cells.h"
+#include "objects.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +20,7 @@ static struct form {
     int rank;
     int64_t extent[WEFT_MAX_RANK];
 } *forms;
-static int form_room;
+static size_t form_room;
 
 static bool any;
 /* Stretchs of memory that lie in no block, until the next one is made. */
@@ -42,7 +47,7 @@ bool block_around(uintptr_t a, uintptr_t *low, uintptr_t *high) {
 }
 
 static const struct form *form_of(int data) {
-    return data > 0 && data < form_room && forms[data].element ? &forms[data] : NULL;
+    return data > 0 && (size_t)data < form_room && forms[data].element ? &forms[data] : NULL;
 }
 
 static void shaped(struct object *o, const struct form *f, size_t size) {
@@ -76,15 +81,10 @@ struct object *block_object(uintptr_t a, size_t size) {
 void weft_check_heap(int data, const void *base, size_t element, int rank, const int64_t extent[]) {
     uintptr_t low = (uintptr_t)base;
     if (now.off || !base || low % 8 || data < 1 || rank > WEFT_MAX_RANK || cell8(low - 8)->written != REDZONE) return;
-    if (data >= form_room) {
-        int more = 2 * data + 64;
-        struct form *grown = realloc(forms, sizeof *forms * (size_t)more);
-        if (!grown) return;
-        memset(grown + form_room, 0, sizeof *forms * (size_t)(more - form_room));
-        forms = grown, form_room = more;
-    }
+    GROW_TO(forms, (size_t)data, form_room);
     struct form *f = &forms[data];
-    f->element = element ? element : 1, f->rank = rank;
+    f->element = element ? element : 1;
+    f->rank = rank;
     for (int d = 0; d < rank; d++) f->extent[d] = extent[d];
     cell8(low - 8)->read = (stamp_t)data;
     struct object *o = object_at(low);

@@ -1,5 +1,11 @@
 /* CONSISTENT: copies that every processor has, and that its directive makes the same after a loop has written them. */
-#include "state.h"
+#include "consistent.h"
+
+#include "access.h"
+#include "cells.h"
+#include "groups.h"
+#include "loops.h"
+#include "objects.h"
 
 /* Until then what an iteration wrote is its processor's alone. */
 static struct groups groups;

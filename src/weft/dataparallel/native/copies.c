@@ -10,7 +10,15 @@
  * iterations that run apart write copies of their own, and all copies must be alike. What a copy got before is kept until
  * the loop's end, where the element has the value of the last one.
  */
-#include "state.h"
+#include "growing.h"
+#include "copies.h"
+
+#include "access.h"
+#include "cells.h"
+#include "findings.h"
+#include "loops.h"
+#include "objects.h"
+#include "ownership.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +43,10 @@ static struct owners *room_for(struct object *o) {
     size_t bytes = elements * (size_t)here.on->rank * sizeof(int64_t);
     if (o->owners && (o->owners->root != here.on || o->owners->mapped != here.on->mapped)) copies_forget(o);
     if (!o->owners && bytes && bytes < MOST_BYTES) o->owners = calloc(1, sizeof *o->owners + bytes);
-    if (o->owners) o->owners->root = here.on, o->owners->mapped = here.on->mapped;
+    if (o->owners) {
+        o->owners->root = here.on;
+        o->owners->mapped = here.on->mapped;
+    }
     return o->owners;
 }
 
@@ -92,12 +103,7 @@ static bool in_copies(const struct object *o) {
 /* An element that another iteration of the loop has written gets a value again: true where that is its copy's. */
 bool copies_again(const struct detail *d) {
     if (d->size > sizeof earlier->value || !in_copies(d->object)) return false;
-    if (earlier_count == earlier_room) {
-        size_t room = earlier_room ? 2 * earlier_room : 256;
-        struct earlier *more = realloc(earlier, room * sizeof *more);
-        if (!more) return false;
-        earlier = more, earlier_room = room;
-    }
+    GROW(earlier, earlier_count, earlier_room, 256);
     struct earlier *one = &earlier[earlier_count++];
     *one = (struct earlier){.detail = *d, .by = now.cur};
     memcpy(one->value, (const void *)d->address, d->size);
@@ -110,7 +116,8 @@ void copies_compare(void) {
         struct earlier *one = &earlier[i];
         if (memcmp(one->value, (const void *)one->detail.address, one->detail.size) == 0) continue;
         iteration_of(one->by, here.index);
-        one->detail.kind = "loop-dependence", one->detail.why = "output";
+        one->detail.kind = "loop-dependence";
+        one->detail.why = "output";
         found(&one->detail);
     }
     earlier_count = 0;

@@ -2,6 +2,7 @@
  *
  * A variable arrives as a descriptor (ISO_Fortran_binding.h): where it lies, its type and its sizes. Lower bounds come
  * apart, because a descriptor of an assumed-rank argument has none. An assumed size (`a(n,*)`) has the extent -1. */
+#include "growing.h"
 #include "check.h"
 
 #include <ISO_Fortran_binding.h>
@@ -47,16 +48,9 @@ static known_t *known;
 static size_t known_used, known_room;
 
 static known_t *known_at(const void *base) {
-    static known_t none;
     for (size_t k = 0; k < known_used; k++)
         if (known[k].base == base) return &known[k];
-    if (known_used == known_room) {
-        size_t room = known_room ? 2 * known_room : 64;
-        known_t *grown = realloc(known, room * sizeof *known);
-        if (!grown) return &none;
-        known = grown;
-        known_room = room;
-    }
+    GROW(known, known_used, known_room, 64);
     known[known_used] = (known_t){.base = base};
     return &known[known_used++];
 }
@@ -76,13 +70,7 @@ static named_t *named_as(const char *name, int make) {
     for (size_t k = 0; k < named_used; k++)
         if (!strcmp(named[k].name, name)) return &named[k];
     if (!make) return NULL;
-    if (named_used == named_room) {
-        size_t room = named_room ? 2 * named_room : 64;
-        named_t *grown = realloc(named, room * sizeof *named);
-        if (!grown) return NULL;
-        named = grown;
-        named_room = room;
-    }
+    GROW(named, named_used, named_room, 64);
     named_t *made = &named[named_used++];
     snprintf(made->name, sizeof made->name, "%s", name);
     return made;
@@ -120,8 +108,13 @@ void weft_fortran_array(int data, int role, const char *name, const int64_t *low
     }
     named_t *entry = named_as(name, 1);
     if (entry) {
-        entry->data = data, entry->base = base, entry->rank = array->rank;
-        for (int d = 0; d < array->rank; d++) entry->low[d] = lower[d], entry->high[d] = lower[d] + extent[d] - 1;
+        entry->data = data;
+        entry->base = base;
+        entry->rank = array->rank;
+        for (int d = 0; d < array->rank; d++) {
+            entry->low[d] = lower[d];
+            entry->high[d] = lower[d] + extent[d] - 1;
+        }
     }
     if (role == ROLE_ARGUMENT) {
         if (!open) weft_check_argument(data, base, array->elem_len, array->rank, lower, extent, WEFT_ORDER_FORTRAN);
@@ -334,7 +327,10 @@ void weft_fortran_own_begin(int construct, int data, int rank, const int64_t *in
 void weft_fortran_copied(int construct, int group, int written, CFI_cdesc_t *part) {
     int64_t count[WEFT_MAX_RANK], stride[WEFT_MAX_RANK];
     if (part->rank > WEFT_MAX_RANK) return;
-    for (int d = 0; d < part->rank; d++) count[d] = part->dim[d].extent, stride[d] = part->dim[d].sm;
+    for (int d = 0; d < part->rank; d++) {
+        count[d] = part->dim[d].extent;
+        stride[d] = part->dim[d].sm;
+    }
     weft_check_copy_part(construct, group, written, base_of(part), part->elem_len, part->rank, count, stride);
 }
 

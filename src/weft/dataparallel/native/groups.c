@@ -1,5 +1,10 @@
 /* Groups: what loops leave unfinished, to be started by one directive and waited for by another. */
-#include "state.h"
+#include "groups.h"
+
+#include "access.h"
+#include "findings.h"
+#include "loops.h"
+#include "ran.h"
 
 void groups_hold(struct groups *g, int group, uintptr_t low, uintptr_t high) {
     if (g->count < MAX_CLAUSES) g->held[g->count++] = (struct held){group, low, high, false};

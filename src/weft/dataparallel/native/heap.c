@@ -3,7 +3,11 @@
  * A new block has no values and is filled with a pattern; behind it lies a red zone, so that an index beyond the last
  * row is noticed. Only programs are linked with this, not the library that Python loads.
  */
-#include "state.h"
+#include "access.h"
+#include "blocks.h"
+#include "cells.h"
+#include "loops.h"
+#include "objects.h"
 
 #include <errno.h>
 #include <malloc.h>

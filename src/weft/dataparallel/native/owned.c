@@ -6,7 +6,16 @@
  * of another array, when the element lies in another block of a grid, and when the statement is run as plain code.
  * Places in functions that it calls have other callers, too: their sites are closed at its end.
  */
-#include "state.h"
+#include "growing.h"
+#include "owned.h"
+
+#include "access.h"
+#include "loops.h"
+#include "objects.h"
+#include "ownership.h"
+#include "ran.h"
+#include "regions.h"
+#include "sites.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +40,7 @@ struct statement {
 uint16_t weft_context;
 
 static struct statement **statements; /* of each construct */
-static int statement_room;
+static size_t statement_room;
 static uint16_t context_count;
 
 static struct statement *current;
@@ -43,15 +52,8 @@ static struct site *called[MOST_CALLED];
 static int called_count;
 
 static struct statement *statement_of(int construct) {
-    if (construct >= 0 && construct < statement_room && statements[construct]) return statements[construct];
     if (construct < 0) construct = 0;
-    if (construct >= statement_room) {
-        int more = 2 * construct + 64;
-        struct statement **grown = realloc(statements, sizeof *grown * (size_t)more);
-        if (!grown) abort();
-        memset(grown + statement_room, 0, sizeof *grown * (size_t)(more - statement_room));
-        statements = grown, statement_room = more;
-    }
+    GROW_TO(statements, (size_t)construct, statement_room);
     struct statement *s = statements[construct];
     if (s) return s;
     s = statements[construct] = calloc(1, sizeof *s);
@@ -94,7 +96,13 @@ static void close_called(void) {
     if (called_count > MOST_CALLED) forget_sites();
     for (int i = 0; i < called_count && i < MOST_CALLED; i++) {
         struct site *s = called[i];
-        if (s->key) s->key = 0, s->home = &weft_nowhere, s->low = 1, s->reach = 0, weft_sites_changed++;
+        if (s->key) {
+            s->key = 0;
+            s->home = &weft_nowhere;
+            s->low = 1;
+            s->reach = 0;
+            weft_sites_changed++;
+        }
     }
     called_count = 0;
 }
@@ -127,26 +135,38 @@ void weft_check_own_begin(int construct, int data, const void *base, int rank, c
     if (now.off || here.started || here.what != SEQUENTIAL || inner || weft_io) {
         bool inside = here.what == OWNED || inner || (weft_io && !now.off && !here.started && here.what == SEQUENTIAL);
         inner += inside;
-        if (!now.off && statement_room > construct && holds(statement_of(construct))) forget_sites();
+        if (!now.off && construct < (int)statement_room && holds(statement_of(construct))) forget_sites();
         return;
     }
     struct statement *s = statement_of(construct);
     bool kept = holds(s);
     if (!kept || s->base != base || s->data != data || rank > WEFT_MAX_RANK) {
         struct object *o = object_of(data, base);
-        if (kept) forget_sites(), kept = false;
+        if (kept) {
+            forget_sites();
+            kept = false;
+        }
         if (!o || !o->root || rank > WEFT_MAX_RANK) {
             inner++;
             return;
         }
-        s->object = o, s->base = base, s->data = data, s->aspect_count = 0;
+        s->object = o;
+        s->base = base;
+        s->data = data;
+        s->aspect_count = 0;
     }
     ran(construct);
-    current = s, depth = weft_depth;
-    here.what = OWNED, here.id = construct, here.rank = 0;
+    current = s;
+    depth = weft_depth;
+    here.what = OWNED;
+    here.id = construct;
+    here.rank = 0;
     here.private_count = here.index_count = here.reduction_count = here.across_count = here.computed_count =
         here.tie_count = 0;
-    here.aspects = s->aspects, here.homes = s->homes, here.aspect_room = ROOM, here.aspect_count = s->aspect_count;
+    here.aspects = s->aspects;
+    here.homes = s->homes;
+    here.aspect_room = ROOM;
+    here.aspect_count = s->aspect_count;
     weft_context = s->context;
     move_on(s, rank, index);
     tick();
@@ -166,9 +186,14 @@ void weft_check_own_end(int construct) {
     close_called();
     /* What was opened since all was forgotten is no longer known to be the statement's. */
     if (!holds(s) || s->context == UINT16_MAX) forget_sites();
-    s->aspect_count = here.aspect_count, s->blocks = here.blocks;
-    here.aspects = weft_aspects, here.homes = weft_homes, here.aspect_room = MAX_ASPECTS;
-    here.what = SEQUENTIAL, here.on = NULL, here.aspect_count = 0;
+    s->aspect_count = here.aspect_count;
+    s->blocks = here.blocks;
+    here.aspects = weft_aspects;
+    here.homes = weft_homes;
+    here.aspect_room = MAX_ASPECTS;
+    here.what = SEQUENTIAL;
+    here.on = NULL;
+    here.aspect_count = 0;
     weft_context = 0;
     tick();
     now.looked = weft_on_host || weft_sequential_checked || weft_in_region || weft_task.in_task;

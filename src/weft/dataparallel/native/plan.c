@@ -4,7 +4,14 @@
  * there are, and what is asked of them, changes only when a site does, or other blocks are come to: a plan mostly is
  * good for the next row, too.
  */
+#include "growing.h"
+#include "access.h"
+#include "cells.h"
+#include "loops.h"
+#include "objects.h"
+#include "owned.h"
 #include "rows.h"
+#include "sites.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -12,15 +19,6 @@
 
 #define MOST_PLANS 32
 #define HASH_SLOTS 2048
-
-/* An array with room for one more: most plans need a tenth of what its row's places could ask for. */
-static void *roomy(void *array, int count, int *room, size_t size) {
-    if (count < *room) return array;
-    *room = *room ? 2 * *room : 8;
-    array = realloc(array, (size_t)*room * size);
-    if (!array) abort();
-    return array;
-}
 
 static struct plan *new_plan(const struct row *r) {
     struct plan *p = calloc(1, sizeof *p);
@@ -33,10 +31,10 @@ static struct plan *new_plan(const struct row *r) {
 }
 
 static struct group *new_group(struct plan *p) {
-    int room = p->group_room;
-    p->groups = roomy(p->groups, p->group_count, &p->group_room, sizeof *p->groups);
+    size_t room = p->group_room;
+    GROW(p->groups, (size_t)p->group_count, p->group_room, 8);
     if (room < p->group_room) {
-        size_t count = (size_t)p->group_room;
+        size_t count = p->group_room;
         p->writers = realloc(p->writers, count * sizeof *p->writers);
         p->trackers = realloc(p->trackers, count * sizeof *p->trackers);
         p->order = realloc(p->order, count * sizeof *p->order);
@@ -54,7 +52,7 @@ static int kin_of(struct plan *p, const struct row *r, const struct line forms[]
     for (int i = last, more = p->kin_count; more > 0; i = i ? i - 1 : p->kin_count - 1, more--)
         if (p->kin[i].form == form) return i;
     if (p->kin_count == MOST_KIN) return -1;
-    p->kin = roomy(p->kin, p->kin_count, &p->kin_room, sizeof *p->kin);
+    GROW(p->kin, (size_t)p->kin_count, p->kin_room, 8);
     p->kin[p->kin_count] = (struct kin){.form = form,
                                         .at = forms[form].at,
                                         .step = (int64_t)forms[form].step,
@@ -83,7 +81,7 @@ static int group_of(struct plan *p, const struct row *r, const struct line forms
         const struct group *g = &p->groups[slots[slot].group];
         if (low_of(p, g) != a->at || step_of(p, g) != (int64_t)a->step || g->size != size) continue;
         if (g->form != form && (p->same_count == 0 || p->sames[p->same_count - 1].form != form)) {
-            p->sames = roomy(p->sames, p->same_count, &p->same_room, sizeof *p->sames);
+            GROW(p->sames, (size_t)p->same_count, p->same_room, 8);
             p->sames[p->same_count++] = (struct same){form, slots[slot].group};
         }
         return slots[slot].group;
@@ -94,7 +92,8 @@ static int group_of(struct plan *p, const struct row *r, const struct line forms
     int64_t shift = (int64_t)(a->at - k->at);
     k->first = shift < k->first ? shift : k->first;
     k->last = shift + (int64_t)size > k->last ? shift + (int64_t)size : k->last;
-    slots[slot].epoch = epoch, slots[slot].group = p->group_count;
+    slots[slot].epoch = epoch;
+    slots[slot].group = p->group_count;
     *new_group(p) = (struct group){.shift = shift,
                                    .form = form,
                                    .kin = kin,
@@ -118,7 +117,7 @@ static void add_range(struct plan *p, int group, const uintptr_t *home, uintptr_
         one->high = high < one->high ? high : one->high;
         return;
     }
-    p->ranges = roomy(p->ranges, p->range_count, &p->range_room, sizeof *p->ranges);
+    GROW(p->ranges, (size_t)p->range_count, p->range_room, 8);
     p->ranges[p->range_count] = (struct range){home, low, high, p->groups[group].kin, k->ranges};
     k->ranges = p->range_count++;
 }
@@ -133,10 +132,13 @@ static void add_demand(struct plan *p, int group, bool read, stamp_t least, stam
     for (int i = g->demands; i >= 0; i = p->demands[i].next) {
         struct demand *d = &p->demands[i];
         if (d->read != read) continue;
-        if (within(least, limit, d->least, d->limit)) d->least = least, d->limit = limit;
+        if (within(least, limit, d->least, d->limit)) {
+            d->least = least;
+            d->limit = limit;
+        }
         if (within(d->least, d->limit, least, limit)) return;
     }
-    p->demands = roomy(p->demands, p->demand_count, &p->demand_room, sizeof *p->demands);
+    GROW(p->demands, (size_t)p->demand_count, p->demand_room, 8);
     p->demands[p->demand_count] = (struct demand){least, limit, read, group, g->demands, 1, 1, p->demand_count};
     g->demands = p->demand_count++;
 }
@@ -153,7 +155,7 @@ static bool known_wrong(const struct row_place *place) {
 
 static void may_count(struct plan *p, int group, const struct row_place *place, int number) {
     if (p->groups[group].first_write == INT_MAX) add_demand(p, group, false, 0, here.started ? now.base : SPLIT - 1);
-    p->wrong = roomy(p->wrong, p->wrong_count, &p->wrong_room, sizeof *p->wrong);
+    GROW(p->wrong, (size_t)p->wrong_count, p->wrong_room, 8);
     p->wrong[p->wrong_count++] = (struct counted){place->site->wrong, number};
     p->last = number;
 }
@@ -165,10 +167,12 @@ static bool may_read(struct plan *p, int group, const struct row_place *place, i
         return true;
     stamp_t least = s->least, limit = s->limit;
     if (s->mode == FREE) { /* judge() lets pass what the hooks do not */
-        least = REDZONE + 1, limit = UINT32_MAX - (REDZONE + 1 - SPLIT);
+        least = REDZONE + 1;
+        limit = UINT32_MAX - (REDZONE + 1 - SPLIT);
     } else if (s->track) {
         if (!always || s->size != place->size || s->known < s->since) return false;
-        least = s->since, limit = s->known - s->since;
+        least = s->since;
+        limit = s->known - s->since;
         g->halves |= g->size == 4;
         if (g->first_track == INT_MAX) g->first_track = p->last = number;
     }
@@ -243,10 +247,10 @@ static void sort_demands(struct plan *p) {
     for (size_t i = 1; known && i < count; i++) known = by_cells(&p->demands[i - 1], &p->demands[i]) <= 0;
     if (known) return;
     qsort(p->demands, count, sizeof *p->demands, by_cells);
-    if (p->sorted_room < p->demand_count) {
+    if (p->sorted_room < count) {
         p->sorted = realloc(p->sorted, count * sizeof *p->sorted);
         if (!p->sorted) abort();
-        p->sorted_room = p->demand_count;
+        p->sorted_room = count;
     }
     for (size_t i = 0; i < count; i++) p->sorted[i] = p->demands[i].made;
     p->sorted_count = p->demand_count;
@@ -260,11 +264,17 @@ static void chain(struct plan *p) {
     for (struct demand *d = p->demands; d < p->demands + p->demand_count; d++) {
         const struct group *g = &p->groups[d->group], *h = &p->groups[d[-(d > p->demands)].group];
         if (first && g->size == 8 && h->size == 8 && g->kin == h->kin && begin_of(p, g) <= to &&
-            d->read == first->read && d->least == first->least && d->limit == first->limit)
-            first->chain++, d->chain = 0;
-        else first = tile = d, to = 0;
-        if (tile != d && next_to(h, g)) tile->tile++, d->tile = 0;
-        else tile = d;
+            d->read == first->read && d->least == first->least && d->limit == first->limit) {
+            first->chain++;
+            d->chain = 0;
+        } else {
+            first = tile = d;
+            to = 0;
+        }
+        if (tile != d && next_to(h, g)) {
+            tile->tile++;
+            d->tile = 0;
+        } else tile = d;
         to = end_of(p, g) > to ? end_of(p, g) : to;
     }
 }
@@ -284,16 +294,20 @@ static void tiles(struct plan *p, struct touched *first, int count) {
     qsort(first, (size_t)count, sizeof *first, by_place);
     struct touched *tile = first;
     for (struct touched *w = first + 1; w < first + count; w++)
-        if (next_to(&p->groups[w[-1].group], &p->groups[w->group])) tile->tile++, w->tile = 0;
-        else tile = w;
+        if (next_to(&p->groups[w[-1].group], &p->groups[w->group])) {
+            tile->tile++;
+            w->tile = 0;
+        } else tile = w;
 }
 
 /* Where a kin is in this row of n iterations; false if its groups do not lie there as cells do. */
 static bool kin_placed(struct kin *k, const struct line *a, int64_t n) {
     int64_t step = (int64_t)a->step, across = step * (n - 1), after = step * n;
     if (a->turns || step >= INT32_MAX || step <= INT32_MIN || (a->at - k->at) % 8 != 0) return false;
-    k->at = a->at, k->step = step;
-    k->below = across < 0 ? across : 0, k->above = across > 0 ? across : 0;
+    k->at = a->at;
+    k->step = step;
+    k->below = across < 0 ? across : 0;
+    k->above = across > 0 ? across : 0;
     uintptr_t low = k->at + (uintptr_t)(k->first + (after < 0 ? after : 0));
     uintptr_t high = k->at + (uintptr_t)(k->last + (after > 0 ? after : 0));
     return ((low ^ high) & ~(uintptr_t)FOLD) == 0;
@@ -326,7 +340,8 @@ static bool aligned(const struct plan *p) {
 
 /* Put the groups into clusters. */
 static void gather(struct plan *p) {
-    p->cluster_count = 0, p->apart = 0;
+    p->cluster_count = 0;
+    p->apart = 0;
     for (int i = 0; i < p->kin_count; i++) p->kin[i].cluster = -1;
     for (int i = 0; i < p->group_count && p->cluster_count >= 0; i++) {
         const struct group *g = &p->groups[i];
@@ -338,12 +353,13 @@ static void gather(struct plan *p) {
             return;
         }
         if (k < 0) {
-            p->clusters = roomy(p->clusters, p->cluster_count, &p->cluster_room, sizeof *p->clusters);
+            GROW(p->clusters, (size_t)p->cluster_count, p->cluster_room, 8);
             p->clusters[k = p->cluster_count++] = (struct cluster){g->object, g->kin, low, high, 0, 0};
         }
         p->kin[g->kin].cluster = k > p->kin[g->kin].cluster ? k : p->kin[g->kin].cluster;
         struct cluster *c = &p->clusters[k];
-        c->low = low < c->low ? low : c->low, c->high = high > c->high ? high : c->high;
+        c->low = low < c->low ? low : c->low;
+        c->high = high > c->high ? high : c->high;
         if (g->first_write == INT_MAX) continue;
         bool first = c->written_low == c->written_high;
         c->written_low = first || low < c->written_low ? low : c->written_low;
@@ -398,7 +414,10 @@ static void empty(struct plan *p, bool again) {
     for (int i = 0; i < p->kin_count; i++) p->kin[i].ranges = -1;
     for (int i = 0; i < p->group_count; i++) {
         struct group *g = &p->groups[i];
-        g->object = NULL, g->first_write = g->first_track = INT_MAX, g->demands = -1, g->halves = false;
+        g->object = NULL;
+        g->first_write = g->first_track = INT_MAX;
+        g->demands = -1;
+        g->halves = false;
     }
 }
 

@@ -1,5 +1,8 @@
 /* What is put out whole: structures may have gaps, which have no values and are no fault. */
-#include "state.h"
+#include "access.h"
+#include "cells.h"
+#include "loops.h"
+#include "objects.h"
 
 static bool without(uintptr_t a) /* whether a byte never got a value, and still holds what the runtime put there */
 {

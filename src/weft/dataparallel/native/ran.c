@@ -6,7 +6,11 @@
  *
  * A program that leaves by _exit has told at least what ran. weft.dataparallel.looked reads the lines.
  */
-#include "state.h"
+#include "growing.h"
+#include "ran.h"
+
+#include "access.h"
+#include "findings.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +28,7 @@ static unsigned place_room, place_count;
 
 static struct ran *of(int construct) {
     if (construct < 1) return NULL;
-    if ((size_t)construct >= room) {
-        size_t more = 2 * (size_t)construct + 64;
-        struct ran *grown = realloc(all, more * sizeof *all);
-        if (!grown) return NULL;
-        memset(grown + room, 0, (more - room) * sizeof *all);
-        all = grown, room = more;
-    }
+    GROW_TO(all, (size_t)construct, room);
     return &all[construct];
 }
 
@@ -69,7 +67,10 @@ static void more_places(void) {
 void ran_place(uintptr_t place) {
     if (2 * place_count >= place_room && place_room < MOST_PLACES) more_places();
     uintptr_t *slot = slot_of(place);
-    if (!*slot && place_count < MOST_PLACES - 1) *slot = place, place_count++;
+    if (!*slot && place_count < MOST_PLACES - 1) {
+        *slot = place;
+        place_count++;
+    }
 }
 
 void ran_end(void) {

@@ -1,5 +1,16 @@
 /* What happens between loops: shadow edges and remote elements, copies on host and device, tasks. */
-#include "state.h"
+#include "growing.h"
+#include "regions.h"
+
+#include "access.h"
+#include "cells.h"
+#include "findings.h"
+#include "loops.h"
+#include "objects.h"
+#include "ran.h"
+#include "reductions.h"
+#include "scattered.h"
+#include "turns.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +30,10 @@ static void look(void) {
 
 static void set_widths(const struct object *o, struct widths *w, int rank, const int64_t low[], const int64_t high[]) {
     *w = o->shadow;
-    for (int d = 0; low && d < rank && d < WEFT_MAX_RANK; d++) w->low[d] = low[d], w->high[d] = high[d];
+    for (int d = 0; low && d < rank && d < WEFT_MAX_RANK; d++) {
+        w->low[d] = low[d];
+        w->high[d] = high[d];
+    }
 }
 
 void weft_check_shadow_renew(int construct, int data, const void *base, int rank, const int64_t low[],
@@ -34,7 +48,9 @@ void weft_check_shadow_renew(int construct, int data, const void *base, int rank
     if (here.what == SEQUENTIAL) /* else it is the loop's clause */
         ran(construct);
     set_widths(o, &o->renewed, rank, low, high);
-    o->corner = corner, o->renewed_at = now.cur, o->begun_at = 0;
+    o->corner = corner;
+    o->renewed_at = now.cur;
+    o->begun_at = 0;
     turns_renewed(o);
     if (!low) /* as declared: named edges, too */
         scattered_renew(o, 0);
@@ -47,7 +63,8 @@ static struct member {
     int data;
     struct widths widths;
 } *members;
-static int member_count, member_room;
+static int member_count;
+static size_t member_room;
 
 void weft_check_shadow_group(int construct, int group, int data, const void *base, int rank, const int64_t low[],
                              const int64_t high[], int corner) {
@@ -60,12 +77,7 @@ void weft_check_shadow_group(int construct, int group, int data, const void *bas
     ran(construct);
     int i = 0;
     while (i < member_count && (members[i].group != group || members[i].object != o)) i++;
-    if (i == member_room) {
-        member_room = member_room ? 2 * member_room : 32;
-        struct member *more = realloc(members, sizeof *members * (size_t)member_room);
-        if (!more) abort();
-        members = more;
-    }
+    GROW(members, (size_t)i, member_room, 32);
     if (i == member_count) member_count++;
     members[i] = (struct member){group, corner, o, data, {{0}, {0}}};
     set_widths(o, &members[i].widths, rank, low, high);
@@ -79,7 +91,8 @@ void weft_check_shadow_start(int construct, int group) {
     for (int i = 0; i < member_count; i++)
         if (members[i].group == group) {
             if (members[i].object->begun_at && !any) findings_directive("shadow-twice", construct, group);
-            members[i].object->begun_at = now.cur, any = true;
+            members[i].object->begun_at = now.cur;
+            any = true;
         }
     if (!any) findings_directive("shadow-start", construct, group);
     forget_sites();
@@ -94,8 +107,10 @@ void weft_check_shadow_wait(int construct, int group) {
         struct object *o = members[i].object;
         if (members[i].group != group || !o->begun_at) continue;
         any = true;
-        o->renewed = members[i].widths, o->corner = members[i].corner;
-        o->renewed_at = o->begun_at, o->begun_at = 0;
+        o->renewed = members[i].widths;
+        o->corner = members[i].corner;
+        o->renewed_at = o->begun_at;
+        o->begun_at = 0;
         turns_renewed(o);
         scattered_renew(o, 0);
     }
@@ -111,7 +126,8 @@ static struct remote_group {
     bool loading;
     stamp_t filled;
 } *groups;
-static int group_count, group_room;
+static int group_count;
+static size_t group_room;
 
 static struct remote_group *group_of(int group) {
     for (int i = 0; i < group_count; i++)
@@ -143,13 +159,11 @@ void weft_check_loop_remote_group(int group, int data, const void *base, int ran
                                   const int64_t coefficient[], const int64_t offset[]) {
     if (now.off || here.what == SEQUENTIAL || here.started) return;
     struct remote_group *g = group_of(group);
-    if (!g && group_count == group_room) {
-        group_room = group_room ? 2 * group_room : 32;
-        struct remote_group *more = realloc(groups, sizeof *groups * (size_t)group_room);
-        if (!more) abort();
-        groups = more;
+    if (!g) {
+        GROW(groups, (size_t)group_count, group_room, 32);
+        g = &groups[group_count++];
+        *g = (struct remote_group){group, false, 0};
     }
-    if (!g) g = &groups[group_count++], *g = (struct remote_group){group, false, 0};
     g->loading = false;
     add_remote(data, base, rank, axis, coefficient, offset, g->filled ? g->filled : SPLIT - 1);
 }
@@ -280,14 +294,11 @@ static void enter(void) {
 }
 
 static void leave(void) {
-    if (past_count == past_room) {
-        past_room = past_room ? 2 * past_room : 64;
-        void *more = realloc(past, sizeof *past * past_room);
-        if (!more) abort();
-        past = more;
-    }
-    past[past_count].begun = begun, past[past_count++].ended = now.cur;
-    weft_in_region = false, weft_on_host = true;
+    GROW(past, past_count, past_room, 64);
+    past[past_count].begun = begun;
+    past[past_count++].ended = now.cur;
+    weft_in_region = false;
+    weft_on_host = true;
     tick();
     look();
 }
@@ -312,7 +323,10 @@ void weft_check_region_end(int construct) {
     }
     for (int i = 0; i < named_count; i++) {
         struct object *o = named[i];
-        if (o->direction == WEFT_LOCAL) o->local_from = begun, o->local_to = now.cur;
+        if (o->direction == WEFT_LOCAL) {
+            o->local_from = begun;
+            o->local_to = now.cur;
+        }
         o->direction = 0;
     }
     named_count = 0;
@@ -415,7 +429,9 @@ void weft_check_task_array(int tasks, int64_t lower, int64_t count) {
     while (i < task_array_count && task_arrays[i].tasks != tasks) i++;
     if (i == MAX_TASK_ARRAYS || count < 1) return; /* nothing is known of their tasks */
     if (i == task_array_count) task_array_count++;
-    task_arrays[i].tasks = tasks, task_arrays[i].lower = lower, task_arrays[i].count = count;
+    task_arrays[i].tasks = tasks;
+    task_arrays[i].lower = lower;
+    task_arrays[i].count = count;
 }
 
 /* Whether a directive names a task that there is. */
@@ -438,7 +454,12 @@ void weft_check_task_region_begin(int construct, int tasks) {
     if (now.off || here.what != SEQUENTIAL) return;
     ran(construct);
     weft_task = (struct task_state){.tasks = tasks, .construct = construct};
-    here.what = TASKS, here.id = construct, here.rank = 0, here.flags = 0, here.on = NULL, here.started = false;
+    here.what = TASKS;
+    here.id = construct;
+    here.rank = 0;
+    here.flags = 0;
+    here.on = NULL;
+    here.started = false;
     here.private_count = here.index_count = here.reduction_count = here.aspect_count = here.across_count = 0;
     here.computed_count = here.remote_count = here.written_count = here.group = here.tie_count = 0;
     here.consistent_count = 0;
@@ -458,7 +479,8 @@ void weft_check_task_begin(int construct, int64_t task) {
     ran(construct);
     existing(construct, weft_task.tasks, task);
     weft_task.begun = tick();
-    weft_task.in_task = true, weft_task.task = task;
+    weft_task.in_task = true;
+    weft_task.task = task;
     here.started = true;
     here.frame = (uintptr_t)__builtin_frame_address(0);
     now.base = weft_task.base;
@@ -468,7 +490,8 @@ void weft_check_task_begin(int construct, int64_t task) {
 void weft_check_task_end(int construct) {
     (void)construct;
     if (now.off || here.what != TASKS || !weft_task.in_task) return;
-    weft_task.in_task = false, here.started = false;
+    weft_task.in_task = false;
+    here.started = false;
     tick();
     look();
 }
@@ -479,7 +502,9 @@ void weft_check_task_region_end(int construct) {
     if (now.off || here.what != TASKS) return;
     construct_undefine();
     for (int i = 0; i < here.reduction_count; i++) mark(here.reductions[i].low, here.reductions[i].high, now.cur);
-    here.what = SEQUENTIAL, here.started = false, here.remote_count = 0;
+    here.what = SEQUENTIAL;
+    here.started = false;
+    here.remote_count = 0;
     weft_task = (struct task_state){0};
     tick();
     look();

@@ -9,7 +9,7 @@
 #ifndef WEFT_CHECK_ROWS_H
 #define WEFT_CHECK_ROWS_H
 
-#include "state.h"
+#include "sites.h"
 
 struct row_place {
     struct site *site;
@@ -170,7 +170,7 @@ struct plan { /* which groups there are, and what is to be asked of them */
     stamp_t base;
     int group_count, kin_count, cluster_count, range_count, demand_count, same_count, writer_count, tracker_count,
         memory_count;
-    int group_room, kin_room, cluster_room, range_room, demand_room, same_room, wrong_room, sorted_room;
+    size_t group_room, kin_room, cluster_room, range_room, demand_room, same_room, wrong_room, sorted_room;
     struct group *groups;
     int *group_of; /* of each place that its blocks have */
     bool grouped; /* these are known: of `blocks`, as long as the same forms agree */

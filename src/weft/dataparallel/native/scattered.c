@@ -5,7 +5,16 @@
  * a grid, or what the table of its dimension says. Without a grid the table of `indirect` says nothing: its numbers are
  * those of one processor.
  */
-#include "state.h"
+#include "growing.h"
+#include "scattered.h"
+
+#include "access.h"
+#include "cells.h"
+#include "findings.h"
+#include "loops.h"
+#include "objects.h"
+#include "ownership.h"
+#include "ran.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -107,7 +116,8 @@ static struct edge {
     } arrays[32];
     int array_count;
 } *edges;
-static int edge_count, edge_room;
+static int edge_count;
+static size_t edge_room;
 
 static struct edge *edge_of(const struct object *root, int name) {
     for (int i = 0; i < edge_count; i++)
@@ -119,7 +129,8 @@ static stamp_t *renewed(struct edge *e, const struct object *o, bool make) {
     for (int i = 0; i < e->array_count; i++)
         if (e->arrays[i].object == o) return &e->arrays[i].renewed;
     if (!make || e->array_count == 32) return NULL;
-    e->arrays[e->array_count].object = o, e->arrays[e->array_count].renewed = 0;
+    e->arrays[e->array_count].object = o;
+    e->arrays[e->array_count].renewed = 0;
     return &e->arrays[e->array_count++].renewed;
 }
 
@@ -139,14 +150,11 @@ void weft_check_edge_begin(int construct, int name, int data, const void *base, 
     int d = 0;
     while (o != o->root && d < o->root->rank && o->map[d].axis != dimension) d++;
     struct edge *e = edge_of(o->root, name);
-    if (!e && edge_count == edge_room) {
-        edge_room = edge_room ? 2 * edge_room : 16;
-        struct edge *more = realloc(edges, sizeof *edges * (size_t)edge_room);
-        if (!more) abort();
-        edges = more;
-    }
     if (e) free(e->reached);
-    else e = &edges[edge_count++];
+    else {
+        GROW(edges, (size_t)edge_count, edge_room, 16);
+        e = &edges[edge_count++];
+    }
     *e = (struct edge){.name = name,
                        .dimension = o == o->root ? dimension : d,
                        .axis = axis,
@@ -159,13 +167,9 @@ void weft_check_edge_begin(int construct, int name, int data, const void *base, 
 
 void weft_check_edge_element(int64_t index, int64_t element) {
     struct edge *e = current < 0 ? NULL : &edges[current];
-    if (e && e->count == e->room) {
-        e->room = e->room ? 2 * e->room : 64;
-        struct reach *more = realloc(e->reached, sizeof *e->reached * e->room);
-        if (!more) abort();
-        e->reached = more;
-    }
-    if (e) e->reached[e->count++] = (struct reach){element, index};
+    if (!e) return;
+    GROW(e->reached, e->count, e->room, 64);
+    e->reached[e->count++] = (struct reach){element, index};
 }
 
 void weft_check_edge_include(int data, const void *base) {
@@ -250,7 +254,10 @@ void scattered_forget(struct object *o) {
         for (int k = 0; k < edges[i].array_count; k++)
             if (edges[i].arrays[k].object == o) edges[i].arrays[k--] = edges[i].arrays[--edges[i].array_count];
     }
-    for (int d = 0; d < WEFT_MAX_RANK; d++) free(o->owner[d]), o->owner[d] = NULL;
+    for (int d = 0; d < WEFT_MAX_RANK; d++) {
+        free(o->owner[d]);
+        o->owner[d] = NULL;
+    }
 }
 
 /* --- localize --- */

@@ -12,7 +12,9 @@
 #ifndef WEFT_CHECK_TURNS_H
 #define WEFT_CHECK_TURNS_H
 
-#include "state.h"
+#include "objects.h"
+
+struct reduction;
 
 #define MOST_PROCESSORS 256
 
@@ -42,6 +44,12 @@ void trace_reduction(int processor, const struct reduction *r, double magnitude,
 void trace_ended(int processor, int signal);
 
 /* --- turns.c: who runs what --- */
+extern bool weft_traced; /* values are kept, no access is judged */
+void turns_start(void);
+bool turns_iteration(int rank, const int64_t index[]); /* true: it is another processor's */
+void turns_access(uintptr_t a, size_t size, bool write, uintptr_t place);
+void turns_renewed(struct object *o);
+void turns_end(void);
 void turns_begin(int processors, bool directives);
 
 /* Numba's loops: all memory is shared, an iteration's processor is its virtual thread, and each thread has a slot of its

@@ -1,6 +1,13 @@
 /* Asynchronous copies between arrays (ASYNCHRONOUS ... END ASYNCHRONOUS, ASYNCWAIT): until the wait nobody may use what
  * they write, nor change what they read. */
-#include "state.h"
+#include "growing.h"
+#include "under_way.h"
+
+#include "access.h"
+#include "findings.h"
+#include "loops.h"
+#include "objects.h"
+#include "ran.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +21,7 @@ static struct part {
     int rank;
     int64_t count[WEFT_MAX_RANK], stride[WEFT_MAX_RANK]; /* bytes, positive, widest first */
 } *parts;
-static int room;
+static size_t room;
 int weft_parts_under_way;
 
 static bool holds(const struct part *p, uintptr_t a) {
@@ -56,12 +63,7 @@ static bool under_way(int group) {
 }
 
 static struct part *next_part(void) {
-    if (weft_parts_under_way == room) {
-        room = room ? 2 * room : 16;
-        struct part *more = realloc(parts, sizeof *parts * (size_t)room);
-        if (!more) abort();
-        parts = more;
-    }
+    GROW(parts, (size_t)weft_parts_under_way, room, 16);
     return &parts[weft_parts_under_way];
 }
 
@@ -91,9 +93,12 @@ void weft_check_copy_part(int construct, int group, int written, const void *bas
         if (stride[d] < 0) p->low -= (uintptr_t)(width * (count[d] - 1));
         across += (uintptr_t)(width * (count[d] - 1));
         int at = d;
-        for (; at > 0 && p->stride[at - 1] < width; at--)
-            p->stride[at] = p->stride[at - 1], p->count[at] = p->count[at - 1];
-        p->stride[at] = width, p->count[at] = count[d];
+        for (; at > 0 && p->stride[at - 1] < width; at--) {
+            p->stride[at] = p->stride[at - 1];
+            p->count[at] = p->count[at - 1];
+        }
+        p->stride[at] = width;
+        p->count[at] = count[d];
     }
     p->high = p->low + across;
     weft_parts_under_way++;

@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loops.h"
+#include "objects.h"
+#include "scattered.h"
 #include "turns.h"
 
 enum { SEEN_OWN, SEEN_EDGE, SEEN_BEHIND, SEEN_AHEAD, SEEN_FAR };
@@ -25,7 +28,8 @@ static struct copies *copies_of(const struct object *o) {
     if (!c) {
         c = calloc(1, sizeof *c);
         if (!c) abort();
-        c->next = all, all = c;
+        c->next = all;
+        all = c;
     }
     free(c->renewed), free(c->before), free(c->whole);
     *c = (struct copies){.object = o, .low = o->low, .bytes = bytes, .next = c->next};

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 from weft.dvm import syntax
 from weft.dvm.directives.c_parts import Parts
@@ -15,11 +15,15 @@ from weft.dvm.syntax import (
     Width,
 )
 
-REDUCTIONS: Final = ("sum", "product", "max", "min", "and", "or", "xor", "maxloc", "minloc")
-
 
 class Clauses(Parts):
     """Reads clauses."""
+
+    reductions = ("sum", "product", "max", "min", "and", "or", "xor", "maxloc", "minloc")
+
+    def has_groups(self) -> bool:
+        """Those of the old form have."""
+        return self.old
 
     def clauses(self, of: str) -> tuple[syntax.Clause, ...]:
         """Read the clauses of a loop or a task region."""
@@ -43,31 +47,6 @@ class Clauses(Parts):
         """`reduction(sum(s), maxloc(m, where))`; in the old form `reduction(group: sum(s))`, too."""
         group = self.group()
         return syntax.Reductions(self.cursor.listed(self.one_reduction), group)
-
-    def group(self) -> str | None:
-        """Read `group:` in front of what a clause of the old form lists."""
-        if not self.old or self.cursor.peek() != ":":
-            return None
-        name = self.cursor.name("a group").text
-        self.cursor.expect(":")
-        return name
-
-    def one_reduction(self) -> syntax.Reduction:
-        """Read `sum(s)`."""
-        cursor = self.cursor
-        word = cursor.name("a reduction")
-        if word.text not in REDUCTIONS:
-            cursor.fail(f"`{word.text}` is not a reduction; known are {', '.join(REDUCTIONS)}", word)
-        cursor.expect("(")
-        variable = self.bare()
-        location = size = None
-        if word.text in ("maxloc", "minloc"):
-            cursor.expect(",")
-            location = self.bare()
-            if cursor.accept(","):
-                size = cursor.expression()
-        cursor.expect(")")
-        return syntax.Reduction(cast(syntax.ReductionKind, word.text), variable, location, size)
 
     def shadow_renew(self) -> syntax.Clause:
         """`shadow_renew(a[1:1][1:1](corner), b)`."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final
 
 from weft.dvm import syntax
+from weft.dvm.directives.shared import Shared
 from weft.dvm.syntax import (
     Expression,
     Reference,
@@ -13,13 +14,22 @@ from weft.dvm.syntax import (
     Whole,
     Width,
 )
-from weft.dvm.tokens import Reader
+
+AXES: Final[dict[str, syntax.AxisKind]] = {
+    "block": "block",
+    "wgtblock": "wgtblock",
+    "genblock": "genblock",
+    "multblock": "multblock",
+    "indirect": "indirect",
+    "derived": "derived",
+}
 
 
-class Parts(Reader):
+class Parts(Shared):
     """Reads the parts of a directive. `old`: those of the old form of C-DVM, too."""
 
     old = False
+    axes = AXES
 
     def separated(self) -> bool:
         """Pass an optional comma; True while another clause or attribute follows."""
@@ -81,29 +91,6 @@ class Parts(Reader):
         onto = self.reference() if self.old and self.cursor.accept("onto") else None
         return syntax.Distribution(tuple(axes), onto)
 
-    def axis(self) -> syntax.Axis:
-        """Read how one dimension is dealt out."""
-        cursor = self.cursor
-        if cursor.text == "]" or cursor.accept("*"):
-            return syntax.Axis("*")
-        word = cursor.name("a distribution")
-        kind = word.text
-        if kind == "block":
-            return syntax.Axis("block")
-        if kind not in ("wgtblock", "genblock", "multblock", "indirect", "derived"):
-            cursor.fail(f"`{kind}` is not a distribution", word)
-        cursor.expect("(")
-        if kind == "derived":
-            found = syntax.Axis("derived", derived=self.derived())
-        elif kind == "wgtblock":
-            weights = cursor.expression()
-            cursor.expect(",")
-            found = syntax.Axis("wgtblock", weights, cursor.expression())
-        else:
-            found = syntax.Axis(cast(syntax.AxisKind, kind), cursor.expression())
-        cursor.expect(")")
-        return found
-
     def derived(self) -> syntax.Derived:
         """Read `expression, low:high, … with target[@i + "edge"][…]`."""
         cursor = self.cursor
@@ -153,8 +140,3 @@ class Parts(Reader):
             found.append(Section(None, self.cursor.expression()))
             self.cursor.expect("]")
         return tuple(found)
-
-    def bare(self) -> Reference:
-        """Read a name without subscripts."""
-        word = self.cursor.name("a variable")
-        return Reference(word.text, None, word.place)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final
 
 from weft.dvm import syntax
 from weft.dvm.directives.fortran_parts import Parts
-
-REDUCTIONS: Final = {
-    name: name for name in ("sum", "product", "max", "min", "and", "or", "eqv", "neqv", "maxloc", "minloc")
-}
+from weft.dvm.syntax import Reference
 
 
 class Clauses(Parts):
     """Reads clauses."""
+
+    reductions = ("sum", "product", "max", "min", "and", "or", "eqv", "neqv", "maxloc", "minloc")
+
+    def reduced(self) -> Reference:
+        """Read the variable of a reduction, which may have subscripts."""
+        return self.reference()
 
     def clauses(self, known: dict[str, Callable[[Clauses], syntax.Clause]], of: str) -> tuple[syntax.Clause, ...]:
         """Read the clauses up to the end."""
@@ -41,32 +44,6 @@ class Clauses(Parts):
         self.cursor.expect("(")
         group = self.group()
         return syntax.Reductions(self.cursor.listed(self.one_reduction), group)
-
-    def group(self) -> str | None:
-        """Read `group:`, if it stands there."""
-        if self.cursor.word.kind != "name" or self.cursor.peek() != ":":
-            return None
-        found = self.cursor.named()
-        self.cursor.expect(":")
-        return found
-
-    def one_reduction(self) -> syntax.Reduction:
-        """Read `sum(s)`."""
-        cursor = self.cursor
-        word = cursor.name("a reduction")
-        kind = REDUCTIONS.get(cursor.fold(word))
-        if kind is None:
-            cursor.fail(f"`{word.text}` is not a reduction; known are {', '.join(REDUCTIONS)}", word)
-        cursor.expect("(")
-        variable = self.reference()
-        location = size = None
-        if kind in ("maxloc", "minloc"):
-            cursor.expect(",")
-            location = self.reference()
-            if cursor.accept(","):
-                size = cursor.expression()
-        cursor.expect(")")
-        return syntax.Reduction(cast(syntax.ReductionKind, kind), variable, location, size)
 
     def shadow_renew(self) -> syntax.Clause:
         """`shadow_renew(a(1:1,1:1)(corner), b)`."""

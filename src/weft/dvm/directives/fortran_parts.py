@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from weft.dvm import syntax
+from weft.dvm.directives.shared import Shared
 from weft.dvm.syntax import (
     Expression,
     Reference,
@@ -13,7 +14,6 @@ from weft.dvm.syntax import (
     Whole,
     Width,
 )
-from weft.dvm.tokens import Reader
 
 AXES: Final[dict[str, syntax.AxisKind]] = {
     "block": "block",
@@ -28,8 +28,10 @@ AXES: Final[dict[str, syntax.AxisKind]] = {
 }
 
 
-class Parts(Reader):
+class Parts(Shared):
     """Reads the parts of a directive."""
+
+    axes = AXES
 
     def section(self) -> Section:
         """Read `high` or `low:high`."""
@@ -47,11 +49,6 @@ class Parts(Reader):
         word = self.cursor.name("a variable")
         subscripts = self.cursor.listed(self.subscript) if self.cursor.accept("(") else None
         return Reference(self.cursor.fold(word), subscripts, word.place)
-
-    def bare(self) -> Reference:
-        """Read a name without subscripts."""
-        word = self.cursor.name("a variable")
-        return Reference(self.cursor.fold(word), None, word.place)
 
     def references(self) -> tuple[Reference, ...]:
         """Read `(a, b(1:2), …)`."""
@@ -121,30 +118,10 @@ class Parts(Reader):
         onto = self.reference() if self.cursor.accept("onto") else None
         return syntax.Distribution(axes, onto)
 
-    def axis(self) -> syntax.Axis:
-        """Read how one dimension is dealt out."""
-        cursor = self.cursor
-        if cursor.accept("*"):
-            return syntax.Axis("*")
-        word = cursor.name("a distribution")
-        kind = AXES.get(cursor.fold(word))
-        if kind is None:
-            cursor.fail(f"`{word.text}` is not a distribution", word)
-        if kind == "block":
-            if cursor.accept("("):
-                cursor.listed(self.keyed)
-            return syntax.Axis("block")
-        cursor.expect("(")
-        if kind == "derived":
-            found = syntax.Axis("derived", derived=self.derived())
-        elif kind == "wgtblock":
-            weights = cursor.expression()
-            cursor.expect(",")
-            found = syntax.Axis(kind, weights, cursor.expression())
-        else:
-            found = syntax.Axis(kind, cursor.expression())
-        cursor.expect(")")
-        return found
+    def block(self) -> None:
+        """Read `(shadow_width = n)` behind `block`."""
+        if self.cursor.accept("("):
+            self.cursor.listed(self.keyed)
 
     def keyed(self) -> Expression:
         """Read `shadow_width = n`."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weft.mpi.meaning import Form, Leaves, Share, of
 from weft.picture.classes import CLASSES, class_of
-from weft.trace import Communicator, Rank, Trace
+from weft.trace import Communicator, Rank, Run, Trace
 
 SITE_ATTRIBUTE: Final = 0
 NOTHING: Final = 0xFFFFFFFF
@@ -177,7 +177,7 @@ def everyone(comm: Communicator) -> tuple[int, ...]:
     return (*comm.members, *comm.remote_members)
 
 
-def ranks_in(trace: Trace, comm: int) -> NDArray[np.uint32]:
+def ranks_in(trace: Run, comm: int) -> NDArray[np.uint32]:
     """By rank of the run which member of a communicator it is."""
     group = np.array(everyone(trace.communicators[comm]), np.int64)
     table = np.full(len(trace.ranks), NOTHING, np.uint32)

@@ -384,6 +384,7 @@ void told_construct(uint32_t place, const char *kind, uint64_t iterations);
 void told_valueless(uintptr_t a, size_t size, uint32_t place);
 void told_line(uint32_t place, uint32_t line); /* the line of a place, which the compiler gave none */
 void told_plain(const char *kind, const char *why, uint32_t place, uint32_t other);
+void told_no_memory(void);
 void told_end(void);
 
 #endif

@@ -1,0 +1,11 @@
+/* Arrays of which every processor has a copy, made alike at the end of a loop. */
+#ifndef WEFT_CHECK_CONSISTENT_H
+#define WEFT_CHECK_CONSISTENT_H
+
+#include <stdbool.h>
+
+struct object;
+bool is_consistent(const struct object *o);
+void consistent_hold(void);
+
+#endif

@@ -1,0 +1,123 @@
+"""One finding as the simulated runtime tells it: two accesses of one memory, or two places, with their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from weft.dataparallel.lines import Told
+from weft.dataparallel.record import NOWHERE
+from weft.dataparallel.texts import AccessPlace
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A name, and what element of it; `scalar`: it is one number."""
+
+    name: str = ""
+    index: tuple[int, ...] = ()
+    scalar: bool = False
+    line: int = 0
+
+    def text(self, fortran: bool) -> str:
+        """`a[3][4]`, `a(4, 3)`."""
+        if not self.name:
+            return "data without a name"
+        if not self.index:
+            return f"`{self.name}`"
+        if fortran:
+            return f"`{self.name}({', '.join(map(str, self.index))})`"
+        return f"`{self.name}{''.join(f'[{i}]' for i in self.index)}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Strand:
+    """What accesses memory: an iteration, a task, a thread."""
+
+    what: str = ""
+    index: int = 0
+    pc: int = 0
+    at: AccessPlace = NOWHERE
+    """Where its construct stands."""
+    beside: int = 0
+    """The task of a target construct that it is of; 0: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A place of the program, and what it does there."""
+
+    place: AccessPlace
+    pc: int
+    write: bool
+    strand: Strand
+
+    @property
+    def does(self) -> str:
+        """`write` or `read`."""
+        return "write" if self.write else "read"
+
+
+@dataclass(slots=True)
+class Record:
+    """A finding of the runtime's; of a race `one` is the later access, and `named` the memory."""
+
+    id: int
+    kind: str
+    why: str
+    count: int
+    one: Access
+    other: Access
+    address: int
+    bytes: int
+    device: bool
+    """The copy on the device is meant."""
+    near: tuple[int, ...]
+    """What is mapped before and behind the memory."""
+    block: int | None
+    """Where the block of the heap begins that it lies in."""
+    frame: tuple[int, int] | None
+    """Of the function on whose stack it lies: the return address into it, and where its variables are counted from."""
+    region: AccessPlace
+    """The target region."""
+    named: Named = Named()
+
+
+def records(told: Told, places: Mapping[int, AccessPlace]) -> list[Record]:
+    """What a process told, at the places of its program counters."""
+
+    def at(pc: int) -> AccessPlace:
+        return places.get(pc, NOWHERE)
+
+    def strand(held: Mapping[str, Any] | None) -> Strand:
+        return Strand(**held, at=at(held["pc"])) if held else Strand()
+
+    def record(held: Mapping[str, Any]) -> Record:
+        here, there, frame, block = held["pc"], held["other_pc"], held.get("frame"), held.get("block")
+        return Record(
+            id=held["id"],
+            kind=held["kind"],
+            why=held["why"],
+            count=held["count"],
+            one=Access(at(here), here, held.get("write", False), strand(held.get("strand"))),
+            other=Access(at(there), there, held.get("other_write", False), strand(held.get("other"))),
+            address=held.get("address", 0),
+            bytes=held.get("bytes", 0),
+            device=held.get("device", False),
+            near=tuple(held.get("near", ())),
+            block=block["low"] if block else None,
+            frame=(frame["pc"], frame["cfa"]) if frame else None,
+            region=at(held.get("region_pc", 0)),
+        )
+
+    return [record(one) for one in told.found.values()]
+
+
+def counters(told: Told) -> set[int]:
+    """The program counters of what a process told."""
+    found = {held["pc"] for held in (*told.found.values(), *told.constructs)}
+    for held in told.found.values():
+        found |= {held["other_pc"], held.get("region_pc", 0)}
+        found |= {held[key]["pc"] for key in ("strand", "other") if key in held}
+    return found - {0}
