@@ -46,6 +46,7 @@ _HEADERS = (
     "seldom.h",
     "access.h",
     "halo.h",
+    "halo_kinds.h",
     "peek.h",
     "client.h",
 )
