@@ -20,7 +20,7 @@ from weft.dataparallel.texts import Texts
 from weft.debug import payload
 from weft.dvm import c, fortran
 from weft.errors import RunError, UsageError, WeftError
-from weft.inprocess.order import SCHEMA, recorded
+from weft.inprocess.schedule_file import SCHEMA, recorded
 from weft.launch import rundir
 from weft.launch.local import afterwards, hosts
 from weft.launch.local.place import Place

@@ -1,7 +1,7 @@
 """The debugger's hand in a Python rank: executed there by the recorder when MPI has started, never imported by Weft.
 
 A thread answers questions about the frames of the thread that initialised MPI, or of another one that stands at a
-breakpoint; breakpoints and steps are a trace function in that thread (sys.settrace), put there by inprocess/soon.py,
+breakpoint; breakpoints and steps are a trace function in that thread (sys.settrace), put there by inprocess/thread_callback.py,
 so that it takes effect when the call of MPI that the rank is parked in returns, and put into the others by
 trace_threads.py. Standard library and 3.11 only; no name is left in the program.
 """

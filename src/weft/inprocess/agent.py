@@ -22,17 +22,17 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any
 
-from . import births, hung, made
+from . import births, creation, hangs
 from .births import Task, ancestry, birth, is_library
-from .children import children
-from .deaths import Deaths, frames_of
-from .deaths import told as died
-from .overlook import Overlook
+from .child_processes import children
 from .schedule import Schedule
-from .table import columns, names
+from .task_deaths import Deaths, frames_of
+from .task_deaths import told as died
+from .task_table import columns, names
+from .thread_monitor import Overlook
 from .tracer import Tracer, backs, outermost
 from .waits import Timers, behind, chain, innermost, shields, site, site_of
-from .watches import Watch
+from .watchpoints import Watch
 
 LOOK = 0.15
 """Seconds between looks whether all loops stand still."""
@@ -88,7 +88,7 @@ class Agent:
         self._watch_loops()
         births.install(self.tracer.created, library, behind, shields)
         if self.tells_threads:
-            made.install()
+            creation.install()
 
     def _watch_loops(self) -> None:
         original = base_events.BaseEventLoop.__init__
@@ -234,7 +234,7 @@ class Agent:
         if self._ticks < self._patience - 1:
             return
         # Twice in a row: a thread of a pool that is about to take up work looks idle for an instant.
-        before, self._quiet = self._quiet, hung.quiet(list(self.loops), self.tasks(), self.overlook.threads(asleep))
+        before, self._quiet = self._quiet, hangs.quiet(list(self.loops), self.tasks(), self.overlook.threads(asleep))
         if self._ticks >= self._patience:
             self._ticks, self._patience = 0, min(2 * self._patience, SELDOM)
             self.tell({"idle": True, "quiet": before and self._quiet, "held": self.schedule.waits_for_release()})
@@ -253,7 +253,7 @@ class Agent:
         asleep = self.overlook.asleep()
         if self._standing or self.overlook.goes_on(asleep) or self.schedule.withholds:
             return False
-        return hung.quiet(list(self.loops), self.tasks(), self.overlook.threads(asleep))
+        return hangs.quiet(list(self.loops), self.tasks(), self.overlook.threads(asleep))
 
     def do_unseen(self, _: Request) -> str:
         """The library of tasks that this program has loaded, where it is not asyncio."""
@@ -265,7 +265,7 @@ class Agent:
 
     def do_hung(self, _: Request) -> Any:
         """What the waiting tasks wait for, and who has it."""
-        return hung.told(self.tasks(), self.overlook.threads(self.overlook.asleep()))
+        return hangs.told(self.tasks(), self.overlook.threads(self.overlook.asleep()))
 
     def _find(self, number: int | None) -> Task | None:
         if number is None:

@@ -13,10 +13,10 @@ import weakref
 from contextlib import suppress
 from typing import Any
 
-from . import births, made
+from . import births, creation
 from .agent import Agent
 from .births import Births, Task
-from .children import copied
+from .child_processes import copied
 
 
 class LateBirths(Births):
@@ -49,7 +49,7 @@ class Visitor(Agent):
 
     def __init__(self, line: socket.socket) -> None:
         births._births = LateBirths()
-        made.forget()
+        creation.forget()
         super().__init__(line, "")
 
     def _prepare(self, library: str) -> None:

@@ -44,7 +44,7 @@ class Birth(NamedTuple):
 
 
 class Births:
-    """The births of all tasks, taken down in Python. `walk`: C that looks at all tasks (table.py: Walk)."""
+    """The births of all tasks, taken down in Python. `walk`: C that looks at all tasks (task_table.py: Walk)."""
 
     walk: object = None
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from .births import Task, birth, pedigree
-from .order import SCHEMA, recorded
+from .schedule_file import SCHEMA, recorded
 
 PATIENCE = 5.0
 """Seconds that a replay waits for the task whose turn it is, before it says that the run has left its record."""

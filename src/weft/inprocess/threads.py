@@ -1,6 +1,6 @@
 """Threads, and the works that pools of threads were given, as rows of the table: of another kind than tasks.
 
-All is read when somebody asks; who made each is noted by made.py. A pool's thread is no row: its work is.
+All is read when somebody asks; who made each is noted by creation.py. A pool's thread is no row: its work is.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NamedTuple
 
-from . import made
+from . import creation
 from .births import ASYNCIO, NAMES, Task, birth
-from .blocked import SYNC, Block, blocked, held_up, owner_of
-from .entered import entered
-from .lines import inside_of
-from .made import POOL, Made, function_of, is_anyio, is_of, word_of, work_in
-from .naming import held_by, of_thread
+from .blocked_threads import SYNC, Block, blocked, held_up, owner_of
+from .context_managers import entered
+from .creation import POOL, Made, function_of, is_anyio, is_of, word_of, work_in
+from .source_lines import inside_of
 from .tracer import backs
+from .wait_descriptions import held_by, of_thread
 from .waits import innermost, links, site, site_of
 
 
@@ -64,14 +64,14 @@ class Threads:
         for depth, frame in enumerate(stack):
             if (future := work_in(frame)) is not None:
                 name, part = word_of(function_of(frame)), self._outside(ident, stack[:depth])
-                return Entry(made.of(future), "work", name, "running", future, part, ident)
+                return Entry(creation.of(future), "work", name, "running", future, part, ident)
             if _is_pools(frame) and all(map(_of_pool, stack[:depth])):
                 return None
         thread = threading._active.get(ident)  # type: ignore[attr-defined]
         if thread is threading.main_thread() and not self._main_is_told(ident):
             return None
         name = thread.name if thread is not None else "not of threading"
-        return Entry(made.of_thread(ident), "thread", name, "running", thread, self._outside(ident, stack), ident)
+        return Entry(creation.of_thread(ident), "thread", name, "running", thread, self._outside(ident, stack), ident)
 
     def _outside(self, ident: int, stack: list[FrameType]) -> list[FrameType]:
         """A thread's frames outside of the loop that it runs: those inside are of tasks."""
@@ -104,15 +104,15 @@ class Threads:
             inside = gc.get_referents(queue)
             for item in [*inside, *(one for held in inside if isinstance(held, list) for one in held)]:
                 if isinstance(item, module._WorkItem) and not item.future.done():
-                    name = word_of(made.given(item))
-                    yield Entry(made.of(item.future), "work", name, "queued", item.future, [], queue=queue)
+                    name = word_of(creation.given(item))
+                    yield Entry(creation.of(item.future), "work", name, "queued", item.future, [], queue=queue)
 
     def _done(self) -> list[Entry]:
         """Works that are through, while a task that waits for them has not heard of it."""
         found = {}
         for task in self._tasks:
             source = of_thread(getattr(task, "_fut_waiter", None))
-            known = made.noted(source) if source is not None and id(source) not in self._by_thing else None
+            known = creation.noted(source) if source is not None and id(source) not in self._by_thing else None
             if known is not None and source.done():
                 found[known.id] = Entry(known, "work", "", "done", source, [])
         return list(found.values())
@@ -126,7 +126,7 @@ class Threads:
                 if getattr(task, "_fut_waiter", None) is entry.thing:
                     at = innermost([frame for _, frame in links(task)])
                     spot = (at.f_code, at.f_lasti) if at is not None else (None, -1)
-                    known = made.keep(entry.thing, Made(entry.made.id, birth(task).id, *spot))
+                    known = creation.keep(entry.thing, Made(entry.made.id, birth(task).id, *spot))
                     self.entries[i] = self._by_thing[id(entry.thing)] = self._by_ident[entry.ident] = entry._replace(
                         made=known
                     )
@@ -248,7 +248,7 @@ class Threads:
         elif entry.state == "queued":
             wait = self._pool(entry.queue)
         thread = threading._active.get(entry.ident)  # type: ignore[attr-defined]
-        main = made.noted(threading.main_thread())
+        main = creation.noted(threading.main_thread())
         first = main.id if main is not None and known.parent is None and known.id != main.id else None
         return {
             "id": known.id, "parent": known.parent or first, "kind": entry.kind, "state": entry.state,

@@ -16,11 +16,11 @@ from types import FrameType
 from typing import Any
 
 from .births import Task, birth, current, is_library, watch
-from .deaths import told as died
-from .points import Points
-from .soon import Soon
+from .breakpoints import Points
+from .task_deaths import told as died
+from .thread_callback import Soon
 from .waits import chain, innermost, joiner
-from .watches import Change, Watches
+from .watchpoints import Change, Watches
 
 _YIELDS = {dis.opmap["YIELD_VALUE"], dis.opmap["RESUME"]}
 """Where a frame stands that is left by a yield: from 3.13 on at the instruction behind it."""

@@ -13,8 +13,8 @@ from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, Genera
 from typing import Any
 
 from .births import ASYNCIO, ENDS, Task, birth, is_library, line_of
-from .made import noted, of
-from .naming import called, held_by, of_thread, what_of
+from .creation import noted, of
+from .wait_descriptions import called, held_by, of_thread, what_of
 
 _BY_FUNCTION = {
     "Event.wait": "event", "Condition.wait": "condition", "Condition.wait_for": "condition",

@@ -23,7 +23,7 @@ from weft.debug.answers import change
 from weft.debug.hands import connect
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
-from weft.inprocess.unswept import unswept
+from weft.inprocess.gc_pause import unswept
 from weft.tasks import hung, schedule
 from weft.tasks.backend import How, NoFurther, Spawn, Stop
 from weft.tasks.commandline import PythonCommand

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from weft.errors import UsageError
-from weft.inprocess.order import header, refusal
+from weft.inprocess.schedule_file import header, refusal
 from weft.safety.folders import open_regular
 
 Runtime = Literal["asyncio", "openmp"]

@@ -8,7 +8,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from .births import Task, ancestry, birth, pedigree
-from .soon import free_tool
+from .thread_callback import free_tool
 
 if TYPE_CHECKING:
     from .tracer import Tracer

@@ -16,11 +16,11 @@ from types import FrameType
 from typing import Any
 
 from .births import ASYNCIO, Task, birth
-from .blocked import LOCKS
-from .entered import entered
-from .made import noted
-from .naming import attributes, called, of_thread, thing_of
+from .blocked_threads import LOCKS
+from .context_managers import entered
+from .creation import noted
 from .threads import Threads
+from .wait_descriptions import attributes, called, of_thread, thing_of
 from .waits import innermost, links, site, work_behind
 
 

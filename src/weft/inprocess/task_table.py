@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from . import births
 from .births import Task, birth, is_library, pedigree
-from .unswept import unswept
+from .gc_pause import unswept
 from .waits import Timers, as_plain, chain, frame_at, site, site_of, variables_of, wait_of
 
 READY, NEW, RUNS, PLAIN, ASK = 0, -1, -2, -3, -4

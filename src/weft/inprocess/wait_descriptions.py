@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from .births import ASYNCIO, is_library
-from .made import word_of
+from .creation import word_of
 
 Read = Callable[[Any], str]
 _OBJECTS: dict[str, Read] = {

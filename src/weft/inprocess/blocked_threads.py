@@ -15,9 +15,9 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from .births import OWN
-from .lines import asked, value_of
-from .made import POOL, is_of
-from .naming import called, state_of
+from .creation import POOL, is_of
+from .source_lines import asked, value_of
+from .wait_descriptions import called, state_of
 
 THREADING = threading.__file__
 SYNC = (THREADING, str(Path(THREADING).with_name("queue.py")), POOL)

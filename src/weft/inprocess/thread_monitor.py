@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
-from . import made
+from . import creation
 from .births import Task, birth
-from .blocked import Sleepers, blocked, held_up
-from .table import CLOSELY
+from .blocked_threads import Sleepers, blocked, held_up
+from .task_table import CLOSELY
 from .threads import Entry, Threads
 from .tracer import backs
 
@@ -76,7 +76,7 @@ class Overlook:
 
     def at(self, frame: FrameType) -> dict[str, Any] | None:
         """The row of the thread, or its work, that a frame is of; None where it is told as a task, or not at all."""
-        return self.row(made.maker(frame)) if self._tells else None
+        return self.row(creation.maker(frame)) if self._tells else None
 
     def row(self, number: int | None) -> dict[str, Any] | None:
         """The row of a thread or a work by its number."""
