@@ -1,6 +1,6 @@
-"""Tasks that die of an exception: told by the debugger's `catch`, and with the join of a task that is followed.
+"""Finds tasks that end by an exception: for the debugger's `catch`, and for the join of a followed task.
 
-A callback at the task's end is all that is added, and only while `catch` is on: nothing is traced for it.
+Only a callback at the end of each task is added, and only while `catch` is on: nothing is traced for this.
 """
 
 from __future__ import annotations
@@ -15,34 +15,38 @@ from .births import Task, birth
 OnDeath = Callable[[Task, BaseException], None]
 
 
-class Deaths:
-    """The tasks that die while `catch` is on. `name`: the exception that is meant, with those derived from it."""
+class TaskDeaths:
+    """Calls `on_death(task, exception)` for each task that ends by an exception, while catching is on."""
 
     def __init__(self, on_death: OnDeath) -> None:
         self._on_death = on_death
         self._name: str | None = None
-        self.on = False
+        self.is_catching = False
 
-    def catch(self, name: str, tasks: list[Task]) -> None:
-        """Hear of the deaths of these tasks, and of all that are made from now on."""
-        if not self.on:
-            self.on = True
+    def start_catching(self, exception_name: str, tasks: list[Task]) -> None:
+        """Report deaths of these tasks and of all tasks created later.
+
+        `exception_name`: the class to catch, with its subclasses; all if empty.
+        """
+        if not self.is_catching:
+            self.is_catching = True
             for task in tasks:
-                self.born(task)
-        self._name = name or None
+                self.on_task_created(task)
+        self._name = exception_name or None
 
-    def forget(self) -> None:
-        """Hear of none any more."""
-        self.on = False
+    def stop_catching(self) -> None:
+        """Report no more deaths."""
+        self.is_catching = False
 
-    def born(self, task: Task) -> None:
-        """A task that has just been made."""
-        if self.on:
-            task.add_done_callback(self._ended)
+    def on_task_created(self, task: Task) -> None:
+        """Watch the end of a new task, if catching is on."""
+        if self.is_catching:
+            task.add_done_callback(self._on_task_done)
 
-    def _ended(self, task: Task) -> None:
-        error = death_of(task)
-        if error is None or not self.on or not isinstance(task, asyncio.Task):
+    def _on_task_done(self, task: Task) -> None:
+        """Call `on_death` if a task ended by an exception of the caught class."""
+        error = find_fatal_exception(task)
+        if error is None or not self.is_catching or not isinstance(task, asyncio.Task):
             return
         kinds = type(error).__mro__
         names = {kind.__name__ for kind in kinds} | {f"{kind.__module__}.{kind.__qualname__}" for kind in kinds}
@@ -50,23 +54,23 @@ class Deaths:
             self._on_death(task, error)
 
 
-def death_of(task: Any) -> BaseException | None:
-    """What a task died of. It does not count as seen: asyncio still says so where nobody else looks at it."""
+def find_fatal_exception(task: Any) -> BaseException | None:
+    """Return the exception that ended a task, None if none did. asyncio still warns of one that nobody retrieves."""
     return None if not task.done() or task.cancelled() else getattr(task, "_exception", None)
 
 
-def told(task: Task) -> str:
-    """`task 3 (reader) died of ValueError: boom`; empty where it came to its end."""
-    error = death_of(task)
+def describe_death(task: Task) -> str:
+    """Return `task 3 (reader) died of ValueError: boom`; empty if no exception ended the task."""
+    error = find_fatal_exception(task)
     if error is None:
         return ""
     words = str(error).splitlines()[:1]
     return f"task {birth(task).id} ({task.get_name()}) died of " + ": ".join([type(error).__name__, *words])
 
 
-def frames_of(task: Task) -> list[FrameType]:
-    """The frames in which the exception of a dead task was raised, innermost first: they have their variables still."""
-    error = death_of(task)
+def exception_frames(task: Task) -> list[FrameType]:
+    """Return the frames of the traceback of a dead task, innermost first; they still have their variables."""
+    error = find_fatal_exception(task)
     trace, found = error.__traceback__ if error is not None else None, []
     while trace is not None:
         found.append(trace.tb_frame)

@@ -1,4 +1,4 @@
-"""Looks at all threads of the program: which wait and sleep, whether anything goes on, and what is told of them."""
+"""Watches the threads of the program: which wait or sleep, whether anything is active, and their rows in the table."""
 
 from __future__ import annotations
 
@@ -13,89 +13,102 @@ from typing import Any
 
 from . import creation
 from .births import Task, birth
-from .blocked_threads import Sleepers, blocked, held_up
-from .task_table import CLOSELY
-from .threads import Entry, Threads
-from .tracer import backs
+from .blocked_threads import SleepingThreads, find_thread_wait, find_untimed_wait
+from .task_table import DETAIL_LIMIT
+from .threads import ThreadEntry, ThreadSnapshot
+from .tracer import frame_and_callers
 
-NAP = 0.02
+SETTLE_TIME = 0.02
 """Seconds for a thread that could go on to do so: one that waits for Python's lock asks for it every 5 ms."""
 
 
-class Overlook:
-    """The threads of a program beside its tasks. `own`: Weft's; `tells`: whether they stand in the table."""
+class ThreadMonitor:
+    """The threads of a program beside its tasks.
 
-    def __init__(self, loops: Iterable[Any], tasks: Callable[[], list[Task]], *, tells: bool) -> None:
-        self.own: set[int] = set()
-        self._loops, self._tasks, self._tells = loops, tasks, tells
-        self._asked, self._watched = Sleepers(), Sleepers()
+    `own_threads`: the identities of Weft's threads. `has_rows`: whether threads have rows in the table.
+    """
 
-    def threads(self, asleep: set[int]) -> Threads:
-        """All of them, and their works; `asleep`: those that have not run for a while."""
+    def __init__(self, loops: Iterable[Any], tasks: Callable[[], list[Task]], *, has_rows: bool) -> None:
+        self.own_threads: set[int] = set()
+        self._loops, self._tasks, self._has_rows = loops, tasks, has_rows
+        self._asked, self._watched = SleepingThreads(), SleepingThreads()
+
+    def read_threads(self, asleep: set[int]) -> ThreadSnapshot:
+        """Return a snapshot of all threads and pool works. `asleep`: the threads that have not run for a while."""
         tasks = self._tasks()
-        return Threads(self.own, list(self._loops), tasks if len(tasks) <= CLOSELY else [], asleep)
+        return ThreadSnapshot(self.own_threads, list(self._loops), tasks if len(tasks) <= DETAIL_LIMIT else [], asleep)
 
     # Who waits
 
-    def asleep(self) -> set[int]:
-        """The threads that do not run, where somebody asks: those that wait are looked at twice."""
-        if not any(blocked(backs(top)) for ident, top in sys._current_frames().items() if ident not in self.own):
+    def find_sleeping_threads(self) -> set[int]:
+        """Return the threads that do not run now; if any wait, they are looked at twice, SETTLE_TIME apart."""
+        if not any(
+            find_thread_wait(frame_and_callers(top))
+            for ident, top in sys._current_frames().items()
+            if ident not in self.own_threads
+        ):
             return set()
-        self._asked.look()
-        time.sleep(NAP)
-        return self._asked.look()
+        self._asked.find_sleeping_since_last_call()
+        time.sleep(SETTLE_TIME)
+        return self._asked.find_sleeping_since_last_call()
 
-    def idle(self) -> set[int] | None:
-        """The threads that have slept since this was last asked; None where something goes on."""
-        if self.goes_on(set(sys._current_frames())):  # what the system counts is read only where that matters
+    def find_idle_threads(self) -> set[int] | None:
+        """Return the threads that have slept since the last call; None if a loop or the main thread is active."""
+        if self.is_active(set(sys._current_frames())):  # what the system counts is read only where that matters
             return None
-        asleep = self._watched.look()
-        return None if self.goes_on(asleep) else asleep
+        asleep = self._watched.find_sleeping_since_last_call()
+        return None if self.is_active(asleep) else asleep
 
-    def goes_on(self, asleep: set[int]) -> bool:
-        """Whether a loop or the main thread has something to do, as far as they tell."""
+    def is_active(self, asleep: set[int]) -> bool:
+        """Return whether a loop or the main thread has something to do; `asleep`: the threads that have not run for a
+        while.
+        """
         tops = sys._current_frames()
 
         def waits(ident: int | None) -> bool:
-            return ident in asleep and held_up(ident, backs(tops.get(ident)), asleep) is not None
+            return ident in asleep and find_untimed_wait(ident, frame_and_callers(tops.get(ident)), asleep) is not None
 
         running = [loop for loop in list(self._loops) if loop.is_running()]
-        if any(busy(loop) and not (self._tells and waits(getattr(loop, "_thread_id", None))) for loop in running):
+        if any(
+            is_loop_busy(loop) and not (self._has_rows and waits(getattr(loop, "_thread_id", None))) for loop in running
+        ):
             return True
-        return not running and not (self._tells and waits(threading.main_thread().ident))
+        return not running and not (self._has_rows and waits(threading.main_thread().ident))
 
     # What is told
 
-    def told(self, threads: Threads) -> dict[str, Any]:
-        """The rows of threads, and which task has to go on first, by the numbers of those whose loops are held up."""
-        above = threads.above() if self._tells else {}
+    def thread_columns(self, threads: ThreadSnapshot) -> dict[str, Any]:
+        """Return the rows of all threads, and for each task whose loop's thread is blocked the number that has to go on
+        first.
+        """
+        above = threads.blockers_by_loop() if self._has_rows else {}
         tasks = self._tasks() if above else []
         first = {birth(task).id: above.get(id(task.get_loop()), 0) for task in tasks}
-        return {"threads": threads.rows() if self._tells else [],
+        return {"threads": threads.rows() if self._has_rows else [],
                 "above": {task: one for task, one in first.items() if one and one != task}}  # fmt: skip
 
-    def at(self, frame: FrameType) -> dict[str, Any] | None:
-        """The row of the thread, or its work, that a frame is of; None where it is told as a task, or not at all."""
-        return self.row(creation.maker(frame)) if self._tells else None
+    def find_row_of_frame(self, frame: FrameType) -> dict[str, Any] | None:
+        """Return the row of the thread or work that executes a frame; None if a task does, or threads have no rows."""
+        return self.find_row(creation.find_creator(frame)) if self._has_rows else None
 
-    def row(self, number: int | None) -> dict[str, Any] | None:
-        """The row of a thread or a work by its number."""
-        rows = self.threads(set()).rows() if self._tells and number is not None else []
+    def find_row(self, number: int | None) -> dict[str, Any] | None:
+        """Return the row of a thread or work by its number; None if there is none."""
+        rows = self.read_threads(set()).rows() if self._has_rows and number is not None else []
         return next((row for row in rows if row["id"] == number), None)
 
-    def entry(self, number: int | None) -> Entry | None:
-        """A thread or a work by its number."""
-        entries = self.threads(set()).entries if self._tells and number is not None else []
-        return next((entry for entry in entries if entry.made.id == number), None)
+    def find_entry(self, number: int | None) -> ThreadEntry | None:
+        """Return the entry of a thread or work by its number; None if there is none."""
+        entries = self.read_threads(set()).entries if self._has_rows and number is not None else []
+        return next((entry for entry in entries if entry.creation.id == number), None)
 
-    def number_of(self, thing: object) -> int | None:
-        """The number of a thread, or of the work that a future is for."""
-        entries = self.threads(set()).entries if self._tells else []
-        return next((entry.made.id for entry in entries if entry.thing is thing), None)
+    def find_number(self, thing: object) -> int | None:
+        """Return the number of a thread, or of the work that a future belongs to; None for other objects."""
+        entries = self.read_threads(set()).entries if self._has_rows else []
+        return next((entry.creation.id for entry in entries if entry.thing is thing), None)
 
 
-def busy(loop: Any) -> bool:
-    """Whether a loop has something to do, now or by a timer."""
+def is_loop_busy(loop: Any) -> bool:
+    """Return whether a loop has something to do, now or by a timer; a loop that is not asyncio's own always has."""
     if not loop.is_running():
         return False
     if not isinstance(loop, base_events.BaseEventLoop):

@@ -1,4 +1,4 @@
-"""What is watched: expressions of frames, compared at every line of the program until their frame has returned."""
+"""Watchpoints: expressions that are evaluated in a frame at every line until the frame has returned."""
 
 from __future__ import annotations
 
@@ -6,65 +6,71 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 
 
-class Watch:
-    """An expression as a frame sees it. `value`: in words; empty while it has none. `ends`: with the frame."""
+class WatchedExpression:
+    """An expression that is watched in a frame.
 
-    def __init__(self, number: int, text: str, frame: FrameType, short: Callable[[object], str]) -> None:
+    `value`: as text, empty while it cannot be evaluated. `is_local`: whether it uses variables of the frame and so ends
+    with it.
+    """
+
+    def __init__(self, number: int, text: str, frame: FrameType, short_repr: Callable[[object], str]) -> None:
         self.number = number
         self.text = text
         self.frame = frame
         self._code: CodeType = compile(text, "<watch>", "eval")
-        self._short = short
+        self._short_repr = short_repr
         own = frame.f_code.co_varnames + frame.f_code.co_cellvars + frame.f_code.co_freevars
-        self.ends = any(name in own for name in self._code.co_names)
-        self.value = self.now()
+        self.is_local = any(name in own for name in self._code.co_names)
+        self.value = self.evaluate()
 
-    def now(self) -> str:
-        """Its value."""
+    def evaluate(self) -> str:
+        """Return the value of the expression now, as text; empty if it cannot be evaluated."""
         try:
-            return self._short(eval(self._code, self.frame.f_globals, dict(self.frame.f_locals)))
+            return self._short_repr(eval(self._code, self.frame.f_globals, dict(self.frame.f_locals)))
         except Exception:
             return ""
 
 
-class Change:
-    """That a value is another one than before, or that its frame has returned (`over`), or both."""
+class WatchedChange:
+    """A change of a watched value, the return of its frame, or both."""
 
-    def __init__(self, watch: Watch, old: str, over: bool) -> None:
-        self.number, self.over = watch.number, over
-        self.told = [watch.text, old, watch.value]
+    def __init__(self, watch: WatchedExpression, old_value: str, is_frame_over: bool) -> None:
+        self.number, self.is_frame_over = watch.number, is_frame_over
+        self.texts = [watch.text, old_value, watch.value]
 
 
-class Watches:
-    """All that is watched. `on`: something is, and lines must be traced for it."""
+class WatchedExpressions:
+    """All watched expressions."""
 
     def __init__(self) -> None:
-        self._all: list[Watch] = []
+        self._all: list[WatchedExpression] = []
 
     @property
-    def on(self) -> bool:
-        """Whether something is watched."""
+    def is_active(self) -> bool:
+        """Whether anything is watched, so that lines must be traced."""
         return bool(self._all)
 
-    def add(self, watch: Watch) -> None:
-        """Watch it from now on."""
+    def add(self, watch: WatchedExpression) -> None:
+        """Watch an expression from now on."""
         self._all.append(watch)
 
     def remove(self, number: int) -> None:
-        """Watch it no more."""
+        """Stop watching the expression of a number."""
         self._all = [one for one in self._all if one.number != number]
 
     def clear(self) -> None:
-        """Watch nothing."""
+        """Stop watching all expressions."""
         self._all = []
 
-    def change(self, left: FrameType | None) -> Change | None:
-        """The first value that has changed; `left`: a frame that returns now, whose values are no longer watched."""
+    def next_change(self, returning_frame: FrameType | None) -> WatchedChange | None:
+        """Return the first value that has changed or ends with `returning_frame`, a frame that returns now; None if
+        none has.
+        """
         for one in list(self._all):
-            old, over = one.value, one.ends and one.frame is left
-            one.value = one.now()
+            old, over = one.value, one.is_local and one.frame is returning_frame
+            one.value = one.evaluate()
             if over:
                 self.remove(one.number)
             if over or one.value != old:
-                return Change(one, old, over)
+                return WatchedChange(one, old, over)
         return None
