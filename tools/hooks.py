@@ -1,6 +1,6 @@
 """Count what each runtime of `weft tasks` takes: lines of code without blank lines, comments and docstrings.
 
-python tools/hooks.py    writes the table of docs/tasks.md
+python tools/hooks.py    writes the table of tests/evidence/tasks.md
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    page = ROOT / "docs" / "tasks.md"
+    page = ROOT / "tests" / "evidence" / "tasks.md"
     found = re.sub(r"(<!-- hooks -->\n).*?(<!-- /hooks -->)", rf"\g<1>{table()}\n\2", page.read_text(), flags=re.S)
     page.write_text(found)
     print(table())
