@@ -14,8 +14,8 @@ from tests_support import Installed, execute
 from weft.launch import library as libraries
 from weft.launch import plan
 from weft.launch.compiler import compiler_for
+from weft.launch.launcher_line import family_of
 from weft.launch.library import Library, interpreter, is_library, of_program
-from weft.launch.line import family_of
 from weft.launch.options import Family
 from weft.mpi import shim
 

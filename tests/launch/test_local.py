@@ -21,11 +21,11 @@ import pytest
 from launch.hosts import Hosts
 from tests_support import WEFT, Installed, execute
 from weft.errors import OtherVersion, WeftError
-from weft.launch import elsewhere
-from weft.launch.line import parse
-from weft.launch.local import afterwards, begin, pack
+from weft.launch import remote_hosts
+from weft.launch.launcher_line import parse
+from weft.launch.local import gather_after_run, pack, plan_hosts
+from weft.launch.local.host_protocol import Channel, Refused, Side, packed
 from weft.launch.local.hosts import Hosts as Listening
-from weft.launch.local.wire import Channel, Refused, Side, packed
 from weft.launch.rundir import RunDirectory
 from weft.mpi import shim
 
@@ -93,7 +93,9 @@ def test_a_deadlock_over_hosts_is_proven_within_ten_seconds(hosts: Hosts, line: 
     began: list[float] = []
 
     def look() -> None:
-        while not any("step deadlock" in words and begin.ENTRY.name not in words for words in hosts.processes("c")):
+        while not any(
+            "step deadlock" in words and plan_hosts.ENTRY.name not in words for words in hosts.processes("c")
+        ):
             time.sleep(0.1)
         began.append(time.monotonic())
         while any("step deadlock" in words for words in hosts.processes("c")):
@@ -268,7 +270,7 @@ def test_a_line_says_whether_its_ranks_may_be_elsewhere(
     mpich: Installed, command: str, environment: dict[str, str], *, expected: bool
 ) -> None:
     words = command.replace("mpiexec", mpich.mpiexec[0]).split()
-    assert elsewhere.may_be(parse(words), environment) is expected
+    assert remote_hosts.may_be(parse(words), environment) is expected
 
 
 def recorded(hosts: Hosts, line: Line, folder: Path) -> Path:
@@ -326,7 +328,7 @@ def test_what_was_not_reached_is_gathered_in_a_job_step(hosts: Hosts, line: Line
 
 def test_ctrl_c_while_a_rank_s_start_still_imports_ends_it_without_a_word(tmp_path: Path) -> None:
     (tmp_path / "subprocess.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
-    done = execute([sys.executable, "-P", begin.ENTRY, "x", "--", "true"], env={"PYTHONPATH": str(tmp_path)})
+    done = execute([sys.executable, "-P", plan_hosts.ENTRY, "x", "--", "true"], env={"PYTHONPATH": str(tmp_path)})
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
@@ -434,7 +436,7 @@ def test_a_run_is_not_made_of_a_host_whose_facts_are_of_another_version(tmp_path
     for version in (2, 1):
         (folder / "run.json").write_text(json.dumps({"schema": f"weft-run/{version}"}))
         with pytest.raises(OtherVersion, match=r"run\.json is of version 2") if version == 2 else nullcontext():
-            afterwards.make(tmp_path / "run", [folder])
+            gather_after_run.make(tmp_path / "run", [folder])
         assert (tmp_path / "run").exists() is (version == 1)
 
 

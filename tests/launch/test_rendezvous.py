@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from weft.launch.job_step import Step
 from weft.launch.local import rendezvous
-from weft.launch.local.place import Place
+from weft.launch.local.listener_address import Place
 from weft.launch.rundir import RunDirectory
-from weft.launch.step import Step
 
 PLACE = Place("prog-1.0-ab", ["10.0.0.1"], 4711, "00" * 32)
 MUNGE = "#!/bin/sh\nexec cat\n"

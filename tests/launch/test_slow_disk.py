@@ -26,9 +26,9 @@ from launch.conftest import PROGRAMS
 from machine import need
 from tests_support import WEFT, Installed, execute
 from weft.cli import _slow
-from weft.launch import rundir, stage
+from weft.launch import rundir, staging
+from weft.launch.launcher_line import parse
 from weft.launch.library import Library
-from weft.launch.line import parse
 from weft.launch.plan import Plan
 
 Weft = Callable[..., CompletedProcess[str]]
@@ -231,8 +231,10 @@ def slow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A folder in which we are, that is slow, and another place that is not."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr(stage, "seconds", lambda folder: 0.02 if tmp_path / "here" in [folder, *folder.parents] else 0)
-    monkeypatch.setattr(stage, "faster", lambda than: tmp_path)
+    monkeypatch.setattr(
+        staging, "seconds", lambda folder: 0.02 if tmp_path / "here" in [folder, *folder.parents] else 0
+    )
+    monkeypatch.setattr(staging, "faster", lambda than: tmp_path)
     return tmp_path / "here"
 
 
@@ -265,12 +267,12 @@ def test_who_has_said_where_is_obeyed(slow: Path, capsys: pytest.CaptureFixture[
 def test_where_no_place_is_faster_the_run_stays_and_that_is_said(
     slow: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "faster", lambda than: None)
+    monkeypatch.setattr(staging, "faster", lambda than: None)
     assert _slow.place(planned("./prog"), options()) is None
     assert "as no faster one with 1 GiB free was found: choose another place with --out" in capsys.readouterr().err
 
 
-def staged(out: Path | None) -> tuple[stage.Stage, rundir.RunDirectory]:
+def staged(out: Path | None) -> tuple[staging.Stage, rundir.RunDirectory]:
     """A run below a stage of its own."""
     there = _slow.place(planned("./prog"), options(out=out))
     assert there is not None
@@ -324,9 +326,9 @@ def test_what_was_put_in_the_way_meanwhile_is_not_overwritten(slow: Path) -> Non
 
 
 def test_a_disk_is_not_slow_and_a_folder_that_cannot_be_written_is_no_place(tmp_path: Path) -> None:
-    took = stage.seconds(tmp_path)
-    assert took is not None and took < stage.SLOW
-    assert stage.seconds(tmp_path / "none") is None
+    took = staging.seconds(tmp_path)
+    assert took is not None and took < staging.SLOW
+    assert staging.seconds(tmp_path / "none") is None
     assert [*tmp_path.iterdir()] == []
 
 

@@ -15,9 +15,9 @@ import pytest
 import weft
 from tests_support import WEFT, Installed, execute
 from weft.errors import UsageError
-from weft.launch import joint, step
+from weft.launch import job_step, shared_run
+from weft.launch.job_step import Step
 from weft.launch.rundir import RunDirectory
-from weft.launch.step import Step
 
 Program = Callable[[str], Path]
 SLURM = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4"}
@@ -46,7 +46,7 @@ SLURM = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_PROCID": "2", "SLURM
     ],
 )
 def test_launchers_tell_their_step_by_variables(variables: dict[str, str], found: Step) -> None:
-    assert step.of_this_process(variables) == found
+    assert job_step.of_this_process(variables) == found
 
 
 @pytest.mark.parametrize(
@@ -60,31 +60,31 @@ def test_launchers_tell_their_step_by_variables(variables: dict[str, str], found
     ],
 )
 def test_what_is_no_task_among_others_stands_alone(variables: dict[str, str]) -> None:
-    assert step.of_this_process(variables) is None
+    assert job_step.of_this_process(variables) is None
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "4000000000", "\u00b2", "\u0663", "-1", "1_0", " 1", ""])
 def test_a_number_that_no_job_has_makes_no_task(number: str) -> None:
     """Who attaches as root reads the variables of every process, whoever has set them."""
     good = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_NTASKS": "2"}
-    assert step.of(good, 0) is not None
+    assert job_step.of(good, 0) is not None
     for name in ("SLURM_PROCID", "SLURM_NTASKS"):
-        assert step.of({**good, name: number}, 0) is None
-    named = step.of({**good, "SLURM_STEP_ID": "9" * 5000}, 0)
-    assert named is None or len(named.name) <= step.LONGEST
+        assert job_step.of({**good, name: number}, 0) is None
+    named = job_step.of({**good, "SLURM_STEP_ID": "9" * 5000}, 0)
+    assert named is None or len(named.name) <= job_step.LONGEST
 
 
 @pytest.mark.parametrize(
     "words", [["proxy", "--control-port", "a:4"], ["proxy", "--upstream-host", "a", "--upstream-port", "4"]]
 )
 def test_a_proxy_names_its_mpiexec(words: list[str]) -> None:
-    assert step.port_of(words) == "a:4"
-    assert step.port_of(words[:2] if len(words) == 5 else ["proxy"]) is None
+    assert job_step.port_of(words) == "a:4"
+    assert job_step.port_of(words[:2] if len(words) == 5 else ["proxy"]) is None
 
 
-def enter(rank: int, folder: Path, system: str = "mpiexec") -> joint.Joint:
+def enter(rank: int, folder: Path, system: str = "mpiexec") -> shared_run.Joint:
     of = Step(system, "a:4", rank, 8, system != "mpiexec")
-    return joint.enter(of, folder, {}, RunDirectory.write)
+    return shared_run.enter(of, folder, {}, RunDirectory.write)
 
 
 TASK = """
@@ -92,12 +92,12 @@ import sys, time
 from pathlib import Path
 from weft.launch import joint
 from weft.launch.rundir import RunDirectory
-from weft.launch.step import Step
+from weft.launch.job_step import Step
 go = Path(sys.argv[2]).parent / "go"
 print("ready", flush=True)
 while not go.exists():
     time.sleep(0.001)
-entered = joint.enter(Step("mpiexec", "a:4", int(sys.argv[1]), 8, False), Path(sys.argv[2]), {}, RunDirectory.write)
+entered = shared_run.enter(Step("mpiexec", "a:4", int(sys.argv[1]), 8, False), Path(sys.argv[2]), {}, RunDirectory.write)
 print(entered.run.made, entered.watches())
 """
 

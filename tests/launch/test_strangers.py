@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from weft.launch.line import parse
-from weft.launch.local.begin import stays_here
+from weft.launch.launcher_line import parse
+from weft.launch.local.host_protocol import Channel, Side, packed
 from weft.launch.local.hosts import STRANGERS, Hosts, network
-from weft.launch.local.wire import Channel, Side, packed
+from weft.launch.local.plan_hosts import stays_here
 from weft.launch.rundir import RunDirectory
 
 SECRET = b"s" * 32

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import pytest
 
-from weft.launch import finish, rankfile, survivors, watch
+from weft.launch import finish, rank_processes, rankfile, watch
 from weft.launch.rankfile import SLOT, Watched, newest_slots, read_chunks, read_header
 from weft.launch.watch import Watch
 from weft.native.headers.record import kernel
@@ -288,13 +288,13 @@ def test_a_living_ranks_file_is_never_cut_and_a_dead_ones_is(tmp_path: Path, wri
 
 
 def test_a_survivor_is_ended(tmp_path: Path, writer: subprocess.Popen[str]) -> None:
-    assert survivors.end([tmp_path / "0-000000.weft"]) == 1
+    assert rank_processes.end([tmp_path / "0-000000.weft"]) == 1
     assert writer.wait(10) == -signal.SIGTERM
 
 
 def test_a_stopped_survivor_is_ended_too(tmp_path: Path, writer: subprocess.Popen[str]) -> None:
     writer.send_signal(signal.SIGSTOP)
-    assert survivors.end([tmp_path / "0-000000.weft"]) == 1
+    assert rank_processes.end([tmp_path / "0-000000.weft"]) == 1
     assert writer.wait(10) == -signal.SIGTERM
 
 
@@ -308,7 +308,7 @@ def test_a_process_that_only_has_the_ranks_number_is_left_alone(
     assert header is not None
     data = path.read_bytes().replace(header.pid.to_bytes(4, "little"), other.pid.to_bytes(4, "little"), 1)
     path.write_bytes(data)
-    assert survivors.end([path]) == 0
+    assert rank_processes.end([path]) == 0
     assert other.poll() is None
 
 
@@ -325,7 +325,7 @@ def test_a_survivor_that_ignores_sigterm_is_killed(
     tmp_path: Path, stubborn: Callable[[], subprocess.Popen[str]]
 ) -> None:
     process = stubborn()
-    assert survivors.end([tmp_path / "0-000000.weft"], patience=0.3) == 1
+    assert rank_processes.end([tmp_path / "0-000000.weft"], patience=0.3) == 1
     assert process.wait(10) == -signal.SIGKILL
 
 

@@ -10,7 +10,7 @@ import pytest
 from machine import ability
 from pvm.replays import PROGRAMS, build
 from tests_support import WEFT, execute
-from weft.launch.pvm.place import daemon
+from weft.launch.pvm.installation import daemon
 
 Recorded = tuple[Path, str, str, int]
 """The run, what the program printed, what Weft said, the status."""

@@ -13,7 +13,7 @@ import weft
 from pvm.kills import wait_until
 from pvm.replays import outcomes
 from tests_support import WEFT, execute
-from weft.launch.pvm.place import daemon, root
+from weft.launch.pvm.installation import daemon, root
 
 
 @pytest.fixture

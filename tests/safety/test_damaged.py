@@ -22,9 +22,9 @@ from weft.dvm import c, fortran
 from weft.errors import RunError, UsageError, WeftError
 from weft.inprocess.order import SCHEMA, recorded
 from weft.launch import rundir
-from weft.launch.local import afterwards, hosts
-from weft.launch.local.place import Place
-from weft.launch.local.wire import Refused
+from weft.launch.local import gather_after_run, hosts
+from weft.launch.local.host_protocol import Refused
+from weft.launch.local.listener_address import Place
 from weft.match import match
 from weft.native.headers.record import kernel
 from weft.replay import plans_of
@@ -255,8 +255,8 @@ def test_facts_that_cannot_be_read_are_none(text: str, tmp_path: Path) -> None:
 def test_hosts_in_a_run_json_that_fit_nothing_are_left_out() -> None:
     good = {"host": "a", "ranks": [1], "why": "gone"}
     facts = {"lost": [good, 3, {"host": 1}, {"host": "b", "ranks": ["x"]}], "hosts": 7}
-    assert afterwards.known(facts, "lost") == [good]
-    assert afterwards.known(facts, "hosts") == []
+    assert gather_after_run.known(facts, "lost") == [good]
+    assert gather_after_run.known(facts, "hosts") == []
 
 
 def test_gathering_empties_no_folder_that_weft_did_not_make(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

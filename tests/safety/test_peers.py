@@ -21,10 +21,10 @@ from second_user import as_second_user, second_user
 from view import runs
 from weft.cli import _complete
 from weft.errors import UsageError, WeftError
-from weft.launch import joint
+from weft.launch import shared_run
+from weft.launch.job_step import Step
 from weft.launch.local import rendezvous
 from weft.launch.rundir import RunDirectory
-from weft.launch.step import Step
 from weft.safety.peers import GONE, hold_name, is_ours, peer
 from weft.trace import Trace
 from weft.view.picture import Picture
@@ -138,12 +138,12 @@ def test_the_list_of_steps_in_a_folder_of_another_user_writes_to_no_file_elsewhe
     monkeypatch.chdir(shared)
     precious = shared / "precious"
     precious.write_text("precious")
-    name = f"{joint.STEPS}-{os.geteuid()}"
+    name = f"{shared_run.STEPS}-{os.geteuid()}"
 
     def planted() -> None:
         (shared / "weft-runs").mkdir()
         (shared / "weft-runs").chmod(0o777)
-        for at in (name, joint.STEPS):
+        for at in (name, shared_run.STEPS):
             if kind == "link":
                 (shared / "weft-runs" / at).symlink_to(precious)
             elif kind == "pipe":
@@ -153,7 +153,7 @@ def test_the_list_of_steps_in_a_folder_of_another_user_writes_to_no_file_elsewhe
     if kind == "hard link":
         (shared / "weft-runs" / name).hardlink_to(precious)
     with pytest.raises(WeftError, match="cannot write the run"):
-        joint.place(STEP, "prog")
+        shared_run.place(STEP, "prog")
     assert precious.read_text() == "precious"
 
 
@@ -162,7 +162,7 @@ def test_a_run_that_another_user_made_for_our_step_is_not_joined(
     shared: Path, monkeypatch: pytest.MonkeyPatch, step: Step
 ) -> None:
     monkeypatch.chdir(shared)
-    monkeypatch.setattr(joint, "PATIENCE", 5)
+    monkeypatch.setattr(shared_run, "PATIENCE", 5)
     trap = shared / "weft-runs" / f"prog-{step.name}"
 
     def planted() -> None:
@@ -177,12 +177,12 @@ def test_a_run_that_another_user_made_for_our_step_is_not_joined(
     as_second_user(planted)
     if step.lasting:
         with pytest.raises(WeftError, match="another user"):
-            joint.place(step, "prog")
+            shared_run.place(step, "prog")
     else:
-        (shared / "weft-runs" / f"{joint.STEPS}-{os.geteuid()}").write_text(json.dumps({step.name: trap.name}))
-        assert joint.place(step, "prog").name == "prog-1"
+        (shared / "weft-runs" / f"{shared_run.STEPS}-{os.geteuid()}").write_text(json.dumps({step.name: trap.name}))
+        assert shared_run.place(step, "prog").name == "prog-1"
     with pytest.raises(UsageError, match="not empty"):
-        joint.enter(step, trap, {}, lambda _: None)
+        shared_run.enter(step, trap, {}, lambda _: None)
     assert list((trap / "step").iterdir()) == []
 
 
@@ -195,10 +195,10 @@ def test_tasks_of_this_user_meet(shared: Path, monkeypatch: pytest.MonkeyPatch) 
 
     as_second_user(planted)
     for step in (STEP, LASTING):
-        path = joint.place(step, "prog")
-        assert joint.place(step, "prog") == path
-        first = joint.enter(step, path, {}, RunDirectory.write)
-        second = joint.enter(step, path, {}, RunDirectory.write)
+        path = shared_run.place(step, "prog")
+        assert shared_run.place(step, "prog") == path
+        first = shared_run.enter(step, path, {}, RunDirectory.write)
+        second = shared_run.enter(step, path, {}, RunDirectory.write)
         assert len(second.tasks()) == len(first.tasks()) == 2
 
 

@@ -21,14 +21,14 @@ def teller(hosts: Hosts | None) -> Callable[[], None] | None:
     """Tells of hosts as soon as they no longer answer; None where all ranks are here."""
     if hosts is None:
         return None
-    from weft.launch.local.lost import Lost
+    from weft.launch.local.lost_hosts import Lost
 
     return Lost(hosts, say).pass_on
 
 
 def cut_off(job: Job) -> list[str]:
     """That the run was ended for a host that no longer answers, and what its launcher makes of that."""
-    from weft.launch.local.lost import named
+    from weft.launch.local.lost_hosts import named
 
     host = named(job.run.facts.get("lost") or ())
     lines = [f"the run was ended: {host} did not answer any more, and the ranks of the others stood still in MPI"]
@@ -43,6 +43,6 @@ def remedies(job: Job, place: str) -> list[str]:
     lost = job.run.facts.get("lost")
     if not lost:
         return []
-    from weft.launch.local.lost import remedies
+    from weft.launch.local.lost_hosts import remedies
 
     return list(remedies(lost, place))

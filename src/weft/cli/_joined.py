@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from weft.cli import _hosts, _slow
 from weft.cli._said import say
 from weft.errors import UsageError
-from weft.launch import joint, recorder, rundir
-from weft.launch import step as steps
+from weft.launch import job_step as steps
+from weft.launch import recorder, rundir, shared_run
 from weft.launch.job import run_job
 from weft.values import recording
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from weft.launch.job import Job
-    from weft.launch.joint import Joint
+    from weft.launch.job_step import Step
     from weft.launch.plan import Plan
     from weft.launch.rundir import RunDirectory
-    from weft.launch.step import Step
+    from weft.launch.shared_run import Joint
     from weft.watchdogs.silence import Silence
 
 DEADLOCK_STATUS = 3
@@ -74,7 +74,7 @@ def record(
         if args.local is None and not args.in_place:
             _slow.note(run.path)
 
-    path = args.out or joint.place(step, rundir.program_name(plan.line.programs[0]))
+    path = args.out or shared_run.place(step, rundir.program_name(plan.line.programs[0]))
     joined = enter(step, path, rundir.first_facts(command, args.level), describe, args.local)
     variables = recorder.variables(
         shim,
@@ -111,11 +111,11 @@ def enter(
 ) -> Joint:
     """Join the run of the step, or make it."""
     if local is None:
-        return joint.enter(step, path, facts, describe)
+        return shared_run.enter(step, path, facts, describe)
     # Few runs are over hosts.
-    from weft.launch.local import meeting
+    from weft.launch.local import multi_host_run
 
-    met = meeting.enter(step, path, local, facts, describe)
+    met = multi_host_run.enter(step, path, local, facts, describe)
     met.say = say
     return met
 

@@ -10,8 +10,8 @@ from weft.cli._said import findings_of, say, shown_path
 from weft.cli._values import keep_values, tell_values
 from weft.cli.run import DEADLOCK_STATUS, LEFT_STATUS, ranks_text
 from weft.launch import finish
+from weft.launch.deadlock_check import certain_deadlocks
 from weft.launch.job import Job
-from weft.launch.verdict import certain_deadlocks
 from weft.replay import Replay, Result
 from weft.replay.force import parse_force
 from weft.replay.sentences import deadlocked, diverged, interrupted, refused, stalled, standing, stopped, timed_out

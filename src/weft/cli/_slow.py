@@ -6,14 +6,14 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from weft.cli._said import say, shown_path
-from weft.launch import elsewhere, stage
+from weft.launch import remote_hosts, staging
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from weft.launch.plan import Plan
     from weft.launch.rundir import RunDirectory
-    from weft.launch.stage import Stage
+    from weft.launch.staging import Stage
 
 LONG: Final = 64 << 20
 """Bytes from which on the move is told before it begins."""
@@ -25,16 +25,16 @@ def place(plan: Plan, args: argparse.Namespace) -> Stage | None:
     """Where the run is recorded, if not in its own folder. Says why, or why it is not although that would help."""
     if args.local is not None or args.in_place:
         return None
-    ground = stage.ground(args.out)
-    took = stage.seconds(ground)
-    if took is None or took < stage.SLOW:
+    ground = staging.ground(args.out)
+    took = staging.seconds(ground)
+    if took is None or took < staging.SLOW:
         return None
     slow = told(ground, took)
-    if plan.pvm is not None or elsewhere.may_be(plan.line):
+    if plan.pvm is not None or remote_hosts.may_be(plan.line):
         say(f"note: {slow}, and the program waits for it: {LOCAL if plan.pvm is None else OTHER}")
         return None
-    base = stage.faster(ground)
-    there = stage.begin(base, args.out) if base is not None else None
+    base = staging.faster(ground)
+    there = staging.begin(base, args.out) if base is not None else None
     if there is None:
         say(f"note: {slow}, and the program waits for it, as no faster one with 1 GiB free was found: {OTHER}")
         return None
@@ -44,8 +44,8 @@ def place(plan: Plan, args: argparse.Namespace) -> Stage | None:
 
 def note(run: Path) -> None:
     """Say that the run of a job step lies on a slow file system, where it does: its tasks cannot agree on another."""
-    took = stage.seconds(run)
-    if took is not None and took >= stage.SLOW:
+    took = staging.seconds(run)
+    if took is not None and took >= staging.SLOW:
         say(f"note: {told(run, took)}, and the program waits for it: {LOCAL}")
 
 

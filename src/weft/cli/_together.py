@@ -12,8 +12,8 @@ import weft
 from weft.cli._progress import progress
 from weft.cli._report_output import FAILED_STATUS, write_report
 from weft.errors import WeftError
+from weft.launch.job_step import Step
 from weft.launch.rundir import newest
-from weft.launch.step import Step
 from weft.native import threads
 from weft.report import Ground
 from weft.report.parallel.report import differences, examine_together

@@ -107,7 +107,7 @@ def watched(plan: Plan, run: RunDirectory, args: argparse.Namespace) -> Watched:
     """The plan with what watches its lines, and the ranks' variables. UsageError where that cannot be."""
     if not args.watch:
         return Watched(plan, {})
-    from weft.launch.line import Context, Line
+    from weft.launch.launcher_line import Context, Line
     from weft.values import watching
 
     watches = [watching.read(text) for text in args.watch]

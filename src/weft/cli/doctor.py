@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
             "what follows -- is the launcher that --hosts is tried with: weft doctor --hosts a,b -- mpiexec"
         )
     if args.hosts is not None:
-        from weft.launch.between import tried
+        from weft.launch.host_checks import tried
 
         checkup = Checkup([], tried(args.hosts.split(","), args.rest))
     else:

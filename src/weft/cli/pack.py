@@ -29,7 +29,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Pack each run."""
-    from weft.launch.survivors import is_over
+    from weft.launch.rank_processes import is_over
     from weft.trace import Trace
     from weft.trace.packing import pack
 

@@ -261,7 +261,7 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
 
 def on_this_host(trace: Trace, command: list[str]) -> list[str]:
     """The program of a line that went over hosts without a common directory: they would not find the replay."""
-    from weft.launch.line import parse
+    from weft.launch.launcher_line import parse
 
     programs = dict.fromkeys(program for program in parse(command).programs if program)
     if len(programs) != 1:

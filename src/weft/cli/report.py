@@ -47,7 +47,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Report a run, by this process or by all of its job step."""
-    from weft.launch.step import beneath_mpi, of_this_process
+    from weft.launch.job_step import beneath_mpi, of_this_process
 
     step = of_this_process()
     if step is not None and not beneath_mpi(step):

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from weft.compare.values.live import Against
     from weft.launch.finish import Ending
     from weft.launch.job import Job
-    from weft.launch.joint import Joint
+    from weft.launch.live_findings import Witness
     from weft.launch.local.hosts import Hosts
     from weft.launch.plan import Plan
     from weft.launch.rundir import RunDirectory
+    from weft.launch.shared_run import Joint
     from weft.launch.watch import Watch
-    from weft.launch.witness import Witness
     from weft.mpi.prebuilt import Shim
     from weft.report import Ground, Report
     from weft.report.document import Subject
@@ -284,7 +284,7 @@ def recorded(plan: Plan, shim: Shim, directory: RunDirectory, args: argparse.Nam
         against = values.held_against(directory, args)
         started, hosts = watched.plan, None
         if args.local is not None:
-            from weft.launch.local.begin import begin
+            from weft.launch.local.plan_hosts import begin
 
             hosts, started = begin(watched.plan, directory, args.local, variables)
             variables = {}
@@ -354,7 +354,7 @@ def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[Witn
     if not asked:
         yield None
         return
-    from weft.launch.witness import Witness
+    from weft.launch.live_findings import Witness
     from weft.trace import aside
 
     witness = Witness(directory.path, lambda news: tell(news, sys.stderr), asked)
@@ -376,17 +376,17 @@ def end_tasks(args: argparse.Namespace, directory: RunDirectory) -> None:
 
 def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | None = None) -> int:
     """Put the record in order and tell what happened; return the exit status."""
-    from weft.launch import absent, apart, finish
+    from weft.launch import finish, missing_ranks, separate_worlds
 
     ending = finish.finish(job)
     of_pvm = plan.pvm is not None  # its machines grow: nobody knows how many tasks there must be
-    missing = [] if of_pvm else absent.lines(ending.headers, job.run.facts.get("lost") or ())
+    missing = [] if of_pvm else missing_ranks.lines(ending.headers, job.run.facts.get("lost") or ())
     if job.joint is not None and job.joint.apart:
         return of_a_part(job, job.joint, args)
     for line in missing:
         say(line)
     failed = bool(missing)
-    alone = apart.note(plan, job.run.ranks, ending.headers, job.joint.step if job.joint else None)
+    alone = separate_worlds.note(plan, job.run.ranks, ending.headers, job.joint.step if job.joint else None)
     for note in [*plan.notes, *([alone] if alone else [])]:
         say(f"note: {note}")
     kept = values.keep_values(job, args.probes, args.watch or ())
@@ -447,13 +447,13 @@ def of_a_part(job: Job, joint: Joint, args: argparse.Namespace) -> int:
 
 def keep_empty(plan: Plan, job: Job) -> bool:
     """Keep a run without records where other hosts may have some; whether that is so."""
-    from weft.launch import elsewhere
+    from weft.launch import remote_hosts
 
     place = shown_path(job.run.path)
     if job.hosts is not None:
         clear(job, job.hosts)
         say(f"what its hosts wrote may still lie there, in {job.run.facts['local']}: weft gather {place}")
-    elif elsewhere.may_be(plan.line):
+    elif remote_hosts.may_be(plan.line):
         say(f"{place} is kept: what its hosts wrote can be put into it (weft gather {place} HOSTDIR...)")
     else:
         return False
@@ -468,9 +468,9 @@ def places(job: Job, args: argparse.Namespace) -> str | None:
     problem = finish.resolve_sites(job.run.path, texts=not args.no_sources)
     if job.hosts is None:
         return problem
-    from weft.launch.local import gather
+    from weft.launch.local import merge_records
 
-    problem = gather.places(job.run.path, job.hosts.folders(), problem)
+    problem = merge_records.places(job.run.path, job.hosts.folders(), problem)
     clear(job, job.hosts)
     return "; ".join([*job.hosts.problems, *([problem] if problem else [])]) or None
 
@@ -614,7 +614,7 @@ def nothing_recorded(plan: Plan, job: Job) -> str:
     """Say why there is no record, as far as it can be known."""
     import shutil
 
-    from weft.launch import elsewhere
+    from weft.launch import remote_hosts
 
     for program in plan.line.programs:
         if program and shutil.which(program[0]) is None:
@@ -636,7 +636,7 @@ def nothing_recorded(plan: Plan, job: Job) -> str:
             "looks them up itself (dlsym), or opens a part that uses MPI with RTLD_DEEPBIND; link that part with MPI "
             "and open it without RTLD_DEEPBIND"
         )
-    if job.hosts is None and elsewhere.may_be(plan.line):
+    if job.hosts is None and remote_hosts.may_be(plan.line):
         return (
             f"nothing was recorded here: the ranks may have run on other hosts, which do not see {job.run.path} "
             "(record with --local DIR, or --out on a directory that they see), or the program never initialised MPI"

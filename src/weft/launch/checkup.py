@@ -22,11 +22,11 @@ from weft.base.lazy import dataclass
 from weft.errors import WeftError
 from weft.launch import library as libraries
 from weft.launch.compiler import beside, candidates, compiler_for, linked_by
+from weft.launch.launcher_line import family_of, version_of
 from weft.launch.library import Library
-from weft.launch.line import family_of, version_of
 from weft.launch.options import Family
 from weft.launch.plan import c_compiler, find_launcher, launchers
-from weft.launch.pvm.place import daemon as pvm_daemon
+from weft.launch.pvm.installation import daemon as pvm_daemon
 from weft.mpi import prebuilt
 from weft.native.kernel import library
 from weft.pvm import recorder as of_pvm

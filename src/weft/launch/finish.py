@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from weft.base.lazy import dataclass
 from weft.errors import WeftError
-from weft.launch import rundir, survivors
+from weft.launch import rank_processes, rundir
 from weft.launch.job import Job, rank_files
-from weft.launch.pvm import place, records
+from weft.launch.pvm import installation, task_records
 from weft.launch.rankfile import Header, trim
 from weft.pvm import tasks
 from weft.sources import variables
@@ -61,12 +61,12 @@ class Ending:
 def finish(job: Job) -> Ending:
     """Trim the rank files, write run.json, and say how the run ended."""
     if job.run.facts.get("system") == "pvm":
-        place.clean(job.run.path)
-        records.close_servers(job.run.path)
+        installation.clean(job.run.path)
+        task_records.close_servers(job.run.path)
         job.run.facts["names"] = tasks.labels(job.run.path)
         job.run.facts["children"] = tasks.children(job.run.path)
     files = rank_files(job.run)
-    headers = {path.name: header for path in files if (header := survivors.read(path)) is not None}
+    headers = {path.name: header for path in files if (header := rank_processes.read(path)) is not None}
     tidy(path for path in files if path.name in headers)
     ending = Ending(how_ended(job, headers.values()), headers)
     for header in headers.values():
@@ -86,7 +86,7 @@ def finish(job: Job) -> Ending:
 def packed(run: Path) -> str | None:
     """Put many small records into one file; returns what went wrong. Large ones stay: to copy them would take long."""
     try:
-        pack(run, survivors.is_over, least=MANY, largest=SMALL)
+        pack(run, rank_processes.is_over, least=MANY, largest=SMALL)
     except (WeftError, OSError) as error:
         return str(error)
     return None
@@ -95,8 +95,8 @@ def packed(run: Path) -> str | None:
 def tidy(files: Iterable[Path]) -> None:
     """Cut the unused tails of files whose process is gone without closing them."""
     for path in files:
-        header = survivors.read(path)
-        if header is None or header.state is State.EXITED or survivors.alive(path, header):
+        header = rank_processes.read(path)
+        if header is None or header.state is State.EXITED or rank_processes.alive(path, header):
             continue
         try:
             trim(path)

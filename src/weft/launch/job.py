@@ -9,17 +9,17 @@ from pathlib import Path
 from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM
 from typing import TYPE_CHECKING
 
-from weft.launch import ask, survivors
+from weft.launch import location_requests, rank_processes
 from weft.launch import process as processes
+from weft.launch.deadlock_check import Asked, Question
 from weft.launch.evidence import Evidence
-from weft.launch.joint import Joint
-from weft.launch.line import with_environment
+from weft.launch.launcher_line import with_environment
 from weft.launch.options import Family
 from weft.launch.plan import Plan
 from weft.launch.process import GRACE, Process
 from weft.launch.rankfile import Header
 from weft.launch.rundir import RunDirectory
-from weft.launch.verdict import Asked, Question
+from weft.launch.shared_run import Joint
 from weft.launch.watch import INTERVAL, Watch
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Job:
         if self.hosts is None:
             return Question(self.run.path, [header.pid for header in self._fallen])
         # Only runs with --local have hosts.
-        from weft.launch.local.standstill import HostsQuestion
+        from weft.launch.local.hosts_watch import HostsQuestion
 
         return HostsQuestion(self.hosts)
 
@@ -178,10 +178,10 @@ class Job:
         """A signal that may end the job is about to be passed on: keep where its ranks are."""
         self.warnings += 1
         if self.warnings == 1 and self.hosts is not None and self.joint is None:
-            self.hosts.wait(self.hosts.ask("where"), 2 * ask.PATIENCE)
+            self.hosts.wait(self.hosts.ask("where"), 2 * location_requests.PATIENCE)
         elif self.warnings == 1:
             records = self.joint.records if self.joint is not None else self.run.ranks
-            ask.where(sorted(records.glob("*.weft")))
+            location_requests.where(sorted(records.glob("*.weft")))
 
     @property
     def insisted(self) -> bool:
@@ -201,7 +201,7 @@ class Job:
         """Whether all ranks left MPI, or still run: a launcher that was ended may give status 0, too."""
         if self.process.status is None:
             return True
-        headers = [survivors.read(path) for path in rank_files(self.run)]
+        headers = [rank_processes.read(path) for path in rank_files(self.run)]
         return all(header is None or header.over for header in headers)
 
     def _end(self, ended: str) -> None:
@@ -246,11 +246,11 @@ class Job:
             self.hosts.put_into_run()
         is_replay_cut = self.observer is not None and self.process.signal is not None
         if self.ended is not None or (alone and self.interrupted is not None) or is_replay_cut:
-            self.survivors = survivors.end(rank_files(self.run), AT_ONCE if self.insisted else GRACE)
+            self.survivors = rank_processes.end(rank_files(self.run), AT_ONCE if self.insisted else GRACE)
         if self.ended is not None or self.interrupted is not None or self.process.status:
-            from weft.launch import segments  # most jobs end in good order
+            from weft.launch import shared_memory
 
-            segments.remove(self._began)
+            shared_memory.remove(self._began)
 
 
 def rank_files(run: RunDirectory) -> list[Path]:
@@ -263,7 +263,7 @@ def watch_of(run: RunDirectory, hosts: Hosts | None) -> Watch:
     if hosts is None:
         return Watch(run.ranks)
     # Only runs with --local have hosts.
-    from weft.launch.local.standstill import HostsWatch
+    from weft.launch.local.hosts_watch import HostsWatch
 
     return HostsWatch(hosts)
 

@@ -13,12 +13,12 @@ from weft.base.lazy import dataclass
 from weft.errors import UsageError, WeftError
 from weft.launch import library as libraries
 from weft.launch.compiler import beside, candidates, compiler_for, linked_by
+from weft.launch.launcher_line import Context, Line, family_of, is_launcher, parse
 from weft.launch.library import Library
-from weft.launch.line import Context, Line, family_of, is_launcher, parse
 from weft.launch.options import Family
 from weft.launch.pvm import detect
 from weft.launch.pvm.detect import Uses
-from weft.launch.pvm.place import daemon
+from weft.launch.pvm.installation import daemon
 from weft.mpi import prebuilt
 
 NO_COMPILER = "there is no C compiler: install one (Debian: apt install gcc libc6-dev)"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.errors import UsageError, WeftError
-from weft.launch.line import PRELOAD
+from weft.launch.launcher_line import PRELOAD
 from weft.launch.plan import Plan
 from weft.launch.rundir import RunDirectory, unwritable
 from weft.mpi import prebuilt

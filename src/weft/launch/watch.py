@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
+from weft.launch.rank_processes import alive, here
 from weft.launch.rankfile import Header, Watched
-from weft.launch.survivors import alive, here
 from weft.trace.layout import State
 
 QUIET = 1.0

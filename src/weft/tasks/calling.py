@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from weft.launch import survivors
+from weft.launch import rank_processes
 from weft.launch.rankfile import trim
 from weft.launch.rundir import RunDirectory, unwritable
 from weft.tasks.runtime import recording
@@ -34,7 +34,7 @@ def end(run: RunDirectory) -> None:
     for path in folder.glob(f"*{SUFFIX}"):
         with suppress(OSError, RunError):  # a longer file is no worse
             header = TaskFile(path).header
-            if header.host == platform.node() and survivors.maps_file(header.pid, path) is False:
+            if header.host == platform.node() and rank_processes.maps_file(header.pid, path) is False:
                 trim(path)
     with suppress(OSError):
         folder.rmdir()

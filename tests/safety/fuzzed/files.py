@@ -18,7 +18,7 @@ from weft.check.traced import wanted
 from weft.errors import UsageError, WeftError
 from weft.inprocess.order import SCHEMA, recorded
 from weft.launch.local import pack
-from weft.launch.local.place import Place
+from weft.launch.local.listener_address import Place
 from weft.tasks import schedule
 from weft.values.configuration import read
 

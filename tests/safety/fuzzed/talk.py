@@ -21,10 +21,10 @@ from weft.dap import adapter
 from weft.dap.wire import Wire
 from weft.errors import UsageError
 from weft.launch.local import pack
+from weft.launch.local.host_protocol import Channel, Side
 from weft.launch.local.hosts import FLAGS, Hosts
-from weft.launch.local.setup import Setup
+from weft.launch.local.rank_setup import Setup
 from weft.launch.local.watcher import HostWatch, Watcher
-from weft.launch.local.wire import Channel, Side
 from weft.launch.rundir import RunDirectory, first_facts
 from weft.view.picture import Picture
 from weft.view.server import Server

@@ -12,7 +12,7 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 
 import sys
 
-from weft.launch.local import start
+from weft.launch.local import start_rank
 
 if __name__ == "__main__":
-    sys.exit(start.main(sys.argv[1:]))
+    sys.exit(start_rank.main(sys.argv[1:]))

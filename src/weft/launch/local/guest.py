@@ -14,12 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from weft.launch.joint import Joint
-from weft.launch.local.place import Place, leave
-from weft.launch.local.setup import ENDED, FAILED, GIVEN, held, tasks_alive
+from weft.launch.job_step import Step
+from weft.launch.local.listener_address import Place, leave
+from weft.launch.local.rank_setup import ENDED, FAILED, GIVEN, held, tasks_alive
 from weft.launch.process import Process
 from weft.launch.rundir import RunDirectory
-from weft.launch.step import Step
+from weft.launch.shared_run import Joint
 
 if TYPE_CHECKING:
     from weft.launch.plan import Plan

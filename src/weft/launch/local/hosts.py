@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from weft.base.lazy import dataclass
 from weft.errors import WeftError
-from weft.launch.local.gather import records
+from weft.launch.job_step import MOST_RANKS
+from weft.launch.local.host_protocol import Channel, Refused, Side, number, packed, text, unpacked
+from weft.launch.local.merge_records import records
 from weft.launch.local.pack import Taking, read
-from weft.launch.local.wire import Channel, Refused, Side, number, packed, text, unpacked
 from weft.launch.process import ENDING
 from weft.launch.rundir import RunDirectory
-from weft.launch.step import MOST_RANKS
 
 INCOMING: Final = ".incoming"
 """In the run: what a host has sent and is not yet whole."""

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from weft.errors import OtherVersion, WeftError
-from weft.launch.local.wire import DATA, LENGTH, MOST, Refused, number, packed, text, unpacked
+from weft.launch.local.host_protocol import DATA, LENGTH, MOST, Refused, number, packed, text, unpacked
 from weft.safety.folders import open_regular
 
 _FAMILY: Final = b"weft-pack/"

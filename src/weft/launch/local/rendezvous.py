@@ -22,9 +22,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from weft.launch.job_step import Step
 from weft.launch.local.addresses import GIVEN
-from weft.launch.local.place import Place
-from weft.launch.step import Step
+from weft.launch.local.listener_address import Place
 
 FIRST_PORT: Final = 20_000
 PORTS: Final = 10_000

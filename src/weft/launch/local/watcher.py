@@ -22,10 +22,10 @@ from typing import Any, Final
 
 from weft.base.json_files import write_whole
 from weft.errors import WeftError
-from weft.launch import ask, rundir, segments, survivors
+from weft.launch import location_requests, rank_processes, rundir, shared_memory
 from weft.launch.local import pack
-from weft.launch.local.setup import ENDED, FAILED, GIVEN, Setup, held, of_word, tasks_alive, tasks_started
-from weft.launch.local.wire import Channel, Refused, Side, number, packed, text, unpacked
+from weft.launch.local.host_protocol import Channel, Refused, Side, number, packed, text, unpacked
+from weft.launch.local.rank_setup import ENDED, FAILED, GIVEN, Setup, held, of_word, tasks_alive, tasks_started
 from weft.launch.process import GRACE
 from weft.launch.rankfile import Watched
 from weft.launch.watch import RANK_FILE, Watch, inside
@@ -161,12 +161,12 @@ class Watcher:
         if do == "snapshot":
             self.give("snapshot")
         elif do == "where":
-            ask.where(files)
+            location_requests.where(files)
         elif do == "end":
             if asked.get("stop"):
-                survivors.send(files, signal.SIGSTOP)
+                rank_processes.send(files, signal.SIGSTOP)
         elif do == "kill":
-            survivors.send(files, signal.SIGKILL)
+            rank_processes.send(files, signal.SIGKILL)
         elif do == "finish":
             self.kill, self.after, self.how = bool(asked.get("kill")), bool(asked.get("after")), text(asked, "how")
         elif do == "thanks":
@@ -247,7 +247,7 @@ class Watcher:
         if (self.kill or not self.goes_on) and (self.thanked or self._hand_over()):
             shutil.rmtree(self.folder, ignore_errors=True)
             if self.setup.run is not None:  # its tasks may have been killed
-                from weft.launch.local.place import leave  # as in put_in_order
+                from weft.launch.local.listener_address import leave  # as in put_in_order
 
                 leave(Path(self.setup.run))
 
@@ -263,15 +263,15 @@ class Watcher:
         return self.setup.run is not None and tasks_alive(self.folder)
 
     def _end_ranks(self, files: list[Path]) -> None:
-        began = [header.started_ns for path in files if (header := survivors.read(path)) is not None]
-        survivors.end(files, GRACE)
+        began = [header.started_ns for path in files if (header := rank_processes.read(path)) is not None]
+        rank_processes.end(files, GRACE)
         if began:
-            segments.remove(min(began) / 1e9)
+            shared_memory.remove(min(began) / 1e9)
 
     def _hand_over(self) -> bool:
         """Put the records into the run's folder, where this host sees it; whether they are in the run then."""
         # As in put_in_order.
-        from weft.launch.local import afterwards
+        from weft.launch.local import gather_after_run
 
         if self.setup.run is None or not pack.files_of(self.folder):
             return False
@@ -279,13 +279,13 @@ class Watcher:
         if Path(str(rundir.facts_of(run).get("local"))).name != self.setup.name:
             return False
         try:
-            packed = afterwards.into_run(self.folder, self.host, run)
+            packed = gather_after_run.into_run(self.folder, self.host, run)
             unwatched = 0.0
             while packed.exists() and unwatched < LAST:  # who watches waits for it, or will: tasks take turns in it
                 time.sleep(HEARTBEAT)
                 unwatched = 0.0 if watched(run) else unwatched + HEARTBEAT
             if packed.exists():
-                afterwards.packs(run)
+                gather_after_run.packs(run)
                 shutil.rmtree(run / "step", ignore_errors=True)
         except (WeftError, OSError):
             return False

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from weft.launch.pvm.attendant import run
+from weft.launch.pvm.supervisor import run
 
 run(sys.argv[1:])

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from weft.base.lifetime import die_with_parent
-from weft.launch import survivors
-from weft.launch.pvm import records
-from weft.launch.pvm.place import PREFIX, clean, daemon, note_of, root
-from weft.launch.survivors import maps_file
+from weft.launch import rank_processes
+from weft.launch.pvm import task_records
+from weft.launch.pvm.installation import PREFIX, clean, daemon, note_of, root
+from weft.launch.rank_processes import maps_file
 from weft.pvm import tasks as registry
 
 PRELOAD: Final = "WEFT_INTERNAL_PVM_PRELOAD"
@@ -231,7 +231,7 @@ class Machine:
         for task in self.tasks.all():
             if task.pid and task.rank not in self._buried and gone(task.pid):
                 self._buried.add(task.rank)
-                records.bury(self.run, task.rank)
+                task_records.bury(self.run, task.rank)
 
     # The end
 
@@ -261,7 +261,7 @@ class Machine:
         for number in (signal.SIGTERM, signal.SIGKILL):
             left = self._living()
             for pid in left:
-                survivors.kill(pid, self._file, number)
+                rank_processes.kill(pid, self._file, number)
             limit = time.monotonic() + GRACE
             while left and time.monotonic() < limit:
                 time.sleep(0.02)

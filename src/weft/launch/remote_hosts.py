@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from weft.launch.line import Line
+from weft.launch.launcher_line import Line
 from weft.launch.options import Family
 
 NAMES_HOSTS: Final = re.compile(

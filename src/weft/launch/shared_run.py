@@ -23,10 +23,10 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from weft.base.lazy import dataclass
 from weft.errors import UsageError, WeftError
-from weft.launch import rundir, survivors
+from weft.launch import rank_processes, rundir
+from weft.launch.job_step import Step
 from weft.launch.process import Process
 from weft.launch.rundir import BASE, RunDirectory
-from weft.launch.step import Step
 from weft.safety.folders import open_own
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class Joint:
         absent = set(range(self.step.size)) - {task.rank for task in self.tasks()}
         known = absent and any(
             header is not None and header.world_size == self.step.size
-            for header in map(survivors.read, self.records.glob("*.weft"))
+            for header in map(rank_processes.read, self.records.glob("*.weft"))
         )
         return sorted(absent) if known else []
 

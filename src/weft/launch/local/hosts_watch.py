@@ -10,9 +10,9 @@ import shutil
 import time
 from contextlib import suppress
 
+from weft.launch.deadlock_check import Question
 from weft.launch.local.hosts import STANDSTILL, Hosts, Progress
 from weft.launch.rundir import RUN_JSON
-from weft.launch.verdict import Question
 from weft.launch.watch import INTERVAL, QUIET, Watch
 
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from weft.base.lazy import dataclass
 from weft.errors import WeftError
-from weft.launch.local import begin
-from weft.launch.local.setup import Setup
+from weft.launch.local import plan_hosts
+from weft.launch.local.rank_setup import Setup
 from weft.launch.plan import Plan
 from weft.launch.rundir import RunDirectory
 
@@ -38,9 +38,9 @@ class Place:
         setup = Setup(
             base=str(base), name=self.name, addresses=self.addresses, port=self.port,
             library=str(plan.library.path), mpicc=str(plan.mpicc) if plan.mpicc else None,
-            variables=begin.of_ranks(variables), facts=dict(run.facts), run=str(run.path),
+            variables=plan_hosts.of_ranks(variables), facts=dict(run.facts), run=str(run.path),
         )  # fmt: skip
-        return begin.started_by(plan, setup, bytes.fromhex(self.secret))
+        return plan_hosts.started_by(plan, setup, bytes.fromhex(self.secret))
 
     def write(self, run: RunDirectory) -> None:
         """Write it down for the other tasks, in a file that only this user reads."""

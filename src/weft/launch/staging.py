@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.base.lazy import dataclass
-from weft.launch import survivors
+from weft.launch import rank_processes
 from weft.launch.rundir import BASE, RunDirectory
 
 PIECE: Final = 1 << 16
@@ -116,7 +116,7 @@ class Stage:
                 run.path.unlink()
                 self.drop()
                 return None
-            if survivors.living(run.ranks.glob("*.weft")):
+            if rank_processes.living(run.ranks.glob("*.weft")):
                 return "some of its processes still run"
             part = run.path.with_name(f".{run.path.name}.part")
             part.mkdir()

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.errors import WeftError
-from weft.launch import joint
-from weft.launch.joint import APART, LINGER, Joint, Task, is_task
+from weft.launch import shared_run
+from weft.launch.job_step import Step
 from weft.launch.local import pack, rendezvous
 from weft.launch.local.addresses import addresses
 from weft.launch.local.guest import Guest
 from weft.launch.local.hosts import Host, Hosts
-from weft.launch.local.place import Place
+from weft.launch.local.listener_address import Place
 from weft.launch.plan import Plan
 from weft.launch.process import Process
 from weft.launch.rundir import RunDirectory
-from weft.launch.step import Step
+from weft.launch.shared_run import APART, LINGER, Joint, Task, is_task
 
 UNHEARD: Final = 20.0
 """Seconds after which a host without a connection is told of."""
@@ -265,7 +265,7 @@ def bytes_in(folder: Path) -> int:
 def enter(
     step: Step, path: Path, base: Path, facts: dict[str, Any], describe: Callable[[RunDirectory], None]
 ) -> Meeting | Guest:
-    """As `joint.enter`, for a run whose ranks write below `base` on their hosts."""
+    """As `shared_run.enter`, for a run whose ranks write below `base` on their hosts."""
     path, base = path.absolute(), base.absolute()
     listening: list[Hosts] = []
     possible = rendezvous.possible(step)
@@ -281,7 +281,7 @@ def enter(
             replace(elsewhere, guest=True).write(run)
         describe(run)
 
-    joined = joint.enter(step, path, facts, prepare)
+    joined = shared_run.enter(step, path, facts, prepare)
     place = Place.of(joined.folder, path)
     if answering is not None:
         answering.know(place)

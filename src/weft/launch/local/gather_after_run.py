@@ -15,12 +15,12 @@ from typing import Any, Final
 from weft.base.json_files import read_json, write_whole
 from weft.base.lazy import dataclass
 from weft.errors import UsageError, WeftError
-from weft.launch import absent, finish, rundir
-from weft.launch.joint import locked
-from weft.launch.local import gather, pack
+from weft.launch import finish, missing_ranks, rundir
+from weft.launch.local import merge_records, pack
 from weft.launch.local.hosts import INCOMING
-from weft.launch.local.setup import tasks_alive
+from weft.launch.local.rank_setup import tasks_alive
 from weft.launch.rundir import RUN_JSON, SCHEMA, RunDirectory
+from weft.launch.shared_run import locked
 from weft.safety.folders import read_regular
 from weft.safety.runs import SIGNATURE, is_signed
 
@@ -168,9 +168,9 @@ def put_together(path: Path, sources: Sequence[Path]) -> Gathered:
         taken = [taken_from(source, incoming / str(k)) for k, source in enumerate(sources)]
         run.ranks.mkdir(exist_ok=True)
         folders = [one.folder for one in taken]
-        problems = gather.records(run, folders)
+        problems = merge_records.records(run, folders)
         came = [one.facts() for one in taken if one.names]
-        headers = gather.headers_of(run)
+        headers = merge_records.headers_of(run)
         finish.tidy(sorted(run.ranks.glob("*.weft")))
         run.facts |= facts_of(run, came, headers)
         run.write()
@@ -178,13 +178,13 @@ def put_together(path: Path, sources: Sequence[Path]) -> Gathered:
         if headers:
             texts, ours = bool(run.facts.get("sources", True)), is_signed(run.facts)
             unresolved = finish.resolve_sites(run.path, texts=texts, ours=ours)
-        if (text := gather.places(run.path, folders, unresolved)) is not None:
+        if (text := merge_records.places(run.path, folders, unresolved)) is not None:
             problems.append(text)
     except OSError as error:
         raise rundir.unwritable(path, error) from error
     finally:
         shutil.rmtree(incoming, ignore_errors=True)
-    return Gathered(len(headers), came, absent.lines(headers, run.facts.get("lost") or ()), problems)
+    return Gathered(len(headers), came, missing_ranks.lines(headers, run.facts.get("lost") or ()), problems)
 
 
 def taken_from(source: Path, folder: Path) -> pack.Taking:
@@ -217,5 +217,5 @@ def facts_of(run: RunDirectory, came: list[dict[str, Any]], headers: dict[str, A
     before = [one for one in known(run.facts, "hosts") if one["host"] not in given]
     facts: dict[str, Any] = {"ranks": len(headers), "hosts": [*before, *came], "lost": lost}
     if run.facts.get("ended") in (None, "running"):
-        facts |= {"ended": gather.ended(headers), "finished": run.facts.get("finished") or rundir.now()}
+        facts |= {"ended": merge_records.ended(headers), "finished": run.facts.get("finished") or rundir.now()}
     return facts

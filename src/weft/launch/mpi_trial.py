@@ -1,4 +1,4 @@
-"""One process of a trial between hosts, started on each by the launcher: `python -m weft.launch.message FACTS`.
+"""One process of a trial between hosts, started on each by the launcher: `python -m weft.launch.mpi_trial FACTS`.
 
 It needs no compiler and no mpi4py: MPI's library is called as it is, with the handles of its ABI. What it says are
 lines of JSON behind MARK: first where it runs and how the asking host is reached, then that all messages came.

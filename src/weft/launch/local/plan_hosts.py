@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from weft.errors import UsageError
-from weft.launch import elsewhere
-from weft.launch.line import PRELOAD, Context, Line
+from weft.launch import remote_hosts
+from weft.launch.launcher_line import PRELOAD, Context, Line
 from weft.launch.local.addresses import addresses
 from weft.launch.local.hosts import Hosts
-from weft.launch.local.setup import SECRET, Setup
+from weft.launch.local.rank_setup import SECRET, Setup
 from weft.launch.options import Family
 from weft.launch.plan import Plan
 from weft.launch.rundir import RunDirectory
@@ -47,7 +47,7 @@ def begin(plan: Plan, run: RunDirectory, base: Path, variables: Mapping[str, str
 
 def stays_here(line: Line) -> bool:
     """Whether all ranks are surely started on this host; another mpiexec than MPICH's may know hosts of its own."""
-    return line.launcher is None or (line.family is Family.HYDRA and not elsewhere.may_be(line))
+    return line.launcher is None or (line.family is Family.HYDRA and not remote_hosts.may_be(line))
 
 
 def of_ranks(variables: Mapping[str, str]) -> dict[str, str]:

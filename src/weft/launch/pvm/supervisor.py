@@ -12,8 +12,8 @@ from typing import Final
 from weft.base.lifetime import die_with_parent
 from weft.launch import process as processes
 from weft.launch.process import ENDING, Process
-from weft.launch.pvm.joined import Joined
 from weft.launch.pvm.machine import GRACE, Machine, MachineError
+from weft.launch.pvm.user_machine import Joined
 
 JOIN: Final = "WEFT_INTERNAL_PVM_JOIN"
 """Set where the user's own virtual machine is to be joined."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from weft.launch.job_step import Step
 from weft.launch.options import Family
 from weft.launch.plan import Plan, spoken
 from weft.launch.rankfile import Header, read_definitions
-from weft.launch.step import Step
 from weft.trace.layout import Def
 
 

@@ -24,14 +24,14 @@ from weft.base.lazy import dataclass
 from weft.errors import UsageError
 from weft.launch.checkup import Check
 from weft.launch.compiler import beside
+from weft.launch.job_step import environment_of
+from weft.launch.launcher_line import arity, context, family_of, is_launcher
 from weft.launch.library import Library, of_program
-from weft.launch.line import arity, context, family_of, is_launcher
 from weft.launch.local.addresses import GIVEN, addresses
 from weft.launch.local.hosts import listener
-from weft.launch.message import MARK
+from weft.launch.mpi_trial import MARK
 from weft.launch.options import Family
 from weft.launch.plan import ROOT_CONSENT, default_library, launchers, spoken
-from weft.launch.step import environment_of
 from weft.safety.started import own_python
 
 START: Final = 30.0
@@ -84,7 +84,7 @@ class With:
             Family.OPENMPI: ["-H", names, "-n", count, "--map-by", "node"],
             Family.SRUN: ["-w", names, "-N", count, "-n", count],
         }[self.family]
-        module = own_python("-m", "weft.launch.message", json.dumps(facts, separators=(",", ":")))
+        module = own_python("-m", "weft.launch.mpi_trial", json.dumps(facts, separators=(",", ":")))
         return [*self.words, *options, *module]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.base.json_files import read_json, write_whole
-from weft.launch import survivors
+from weft.launch import rank_processes
 from weft.launch.rankfile import Header, read_header
 from weft.launch.rundir import RunDirectory
 from weft.safety.folders import read_regular
@@ -40,7 +40,7 @@ def records(run: RunDirectory, folders: Iterable[Path]) -> list[str]:
 
 def of_another(path: Path, target: Path) -> bool:
     """Whether two records are of two processes."""
-    one, other = survivors.read(path), survivors.read(target)
+    one, other = rank_processes.read(path), rank_processes.read(target)
     return one is None or (
         other is not None and (one.host, one.pid, one.started_ns) != (other.host, other.pid, other.started_ns)
     )
@@ -51,7 +51,7 @@ def headers_of(run: RunDirectory) -> dict[str, Header]:
     files = sorted(run.ranks.glob("*.weft"))
     packed = [one for path in sorted(run.ranks.glob(f"*{SUFFIX}")) for one in Pack(path, run.path).ranks([])]
     found = {one.name: read_header(one.beginning.ljust(PAGE, b"\0")) for one in packed}
-    found |= {path.name: survivors.read(path) for path in files}
+    found |= {path.name: rank_processes.read(path) for path in files}
     return {name: header for name, header in found.items() if header is not None}
 
 

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from weft.launch.pvm.installation import root
 from weft.launch.pvm.machine import Machine, MachineError
-from weft.launch.pvm.place import root
 
 FIRST_CALL: Final = 5.0
 """Seconds that a spawned task has for its first call once its parent is gone."""

@@ -18,8 +18,8 @@ from typing import Final
 
 from weft.base.lifetime import die_with_parent, start_time
 from weft.errors import WeftError
-from weft.launch.line import PRELOAD
-from weft.launch.local.setup import SECRET, Setup, make_folder, of_word
+from weft.launch.launcher_line import PRELOAD
+from weft.launch.local.rank_setup import SECRET, Setup, make_folder, of_word
 from weft.mpi import prebuilt
 from weft.mpi.prebuilt import Shim
 from weft.safety.started import own_python

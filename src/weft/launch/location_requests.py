@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from weft.launch import survivors
+from weft.launch import rank_processes
 from weft.launch.rankfile import read_chunks
 from weft.trace.layout import PAGE, StreamKind
 
@@ -29,8 +29,8 @@ def where(paths: Iterable[Path], patience: float = PATIENCE) -> int:
     limit = time.monotonic() + patience
     waiting: dict[Path, int] = {}
     for path in paths:
-        header = survivors.read(path)
-        if header is not None and survivors.here(header) and time.monotonic() < limit:
+        header = rank_processes.read(path)
+        if header is not None and rank_processes.here(header) and time.monotonic() < limit:
             before = told(path)
             if ask(header.pid, path):
                 waiting[path] = before
@@ -69,7 +69,7 @@ def ask(pid: int, path: Path) -> bool:
     except OSError:
         return False
     try:
-        if not survivors.maps_file(pid, path) or not catches(pid):
+        if not rank_processes.maps_file(pid, path) or not catches(pid):
             return False
         signal.pidfd_send_signal(handle, ASKED)
     except OSError:

@@ -1,6 +1,6 @@
 """Is this standstill a deadlock? Asked in a process of its own, so that the watcher keeps passing signals on.
 
-`python -m weft.launch.verdict RUN PID...` prints the certain deadlocks of a run as a JSON list of messages; the
+`python -m weft.launch.deadlock_check RUN PID...` prints the certain deadlocks of a run as a JSON list of messages; the
 processes that it names are known to have ended, though their records do not tell.
 """
 
@@ -37,7 +37,7 @@ class Question:
         self._answer: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the question; a pipe would block a long answer
         environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
         self._judge = subprocess.Popen(
-            own_python("-m", "weft.launch.verdict", str(run), *map(str, fallen)),
+            own_python("-m", "weft.launch.deadlock_check", str(run), *map(str, fallen)),
             stdin=subprocess.DEVNULL, stdout=self._answer, stderr=subprocess.DEVNULL, env=environment,
         )  # fmt: skip
 
