@@ -86,7 +86,7 @@ def settle(run_directory: Path, ranks: int) -> None:
 
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        headers = [rank_processes.read(path) for path in run_directory.glob("ranks/*.weft")]
+        headers = [rank_processes.read_rank_header(path) for path in run_directory.glob("ranks/*.weft")]
         if sum(1 for header in headers if header is not None and header.state == 1) == ranks:
             break
         time.sleep(0.1)

@@ -169,17 +169,23 @@ def test_under_slurm_srun_is_tried_with_the_mpi_of_the_program(
 
 def test_what_says_where_ranks_are_is_left_out() -> None:
     words = ["-n", "4", "-launcher-exec", "x", "-hosts", "c,d", "-genv", "A", "1", "-ppn", "2"]
-    assert host_checks.unplaced(Family.HYDRA, words) == ["-launcher-exec", "x", "-genv", "A", "1"]
-    assert host_checks.unplaced(Family.SRUN, ["-N2", "-n4", "--mpi=pmi2", "-w", "n1", "--nodes=3"]) == ["--mpi=pmi2"]
-    assert host_checks.unplaced(Family.OPENMPI, ["--host", "a", "--mca", "btl", "tcp"]) == ["--mca", "btl", "tcp"]
+    assert host_checks.drop_placement_options(Family.HYDRA, words) == ["-launcher-exec", "x", "-genv", "A", "1"]
+    assert host_checks.drop_placement_options(Family.SRUN, ["-N2", "-n4", "--mpi=pmi2", "-w", "n1", "--nodes=3"]) == [
+        "--mpi=pmi2"
+    ]
+    assert host_checks.drop_placement_options(Family.OPENMPI, ["--host", "a", "--mca", "btl", "tcp"]) == [
+        "--mca",
+        "btl",
+        "tcp",
+    ]
 
 
 @pytest.mark.parametrize("names", ["a", "a,a", "a,", ""])
 def test_one_host_is_not_enough(names: str) -> None:
     with pytest.raises(UsageError, match="two hosts or more"):
-        host_checks.tried(names.split(","), [])
+        host_checks.check_hosts(names.split(","), [])
 
 
 def test_what_is_no_launcher_is_refused() -> None:
     with pytest.raises(UsageError, match="'python' is none"):
-        host_checks.tried(["a", "b"], ["python"])
+        host_checks.check_hosts(["a", "b"], ["python"])

@@ -27,10 +27,10 @@ def test_a_segment_that_a_process_has_mapped_stays_and_goes_once_it_is_let_go(na
     path.write_bytes(bytes(4096))
     with path.open("r+b") as file:
         mapped = mmap.mmap(file.fileno(), 0)
-    shared_memory.remove(began)
+    shared_memory.remove_leftovers(began)
     assert path.exists()
     mapped.close()
-    shared_memory.remove(began)
+    shared_memory.remove_leftovers(began)
     assert not path.exists()
 
 
@@ -41,11 +41,11 @@ def test_what_is_older_or_somebody_elses_or_no_segment_stays(folder: Path, monke
         (folder / name).write_text(text)
     (folder / "mpich_shm_2").symlink_to(target)
     target.write_text("behind a link")
-    shared_memory.remove(time.time() + 5)
+    shared_memory.remove_leftovers(time.time() + 5)
     assert (folder / "mpich_shm_1").read_text() == "older"
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    shared_memory.remove(0)
+    shared_memory.remove_leftovers(0)
     assert {path.name for path in folder.iterdir()} == {*names, "mpich_shm_2", "target"}
     monkeypatch.undo()
     assert target.read_text() == "behind a link"

@@ -22,7 +22,7 @@ from view import runs
 from weft.cli import _complete
 from weft.errors import UsageError, WeftError
 from weft.launch import shared_run
-from weft.launch.job_step import Step
+from weft.launch.job_step import JobStep
 from weft.launch.local import rendezvous
 from weft.launch.rundir import RunDirectory
 from weft.safety.peers import GONE, hold_name, is_ours, peer
@@ -30,8 +30,8 @@ from weft.trace import Trace
 from weft.view.picture import Picture
 from weft.view.server import Server
 
-STEP = Step("mpiexec", "host:4711", 0, 2, lasting=False)
-LASTING = Step("slurm", "17.0", 0, 2, lasting=True)
+STEP = JobStep("mpiexec", "host:4711", 0, 2, lasting=False)
+LASTING = JobStep("slurm", "17.0", 0, 2, lasting=True)
 
 
 @pytest.fixture
@@ -153,13 +153,13 @@ def test_the_list_of_steps_in_a_folder_of_another_user_writes_to_no_file_elsewhe
     if kind == "hard link":
         (shared / "weft-runs" / name).hardlink_to(precious)
     with pytest.raises(WeftError, match="cannot write the run"):
-        shared_run.place(STEP, "prog")
+        shared_run.choose_folder(STEP, "prog")
     assert precious.read_text() == "precious"
 
 
 @pytest.mark.parametrize("step", [STEP, LASTING])
 def test_a_run_that_another_user_made_for_our_step_is_not_joined(
-    shared: Path, monkeypatch: pytest.MonkeyPatch, step: Step
+    shared: Path, monkeypatch: pytest.MonkeyPatch, step: JobStep
 ) -> None:
     monkeypatch.chdir(shared)
     monkeypatch.setattr(shared_run, "PATIENCE", 5)
@@ -177,12 +177,12 @@ def test_a_run_that_another_user_made_for_our_step_is_not_joined(
     as_second_user(planted)
     if step.lasting:
         with pytest.raises(WeftError, match="another user"):
-            shared_run.place(step, "prog")
+            shared_run.choose_folder(step, "prog")
     else:
         (shared / "weft-runs" / f"{shared_run.STEPS}-{os.geteuid()}").write_text(json.dumps({step.name: trap.name}))
-        assert shared_run.place(step, "prog").name == "prog-1"
+        assert shared_run.choose_folder(step, "prog").name == "prog-1"
     with pytest.raises(UsageError, match="not empty"):
-        shared_run.enter(step, trap, {}, lambda _: None)
+        shared_run.create_or_join(step, trap, {}, lambda _: None)
     assert list((trap / "step").iterdir()) == []
 
 
@@ -195,10 +195,10 @@ def test_tasks_of_this_user_meet(shared: Path, monkeypatch: pytest.MonkeyPatch) 
 
     as_second_user(planted)
     for step in (STEP, LASTING):
-        path = shared_run.place(step, "prog")
-        assert shared_run.place(step, "prog") == path
-        first = shared_run.enter(step, path, {}, RunDirectory.write)
-        second = shared_run.enter(step, path, {}, RunDirectory.write)
+        path = shared_run.choose_folder(step, "prog")
+        assert shared_run.choose_folder(step, "prog") == path
+        first = shared_run.create_or_join(step, path, {}, RunDirectory.write)
+        second = shared_run.create_or_join(step, path, {}, RunDirectory.write)
         assert len(second.tasks()) == len(first.tasks()) == 2
 
 
@@ -215,7 +215,9 @@ def test_who_answers_instead_of_rank_0_is_not_listened_to_for_ever(listener: soc
 
     talker = threading.Thread(target=talks)
     talker.start()
-    answer = rendezvous.answered("127.0.0.1", listener.getsockname()[1], "seen-0123456789abcdef", time.monotonic() + 20)
+    answer = rendezvous.query_port(
+        "127.0.0.1", listener.getsockname()[1], "seen-0123456789abcdef", time.monotonic() + 20
+    )
     talker.join(20)
     assert not answer
     assert sent < 64 << 20
@@ -234,7 +236,7 @@ def test_who_answers_instead_of_rank_0_by_and_by_holds_nobody_up(listener: socke
     talker = threading.Thread(target=dribbles)
     talker.start()
     begun = time.monotonic()
-    assert not rendezvous.answered("127.0.0.1", listener.getsockname()[1], "seen-0123456789abcdef", begun + 0.5)
+    assert not rendezvous.query_port("127.0.0.1", listener.getsockname()[1], "seen-0123456789abcdef", begun + 0.5)
     assert time.monotonic() - begun < 5
     over.set()
     talker.join(20)

@@ -98,7 +98,7 @@ def of_slurm(job: str, step_name: str, node: str) -> list[Process]:
     tree = parents()
     found = []
     for pid in tree:
-        environment = job_step.environment_of(pid)
+        environment = job_step.read_environment(pid)
         if environment.get("SLURM_JOB_ID") != job or node not in ("", environment.get("SLURMD_NODENAME", node)):
             continue
         if step_name in ("", environment.get("SLURM_STEP_ID")) and (process := rank_of(pid, tree)) is not None:
@@ -165,7 +165,7 @@ def below(pids: Sequence[int]) -> list[int]:
 
 def rank_of(pid: int, tree: dict[int, int]) -> Process | None:
     """What a launcher has said to a process; None where it said nothing."""
-    found = job_step.of(job_step.environment_of(pid), tree.get(pid, 0))
+    found = job_step.find_step(job_step.read_environment(pid), tree.get(pid, 0))
     return None if found is None else replace(process_of(pid), rank=found.rank, size=found.size, job=found.name)
 
 

@@ -1,7 +1,7 @@
-"""Is this standstill a deadlock? Asked in a process of its own, so that the watcher keeps passing signals on.
+"""Check in a process of its own whether a standstill is a deadlock, so that the watcher keeps forwarding signals.
 
 `python -m weft.launch.deadlock_check RUN PID...` prints the certain deadlocks of a run as a JSON list of messages; the
-processes that it names are known to have ended, though their records do not tell.
+processes PID are known to have ended, though their records do not show it.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 
-class Asked(Protocol):
-    """A standstill that is being judged, wherever its records are."""
+class StandstillCheck(Protocol):
+    """A running check of a standstill, on one host or several."""
 
-    def answer(self) -> list[str] | None:
-        """The certain deadlocks' messages, none where it is no proven deadlock; None while it is not known."""
+    def poll_deadlocks(self) -> list[str] | None:
+        """Return the messages of the certain deadlocks, an empty list for no proof, None while the check runs."""
 
-    def drop(self) -> None:
-        """Stop asking: the job has moved or ended."""
+    def cancel(self) -> None:
+        """Stop the check, as the job has moved or ended."""
 
 
-class Question:
-    """One standstill, being judged."""
+class DeadlockCheck:
+    """A running check of a standstill, in a process of its own."""
 
     def __init__(self, run: Path, fallen: Iterable[int] = ()) -> None:
         # Few runs stand still.
@@ -41,8 +41,8 @@ class Question:
             stdin=subprocess.DEVNULL, stdout=self._answer, stderr=subprocess.DEVNULL, env=environment,
         )  # fmt: skip
 
-    def answer(self) -> list[str] | None:
-        """Return the certain deadlocks' messages, none when it is no proven deadlock; None while it is not known."""
+    def poll_deadlocks(self) -> list[str] | None:
+        """Return the messages of the certain deadlocks, an empty list for no proof, None while the check runs."""
         if self._judge.poll() is None:
             return None
         self._answer.seek(0)
@@ -52,30 +52,30 @@ class Question:
             return []
         return [str(message) for message in found]
 
-    def drop(self) -> None:
-        """Stop asking: the job has moved or ended."""
+    def cancel(self) -> None:
+        """Stop the check, as the job has moved or ended."""
         if self._judge.poll() is None:
             self._judge.kill()
         self._judge.wait()
         self._answer.close()
 
 
-def certain_deadlocks(run: Path, fallen: Collection[int] = ()) -> list[Any]:
-    """Return the findings that prove this run deadlocked; `fallen`: ids of processes that have ended in the middle."""
+def find_certain_deadlocks(run: Path, dead_pids: Collection[int] = ()) -> list[Any]:
+    """Return the findings that prove a run deadlocked; `dead_pids`: processes that have ended without leaving MPI."""
     # `weft run` imports this module before the program starts; the analysis runs in a process of its own.
     import weft
     from weft.deadlock import find
 
     trace = weft.open(run)
-    gone = [r.index for r in trace.ranks if r.header is not None and r.header.pid in fallen]
+    gone = [r.index for r in trace.ranks if r.header is not None and r.header.pid in dead_pids]
     findings = find(trace, gone)
     return [one for one in findings if one.kind == "deadlock" and one.certainty == "certain"]
 
 
 def main() -> int:
-    """Print the messages of the certain deadlocks of the run named by the first argument."""
+    """Print the messages of the certain deadlocks of the run that the first argument names."""
     run, *fallen = sys.argv[1:]
-    print(json.dumps([finding.message for finding in certain_deadlocks(Path(run), frozenset(map(int, fallen)))]))
+    print(json.dumps([finding.message for finding in find_certain_deadlocks(Path(run), frozenset(map(int, fallen)))]))
     return 0
 
 

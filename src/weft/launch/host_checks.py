@@ -1,7 +1,8 @@
-"""What `weft doctor --hosts a,b` finds out: does the launcher start Weft on each, does MPI pass messages between them.
+"""Check for `weft doctor --hosts a,b` whether the launcher starts Weft on each host and MPI passes messages between
+them.
 
-Everything is tried as a job would do it, with limits: each host alone, all together, and where that fails with other
-settings of MPI, and each host with the first one. Nothing is said to help that was not seen to.
+Everything is tried as a job would do it, with time limits: each host by itself, all hosts together, and if that fails
+with other settings of MPI and each host together with the first. A remedy is only suggested if it was seen to work.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from typing import IO, Any, Final
 
 from weft.base.lazy import dataclass
 from weft.errors import UsageError
-from weft.launch.checkup import Check
-from weft.launch.compiler import beside
-from weft.launch.job_step import environment_of
-from weft.launch.launcher_line import arity, context, family_of, is_launcher
-from weft.launch.library import Library, of_program
-from weft.launch.local.addresses import GIVEN, addresses
-from weft.launch.local.hosts import listener
+from weft.launch.checkup import SystemCheck
+from weft.launch.compiler import find_library_of_launcher
+from weft.launch.job_step import read_environment
+from weft.launch.launcher_line import count_option_values, find_launcher_family, is_launcher, parse_context
+from weft.launch.library import MPILibrary, find_program_library
+from weft.launch.local.addresses import GIVEN, find_own_addresses
+from weft.launch.local.hosts import open_listener
 from weft.launch.mpi_trial import MARK
 from weft.launch.options import Family
-from weft.launch.plan import ROOT_CONSENT, default_library, launchers, spoken
+from weft.launch.plan import ROOT_CONSENT, find_default_library, find_launchers, format_family
 from weft.safety.started import own_python
 
 START: Final = 30.0
@@ -69,15 +70,15 @@ REMEDIES: Final = (
 
 
 @dataclass(frozen=True)
-class With:
-    """The launcher that is tried, with its options, and the MPI of the processes."""
+class TrialLauncher:
+    """The launcher that the checks use, with its options, and the MPI library of the processes."""
 
     words: tuple[str, ...]
     family: Family
-    library: Library
+    library: MPILibrary
 
-    def line(self, hosts: Sequence[str], facts: Mapping[str, object]) -> list[str]:
-        """The command that starts one process on each of some hosts."""
+    def command(self, hosts: Sequence[str], facts: Mapping[str, object]) -> list[str]:
+        """Return the command that starts one process on each of the hosts; `facts` are its instructions, as JSON."""
         names, count = ",".join(hosts), str(len(hosts))
         options = {
             Family.HYDRA: ["-hosts", names, "-n", count, "-ppn", "1"],
@@ -88,31 +89,39 @@ class With:
         return [*self.words, *options, *module]
 
 
-class Attempt:
-    """One job of a process on each of some hosts. Its output goes into a file: a pipe could stay open for ever."""
+class TrialJob:
+    """A running trial: one process on each of some hosts. Its output goes to a file, as a pipe could stay open for
+    ever.
+    """
 
     def __init__(
-        self, how: With, hosts: Sequence[str], *, port: int = 0, messages: bool = False, more: Mapping[str, str] = {}
+        self,
+        how: TrialLauncher,
+        hosts: Sequence[str],
+        *,
+        port: int = 0,
+        messages: bool = False,
+        more: Mapping[str, str] = {},
     ) -> None:
         self.hosts, self.limit = hosts, MESSAGE if messages else START
         facts = {
             "library": str(how.library.path), "abi": how.library.abi, "messages": messages,
-            "addresses": addresses(), "port": port, "limit": self.limit,
+            "addresses": find_own_addresses(), "port": port, "limit": self.limit,
         }  # fmt: skip
         consent = ROOT_CONSENT if how.family is Family.OPENMPI and not os.geteuid() else {}
         self._out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - until `wait`
         self._until = time.monotonic() + self.limit
         self._mark = os.urandom(8).hex()
         self._process = subprocess.Popen(
-            how.line(hosts, facts), stdin=subprocess.DEVNULL, stdout=self._out, stderr=subprocess.STDOUT,
+            how.command(hosts, facts), stdin=subprocess.DEVNULL, stdout=self._out, stderr=subprocess.STDOUT,
             env={**os.environ, **consent, **more, TRIAL: self._mark}, start_new_session=True,
         )  # fmt: skip
         self.late = False
         self.text = ""
-        self.said: list[dict[str, Any]] = []
+        self.reports: list[dict[str, Any]] = []
 
-    def wait(self) -> Attempt:
-        """Wait for its end, or end it at its limit."""
+    def wait(self) -> TrialJob:
+        """Wait until the trial ends, or end it at its time limit; return the trial itself, with the output read."""
         try:
             self._process.wait(max(0.0, self._until - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -121,34 +130,36 @@ class Attempt:
             with suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(self._process.pid, number)
                 self._process.wait(GRACE)
-        end_marked(self._mark)
+        kill_marked_processes(self._mark)
         self._out.seek(0)
         self.text = self._out.read().decode(errors="replace")
         self._out.close()
         for line in self.text.splitlines():
             with suppress(ValueError):
                 if MARK in line:
-                    self.said.append(json.loads(line.partition(MARK)[2]))
+                    self.reports.append(json.loads(line.partition(MARK)[2]))
         return self
 
     @property
-    def places(self) -> list[dict[str, Any]]:
-        """What each process said of where it is."""
-        return [one for one in self.said if "host" in one]
+    def process_locations(self) -> list[dict[str, Any]]:
+        """What each process reported about the host on which it runs."""
+        return [one for one in self.reports if "host" in one]
 
     @property
-    def passed(self) -> bool:
-        """Whether all messages came."""
-        done = [one for one in self.said if "rank" in one]
+    def has_passed_messages(self) -> bool:
+        """Whether all messages arrived."""
+        done = [one for one in self.reports if "rank" in one]
         return len(done) == len(self.hosts) and all(one["size"] == len(self.hosts) for one in done)
 
     @property
-    def apart(self) -> bool:
-        """Whether each process was a world of its own."""
-        return any(one.get("size") == 1 for one in self.said)
+    def has_separate_worlds(self) -> bool:
+        """Whether each process was an MPI world of its own."""
+        return any(one.get("size") == 1 for one in self.reports)
 
-    def reason(self) -> str:
-        """Why it did not go well: what the launcher or MPI said first that tells something, or the time."""
+    def explain_failure(self) -> str:
+        """Return why the trial failed: the exit status or the exceeded limit, and the first telling line of the
+        output.
+        """
         lines = [line.strip() for line in self.text.splitlines() if line.strip() and MARK not in line]
         telling = [line for line in lines if re.search(TELLING, line, re.IGNORECASE)]
         said = next(iter(telling), lines[-1] if lines else "")
@@ -156,13 +167,16 @@ class Attempt:
         return f"{late}: {said[:300]}" if said else late
 
 
-def end_marked(mark: str) -> None:
-    """End what a launcher left on this host: an ssh that hangs, in a session of its own."""
+def kill_marked_processes(mark: str) -> None:
+    """Kill what a launcher left behind on this host, for example an ssh that hangs in a session of its own.
+
+    `mark`: the value of the environment variable TRIAL in the processes of one trial.
+    """
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             handle = os.pidfd_open(int(path.name))
             try:
-                if environment_of(int(path.name)).get(TRIAL) == mark:
+                if read_environment(int(path.name)).get(TRIAL) == mark:
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
             finally:
                 os.close(handle)
@@ -173,132 +187,144 @@ TELLING: Final = "|".join(
 )
 
 
-def tried(hosts: Sequence[str], words: Sequence[str]) -> list[Check]:
-    """Try all; `words`: the launcher and its options, where the user named one. UsageError for what cannot be tried."""
+def check_hosts(hosts: Sequence[str], launcher_words: Sequence[str]) -> list[SystemCheck]:
+    """Check all hosts and return the results.
+
+    `launcher_words`: the launcher and its options, if the user gave one. Raises UsageError if nothing can be tried.
+    """
     if len(set(hosts)) < 2 or not all(hosts):
         raise UsageError("--hosts takes two hosts or more: `weft doctor --hosts a,b`")
-    how = decided(words)
-    if isinstance(how, Check):
+    how = choose_launcher(launcher_words)
+    if isinstance(how, SystemCheck):
         return [how]
-    checks, reached = each_alone(how, hosts)
+    checks, reached = check_each_host(how, hosts)
     if not all(check.status != "failed" for check in checks):
-        return [*checks, Check("messages between hosts", "warning", "not tried: not every host starts a process",
+        return [*checks, SystemCheck("messages between hosts", "warning", "not tried: not every host starts a process",
                                "see to the hosts above first")]  # fmt: skip
     names = [place["host"] for place in reached]
     if len(set(names)) < len(names):
-        checks.append(Check("hosts", "warning", f"some of them are one machine ({', '.join(names)})",
+        checks.append(SystemCheck("hosts", "warning", f"some of them are one machine ({', '.join(names)})",
                             "give hosts that are several machines: within one, messages need no network"))  # fmt: skip
-    return [*checks, messages(how, hosts)]
+    return [*checks, check_messages(how, hosts)]
 
 
-def decided(words: Sequence[str]) -> With | Check:
-    """The launcher and the MPI that are tried; a failed check where there are none."""
-    if words and not (is_launcher(words[0]) and shutil.which(words[0])):
-        raise UsageError(f"after -- comes the launcher with its options, as in a run: {words[0]!r} is none")
-    launcher = shutil.which(words[0] if words else "mpiexec") or next(launchers(None), None)
+def choose_launcher(launcher_words: Sequence[str]) -> TrialLauncher | SystemCheck:
+    """Choose the launcher and the MPI library for the trials; return a failed check if there is none."""
+    if launcher_words and not (is_launcher(launcher_words[0]) and shutil.which(launcher_words[0])):
+        raise UsageError(f"after -- comes the launcher with its options, as in a run: {launcher_words[0]!r} is none")
+    launcher = shutil.which(launcher_words[0] if launcher_words else "mpiexec") or next(find_launchers(None), None)
     if launcher is None:
-        return Check("mpiexec", "failed", "none found", "pip install mpich, or put your MPI's bin on the PATH")
-    family = family_of(launcher)
-    given = context(family, words[1:])
+        return SystemCheck("mpiexec", "failed", "none found", "pip install mpich, or put your MPI's bin on the PATH")
+    family = find_launcher_family(launcher)
+    given = parse_context(family, launcher_words[1:])
     if family is Family.OTHER:
         raise UsageError(
             f"{launcher} is not a launcher that Weft knows how to give hosts to: use mpiexec, mpirun or srun"
         )
-    library = of_program(given.program) if given.program else beside(launcher)
+    library = find_program_library(given.program) if given.program else find_library_of_launcher(launcher)
     if family is Family.SRUN and not given.program:
-        library = default_library(launcher)
+        library = find_default_library(launcher)
     if library is None or not library.abi:
-        return Check("MPI", "failed", f"it is not known which MPI {' '.join(given.program) or launcher} belongs to",
-                     "give the line of a run: `weft doctor --hosts a,b -- mpiexec ./program`")  # fmt: skip
-    return With((launcher, *unplaced(family, given.options)), family, library)
+        return SystemCheck("MPI", "failed",
+                           f"it is not known which MPI {' '.join(given.program) or launcher} belongs to",
+                           "give the line of a run: `weft doctor --hosts a,b -- mpiexec ./program`")  # fmt: skip
+    return TrialLauncher((launcher, *drop_placement_options(family, given.options)), family, library)
 
 
-def unplaced(family: Family, options: Sequence[str]) -> list[str]:
-    """A line's options but for those that say how many ranks there are, and where."""
+def drop_placement_options(family: Family, options: Sequence[str]) -> list[str]:
+    """Return a launcher's options without those that say how many ranks there are and on which hosts."""
     kept: list[str] = []
     at = 0
     while at < len(options):
-        end = at + 1 + arity(family, options, at)
+        end = at + 1 + count_option_values(family, options, at)
         if not PLACED.fullmatch(options[at]):
             kept += options[at:end]
         at = end
     return kept
 
 
-def each_alone(how: With, hosts: Sequence[str]) -> tuple[list[Check], list[dict[str, Any]]]:
-    """Start a process on each host, all at the same time: does it start, does it reach this host?"""
-    with listener() as listening:
+def check_each_host(launcher: TrialLauncher, hosts: Sequence[str]) -> tuple[list[SystemCheck], list[dict[str, Any]]]:
+    """Start a process on each host by itself, all at the same time; return the checks, and where each process ran."""
+    with open_listener() as listening:
         port = int(listening.getsockname()[1])
-        attempts = [Attempt(how, [host], port=port) for host in hosts]
+        attempts = [TrialJob(launcher, [host], port=port) for host in hosts]
         done = [attempt.wait() for attempt in attempts]
-    checks = [alone(how, host, attempt) for host, attempt in zip(hosts, done, strict=True)]
-    return checks, [place for attempt in done for place in attempt.places[:1]]
+    checks = [check_host(launcher, host, attempt) for host, attempt in zip(hosts, done, strict=True)]
+    return checks, [place for attempt in done for place in attempt.process_locations[:1]]
 
 
-def alone(how: With, host: str, attempt: Attempt) -> Check:
-    """What came of one host."""
+def check_host(launcher: TrialLauncher, host: str, trial: TrialJob) -> SystemCheck:
+    """Judge the trial of one host: whether it starts a process, and whether that process reaches this host by TCP."""
     name = f"host {host}"
-    if not attempt.places:
-        return Check(name, "failed", f"{Path(how.words[0]).name} starts nothing there, {attempt.reason()}",
-                     remedy(how, host, attempt))  # fmt: skip
-    way = attempt.places[0]["way"]
+    if not trial.process_locations:
+        return SystemCheck(name, "failed",
+                           f"{Path(launcher.words[0]).name} starts nothing there, {trial.explain_failure()}",
+                           suggest_remedy(launcher, host, trial))  # fmt: skip
+    way = trial.process_locations[0]["way"]
     if way is None:
-        return Check(
+        return SystemCheck(
             name, "warning",
-            f"starts processes, but reaches this host at none of {', '.join(addresses())}: `weft run --local` sees "
-            "nothing of it while it runs, proves no deadlock, and does not gather it",
+            f"starts processes, but reaches this host at none of {', '.join(find_own_addresses())}: `weft run --local` "
+            "sees nothing of it while it runs, proves no deadlock, and does not gather it",
             f"let TCP connections in from {host}, or give names or addresses that it reaches: {GIVEN}=name,...",
         )  # fmt: skip
-    return Check(name, "ok", f"starts processes and reaches this host at {way}")
+    return SystemCheck(name, "ok", f"starts processes and reaches this host at {way}")
 
 
-def remedy(how: With, host: str, attempt: Attempt) -> str:
-    """What to do where a host starts nothing."""
+def suggest_remedy(launcher: TrialLauncher, host: str, trial: TrialJob) -> str:
+    """Return what the user can do if a host starts no process."""
     for pattern, text in REMEDIES:
-        if re.search(pattern, attempt.text, re.IGNORECASE):
-            return text.format(host=host, python=sys.executable, library=how.library.path)
-    if how.family is Family.SRUN:
+        if re.search(pattern, trial.text, re.IGNORECASE):
+            return text.format(host=host, python=sys.executable, library=launcher.library.path)
+    if launcher.family is Family.SRUN:
         return f"`srun -w {host} hostname` has to work; inside a job, only its own nodes can be named"
     return f"`ssh {host} true` has to come back at once, without a question; or name your cluster's way: -- LAUNCHER"
 
 
-def messages(how: With, hosts: Sequence[str]) -> Check:
-    """Pass messages between all hosts; where that fails, find what would help and where it fails."""
-    name, mpi = "messages between hosts", f"{spoken(how.library.family)} of {how.library.path}"
+def check_messages(launcher: TrialLauncher, hosts: Sequence[str]) -> SystemCheck:
+    """Pass messages between all hosts; if that fails, find out between which hosts, and which settings of MPI help."""
+    name, mpi = "messages between hosts", f"{format_family(launcher.library.family)} of {launcher.library.path}"
     begun = time.monotonic()
-    first = Attempt(how, hosts, messages=True).wait()
-    if first.passed:
-        return Check(name, "ok", f"{len(hosts)} hosts in {time.monotonic() - begun:.1f} s, with {mpi}")
-    if first.apart:
-        speaks = {Family.HYDRA: "pmi2", Family.OPENMPI: "pmix"}.get(how.library.family, "another plugin")
-        helps = f"`-- srun --mpi={speaks}`" if how.family is Family.SRUN else "use the launcher of that MPI"
-        return Check(name, "failed", f"each process was an MPI world of its own, with {mpi}", helps)
-    settings = SETTINGS.get(how.library.family, ())
-    others = [Attempt(how, hosts, messages=True, more=one) for one in settings]
-    pairs = [Attempt(how, [hosts[0], host], messages=True) for host in hosts[1:]] if len(hosts) > 2 else []
-    passed = [attempt.wait().passed for attempt in others]
-    bad = [attempt.hosts[1] for attempt in pairs if not attempt.wait().passed]
-    detail = f"{mpi} passes none {where(hosts, bad)}, {first.reason()}"
+    first = TrialJob(launcher, hosts, messages=True).wait()
+    if first.has_passed_messages:
+        return SystemCheck(name, "ok", f"{len(hosts)} hosts in {time.monotonic() - begun:.1f} s, with {mpi}")
+    if first.has_separate_worlds:
+        speaks = {Family.HYDRA: "pmi2", Family.OPENMPI: "pmix"}.get(launcher.library.family, "another plugin")
+        helps = f"`-- srun --mpi={speaks}`" if launcher.family is Family.SRUN else "use the launcher of that MPI"
+        return SystemCheck(name, "failed", f"each process was an MPI world of its own, with {mpi}", helps)
+    settings = SETTINGS.get(launcher.library.family, ())
+    others = [TrialJob(launcher, hosts, messages=True, more=one) for one in settings]
+    pairs = [TrialJob(launcher, [hosts[0], host], messages=True) for host in hosts[1:]] if len(hosts) > 2 else []
+    passed = [attempt.wait().has_passed_messages for attempt in others]
+    bad = [attempt.hosts[1] for attempt in pairs if not attempt.wait().has_passed_messages]
+    detail = f"{mpi} passes none {describe_unreached_hosts(hosts, bad)}, {first.explain_failure()}"
     if True in passed:
-        return Check(name, "failed", detail, f"export {shell(settings[passed.index(True)])}: with it all messages came")
-    return Check(name, "failed", detail, in_vain(settings))
+        return SystemCheck(
+            name,
+            "failed",
+            detail,
+            f"export {format_shell_variables(settings[passed.index(True)])}: with it all messages came",
+        )
+    return SystemCheck(name, "failed", detail, suggest_open_network(settings))
 
 
-def where(hosts: Sequence[str], bad: Sequence[str]) -> str:
-    """Between which hosts nothing came; `bad`: those that the first one does not reach alone."""
+def describe_unreached_hosts(hosts: Sequence[str], unreached: Sequence[str]) -> str:
+    """Return between which hosts no message arrived; `unreached`: those that the first host does not reach by
+    itself.
+    """
     if len(hosts) == 2:
         return f"between {hosts[0]} and {hosts[1]}"
-    if bad:
-        return f"between {hosts[0]} and {' and '.join(bad)}"
+    if unreached:
+        return f"between {hosts[0]} and {' and '.join(unreached)}"
     return f"between all of {', '.join(hosts)}, though {hosts[0]} reaches each of them alone"
 
 
-def shell(setting: Mapping[str, str]) -> str:
-    """Variables as a shell takes them."""
+def format_shell_variables(setting: Mapping[str, str]) -> str:
+    """Format environment variables as shell assignments."""
     return " ".join(f"{key}={value}" for key, value in setting.items())
 
 
-def in_vain(settings: Sequence[Mapping[str, str]]) -> str:
-    """What to do where no setting helped."""
+def suggest_open_network(settings: Sequence[Mapping[str, str]]) -> str:
+    """Return the remedy if no setting of MPI helped; `settings`: those that were tried."""
     text = "let TCP connections through between all hosts, on all ports (firewall, networks of containers)"
-    return f"{text}; tried in vain: {'; '.join(map(shell, settings))}" if settings else text
+    return f"{text}; tried in vain: {'; '.join(map(format_shell_variables, settings))}" if settings else text

@@ -1,7 +1,7 @@
-"""The job step that a `weft run` is itself a task of: `srun weft run -- prog`, `mpiexec weft run -- prog`.
+"""Find the job step that a `weft run` is itself a task of: `srun weft run -- prog`, `mpiexec weft run -- prog`.
 
-Launchers and batch systems say it by variables, the more special ones first: an mpiexec inside of a Slurm job starts
-its proxies by a step of Slurm's, whose variables its ranks then have as well.
+Launchers and batch systems show it by variables. The more special ones are read first: an mpiexec inside a Slurm job
+starts its proxies as a Slurm step, whose variables its ranks then have as well.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LONGEST: Final = 200
 
 
 @dataclass(frozen=True)
-class Step:
-    """One job step: `name` is the same for all its tasks, and for no other that runs now."""
+class JobStep:
+    """One job step: `name` is the same for all its tasks, and for no other step that runs now."""
 
     system: str
     name: str
@@ -36,29 +36,31 @@ class Step:
     """Whether a batch system numbered it: then its name stays its own, and people know it."""
 
 
-def of_this_process(environment: Mapping[str, str] = os.environ) -> Step | None:
-    """The step that this process is one of several tasks of; None where it stands alone."""
-    step = of(environment, os.getppid())
+def find_own_step(environment: Mapping[str, str] = os.environ) -> JobStep | None:
+    """Return the step that this process is one of several tasks of, None if it is alone."""
+    step = find_step(environment, os.getppid())
     return step if step is not None and step.size > 1 else None
 
 
-def of(environment: Mapping[str, str], parent: int) -> Step | None:
-    """The step that a process is a task of, by what it was started with, and its parent."""
-    return hydra(environment, parent) or next((step for known in KNOWN if (step := known(environment))), None)
+def find_step(environment: Mapping[str, str], parent: int) -> JobStep | None:
+    """Return the step of a process, given its environment and the pid of its parent; None if there is none."""
+    return hydra_step(environment, parent) or next((step for known in KNOWN if (step := known(environment))), None)
 
 
-def from_variables(environment: Mapping[str, str]) -> Step | None:
-    """The step that a process was a task of which has ended, so that nobody stands above it any more."""
+def step_from_variables(environment: Mapping[str, str]) -> JobStep | None:
+    """Return the step of a process that has ended, so that its parents cannot be looked at."""
     found = next((step for known in KNOWN if (step := known(environment))), None)
-    return found or numbered("mpiexec", "", environment, "PMI_RANK", "PMI_SIZE")
+    return found or make_step("mpiexec", "", environment, "PMI_RANK", "PMI_SIZE")
 
 
-def beneath_mpi(step: Step) -> bool:
-    """Whether a process above this one, of the same task, has MPI itself: that one is the task, this its command."""
+def is_below_mpi_process(step: JobStep) -> bool:
+    """Return whether a parent process of the same task uses MPI itself: then the parent is the task, and this its
+    command.
+    """
     pid = os.getppid()
     for _ in range(ANCESTORS):
-        parent = parent_of(pid)
-        if parent is None or of(environment_of(pid), parent) != step:
+        parent = read_parent(pid)
+        if parent is None or find_step(read_environment(pid), parent) != step:
             return False
         try:
             maps = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
@@ -70,8 +72,8 @@ def beneath_mpi(step: Step) -> bool:
     return False
 
 
-def environment_of(pid: int) -> dict[str, str]:
-    """What a process was started with; nothing where that may not be read."""
+def read_environment(pid: int) -> dict[str, str]:
+    """Return the environment that a process was started with, {} if it cannot be read."""
     try:
         text = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
     except OSError:
@@ -79,95 +81,105 @@ def environment_of(pid: int) -> dict[str, str]:
     return dict(word.split("=", 1) for word in text.split("\0") if "=" in word)
 
 
-def parent_of(pid: int) -> int | None:
-    """The parent of a process; None where it is not there."""
+def read_parent(pid: int) -> int | None:
+    """Return the parent of a process, None if there is no such process."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return None
 
 
-def hydra(environment: Mapping[str, str], parent: int) -> Step | None:
-    """A task of MPICH's mpiexec or one that comes from it, which gives its job no name: its control port is one."""
+def hydra_step(environment: Mapping[str, str], parent: int) -> JobStep | None:
+    """Return the step of a task of MPICH's mpiexec or a relative of it; its control port serves as its name."""
     if "PMI_RANK" not in environment:  # beneath srun it is set as well, and no proxy stands above
         return None
-    port = control_port(parent)
-    return None if port is None else numbered("mpiexec", port, environment, "PMI_RANK", "PMI_SIZE")
+    port = find_control_port(parent)
+    return None if port is None else make_step("mpiexec", port, environment, "PMI_RANK", "PMI_SIZE")
 
 
-def openmpi(environment: Mapping[str, str]) -> Step | None:
-    """A task of Open MPI's mpirun."""
+def openmpi_step(environment: Mapping[str, str]) -> JobStep | None:
+    """Return the step of a task of Open MPI's mpirun."""
     name = environment.get("PMIX_NAMESPACE", "")
     if not name or name.startswith("slurm."):
         return None
-    return numbered("mpirun", name, environment, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
+    return make_step("mpirun", name, environment, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
 
 
-def slurm(environment: Mapping[str, str]) -> Step | None:
-    """A task of srun. A batch script has no number of a step, and is none."""
+def slurm_step(environment: Mapping[str, str]) -> JobStep | None:
+    """Return the step of a task of srun. A batch script has no step number, and is no task."""
     job, step = environment.get("SLURM_JOB_ID"), environment.get("SLURM_STEP_ID")
     if not job or not (step or "").isdigit():
         return None
     size = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environment else "SLURM_NTASKS"
     again = environment.get("SLURM_RESTART_COUNT", "0")
     name = f"{job}.{step}" + (f"-{again}" if again != "0" else "")
-    return numbered("slurm", name, environment, "SLURM_PROCID", size, lasting=True)
+    return make_step("slurm", name, environment, "SLURM_PROCID", size, lasting=True)
 
 
-def flux(environment: Mapping[str, str]) -> Step | None:
-    """A task of `flux run`."""
+def flux_step(environment: Mapping[str, str]) -> JobStep | None:
+    """Return the step of a task of `flux run`."""
     name = environment.get("FLUX_JOB_ID")
-    return numbered("flux", name, environment, "FLUX_TASK_RANK", "FLUX_JOB_SIZE", lasting=True) if name else None
+    return make_step("flux", name, environment, "FLUX_TASK_RANK", "FLUX_JOB_SIZE", lasting=True) if name else None
 
 
-def lsf(environment: Mapping[str, str]) -> Step | None:
-    """A task of LSF's jsrun."""
+def lsf_step(environment: Mapping[str, str]) -> JobStep | None:
+    """Return the step of a task of LSF's jsrun."""
     job, name = environment.get("LSB_JOBID"), environment.get("JSM_NAMESPACE_ID")
     if not job or not name:
         return None
-    return numbered("lsf", f"{job}.{name}", environment, "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", lasting=True)
+    return make_step("lsf", f"{job}.{name}", environment, "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", lasting=True)
 
 
-def pbs(environment: Mapping[str, str]) -> Step | None:
-    """A task of PALS, the launcher of Cray's systems under PBS."""
+def pbs_step(environment: Mapping[str, str]) -> JobStep | None:
+    """Return the step of a task of PALS, the launcher of Cray's systems under PBS."""
     job, name = environment.get("PBS_JOBID", ""), environment.get("PALS_APID")
     if not name:
         return None
     label = f"{job.split('.')[0]}.{name}" if job else name
-    return numbered("pbs", label, environment, "PALS_RANKID", "PMI_SIZE", lasting=True)
+    return make_step("pbs", label, environment, "PALS_RANKID", "PMI_SIZE", lasting=True)
 
 
-KNOWN: Final[tuple[Callable[[Mapping[str, str]], Step | None], ...]] = (openmpi, flux, lsf, pbs, slurm)
+KNOWN: Final[tuple[Callable[[Mapping[str, str]], JobStep | None], ...]] = (
+    openmpi_step,
+    flux_step,
+    lsf_step,
+    pbs_step,
+    slurm_step,
+)
 
 
-def numbered(
+def make_step(
     system: str, name: str, environment: Mapping[str, str], rank: str, size: str, *, lasting: bool = False
-) -> Step | None:
-    """The step, where both variables hold numbers that a job may have: they may be another user's, who attaches."""
+) -> JobStep | None:
+    """Return the step if the variables named `rank` and `size` hold valid numbers, else None: they may be another
+    user's.
+    """
     words = environment.get(rank, ""), environment.get(size, "")
     if not all(re.fullmatch(r"\d{1,9}", word, re.ASCII) and int(word) <= MOST_RANKS for word in words):
         return None
-    return Step(system, re.sub(r"[^A-Za-z0-9_.@:-]+", "-", name)[:LONGEST], int(words[0]), int(words[1]), lasting)
+    return JobStep(system, re.sub(r"[^A-Za-z0-9_.@:-]+", "-", name)[:LONGEST], int(words[0]), int(words[1]), lasting)
 
 
-def control_port(pid: int) -> str | None:
-    """Where the proxy of hydra at or above a process reaches its mpiexec: one place for all proxies of all hosts."""
+def find_control_port(pid: int) -> str | None:
+    """Return the address at which the hydra proxy above a process reaches its mpiexec: the same for all proxies of a
+    job.
+    """
     for _ in range(ANCESTORS):
-        parent = parent_of(pid)
+        parent = read_parent(pid)
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             return None
         if parent is None:
             return None
-        if "hydra" in Path(words[0]).name and (port := port_of(words)):
+        if "hydra" in Path(words[0]).name and (port := parse_control_port(words)):
             return port
         pid = parent
     return None
 
 
-def port_of(words: list[str]) -> str | None:
-    """The place that a proxy's command line names."""
+def parse_control_port(words: list[str]) -> str | None:
+    """Return the control port in the command line of a hydra proxy, None if there is none."""
     told = dict(pairwise(words))
     if "--control-port" in told:
         return told["--control-port"]

@@ -1,6 +1,6 @@
-"""A user's launcher line, taken apart: the launcher, its options, and the programs that it starts.
+"""Take a user's launcher line apart into the launcher, its options and the programs that it starts.
 
-Variables must reach the ranks only, never the launcher: with LD_PRELOAD set, mpiexec would load an MPI library too.
+Variables must reach the ranks only, never the launcher: with LD_PRELOAD set, mpiexec would load an MPI library, too.
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ PRELOAD = "LD_PRELOAD"
 
 
 @dataclass(frozen=True)
-class Context:
-    """One program of the line: `options` stand before it, `program` is it and its arguments."""
+class LineContext:
+    """One program of a launcher line: the options before it, and the program with its arguments."""
 
     options: tuple[str, ...]
     program: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Line:
-    """A command: a launcher and its contexts (several with `:`, MPMD), or a bare program (launcher None)."""
+class LauncherLine:
+    """A command: a launcher and its contexts (several with `:`, MPMD), or a program without launcher (launcher
+    None).
+    """
 
     launcher: str | None
     family: Family
-    contexts: tuple[Context, ...]
+    contexts: tuple[LineContext, ...]
 
     @property
     def programs(self) -> list[tuple[str, ...]]:
@@ -41,7 +43,7 @@ class Line:
         return [context.program for context in self.contexts]
 
     def argv(self) -> list[str]:
-        """Put the line together again."""
+        """Return the whole line as a list of words."""
         words = [] if self.launcher is None else [self.launcher]
         for index, context in enumerate(self.contexts):
             words += [":"] * (index > 0) + [*context.options, *context.program]
@@ -63,29 +65,29 @@ NAMED = {
 
 
 def is_launcher(word: str) -> bool:
-    """Whether `word` names an MPI launcher."""
+    """Return whether `word` names an MPI launcher."""
     name = Path(word).name
     return name in OTHER_LAUNCHERS or name.split(".")[0] in LAUNCHERS
 
 
-def parse(command: Sequence[str]) -> Line:
-    """Take a command line apart. Raises UsageError when it starts no program."""
+def parse_launcher_line(command: Sequence[str]) -> LauncherLine:
+    """Parse a command line. Raises UsageError if it starts no program."""
     if not command:
         raise UsageError("nothing to run: give a program after `--`, for example `weft run -n 4 -- python prog.py`")
     if not is_launcher(command[0]):
-        return Line(None, Family.OTHER, (Context((), tuple(command)),))
+        return LauncherLine(None, Family.OTHER, (LineContext((), tuple(command)),))
     launcher = shutil.which(command[0])
     if launcher is None:
         raise UsageError(f"there is no launcher {command[0]!r} on the PATH")
-    family = family_of(launcher)
-    contexts = tuple(context(family, words) for words in split(list(command[1:])))
+    family = find_launcher_family(launcher)
+    contexts = tuple(parse_context(family, words) for words in split_contexts(list(command[1:])))
     if not any(one.program for one in contexts) and not any("app" in w or "configfile" in w for w in command):
         raise UsageError(f"the line `{' '.join(command)}` starts no program")
-    return Line(command[0], family, contexts)
+    return LauncherLine(command[0], family, contexts)
 
 
-def split(words: list[str]) -> list[list[str]]:
-    """Split the launcher's words at the colons that part the contexts of an MPMD line."""
+def split_contexts(words: list[str]) -> list[list[str]]:
+    """Split the words after the launcher at the colons between the contexts of an MPMD line."""
     contexts: list[list[str]] = [[]]
     for word in words:
         if word == ":":
@@ -95,19 +97,19 @@ def split(words: list[str]) -> list[list[str]]:
     return contexts
 
 
-def context(family: Family, words: Sequence[str]) -> Context:
-    """Part the options of one context from its program."""
+def parse_context(family: Family, words: Sequence[str]) -> LineContext:
+    """Split the words of one context into the launcher's options and the program."""
     index = 0
     while index < len(words) and words[index].startswith("-"):
         if words[index] == "--":
             index += 1
             break
-        index += 1 + arity(family, words, index)
-    return Context(tuple(words[:index]), tuple(words[index:]))
+        index += 1 + count_option_values(family, words, index)
+    return LineContext(tuple(words[:index]), tuple(words[index:]))
 
 
-def arity(family: Family, words: Sequence[str], index: int) -> int:
-    """How many words after `words[index]` are the option's values."""
+def count_option_values(family: Family, words: Sequence[str], index: int) -> int:
+    """Return how many of the words after the option `words[index]` are values of that option."""
     option = words[index]
     name = option.lstrip("-")
     if "=" in name:
@@ -123,17 +125,17 @@ def arity(family: Family, words: Sequence[str], index: int) -> int:
 
 
 @cache
-def family_of(launcher: str) -> Family:
-    """Tell which launcher a path is: by its name where that says it, else by asking it for its version."""
+def find_launcher_family(launcher: str) -> Family:
+    """Return the family of a launcher: by its file name if that shows it, else by its --version output."""
     words = re.split(r"[.\-_]", Path(launcher).resolve().name)
     for word, family in NAMED.items():
         if word in words:
             return family
-    return family_of_version(version_of(launcher))
+    return family_from_version(read_launcher_version(launcher))
 
 
-def family_of_version(text: str) -> Family:
-    """Recognise a launcher by what it prints about itself."""
+def family_from_version(text: str) -> Family:
+    """Return the family of a launcher, given what it prints about its version."""
     lower = text.lower()
     if any(word in lower for word in ("open mpi", "open-mpi", "openrte", "prrte")):
         return Family.OPENMPI
@@ -143,8 +145,8 @@ def family_of_version(text: str) -> Family:
 
 
 @cache
-def version_of(launcher: str) -> str:
-    """Return what the launcher prints for --version, empty where it fails."""
+def read_launcher_version(launcher: str) -> str:
+    """Return what a launcher prints for --version, empty if it fails."""
     try:
         done = subprocess.run(
             [launcher, "--version"], capture_output=True, text=True, errors="replace", timeout=20,
@@ -155,13 +157,13 @@ def version_of(launcher: str) -> str:
     return done.stdout + done.stderr
 
 
-def with_environment(
-    line: Line, variables: Mapping[str, str], environment: Mapping[str, str]
+def add_rank_variables(
+    line: LauncherLine, variables: Mapping[str, str], environment: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the command and the environment to start it with, so that the ranks see `variables`.
+    """Return the command and its environment, so that the ranks see `variables` and the launcher does not.
 
-    `environment` is the user's; LD_PRELOAD goes before a value that the user gave there or on the line. Without one
-    there is nothing to pass: ranks that start themselves (weft.launch.local).
+    `environment`: the user's; a value of LD_PRELOAD there or on the line is kept after ours. Without LD_PRELOAD in
+    `variables` nothing is added to the line: the ranks are started by weft.launch.local.
     """
     if PRELOAD not in variables:
         return line.argv(), {**environment, **variables}
@@ -170,29 +172,39 @@ def with_environment(
         merged[PRELOAD] = f"{variables[PRELOAD]}:{environment[PRELOAD]}"
     if line.family is Family.OTHER:
         return line.argv(), {**environment, **merged}
-    insert = {Family.HYDRA: hydra, Family.OPENMPI: openmpi, Family.SRUN: srun}[line.family]
+    insert = {
+        Family.HYDRA: add_hydra_variables,
+        Family.OPENMPI: add_openmpi_variables,
+        Family.SRUN: add_srun_variables,
+    }[line.family]
     contexts = insert(line.contexts, merged, variables[PRELOAD])
-    return Line(line.launcher, line.family, contexts).argv(), dict(environment)
+    return LauncherLine(line.launcher, line.family, contexts).argv(), dict(environment)
 
 
-def hydra(contexts: tuple[Context, ...], merged: Mapping[str, str], preload: str) -> tuple[Context, ...]:
-    """`-genv NAME VALUE` once for all contexts; a user's own value of LD_PRELOAD is kept behind ours."""
-    changed = [Context(before_user_value(one.options, ("env", "genv"), preload), one.program) for one in contexts]
-    options = [word for name, value in merged.items() for word in ("-genv", name, value)]
-    if any(mentions_preload(one.options, ("genv",)) for one in contexts):
-        options = [word for name, value in merged.items() if name != PRELOAD for word in ("-genv", name, value)]
-    return (Context((*options, *changed[0].options), changed[0].program), *changed[1:])
+def add_hydra_variables(
+    contexts: tuple[LineContext, ...], variables: Mapping[str, str], preload: str
+) -> tuple[LineContext, ...]:
+    """Add `-genv NAME VALUE` to a line of MPICH's mpiexec, once for all contexts; keep a user's LD_PRELOAD
+    after ours.
+    """
+    changed = [
+        LineContext(prepend_to_user_preload(one.options, ("env", "genv"), preload), one.program) for one in contexts
+    ]
+    options = [word for name, value in variables.items() for word in ("-genv", name, value)]
+    if any(sets_preload(one.options, ("genv",)) for one in contexts):
+        options = [word for name, value in variables.items() if name != PRELOAD for word in ("-genv", name, value)]
+    return (LineContext((*options, *changed[0].options), changed[0].program), *changed[1:])
 
 
-def mentions_preload(options: Sequence[str], names: Sequence[str]) -> bool:
-    """Whether the user's options set LD_PRELOAD with one of the two-word options `names`."""
+def sets_preload(options: Sequence[str], names: Sequence[str]) -> bool:
+    """Return whether the user's options set LD_PRELOAD; `names`: the options that take a name and a value."""
     return any(
         option.lstrip("-") in names and options[i + 1 : i + 2] and options[i + 1].split("=")[0] == PRELOAD
         for i, option in enumerate(options)
     )
 
 
-def before_user_value(options: Sequence[str], names: Sequence[str], preload: str) -> tuple[str, ...]:
+def prepend_to_user_preload(options: Sequence[str], names: Sequence[str], preload: str) -> tuple[str, ...]:
     """Put `preload` before the value that the user's `-genv LD_PRELOAD value` gives."""
     words = list(options)
     for i, option in enumerate(words):
@@ -203,39 +215,43 @@ def before_user_value(options: Sequence[str], names: Sequence[str], preload: str
     return tuple(words)
 
 
-def openmpi(contexts: tuple[Context, ...], merged: Mapping[str, str], preload: str) -> tuple[Context, ...]:
-    """`-x NAME=VALUE` in every context, as Open MPI keeps it to the context that it stands in."""
-    return tuple(openmpi_context(one, merged, preload) for one in contexts)
+def add_openmpi_variables(
+    contexts: tuple[LineContext, ...], variables: Mapping[str, str], preload: str
+) -> tuple[LineContext, ...]:
+    """Add `-x NAME=VALUE` to every context of an mpirun line: Open MPI applies it to its own context only."""
+    return tuple(add_to_openmpi_context(one, variables, preload) for one in contexts)
 
 
-def openmpi_context(one: Context, merged: Mapping[str, str], preload: str) -> Context:
-    """Add the variables to one context; the user's own -x LD_PRELOAD or mca_base_env_list is merged, not doubled."""
-    words = list(one.options)
-    names = [name for name in merged if name != PRELOAD]
+def add_to_openmpi_context(context: LineContext, variables: Mapping[str, str], preload: str) -> LineContext:
+    """Add the variables to one context; merge them with the user's own -x LD_PRELOAD or mca_base_env_list."""
+    words = list(context.options)
+    names = [name for name in variables if name != PRELOAD]
     for i, word in enumerate(words[:-1]):
         if word == "-x" and words[i + 1].split("=")[0] == PRELOAD:
             value = words[i + 1].partition("=")[2]
-            words[i + 1] = f"{PRELOAD}={preload}:{value}" if value else f"{PRELOAD}={merged[PRELOAD]}"
+            words[i + 1] = f"{PRELOAD}={preload}:{value}" if value else f"{PRELOAD}={variables[PRELOAD]}"
             break
     else:
         names.insert(0, PRELOAD)
     for i, word in enumerate(words[:-1]):
         if word == "mca_base_env_list":  # Open MPI refuses it together with -x
-            words[i + 1] = ";".join([words[i + 1], *(f"{name}={merged[name]}" for name in names)])
-            return Context(tuple(words), one.program)
-    ours = [word for name in names for word in ("-x", f"{name}={merged[name]}")]
-    return Context((*ours, *words), one.program)
+            words[i + 1] = ";".join([words[i + 1], *(f"{name}={variables[name]}" for name in names)])
+            return LineContext(tuple(words), context.program)
+    ours = [word for name in names for word in ("-x", f"{name}={variables[name]}")]
+    return LineContext((*ours, *words), context.program)
 
 
-def srun(contexts: tuple[Context, ...], merged: Mapping[str, str], preload: str) -> tuple[Context, ...]:
-    """`--export=ALL,NAME=VALUE`, merged with the user's own --export, in every context."""
-    return tuple(srun_context(one, merged, preload) for one in contexts)
+def add_srun_variables(
+    contexts: tuple[LineContext, ...], variables: Mapping[str, str], preload: str
+) -> tuple[LineContext, ...]:
+    """Add `--export=ALL,NAME=VALUE` to every context of an srun line, merged with the user's own --export."""
+    return tuple(add_to_srun_context(one, variables, preload) for one in contexts)
 
 
-def srun_context(one: Context, merged: Mapping[str, str], preload: str) -> Context:
-    """Add the variables to srun's list of exports (NONE there means: nothing but these)."""
+def add_to_srun_context(context: LineContext, merged: Mapping[str, str], preload: str) -> LineContext:
+    """Add the variables to srun's list of exports; a user's NONE keeps its meaning: nothing but these variables."""
     words, exported = [], "ALL"
-    options = iter(one.options)
+    options = iter(context.options)
     for word in options:
         if word == "--export":
             exported = next(options, "ALL")
@@ -254,4 +270,4 @@ def srun_context(one: Context, merged: Mapping[str, str], preload: str) -> Conte
     if "," in "".join(variables.values()):
         raise UsageError("srun cannot pass a value with a comma: choose another --out, or unset LD_PRELOAD")
     items = [*kept, *(f"{name}={value}" for name, value in variables.items())]
-    return Context((f"--export={','.join(items)}", *words), one.program)
+    return LineContext((f"--export={','.join(items)}", *words), context.program)

@@ -1,4 +1,4 @@
-"""What is told of a job that still runs: looked for by a process of its own (weft.report.live), passed on by lines."""
+"""Report findings while a job runs: a process of its own (weft.report.live) looks for them, and prints lines."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ News = tuple[str, str]
 """A line, and its style."""
 
 
-class Witness:
-    """The process that looks, and what it has said that nobody was told yet."""
+class LiveFindings:
+    """The process that looks for findings, and its output that has not been reported yet."""
 
     def __init__(self, run: Path, tell: Callable[[Sequence[News]], None], asked: Sequence[str]) -> None:
         self.over_limit = False
@@ -37,8 +37,8 @@ class Witness:
             stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._errors, env=environment,
         )  # fmt: skip
 
-    def pass_on(self) -> None:
-        """Tell what was found since the last time."""
+    def report_new(self) -> None:
+        """Report what was found since the last call."""
         new = os.pread(self._said.fileno(), 1 << 20, self._read)
         whole = new[: new.rfind(b"\n") + 1]
         self._read += len(whole)
@@ -55,7 +55,7 @@ class Witness:
         return lines[-1] if lines else f"status {self._process.returncode}"
 
     def close(self) -> None:
-        """The job has ended: the report will say the rest."""
+        """End the process, as the job has ended: the final report says the rest."""
         self._process.kill()
         self._process.wait()
         self._said.close()

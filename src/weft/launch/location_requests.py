@@ -1,7 +1,7 @@
-"""Asking the ranks of this host where they are, before something ends them: each writes it into its own record.
+"""Ask the ranks of this host where they are before they are ended: each writes its stack into its own record.
 
-The recorder answers a real-time signal (recorder/crash.c). Only a process that surely writes one of the run's
-records and surely catches that signal gets it.
+The recorder answers a real-time signal (recorder/crash.c). The signal goes only to a process that certainly writes one
+of the run's records and certainly has a handler for it.
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ PATIENCE: Final = 0.5
 PAUSE: Final = 0.02
 
 
-def where(paths: Iterable[Path], patience: float = PATIENCE) -> int:
-    """Ask every rank of this host, wait for the answers; return how many answered in time."""
+def request_locations(rank_files: Iterable[Path], patience: float = PATIENCE) -> int:
+    """Ask every rank of this host to record where it is, and wait; return how many answered within `patience`
+    seconds.
+    """
     limit = time.monotonic() + patience
     waiting: dict[Path, int] = {}
-    for path in paths:
-        header = rank_processes.read(path)
-        if header is not None and rank_processes.here(header) and time.monotonic() < limit:
-            before = told(path)
-            if ask(header.pid, path):
+    for path in rank_files:
+        header = rank_processes.read_rank_header(path)
+        if header is not None and rank_processes.is_on_this_host(header) and time.monotonic() < limit:
+            before = count_definition_bytes(path)
+            if send_request(header.pid, path):
                 waiting[path] = before
     asked = len(waiting)
     growing = dict(waiting)
     while waiting and time.monotonic() < limit:
         time.sleep(PAUSE)
         for path, before in list(growing.items()):
-            now = told(path)
+            now = count_definition_bytes(path)
             if now != before or not path.exists():
                 growing[path] = now
             elif now != waiting[path]:
@@ -47,8 +49,8 @@ def where(paths: Iterable[Path], patience: float = PATIENCE) -> int:
     return asked - len(waiting)
 
 
-def told(path: Path) -> int:
-    """How many bytes of definitions a record holds."""
+def count_definition_bytes(path: Path) -> int:
+    """Return how many bytes of definitions a record holds; they grow when the rank records its location."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -62,14 +64,16 @@ def told(path: Path) -> int:
     return sum(chunk.used for chunk in chunks if chunk.kind == StreamKind.DEFINITIONS)
 
 
-def ask(pid: int, path: Path) -> bool:
-    """Send the signal to the process that writes `path`, if it is there and catches it."""
+def send_request(pid: int, path: Path) -> bool:
+    """Send the signal to process `pid` if it writes the record `path` and handles the signal; return whether it was
+    sent.
+    """
     try:
         handle = os.pidfd_open(pid)
     except OSError:
         return False
     try:
-        if not rank_processes.maps_file(pid, path) or not catches(pid):
+        if not rank_processes.maps_file(pid, path) or not catches_request(pid):
             return False
         signal.pidfd_send_signal(handle, ASKED)
     except OSError:
@@ -79,8 +83,8 @@ def ask(pid: int, path: Path) -> bool:
     return True
 
 
-def catches(pid: int) -> bool:
-    """Whether a process has a handler for the signal: without one it would end by it."""
+def catches_request(pid: int) -> bool:
+    """Return whether a process has a handler for the signal: without a handler the signal would end it."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:

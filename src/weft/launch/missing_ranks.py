@@ -1,4 +1,4 @@
-"""Ranks that left no record: the others have recorded how many there are."""
+"""Find the ranks that left no record: the records of the others say how many ranks there are."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ MOST: Final = 1 << 20
 """Ranks of a world, as of `weft.trace`: more are said by a damaged record."""
 
 
-def missing(headers: Mapping[str, Header]) -> list[tuple[int, list[int]]]:
-    """For each world that lacks some: its size and the ranks that are not there. `headers`: by the names of records.
+def find_missing_ranks(headers: Mapping[str, Header]) -> list[tuple[int, list[int]]]:
+    """Return the size and the missing ranks of each MPI world in which ranks left no record.
 
-    MPICH calls several worlds that it spawned alike: of those with one size, all together are held against it.
+    `headers`: the records' headers by file name. MPICH gives several spawned worlds the same name: worlds of one size
+    and name are counted as one.
     """
     there: dict[tuple[str, int], set[int]] = defaultdict(set)
     for name, header in headers.items():
@@ -27,20 +28,23 @@ def missing(headers: Mapping[str, Header]) -> list[tuple[int, list[int]]]:
     return [(size, absent) for (_, size), ranks in there.items() if (absent := sorted(set(range(size)) - ranks))]
 
 
-def lines(headers: Mapping[str, Header], lost: Iterable[Mapping[str, Any]] = ()) -> list[str]:
-    """What is said of them, first of all; `lost`: hosts whose records did not come, as run.json has them."""
+def describe_missing_ranks(headers: Mapping[str, Header], lost: Iterable[Mapping[str, Any]] = ()) -> list[str]:
+    """Return the sentences that tell the user which ranks left no record.
+
+    `lost`: the hosts whose records did not arrive, as run.json lists them.
+    """
     lost = list(lost)
-    told = [f"of {plural(size, 'rank')} {rank_words(absent)} left no record{reasons(absent, lost)}"
-            for size, absent in missing(headers)]  # fmt: skip
-    return told or [f"{of_host(host)} left no record" for host in lost]
+    told = [f"of {plural(size, 'rank')} {rank_words(absent)} left no record{describe_lost_hosts(absent, lost)}"
+            for size, absent in find_missing_ranks(headers)]  # fmt: skip
+    return told or [f"{describe_host(host)} left no record" for host in lost]
 
 
-def reasons(absent: list[int], lost: Iterable[Mapping[str, Any]]) -> str:
-    """The hosts that they were on, as far as they are known."""
-    known = [of_host(host) for host in lost if not host["ranks"] or set(host["ranks"]) & set(absent)]
+def describe_lost_hosts(missing: list[int], lost: Iterable[Mapping[str, Any]]) -> str:
+    """Return the lost hosts that these missing ranks ran on, in parentheses; an empty string if none is known."""
+    known = [describe_host(host) for host in lost if not host["ranks"] or set(host["ranks"]) & set(missing)]
     return f" ({'; '.join(known)})" if known else ""
 
 
-def of_host(host: Mapping[str, Any]) -> str:
-    """`host b: its connection was closed`."""
+def describe_host(host: Mapping[str, Any]) -> str:
+    """Format a lost host and the reason: `host b: its connection was closed`."""
     return f"host {host['host']}: {host['why']}"

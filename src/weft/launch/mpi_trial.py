@@ -1,7 +1,7 @@
-"""One process of a trial between hosts, started on each by the launcher: `python -m weft.launch.mpi_trial FACTS`.
+"""Run one process of a trial between hosts, started by the launcher: `python -m weft.launch.mpi_trial FACTS`.
 
-It needs no compiler and no mpi4py: MPI's library is called as it is, with the handles of its ABI. What it says are
-lines of JSON behind MARK: first where it runs and how the asking host is reached, then that all messages came.
+The process needs no compiler and no mpi4py: it calls MPI's library directly, with the handles of its ABI. It prints
+lines of JSON after MARK: first its host and how it reaches the asking host, then that all messages arrived.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ HANDLES: Final = {
 """MPI_COMM_WORLD, MPI_BYTE and MPI_STATUS_IGNORE, by ABI; those of Open MPI are objects of its library."""
 
 
-def handles(library: ctypes.CDLL, abi: str) -> tuple[Any, Any, Any]:
-    """The three handles that a message takes."""
+def mpi_handles(library: ctypes.CDLL, abi: str) -> tuple[Any, Any, Any]:
+    """Return MPI_COMM_WORLD, MPI_BYTE and MPI_STATUS_IGNORE for an ABI."""
     if abi in HANDLES:
         return HANDLES[abi]
     world, byte = (ctypes.c_char.in_dll(library, f"ompi_mpi_{name}") for name in ("comm_world", "byte"))
     return ctypes.byref(world), ctypes.byref(byte), ctypes.c_void_p(0)
 
 
-def say(**facts: object) -> None:
-    """Tell the asking host, in one write: others may write at the same time."""
+def print_facts(**facts: object) -> None:
+    """Print facts as a line of JSON after MARK, in one write, as other processes may print at the same time."""
     os.write(1, f"\n{MARK}{json.dumps(facts)}\n".encode())
 
 
-def way_back(addresses: list[str], port: int) -> str | None:
-    """The first address at which the asking host answers."""
+def find_reachable_address(addresses: list[str], port: int) -> str | None:
+    """Return the first of the addresses at which the asking host answers, None if it answers at none."""
     for address in addresses:
         with suppress(OSError), socket.create_connection((address, port), CONNECT):
             return address
     return None
 
 
-def exchange(library: ctypes.CDLL, abi: str) -> tuple[int, int]:
-    """Send and receive among all ranks; returns the rank and how many there are. MPI ends it where that fails."""
-    comm, byte, ignored = handles(library, abi)
+def exchange_messages(library: ctypes.CDLL, abi: str) -> tuple[int, int]:
+    """Send and receive messages among all ranks; return the rank and the number of ranks. MPI aborts on errors."""
+    comm, byte, ignored = mpi_handles(library, abi)
     rank, size = ctypes.c_int(), ctypes.c_int()
     library.MPI_Init(None, None)
     library.MPI_Comm_rank(comm, ctypes.byref(rank))
@@ -72,14 +72,17 @@ def exchange(library: ctypes.CDLL, abi: str) -> tuple[int, int]:
 
 
 def main() -> None:
-    """Say where this is, and pass messages where that is asked for."""
+    """Print where this process runs, and pass messages if the instructions ask for them."""
     facts = json.loads(sys.argv[1])
     signal.alarm(int(facts["limit"]))  # nothing stays behind, whatever hangs
     library = ctypes.CDLL(facts["library"], mode=ctypes.RTLD_GLOBAL)
-    say(host=os.uname().nodename, way=way_back(facts["addresses"], facts["port"]) if facts["port"] else None)
+    print_facts(
+        host=os.uname().nodename,
+        way=find_reachable_address(facts["addresses"], facts["port"]) if facts["port"] else None,
+    )
     if facts["messages"]:
-        rank, size = exchange(library, facts["abi"])
-        say(rank=rank, size=size)
+        rank, size = exchange_messages(library, facts["abi"])
+        print_facts(rank=rank, size=size)
 
 
 if __name__ == "__main__":

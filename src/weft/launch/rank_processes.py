@@ -1,4 +1,4 @@
-"""The ranks' processes on this host: are they alive, are they ours, and ending them."""
+"""Find the ranks' processes on this host, prove that they are ours, and end them."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from weft.launch.rankfile import Header, read_header
 from weft.trace.layout import PAGE
 
 
-def here(header: Header) -> bool:
-    """Whether the rank runs on this host, so that its pid means something."""
+def is_on_this_host(header: Header) -> bool:
+    """Return whether the rank runs on this host, so that its pid means something here."""
     return header.host == os.uname().nodename
 
 
-def alive(path: Path, header: Header) -> bool:
-    """Whether the process that writes this file still lives (True also where it cannot be told)."""
-    if not here(header):
+def is_writer_alive(path: Path, header: Header) -> bool:
+    """Return whether the process that writes this file still lives (True also if unknown)."""
+    if not is_on_this_host(header):
         return True
     return maps_file(header.pid, path) is not False
 
 
-def is_over(path: Path) -> bool:
-    """Whether nobody writes to a record any more; False where that is not known."""
-    header = read(path)
-    return header is not None and (header.over or not alive(path, header))
+def is_record_final(path: Path) -> bool:
+    """Return whether nobody writes to a record any more; False if unknown."""
+    header = read_rank_header(path)
+    return header is not None and (header.over or not is_writer_alive(path, header))
 
 
 def maps_file(pid: int, path: Path) -> bool | None:
-    """Whether process `pid` has the file mapped; None where that may not be asked.
+    """Return whether process `pid` has the file mapped; None if the system does not say.
 
     A pid alone proves nothing, as pids are used again; a process that maps the record is the one that writes it.
     """
@@ -46,8 +46,8 @@ def maps_file(pid: int, path: Path) -> bool | None:
         return None
 
 
-def read(path: Path) -> Header | None:
-    """Read a rank file's header, None where there is none."""
+def read_rank_header(path: Path) -> Header | None:
+    """Read a rank file's header, None if there is none."""
     try:
         with path.open("rb", buffering=0) as file:
             return read_header(file.read(PAGE))
@@ -55,40 +55,40 @@ def read(path: Path) -> Header | None:
         return None
 
 
-def living(paths: Iterable[Path]) -> list[tuple[Path, int]]:
-    """Return file and pid of every rank on this host that surely lives and surely is ours."""
+def find_living_ranks(paths: Iterable[Path]) -> list[tuple[Path, int]]:
+    """Return file and pid of every rank on this host that certainly lives and certainly is ours."""
     found = []
     for path in paths:
-        header = read(path)
-        if header is not None and here(header) and maps_file(header.pid, path):
+        header = read_rank_header(path)
+        if header is not None and is_on_this_host(header) and maps_file(header.pid, path):
             found.append((path, header.pid))
     return found
 
 
-def end(paths: Iterable[Path], patience: float = 2.0) -> int:
-    """End every rank that outlived its launcher: SIGTERM, then SIGKILL; return how many there were."""
+def end_ranks(paths: Iterable[Path], patience: float = 2.0) -> int:
+    """End every rank that outlived its launcher, by SIGTERM and then SIGKILL; return how many there were."""
     paths = list(paths)
-    survivors = living(paths)
+    survivors = find_living_ranks(paths)
     for number in (signal.SIGTERM, signal.SIGKILL):
-        left = living(paths)
+        left = find_living_ranks(paths)
         for path, pid in left:
-            kill(pid, path, number)
+            signal_process(pid, path, number)
         deadline = time.monotonic() + patience
         while left and time.monotonic() < deadline:
             time.sleep(0.05)
-            left = living(path for path, _ in left)
+            left = find_living_ranks(path for path, _ in left)
         if not left:
             break
     return len(survivors)
 
 
-def send(paths: Iterable[Path], number: int) -> None:
-    """Send a signal to every rank that lives here; SIGSTOP: it does not see any more how others end."""
-    for path, pid in living(paths):
-        kill(pid, path, number)
+def signal_ranks(paths: Iterable[Path], number: int) -> None:
+    """Send a signal to every rank that lives on this host."""
+    for path, pid in find_living_ranks(paths):
+        signal_process(pid, path, number)
 
 
-def kill(pid: int, path: Path, number: int) -> None:
+def signal_process(pid: int, path: Path, number: int) -> None:
     """Send a signal to the process that maps `path`, by a handle that cannot come to mean another process."""
     try:
         handle = os.pidfd_open(pid)

@@ -1,4 +1,4 @@
-"""Whether a launcher's line may start ranks on other hosts than this one: their records are then not here."""
+"""Find out whether a launcher line may start ranks on other hosts, so that their records may not be on this host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from weft.launch.launcher_line import Line
+from weft.launch.launcher_line import LauncherLine
 from weft.launch.options import Family
 
 NAMES_HOSTS: Final = re.compile(
@@ -19,8 +19,8 @@ FILES: Final = ("HYDRA_HOST_FILE", "PBS_NODEFILE", "LSB_HOSTS", "OMPI_MCA_orte_d
 """Variables by which launchers know hosts that no option names."""
 
 
-def may_be(line: Line, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether ranks of a line may run elsewhere; of a launcher that is not understood that cannot be told."""
+def may_use_other_hosts(line: LauncherLine, environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether ranks of a line may run on other hosts; True for a launcher whose options Weft does not know."""
     if line.launcher is None:
         return False
     if line.family in (Family.SRUN, Family.OTHER):

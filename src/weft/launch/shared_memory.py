@@ -1,4 +1,4 @@
-"""Shared memory that ranks leave behind where they are ended: MPICH takes its own away in MPI_Finalize only."""
+"""Remove shared memory that ranks leave behind if they are killed: MPICH removes its own in MPI_Finalize only."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ PATIENCE = 1.0
 """Seconds for processes that are ending."""
 
 
-def remove(since: float) -> None:
-    """Take away those that this user has made since a moment (of time.time) and that no process has any more.
+def remove_leftovers(since: float) -> None:
+    """Remove MPICH's shared memory files that this user made after `since` (of time.time) and that no process uses.
 
-    What cannot be told stays. MPICH opens such a file only while it starts, and every rank has it mapped from then on:
-    one that nobody has is of no use to any job.
+    Files whose use is unknown stay. MPICH opens such a file only at its start, and every rank has it mapped from then
+    on: a file that no process maps is of no use to any job.
     """
     until = time.monotonic() + PATIENCE
-    while not all([_is_removed(path) for path in _made(since)]) and time.monotonic() < until:  # noqa: C419 - each is tried
+    while not all([_try_to_remove(path) for path in _find_created_files(since)]) and time.monotonic() < until:  # noqa: C419 - each is tried
         time.sleep(0.05)
 
 
-def _made(since: float) -> list[Path]:
+def _find_created_files(since: float) -> list[Path]:
+    """Return MPICH's shared memory files that this user made after `since`."""
     found = []
     for path in (path for name in NAMES for path in FOLDER.glob(name)):
         with suppress(OSError):
@@ -37,8 +38,10 @@ def _made(since: float) -> list[Path]:
     return found
 
 
-def _is_removed(path: Path) -> bool:
-    """Remove a file if nobody else has it open or mapped: only then does the system give a lease on it."""
+def _try_to_remove(path: Path) -> bool:
+    """Remove a file unless a process has it open or mapped, which the system shows by refusing a lease; False to try
+    again.
+    """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:

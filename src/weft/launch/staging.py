@@ -1,6 +1,6 @@
-"""A run whose file system is slow is recorded on a faster one of this host, and moved to its place at the end.
+"""Record a run whose file system is slow on a faster one of this host, and move it to its place at the end.
 
-RUN is a link there meanwhile, so that all that reads a run finds it, also after Weft itself was killed.
+RUN is a link to the faster folder meanwhile, so that every reader finds the run, also after Weft itself was killed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ ROOM: Final = 1 << 30
 """Bytes that must be free where a run is recorded that was to lie elsewhere."""
 
 
-def seconds(folder: Path) -> float | None:
-    """How long a folder takes for a piece of a record, at its best; None where nothing can be written there."""
+def measure_folder(folder: Path) -> float | None:
+    """Return the shortest time in seconds that a folder takes to write a piece of a record, None if it cannot be
+    written.
+    """
     began, best = time.perf_counter(), float("inf")
     for look in range(LOOKS):
         try:
-            best = min(best, measured(folder))
+            best = min(best, time_one_piece(folder))
         except OSError:
             return None
         if best < SLOW or (look and time.perf_counter() - began > PATIENCE):
@@ -44,8 +46,8 @@ def seconds(folder: Path) -> float | None:
     return best
 
 
-def measured(folder: Path) -> float:
-    """Seconds for what the recorder does to have room for more calls: reserve, write, map, store."""
+def time_one_piece(folder: Path) -> float:
+    """Return the seconds for what the recorder does to get room for more calls: reserve, write, map, store."""
     path = folder / f".weft-{os.urandom(8).hex()}"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -60,96 +62,100 @@ def measured(folder: Path) -> float:
         path.unlink()
 
 
-def faster(than: Path) -> Path | None:
-    """A folder of this host on another file system that is not slow and has room; None where there is none."""
-    device = than.stat().st_dev
-    for place in places():
+def find_faster_folder(slow_folder: Path) -> Path | None:
+    """Return a folder on another file system of this host that is fast and has room, None if there is none."""
+    device = slow_folder.stat().st_dev
+    for place in candidate_folders():
         with suppress(OSError):
             if place.stat().st_dev == device or shutil.disk_usage(place).free < ROOM:
                 continue
-            if (took := seconds(place)) is not None and took < SLOW:
+            if (took := measure_folder(place)) is not None and took < SLOW:
                 return place
     return None
 
 
-def places() -> Iterator[Path]:
-    """Where a host's own disk is likely to be, best first. Not /dev/shm: what lies there the program lacks."""
+def candidate_folders() -> Iterator[Path]:
+    """Yield the folders that are likely on a host's own disk, the best first. /dev/shm is not: its memory is the
+    program's.
+    """
     import tempfile  # few places are slow
 
     yield from dict.fromkeys((Path(tempfile.gettempdir()).absolute(), Path("/var/tmp")))
 
 
-def ground(out: Path | None) -> Path:
-    """The folder that is there and in which a run will lie; `out` itself where a file system is mounted there."""
+def find_existing_folder(out: Path | None) -> Path:
+    """Return the existing folder in which a run will be made; `out` itself if a file system is mounted there."""
     path = (out if out is not None else BASE / "run").absolute()
     parent = next(one for one in path.parents if one.is_dir())
     return path if path.is_dir() and path.stat().st_dev != parent.stat().st_dev else parent
 
 
 @dataclass
-class Stage:
-    """Where a run is while it is recorded, before it goes to its place."""
+class StagedRun:
+    """A run that is recorded in a temporary folder until it is moved to its place."""
 
     folder: Path
     """A new one, for this user alone."""
     given: Path | None = None
     """The empty folder that the user named, which has given way to the link."""
 
-    def make(self, path: Path) -> None:
-        """Make a run's folder: a link to one that lies here. FileExistsError where there is something of that name."""
+    def make_linked_folder(self, path: Path) -> None:
+        """Make a run's folder in the temporary one, and a link to it at `path`. Raises FileExistsError if `path`
+        exists.
+        """
         local = self.folder / path.name
         path.absolute().symlink_to(local, target_is_directory=True)
         local.mkdir()
 
-    def size(self) -> int:
-        """Bytes that are to be moved."""
+    def count_bytes(self) -> int:
+        """Return the bytes that are to be moved."""
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
-    def leave(self, run: RunDirectory) -> str | None:
-        """Move the run to its place; returns why it stays where it is, None where it does not.
+    def move_to_place(self, run: RunDirectory) -> str | None:
+        """Move the run to its place; return why it cannot be moved, None if it was.
 
-        The link gives way to the whole run at once: who is killed meanwhile leaves the link.
+        The link is replaced by the complete run at once: if this process is killed meanwhile, the link remains.
         """
         local = self.folder / run.path.name
         try:
             if not any(local.iterdir()):  # nothing was recorded, and the run was discarded
                 run.path.unlink()
-                self.drop()
+                self.restore_place()
                 return None
-            if rank_processes.living(run.ranks.glob("*.weft")):
+            if rank_processes.find_living_ranks(run.ranks.glob("*.weft")):
                 return "some of its processes still run"
             part = run.path.with_name(f".{run.path.name}.part")
             part.mkdir()
-            replace(run.path, local, part)
+            replace_link(run.path, local, part)
         except OSError as error:
             return error.strerror or str(error)
         shutil.rmtree(self.folder, ignore_errors=True)
         return None
 
-    def drop(self) -> None:
-        """There is no run: leave all as it was found."""
+    def restore_place(self) -> None:
+        """Leave everything as it was before, as there is no run."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if self.given is not None:
             self.given.mkdir(exist_ok=True)
 
 
-def begin(base: Path, out: Path | None) -> Stage | None:
-    """Have a new run recorded below `base`; None where its folder cannot give way to a link."""
+def stage_run(base: Path, out: Path | None) -> StagedRun | None:
+    """Prepare a temporary folder below `base` for a new run; None if the run's folder cannot be replaced by a link."""
     import tempfile  # as above
 
     try:
         if out is not None and out.exists():
             out.rmdir()
-            return Stage(Path(tempfile.mkdtemp(prefix="weft-run-", dir=base)), out)
-        return Stage(Path(tempfile.mkdtemp(prefix="weft-run-", dir=base)))
+            return StagedRun(Path(tempfile.mkdtemp(prefix="weft-run-", dir=base)), out)
+        return StagedRun(Path(tempfile.mkdtemp(prefix="weft-run-", dir=base)))
     except OSError:
         return None
 
 
-def replace(link: Path, local: Path, part: Path) -> None:
-    """Put a copy of `local`, made in the empty folder `part`, in place of a link. OSError where that fails."""
+def replace_link(link: Path, local: Path, part: Path) -> None:
+    """Replace a link by a copy of `local`, made in the empty folder `part`. Raises OSError if that fails."""
     try:
-        copy(local, part)
+        copy_folder(local, part)
         link.unlink()
         part.rename(link)
     finally:
@@ -157,13 +163,13 @@ def replace(link: Path, local: Path, part: Path) -> None:
             shutil.rmtree(part, ignore_errors=True)
 
 
-def copy(source: Path, target: Path) -> None:
-    """Copy a folder's files, folders and links into an empty one. OSError where that fails."""
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy a folder's files, folders and links into an empty one. Raises OSError if that fails."""
     for one in source.iterdir():
         if one.is_symlink():
             (target / one.name).symlink_to(one.readlink())
         elif one.is_dir():
             (target / one.name).mkdir()
-            copy(one, target / one.name)
+            copy_folder(one, target / one.name)
         elif one.is_file():
             shutil.copyfile(one, target / one.name)

@@ -47,7 +47,7 @@ class Suite:
 
         if getattr(config.option, "numprocesses", None):
             raise pytest.UsageError("weft: --weft runs each test on all ranks, and -n of pytest-xdist shares them out")
-        own = job_step.of_this_process()
+        own = job_step.find_own_step()
         self.rank, self.size = (own.rank, own.size) if own is not None else (0, 1)
         self._config, self._words = config, rank_words
         name = own.name if own is not None else str(os.getpid())

@@ -92,14 +92,14 @@ class Watcher(threading.Thread):
 
     def _is_chosen(self) -> bool:
         """Whether this rank tells: the first of its job on this host. A name of the kernel's goes with its process."""
-        job = job_step.of_this_process()
+        job = job_step.find_own_step()
         if job is None:
             return True
         self._chosen = hold_name(f"weft-watch-{job.name}")
         return self._chosen is not None
 
     def _who(self) -> str:
-        job = job_step.of_this_process()
+        job = job_step.find_own_step()
         return f"process {os.getpid()}" if job is None else f"rank {job.rank} (process {os.getpid()})"
 
 

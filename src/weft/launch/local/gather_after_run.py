@@ -1,4 +1,4 @@
-"""A run is gathered after it has ended: from this host's own disk, or from folders that somebody copied."""
+"""Gather a run after it has ended (`weft gather`): from this host's own disk, or from folders that the user copied."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from weft.errors import UsageError, WeftError
 from weft.launch import finish, missing_ranks, rundir
 from weft.launch.local import merge_records, pack
 from weft.launch.local.hosts import INCOMING
-from weft.launch.local.rank_setup import tasks_alive
+from weft.launch.local.rank_setup import has_living_ranks
 from weft.launch.rundir import RUN_JSON, SCHEMA, RunDirectory
-from weft.launch.shared_run import locked
+from weft.launch.shared_run import open_locked
 from weft.safety.folders import read_regular
 from weft.safety.runs import SIGNATURE, is_signed
 
@@ -28,8 +28,8 @@ FUNCTIONS: Final = "functions.json"
 
 
 @dataclass
-class Gathered:
-    """What came of it."""
+class GatherResult:
+    """What a gathering brought into the run."""
 
     ranks: int
     """Records that are in the run now."""
@@ -40,36 +40,36 @@ class Gathered:
     problems: list[str] = field(default_factory=list)
 
 
-def of_this_host(path: Path) -> Gathered:
-    """Pack what this host holds of a run with --local, and put together what is there: as a task of a job step.
+def gather_this_host(path: Path) -> GatherResult:
+    """Pack what this host holds of a run with --local, and merge all packs into the run, like a task of a job step.
 
-    UsageError for what is not such a run, or still runs here.
+    Raises UsageError if `path` is not such a run, or it still runs here.
     """
     if not (path / RUN_JSON).is_file():
         raise UsageError(
             f"{path} is not a run that this host sees: copy the hosts' folders to where it is, and say "
             "`weft gather RUN HOSTDIR...`"
         )
-    refuse_others(path)
-    folder = rundir.facts_of(path).get("local")
+    refuse_foreign_run(path)
+    folder = rundir.read_facts(path).get("local")
     if not isinstance(folder, str):
         raise UsageError(f"{path} was not recorded with --local: name the folders that you copied from its hosts")
     own = Path(folder)
-    if not may_be_of_weft(own):
+    if not is_own_local_folder(own):
         raise UsageError(f"{path / RUN_JSON} names {folder}, which is not a folder that --local made: it is let alone")
     host = os.uname().nodename
-    if tasks_alive(own):
+    if has_living_ranks(own):
         raise UsageError(f"the run still goes on here: {own} is being written")
-    if pack.files_of(own):
-        finish.tidy(sorted((own / "ranks").glob("*.weft")))
-        into_run(own, host, path)
-    gathered = packs(path)
+    if pack.list_pack_files(own):
+        finish.trim_records(sorted((own / "ranks").glob("*.weft")))
+        pack_into_run(own, host, path)
+    gathered = gather_packs(path)
     shutil.rmtree(own, ignore_errors=True)
     return gathered
 
 
-def refuse_others(path: Path) -> None:
-    """UsageError for a run of another user, or with links in the place of its folders: they could lead anywhere."""
+def refuse_foreign_run(path: Path) -> None:
+    """Raise UsageError for another user's run or one whose folders are links: writing there could write anywhere."""
     run = Path(os.path.realpath(path))
     for folder in (run, *(run / name for name in ("ranks", "halo", pack.FOLDER, INCOMING))):
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -82,10 +82,10 @@ def refuse_others(path: Path) -> None:
                 raise UsageError(f"{folder} is a link: not followed. Copy the run whole (cp -rL)")
 
 
-def may_be_of_weft(folder: Path) -> bool:
-    """Whether a folder has a name such as --local makes, which nobody can foretell, and is this user's, or gone.
+def is_own_local_folder(folder: Path) -> bool:
+    """Return whether a folder has a name as --local makes it, and belongs to this user or does not exist.
 
-    What run.json names is emptied and removed, and run.json may be of anybody.
+    The folder that run.json names is emptied and removed, and run.json may come from anybody.
     """
     if not re.fullmatch(r".+-[0-9a-f]{16}", folder.name) or not folder.is_absolute():
         return False
@@ -98,61 +98,61 @@ def may_be_of_weft(folder: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
-def into_run(own: Path, host: str, path: Path) -> Path:
-    """Pack what a host holds into the folder of the run. WeftError where that cannot be written."""
+def pack_into_run(own: Path, host: str, path: Path) -> Path:
+    """Pack a host's folder into the run, and return the pack's path. Raises WeftError if it cannot be written."""
     target = path / pack.FOLDER / (host + pack.SUFFIX)
     try:
         target.parent.mkdir(exist_ok=True)
     except OSError as error:
-        raise rundir.unwritable(path, error) from error
-    pack.write(own, host, target)
+        raise rundir.unwritable_error(path, error) from error
+    pack.write_pack(own, host, target)
     return target
 
 
-def packs(path: Path) -> Gathered:
-    """Put together what hosts have packed into the run, one after the other."""
+def gather_packs(path: Path) -> GatherResult:
+    """Merge all packs that hosts have put into the run; a lock lets one process do so at a time."""
     try:
-        with locked(path / ".gathering"):
+        with open_locked(path / ".gathering"):
             there = [] if (path / pack.FOLDER).is_symlink() else sorted((path / pack.FOLDER).glob(f"*{pack.SUFFIX}"))
-            gathered = put_together(path, there)
+            gathered = gather_sources(path, there)
             for one in there:
                 one.unlink()
     except OSError as error:
-        raise rundir.unwritable(path, error) from error
+        raise rundir.unwritable_error(path, error) from error
     with suppress(OSError):
         (path / pack.FOLDER).rmdir()
     return gathered
 
 
-def copied(path: Path, sources: Sequence[Path]) -> Gathered:
-    """Put folders and packs that were copied from hosts into a run. They stay as they are."""
+def gather_copies(path: Path, sources: Sequence[Path]) -> GatherResult:
+    """Merge folders and packs that were copied from hosts into a run. The copies are not changed."""
     for source in sources:
         if not source.exists():
             raise UsageError(f"there is no {source}")
-    refuse_others(path)
+    refuse_foreign_run(path)
     if not (path / RUN_JSON).exists():
-        make(path, sources)
-    return put_together(path, [source for one in sources for source in within(one, rundir.facts_of(path))])
+        create_run(path, sources)
+    return gather_sources(path, [source for one in sources for source in find_run_folder(one, rundir.read_facts(path))])
 
 
-def within(source: Path, facts: dict[str, Any]) -> list[Path]:
-    """What of a copied folder is meant: itself, or the run's own folder in it, where all of --local was copied."""
+def find_run_folder(source: Path, facts: dict[str, Any]) -> list[Path]:
+    """Return the run's folder in a copied folder: the copy itself, or the folder in it if all of --local was copied."""
     own = source / Path(str(facts.get("local") or ".")).name
     with suppress(OSError):  # a name that no folder can have
         return [own if source.is_dir() and own.is_dir() else source]
     return [source]
 
 
-def make(path: Path, sources: Sequence[Path]) -> None:
-    """Make a run of what its hosts know of it. UsageError where the folder holds anything else."""
-    rundir.refuse(path)
+def create_run(path: Path, sources: Sequence[Path]) -> None:
+    """Create a run from what its hosts' folders know about it. Raises UsageError if `path` holds anything else."""
+    rundir.refuse_used_folder(path)
     problems: list[str] = []
     known = (read_json(one, RUN_JSON, SCHEMA, problems, exact=True) for one in sources if (one / RUN_JSON).exists())
     facts = next((one for one in known if one), None)
     if facts is None:  # whose records they are nothing tells: the run is not signed
-        facts = {name: value for name, value in rundir.first_facts([], "trace").items() if name != SIGNATURE}
+        facts = {name: value for name, value in rundir.make_first_facts([], "trace").items() if name != SIGNATURE}
     tables = (one / FUNCTIONS for one in sources if (one / FUNCTIONS).exists())
-    table = next((one for one in tables if pack.is_plain(one)), None)
+    table = next((one for one in tables if pack.is_regular_file(one)), None)
     if table is None:
         raise UsageError(f"{path} is not a run, and none of the folders has a {FUNCTIONS} to make one with")
     (path / "ranks").mkdir(parents=True)
@@ -160,44 +160,46 @@ def make(path: Path, sources: Sequence[Path]) -> None:
     RunDirectory(path, {**facts, "ended": "running"}).write()
 
 
-def put_together(path: Path, sources: Sequence[Path]) -> Gathered:
-    """Take in what each source holds, checked; look up places; say in run.json what is there now."""
-    run = RunDirectory(path.absolute(), dict(rundir.facts_of(path)))
+def gather_sources(path: Path, sources: Sequence[Path]) -> GatherResult:
+    """Check and take in what each source holds, resolve call sites, and update run.json."""
+    run = RunDirectory(path.absolute(), dict(rundir.read_facts(path)))
     incoming = run.path / INCOMING
     try:
-        taken = [taken_from(source, incoming / str(k)) for k, source in enumerate(sources)]
+        taken = [receive_source(source, incoming / str(k)) for k, source in enumerate(sources)]
         run.ranks.mkdir(exist_ok=True)
         folders = [one.folder for one in taken]
-        problems = merge_records.records(run, folders)
+        problems = merge_records.move_records(run, folders)
         came = [one.facts() for one in taken if one.names]
-        headers = merge_records.headers_of(run)
-        finish.tidy(sorted(run.ranks.glob("*.weft")))
-        run.facts |= facts_of(run, came, headers)
+        headers = merge_records.read_run_headers(run)
+        finish.trim_records(sorted(run.ranks.glob("*.weft")))
+        run.facts |= describe_gathered_run(run, came, headers)
         run.write()
         unresolved = None
         if headers:
             texts, ours = bool(run.facts.get("sources", True)), is_signed(run.facts)
-            unresolved = finish.resolve_sites(run.path, texts=texts, ours=ours)
-        if (text := merge_records.places(run.path, folders, unresolved)) is not None:
+            unresolved = finish.resolve_sites(run.path, with_source_texts=texts, is_own_run=ours)
+        if (text := merge_records.merge_locations(run.path, folders, unresolved)) is not None:
             problems.append(text)
     except OSError as error:
-        raise rundir.unwritable(path, error) from error
+        raise rundir.unwritable_error(path, error) from error
     finally:
         shutil.rmtree(incoming, ignore_errors=True)
-    return Gathered(len(headers), came, missing_ranks.lines(headers, run.facts.get("lost") or ()), problems)
+    return GatherResult(
+        len(headers), came, missing_ranks.describe_missing_ranks(headers, run.facts.get("lost") or ()), problems
+    )
 
 
-def taken_from(source: Path, folder: Path) -> pack.Taking:
-    """What a folder or a pack holds. WeftError where it is neither, or damaged."""
+def receive_source(source: Path, folder: Path) -> pack.PackReceiver:
+    """Take in a folder or a pack of a host. Raises WeftError if it is neither, or damaged."""
     if source.is_file():
-        return pack.read(source, folder)
-    if not pack.files_of(source):
+        return pack.unpack_file(source, folder)
+    if not pack.list_pack_files(source):
         raise WeftError(f"{source} holds no records (ranks/*.weft)")
-    return pack.copy(source, source.name, folder)
+    return pack.copy_pack(source, source.name, folder)
 
 
-def known(facts: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """The hosts that run.json names as lost, or as those that gave their records: what fits, as others may write it."""
+def read_host_entries(facts: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the well-formed hosts in run.json's list `name` (`lost` or `hosts`): the file may come from anybody."""
     said = facts.get(name)
     hosts = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
     found = []
@@ -208,14 +210,17 @@ def known(facts: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return found
 
 
-def facts_of(run: RunDirectory, came: list[dict[str, Any]], headers: dict[str, Any]) -> dict[str, Any]:
-    """What run.json says now: who gave what, what is still lost, and how the run ended where nobody said it."""
+def describe_gathered_run(run: RunDirectory, came: list[dict[str, Any]], headers: dict[str, Any]) -> dict[str, Any]:
+    """Return run.json's facts after gathering: which hosts gave records, which are still lost, how the run ended."""
     there = {int(match) for name in headers if (match := name.partition("-")[2].removesuffix(".weft")).isdigit()}
     given = {each["host"] for each in came}
-    lost = [one for one in known(run.facts, "lost") if one["host"] not in given]
+    lost = [one for one in read_host_entries(run.facts, "lost") if one["host"] not in given]
     lost = [one for one in lost if not set(one["ranks"]) <= there or not one["ranks"]]
-    before = [one for one in known(run.facts, "hosts") if one["host"] not in given]
+    before = [one for one in read_host_entries(run.facts, "hosts") if one["host"] not in given]
     facts: dict[str, Any] = {"ranks": len(headers), "hosts": [*before, *came], "lost": lost}
     if run.facts.get("ended") in (None, "running"):
-        facts |= {"ended": merge_records.ended(headers), "finished": run.facts.get("finished") or rundir.now()}
+        facts |= {
+            "ended": merge_records.infer_ending(headers),
+            "finished": run.facts.get("finished") or rundir.current_time(),
+        }
     return facts

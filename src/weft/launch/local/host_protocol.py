@@ -1,11 +1,11 @@
-"""How a host and `weft run` speak: frames over TCP, each sealed with a key that only those have who know the secret.
+"""Frame the messages between a host and `weft run` on TCP, each sealed with a key derived from a common secret.
 
     greeting        MAGIC, 32 random bytes; each side sends its own at once
     frame           u32 bytes of what follows, 32 bytes HMAC-SHA256, one byte kind, body
 
-The key of a connection is HMAC(secret, both sides' random bytes): nothing that was sent on another connection fits.
-What is sealed holds the direction and the number of the frame as well: none can be dropped, repeated, turned round or
-changed. Frames are not secret: who can listen on the network reads them, as the program's own messages.
+The key of a connection is HMAC(secret, both sides' random bytes): nothing that was sent on another connection fits. The
+seal also covers the direction and the number of the frame: no frame can be dropped, repeated, reflected or changed.
+Frames are not encrypted: whoever can listen on the network reads them, like the program's own messages.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ MOST_UNKNOWN: Final = 4096
 LENGTH: Final = struct.Struct("<I")
 
 
-class Refused(Exception):
-    """The other side does not speak as it should: the connection is closed."""
+class ProtocolError(Exception):
+    """The peer does not follow the protocol: the connection is closed."""
 
 
 class Side(Enum):
@@ -41,8 +41,8 @@ class Side(Enum):
     RUN = b"R"
 
 
-class Channel:
-    """One end of a connection, without its socket: what comes in becomes frames, frames become what goes out."""
+class SealedChannel:
+    """One end of a connection, without its socket: turns received bytes into frames, and frames into bytes to send."""
 
     def __init__(self, secret: bytes, side: Side) -> None:
         self._secret, self._side = secret, side
@@ -53,21 +53,21 @@ class Channel:
         self.greeting = MAGIC + self._nonce
 
     @property
-    def greeted(self) -> bool:
+    def is_greeted(self) -> bool:
         """Whether the other side's greeting is there, so that frames can be sealed."""
         return self._key is not None
 
     @property
-    def trusted(self) -> bool:
+    def is_trusted(self) -> bool:
         """Whether the other side has shown that it knows the secret."""
         return self._got > 0
 
-    def feed(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Kinds and bodies of the frames that are whole now. Raises Refused."""
+    def receive_frames(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield kind and body of each frame that `data` completes. Raises ProtocolError."""
         self._in += data
         if self._key is None:
             if not MAGIC.startswith(self._in[: len(MAGIC)]):
-                raise Refused("another protocol")
+                raise ProtocolError("another protocol")
             if len(self._in) < GREETING:
                 return
             theirs = bytes(self._in[len(MAGIC) : GREETING])
@@ -76,23 +76,23 @@ class Channel:
             self._key = hmac.digest(self._secret, MAGIC + both, "sha256")
         while len(self._in) >= LENGTH.size:
             (length,) = LENGTH.unpack_from(self._in)
-            if not SEAL < length <= (MOST if self.trusted else MOST_UNKNOWN):
-                raise Refused(f"a frame of {length} bytes")
+            if not SEAL < length <= (MOST if self.is_trusted else MOST_UNKNOWN):
+                raise ProtocolError(f"a frame of {length} bytes")
             if len(self._in) < LENGTH.size + length:
                 return
             frame = bytes(self._in[LENGTH.size : LENGTH.size + length])
             del self._in[: LENGTH.size + length]
-            yield self._opened(frame)
+            yield self._open_frame(frame)
 
-    def _opened(self, frame: bytes) -> tuple[bytes, bytes]:
+    def _open_frame(self, frame: bytes) -> tuple[bytes, bytes]:
         theirs = Side.RUN if self._side is Side.HOST else Side.HOST
         if not hmac.compare_digest(frame[:SEAL], self._seal(theirs, self._got, frame[SEAL:])):
-            raise Refused("a wrong seal: another secret, or changed on its way")
+            raise ProtocolError("a wrong seal: another secret, or changed on its way")
         self._got += 1
         return frame[SEAL : SEAL + 1], frame[SEAL + 1 :]
 
-    def frame(self, kind: bytes, body: bytes = b"") -> bytes:
-        """A frame as it goes out."""
+    def make_frame(self, kind: bytes, body: bytes = b"") -> bytes:
+        """Return the bytes of a sealed frame."""
         sealed = kind + body
         seal = self._seal(self._side, self._sent, sealed)
         self._sent += 1
@@ -103,33 +103,35 @@ class Channel:
         return hmac.digest(self._key, side.value + number.to_bytes(8, "little") + sealed, "sha256")
 
 
-def packed(value: dict[str, Any]) -> bytes:
+def encode_facts(value: dict[str, Any]) -> bytes:
     """Facts as the body of a frame."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def unpacked(body: bytes) -> dict[str, Any]:
-    """The facts in the body of a frame. Raises Refused."""
+def decode_facts(body: bytes) -> dict[str, Any]:
+    """Return the facts in the body of a frame. Raises ProtocolError."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Refused("facts that cannot be read") from error
+        raise ProtocolError("facts that cannot be read") from error
     if not isinstance(value, dict):
-        raise Refused("facts that are not an object")
+        raise ProtocolError("facts that are not an object")
     return value
 
 
-def number(facts: dict[str, Any], name: str, most: int = 2**63) -> int:
-    """A number from somebody else's facts. Raises Refused."""
+def read_number(facts: dict[str, Any], name: str, most: int = 2**63) -> int:
+    """Return a number between 0 and `most` from a peer's facts. Raises ProtocolError for anything else."""
     value = facts.get(name, 0)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise Refused(f"{name} is not a number that fits")
+        raise ProtocolError(f"{name} is not a number that fits")
     return value
 
 
-def text(facts: dict[str, Any], name: str, most: int = 256) -> str:
-    """A text from somebody else's facts, fit to be printed. Raises Refused."""
+def read_text(facts: dict[str, Any], name: str, most: int = 256) -> str:
+    """Return a text from a peer's facts, with unprintable characters replaced. Raises ProtocolError for
+    anything else.
+    """
     value = facts.get(name, "")
     if not isinstance(value, str) or len(value) > most:
-        raise Refused(f"{name} is not a text that fits")
+        raise ProtocolError(f"{name} is not a text that fits")
     return "".join(c if c.isprintable() else "?" for c in value)

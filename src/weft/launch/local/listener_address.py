@@ -1,4 +1,4 @@
-"""Where the hosts of a job step meet, and how a task's rank is started so that it finds the way there."""
+"""Tell the tasks of a job step where one of them listens, and start their ranks so that they connect to it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Final
 from weft.base.lazy import dataclass
 from weft.errors import WeftError
 from weft.launch.local import plan_hosts
-from weft.launch.local.rank_setup import Setup
-from weft.launch.plan import Plan
+from weft.launch.local.rank_setup import RankSetup
+from weft.launch.plan import LaunchPlan
 from weft.launch.rundir import RunDirectory
 
 PLACE: Final = "hosts"
@@ -23,8 +23,8 @@ PLACE: Final = "hosts"
 
 
 @dataclass(frozen=True)
-class Place:
-    """What the task that listens lets the others know."""
+class ListenerAddress:
+    """The address of the task that listens, with the secret that proves a host."""
 
     name: str
     addresses: list[str]
@@ -33,32 +33,32 @@ class Place:
     guest: bool = False
     """Whether the run lies on another host, which this one does not see."""
 
-    def planned(self, plan: Plan, run: RunDirectory, base: Path, variables: dict[str, str]) -> Plan:
-        """The plan of a task: its rank is started by what knows the way to the others."""
-        setup = Setup(
+    def adapt_plan(self, plan: LaunchPlan, run: RunDirectory, base: Path, variables: dict[str, str]) -> LaunchPlan:
+        """Return the plan of a task whose rank is started by `entry.py`, which connects its host to the listener."""
+        setup = RankSetup(
             base=str(base), name=self.name, addresses=self.addresses, port=self.port,
             library=str(plan.library.path), mpicc=str(plan.mpicc) if plan.mpicc else None,
-            variables=plan_hosts.of_ranks(variables), facts=dict(run.facts), run=str(run.path),
+            variables=plan_hosts.select_portable_variables(variables), facts=dict(run.facts), run=str(run.path),
         )  # fmt: skip
-        return plan_hosts.started_by(plan, setup, bytes.fromhex(self.secret))
+        return plan_hosts.plan_rank_starts(plan, setup, bytes.fromhex(self.secret))
 
     def write(self, run: RunDirectory) -> None:
-        """Write it down for the other tasks, in a file that only this user reads."""
+        """Write the address into the step's folder for the other tasks; only this user can read the file."""
         written = os.open(run.path / "step" / PLACE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(written, "w") as file:
             json.dump(asdict(self), file)
 
     @classmethod
-    def of(cls, folder: Path, run: Path) -> Place:
-        """What another task has written down. WeftError where that cannot be read."""
+    def read_from(cls, folder: Path, run: Path) -> ListenerAddress:
+        """Read the address that another task has written. Raises WeftError if it cannot be read."""
         try:
             return cls.from_json((folder / PLACE).read_bytes())
         except (OSError, ValueError) as error:
             raise WeftError(f"cannot read where the hosts of {run} meet: {error}") from error
 
     @classmethod
-    def from_json(cls, text: bytes | str) -> Place:
-        """What somebody has told. ValueError where that is none."""
+    def from_json(cls, text: bytes | str) -> ListenerAddress:
+        """Parse an address. Raises ValueError if the text is none."""
         try:
             told = json.loads(text)
         except RecursionError as error:
@@ -66,8 +66,8 @@ class Place:
         return cls.from_facts(told)
 
     @classmethod
-    def from_facts(cls, told: object) -> Place:
-        """What somebody has told, as JSON has it. ValueError where that is none."""
+    def from_facts(cls, told: object) -> ListenerAddress:
+        """Check an address that was parsed from JSON and return it. Raises ValueError if it is none."""
         if not isinstance(told, dict) or not told.keys() <= _KINDS.keys():
             raise ValueError("it has other parts than a place")
         found = cls(**{"name": "", "addresses": [], "port": 0, "secret": "", **told})
@@ -83,9 +83,9 @@ _KINDS: Final = {"name": str, "addresses": list, "port": int, "secret": str, "gu
 """The parts of a place, and what each is."""
 
 
-def leave(path: Path) -> None:
-    """Take away the folder by which the tasks of a host that does not see the run found each other."""
+def remove_guest_run(path: Path) -> None:
+    """Remove the folder by which the tasks of a host that does not see the run found each other."""
     with suppress(WeftError):
-        if Place.of(path / "step", path).guest:
+        if ListenerAddress.read_from(path / "step", path).guest:
             shutil.rmtree(path / "step", ignore_errors=True)
             RunDirectory(path, {}).discard()

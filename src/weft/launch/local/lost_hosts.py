@@ -1,4 +1,4 @@
-"""Hosts that no longer answer: said when it is noticed, and at the end what can be done about them."""
+"""Report hosts that no longer answer: when it is noticed, and at the end how their records can be recovered."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ Facts = Iterable[Mapping[str, Any]]
 """Hosts whose records did not come, as run.json has them."""
 
 
-class Lost:
-    """Tells of each host that no longer answers, once."""
+class LostHostReporter:
+    """Reports each host that no longer answers, once."""
 
     def __init__(self, hosts: Hosts, say: Callable[[str], object]) -> None:
         self._hosts, self._say = hosts, say
         self._told: set[int] = set()
 
-    def pass_on(self) -> None:
-        """Tell of those that are new."""
+    def report_new(self) -> None:
+        """Report the hosts that have stopped answering since the last call."""
         for host in self._hosts.unreachable:
             if host.place not in self._told:
                 self._told.add(host.place)
-                ranks = f", with {rank_words(host.numbers())}" if host.numbers() else ""
+                ranks = f", with {rank_words(host.rank_numbers())}" if host.rank_numbers() else ""
                 self._say(
                     f"host {host.name} does not answer any more ({host.lost}){ranks}; the run is ended once the other "
                     f"ranks stand still inside MPI for {LEFT:.0f} s"
                 )
 
 
-def named(lost: Facts) -> str:
-    """`host b`, `hosts b and c`."""
+def describe_host_names(lost: Facts) -> str:
+    """Format the names of hosts: `host b`, `hosts b and c`."""
     names = sorted({str(one["host"]) for one in lost})
     return f"host{'s' * (len(names) != 1)} {listed(names)}" if names else "a host"
 
 
-def remedies(lost: Facts, place: str) -> Iterator[str]:
-    """Where the records of each may still be, and how they get into the run at `place`."""
+def suggest_recovery(lost: Facts, place: str) -> Iterator[str]:
+    """Yield where the records of each lost host may still be, and how to put them into the run at `place`."""
     for one in lost:
         name, folder = one["host"], one.get("folder")
         if folder:

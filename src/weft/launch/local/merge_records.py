@@ -1,4 +1,4 @@
-"""What hosts gave is put into one run: records, and what each host looked up of their places."""
+"""Merge what hosts gave into one run: their records, and the source lines that each host looked up."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ from weft.trace.sites import SCHEMA as SITES
 MODULES: Final = (("sites.json", SITES), (variables.NAME, variables.SCHEMA))
 
 
-def records(run: RunDirectory, folders: Iterable[Path]) -> list[str]:
-    """Move the records of hosts into a run; returns sentences on those that were there already and are others."""
+def move_records(run: RunDirectory, folders: Iterable[Path]) -> list[str]:
+    """Move the records of hosts into a run; return a sentence for each that another process had written already."""
     problems = []
     for folder in folders:
         for below in ("ranks", "halo"):
             for path in sorted((folder / below).glob("*")):
                 target = run.path / below / path.name
                 target.parent.mkdir(exist_ok=True)
-                if target.exists() and of_another(path, target):
+                if target.exists() and is_of_another_process(path, target):
                     problems.append(f"{path.name} of {folder.name} is there already, from another process: left out")
                 else:
                     path.replace(target)
     return problems
 
 
-def of_another(path: Path, target: Path) -> bool:
-    """Whether two records are of two processes."""
-    one, other = rank_processes.read(path), rank_processes.read(target)
+def is_of_another_process(path: Path, target: Path) -> bool:
+    """Return whether two records were written by different processes."""
+    one, other = rank_processes.read_rank_header(path), rank_processes.read_rank_header(target)
     return one is None or (
         other is not None and (one.host, one.pid, one.started_ns) != (other.host, other.pid, other.started_ns)
     )
 
 
-def headers_of(run: RunDirectory) -> dict[str, Header]:
-    """The headers of a run's records, by their names; those that were packed meanwhile, too."""
+def read_run_headers(run: RunDirectory) -> dict[str, Header]:
+    """Return the headers of a run's records by their names, including packed records."""
     files = sorted(run.ranks.glob("*.weft"))
     packed = [one for path in sorted(run.ranks.glob(f"*{SUFFIX}")) for one in Pack(path, run.path).ranks([])]
     found = {one.name: read_header(one.beginning.ljust(PAGE, b"\0")) for one in packed}
-    found |= {path.name: rank_processes.read(path) for path in files}
+    found |= {path.name: rank_processes.read_rank_header(path) for path in files}
     return {name: header for name, header in found.items() if header is not None}
 
 
-def ended(headers: Mapping[str, Header]) -> str:
-    """How a run ended that nobody saw the end of: by its records alone."""
+def infer_ending(headers: Mapping[str, Header]) -> str:
+    """Return how a run ended, judged by its records alone, as nobody saw its end."""
     if any(header.state is State.ABORTED for header in headers.values()):
         return "crashed"
     return "finished" if headers and all(header.over for header in headers.values()) else "running"
@@ -65,28 +65,30 @@ def ended(headers: Mapping[str, Header]) -> str:
 # What was looked up
 
 
-def places(run: Path, folders: Iterable[Path], problems: str | None) -> str | None:
-    """Add what the hosts looked up to what was looked up here; returns what stays unresolved of `problems`."""
+def merge_locations(run: Path, folders: Iterable[Path], problems: str | None) -> str | None:
+    """Add the source lines that the hosts looked up to those of this host; return the part of `problems` that
+    remains.
+    """
     added: set[str] = set()
     for folder in folders:
         for name, schema in MODULES:
             if (folder / name).exists():
-                added |= add_modules(run, folder, name, schema)
+                added |= merge_modules(run, folder, name, schema)
         if (folder / INDEX).exists():
-            add_sources(run, folder)
+            merge_sources(run, folder)
     left = [text for text in (problems or "").split("; ") if text and not any(f" {path} " in text for path in added)]
     return "; ".join(left) or None
 
 
-def add_modules(run: Path, folder: Path, name: str, schema: str) -> set[str]:
-    """Add the modules of a host's file; returns their paths."""
+def merge_modules(run: Path, folder: Path, name: str, schema: str) -> set[str]:
+    """Add the modules in a host's file `name` to the run's; return the paths of all modules."""
     said: list[str] = []
     here = read_json(run, name, schema, said) if (run / name).exists() else {}
     known: dict[tuple[str, str], dict[str, Any]] = {}
-    for one in [*listed(here, "modules"), *listed(read_json(folder, name, schema, said), "modules")]:
+    for one in [*read_objects(here, "modules"), *read_objects(read_json(folder, name, schema, said), "modules")]:
         key = str(one.get("path")), str(one.get("build_id"))
         if key in known:
-            known[key] = joined(known[key], one)
+            known[key] = merge_module(known[key], one)
         else:
             known[key] = one
     if known:
@@ -95,28 +97,32 @@ def add_modules(run: Path, folder: Path, name: str, schema: str) -> set[str]:
     return {path for path, _ in known}
 
 
-def listed(facts: Mapping[str, object], name: str) -> list[dict[str, Any]]:
-    """The objects of a list in a file."""
+def read_objects(facts: Mapping[str, object], name: str) -> list[dict[str, Any]]:
+    """Return the objects in a list of a JSON file, without entries of other types."""
     found = facts.get(name)
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
-def joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Both modules in one: what they hold by place is put together."""
+def merge_module(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Merge two descriptions of one module: tables by address are united."""
     return {
         name: {**other[name], **value} if isinstance(value, dict) and isinstance(other.get(name), dict) else value
         for name, value in {**other, **one}.items()
     }
 
 
-def add_sources(run: Path, folder: Path) -> None:
-    """Add the source files of a host that were not found here."""
+def merge_sources(run: Path, folder: Path) -> None:
+    """Add the source files of a host that were not found on this one."""
     said: list[str] = []
-    files = listed(read_json(run, INDEX, SOURCES, said), "files") if (run / INDEX).exists() else []
+    files = read_objects(read_json(run, INDEX, SOURCES, said), "files") if (run / INDEX).exists() else []
     known = {str(one.get("path")) for one in files}
     texts = read_regular(run / TEXTS, run) if (run / TEXTS).exists() else b""
-    new = [one for one in listed(read_json(folder, INDEX, SOURCES, said), "files") if str(one.get("path")) not in known]
-    if not new or not fits(folder / TEXTS):
+    new = [
+        one
+        for one in read_objects(read_json(folder, INDEX, SOURCES, said), "files")
+        if str(one.get("path")) not in known
+    ]
+    if not new or not is_within_limit(folder / TEXTS):
         return
     theirs = read_regular(folder / TEXTS, folder) if (folder / TEXTS).exists() else b""
     for one in new:
@@ -133,6 +139,6 @@ def add_sources(run: Path, folder: Path) -> None:
         write_whole(run / INDEX, json.dumps({"schema": SOURCES, "files": [*files, *new]}).encode())
 
 
-def fits(path: Path) -> bool:
+def is_within_limit(path: Path) -> bool:
     """Whether a file of texts is no larger than any run's."""
     return not path.exists() or path.stat().st_size <= MAX_PACKED

@@ -1,4 +1,4 @@
-"""The begin of a run over hosts: a port for them, a secret, and a line that starts each rank by `start.py`."""
+"""Prepare a run on several hosts: a port, a secret, and a launcher line that starts each rank by `start_rank.py`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final
 
 from weft.errors import UsageError
 from weft.launch import remote_hosts
-from weft.launch.launcher_line import PRELOAD, Context, Line
-from weft.launch.local.addresses import addresses
+from weft.launch.launcher_line import PRELOAD, LauncherLine, LineContext
+from weft.launch.local.addresses import find_own_addresses
 from weft.launch.local.hosts import Hosts
-from weft.launch.local.rank_setup import SECRET, Setup
+from weft.launch.local.rank_setup import SECRET, RankSetup
 from weft.launch.options import Family
-from weft.launch.plan import Plan
+from weft.launch.plan import LaunchPlan
 from weft.launch.rundir import RunDirectory
 from weft.safety.started import own_python
 
@@ -25,50 +25,53 @@ KEPT_BACK: Final = frozenset({"genvnone", "genvlist", "envnone", "envlist"})
 """Options of MPICH's mpiexec that keep variables from the ranks."""
 
 
-def begin(plan: Plan, run: RunDirectory, base: Path, variables: Mapping[str, str]) -> tuple[Hosts, Plan]:
-    """Listen for the hosts of a run; returns who listens, and the plan that starts ranks which tell of themselves.
+def listen_and_plan(
+    plan: LaunchPlan, run: RunDirectory, base: Path, variables: Mapping[str, str]
+) -> tuple[Hosts, LaunchPlan]:
+    """Listen for the hosts of a run; return the listener, and the plan whose ranks connect to it.
 
-    `variables`: what the recorder is told. UsageError for a line that no secret can be passed with.
+    `base`: the folder of --local. `variables`: the recorder's. Raises UsageError for a line that cannot pass a secret
+    on.
     """
     secret = os.urandom(32)
-    here = stays_here(plan.line)
+    here = is_single_host(plan.line)
     hosts = Hosts(run, secret, here=here)
-    setup = Setup(
+    setup = RankSetup(
         base=str(base.absolute()), name=f"{run.path.name}-{os.urandom(8).hex()}",
-        addresses=["127.0.0.1"] if here else addresses(),
+        addresses=["127.0.0.1"] if here else find_own_addresses(),
         port=hosts.port, library=str(plan.library.path), mpicc=str(plan.mpicc) if plan.mpicc else None,
-        variables=of_ranks(variables),
+        variables=select_portable_variables(variables),
         facts=dict(run.facts),
     )  # fmt: skip
     run.facts["local"] = str(setup.folder)
     run.write()
-    return hosts, started_by(plan, setup, secret)
+    return hosts, plan_rank_starts(plan, setup, secret)
 
 
-def stays_here(line: Line) -> bool:
-    """Whether all ranks are surely started on this host; another mpiexec than MPICH's may know hosts of its own."""
-    return line.launcher is None or (line.family is Family.HYDRA and not remote_hosts.may_be(line))
+def is_single_host(line: LauncherLine) -> bool:
+    """Return whether all ranks certainly start on this host; another mpiexec than MPICH's may know hosts of its own."""
+    return line.launcher is None or (line.family is Family.HYDRA and not remote_hosts.may_use_other_hosts(line))
 
 
-def of_ranks(variables: Mapping[str, str]) -> dict[str, str]:
-    """What the recorder is told that does not depend on the host."""
+def select_portable_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the recorder's variables that are the same on every host."""
     return {name: value for name, value in variables.items() if name not in (PRELOAD, "WEFT_INTERNAL_RUN")}
 
 
-def started_by(plan: Plan, setup: Setup, secret: bytes) -> Plan:
-    """The plan that starts ranks which tell of themselves."""
-    start = own_python(str(ENTRY), setup.word(), "--")
+def plan_rank_starts(plan: LaunchPlan, setup: RankSetup, secret: bytes) -> LaunchPlan:
+    """Return the plan that starts each rank by `entry.py`, which prepares its host and then becomes the program."""
+    start = own_python(str(ENTRY), setup.encode(), "--")
     line = plan.line
     contexts = tuple(
-        Context(passing(line.family, one.options), (*start, *one.program) if one.program else ())
+        LineContext(pass_secret_on(line.family, one.options), (*start, *one.program) if one.program else ())
         for one in line.contexts
     )
-    started = Line(line.launcher, line.family, contexts)
+    started = LauncherLine(line.launcher, line.family, contexts)
     return replace(plan, line=started, environment={**plan.environment, SECRET: secret.hex()})
 
 
-def passing(family: Family, options: tuple[str, ...]) -> tuple[str, ...]:
-    """The options of a launcher with what passes the secret on. It stands in the launcher's environment, never here."""
+def pass_secret_on(family: Family, options: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a launcher's options that pass the secret's variable on to the ranks; the value is never on the line."""
     names = {option.lstrip("-") for option in options}
     if family is Family.HYDRA and names & KEPT_BACK:
         raise UsageError(f"--local passes a variable to the ranks: leave out -{min(names & KEPT_BACK)}")
@@ -78,12 +81,12 @@ def passing(family: Family, options: tuple[str, ...]) -> tuple[str, ...]:
     if family is Family.OPENMPI:
         return ("-x", SECRET, *options)
     if family is Family.SRUN:
-        return exporting(options)
+        return export_secret(options)
     return options
 
 
-def exporting(options: tuple[str, ...]) -> tuple[str, ...]:
-    """srun's options; it exports all but where the user's own --export says less."""
+def export_secret(options: tuple[str, ...]) -> tuple[str, ...]:
+    """Return srun's options with the secret added to the user's own --export; without one srun exports everything."""
     words = list(options)
     for i, word in enumerate(words):
         if word == "--export" and i + 1 < len(words):

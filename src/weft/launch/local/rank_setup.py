@@ -1,4 +1,4 @@
-"""What `weft run` tells each rank's start on every host, in one word of the launcher's line."""
+"""Pass instructions from `weft run` to the start of each rank on every host, as one word of the launcher line."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ GIVEN: Final = "given"
 
 
 @dataclass(frozen=True)
-class Setup:
-    """Where hosts write to, whom they tell of it, and what the recorder is told."""
+class RankSetup:
+    """Where ranks write records, at which address `weft run` listens, and the recorder's variables."""
 
     base: str
     """The folder that --local named."""
@@ -50,18 +50,18 @@ class Setup:
         """The run's folder on a host."""
         return Path(self.base) / self.name
 
-    def word(self) -> str:
-        """All of it as one word that no shell changes."""
+    def encode(self) -> str:
+        """Return the setup as one word that no shell changes."""
         return base64.urlsafe_b64encode(zlib.compress(json.dumps(asdict(self)).encode())).decode()
 
 
-def of_word(word: str) -> Setup:
-    """The setup in a word."""
-    return Setup(**json.loads(zlib.decompress(base64.urlsafe_b64decode(word))))
+def decode_setup(word: str) -> RankSetup:
+    """Return the setup that a word encodes."""
+    return RankSetup(**json.loads(zlib.decompress(base64.urlsafe_b64decode(word))))
 
 
-def make_folder(folder: Path) -> None:
-    """Make the run's folder on this host, or use the one that another rank made. WeftError where it is not ours."""
+def make_host_folder(folder: Path) -> None:
+    """Make the run's folder on this host, or use the one that another rank made. Raises WeftError if it is not ours."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -74,13 +74,13 @@ def make_folder(folder: Path) -> None:
         raise WeftError(f"cannot write to {folder}: {error.strerror} (choose another --local)") from error
 
 
-def tasks_started(folder: Path) -> int:
-    """How many ranks were started on this host."""
+def count_started_ranks(folder: Path) -> int:
+    """Return how many ranks were started on this host."""
     return sum(1 for _ in (folder / "tasks").glob("[0-9]*"))
 
 
-def tasks_alive(folder: Path) -> bool:
-    """Whether a rank that was started on this host is still there."""
+def has_living_ranks(folder: Path) -> bool:
+    """Return whether a rank that was started on this host still runs."""
     for path in (folder / "tasks").glob("[0-9]*"):
         try:
             if path.read_text() == start_time(int(path.name)):
@@ -90,8 +90,8 @@ def tasks_alive(folder: Path) -> bool:
     return False
 
 
-def held(path: Path) -> bool:
-    """Whether a process is there that holds a file locked."""
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds a lock on a file."""
     try:
         with path.open("r+b") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Where PVM is installed, and where a run's own virtual machine keeps its files, as long as it lives."""
+"""Find PVM's installation, and the folder in which a run's own virtual machine keeps its files."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ PREFIX: Final = "weft-pvm-"
 INSTALLED: Final = "/usr/lib/pvm3"
 
 
-def root() -> Path:
+def find_pvm_root() -> Path:
     """PVM's own files."""
     return Path(os.environ.get("PVM_ROOT") or INSTALLED)
 
 
-def daemon() -> str | None:
+def find_daemon() -> str | None:
     """PVM's daemon on this machine."""
-    installed = root() / "lib/pvmd"
+    installed = find_pvm_root() / "lib/pvmd"
     return shutil.which("pvmd") or (str(installed) if installed.exists() else None)
 
 
-def note_of(run: Path) -> Path:
-    """The file in which a run's machine tells where it keeps its own files."""
+def folder_note_path(run: Path) -> Path:
+    """Return the file in which a run's virtual machine notes its folder."""
     return file_of(run).with_name("folder.txt")
 
 
-def clean(run: Path) -> None:
-    """Take away what a machine keeps for itself, also where it was killed and could not."""
-    note = note_of(run)
+def remove_machine_folder(run: Path) -> None:
+    """Remove the folder of a run's virtual machine, also one that was killed and could not do it."""
+    note = folder_note_path(run)
     try:
         folder = Path(note.read_text())
     except OSError:

@@ -1,4 +1,4 @@
-"""Who stands beside a program on its virtual machine, and ends what is left of it."""
+"""Supervise a program on its PVM virtual machine, and end what is left of it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Final
 
 from weft.base.lifetime import die_with_parent
 from weft.launch import process as processes
-from weft.launch.process import ENDING, Process
-from weft.launch.pvm.machine import GRACE, Machine, MachineError
-from weft.launch.pvm.user_machine import Joined
+from weft.launch.process import ENDING, JobProcess
+from weft.launch.pvm.machine import GRACE, MachineError, VirtualMachine
+from weft.launch.pvm.user_machine import UserMachine
 
 JOIN: Final = "WEFT_INTERNAL_PVM_JOIN"
 """Set where the user's own virtual machine is to be joined."""
@@ -29,22 +29,22 @@ LOST: Final = 3.0
 FAILED: Final = 4
 
 
-class Attendant:
-    """Stands beside the program: passes on what tasks print, and ends what cannot go on."""
+class Supervisor:
+    """Forwards what the tasks of a program print, and ends the program if it cannot go on."""
 
-    def __init__(self, machine: Machine, process: Process, parent: int) -> None:
+    def __init__(self, machine: VirtualMachine, process: JobProcess, parent: int) -> None:
         self.machine, self.process, self.parent = machine, process, parent
         self._ended_at: float | None = None
         self._bury_at = 0.0
 
     def tick(self) -> float:
-        """Look once; return the seconds until the next look."""
+        """Look at the tasks once; return the seconds until the next look."""
         now = time.monotonic()
         self._look(now)
         if self._ended_at is None:
             if self.orphaned:
                 self._end(now)
-            elif self.machine.lost_for(now) > LOST:
+            elif self.machine.seconds_without_daemon(now) > LOST:
                 print("weft: the program is ended: no task can go on without the daemon", file=sys.stderr, flush=True)
                 self._end(now)
         elif now - self._ended_at > GRACE:
@@ -52,9 +52,9 @@ class Attendant:
         return LOOK
 
     def _look(self, now: float) -> None:
-        self.machine.show()
+        self.machine.forward_output()
         if now >= self._bury_at:
-            self.machine.bury()
+            self.machine.mark_killed_tasks()
             self._bury_at = now + BURY
 
     @property
@@ -67,55 +67,55 @@ class Attendant:
         self.process.send(signal.SIGTERM)
 
     def wait_for_tasks(self) -> None:
-        """After the program's end: until all tasks have left, or somebody asks for the end."""
+        """Wait after the program's end until all its tasks have left, or the user asks for the end."""
         if self._ended_at is not None or any(number in ENDING for number in self.process.signals):
             return
         tell_at = time.monotonic() + PATIENCE
-        while (rank := self.machine.busy()) is not None and not self.orphaned:
+        while (rank := self.machine.find_running_task()) is not None and not self.orphaned:
             now = time.monotonic()
-            if self.machine.lost_for(now):
+            if self.machine.seconds_without_daemon(now):
                 break
             self._look(now)
             if now > tell_at:
                 tell_at = float("inf")
-                told = f"weft: the program has ended; {self.machine.label(rank)}, still runs: Ctrl-C ends it"
+                told = f"weft: the program has ended; {self.machine.format_task(rank)}, still runs: Ctrl-C ends it"
                 print(told, file=sys.stderr, flush=True)
             if signal.sigtimedwait(ENDING, LOOK) is not None:
                 return
         still = 0
         while still < LAST_LOOKS:  # what tasks printed at last comes to us through the daemon
-            still = 0 if self.machine.show() else still + 1
+            still = 0 if self.machine.forward_output() else still + 1
             time.sleep(LOOK)
 
 
-def of_run(run: Path, environment: dict[str, str]) -> Machine:
-    """The machine of a run: its own, or that of the user where that was asked for."""
+def create_machine(run: Path, environment: dict[str, str]) -> VirtualMachine:
+    """Create the virtual machine of a run: its own, or that of the user if the run is to join it."""
     if environment.pop(JOIN, ""):
-        return Joined(run, environment)
-    return Machine(run, environment)
+        return UserMachine(run, environment)
+    return VirtualMachine(run, environment)
 
 
-def main(command: list[str]) -> int:
-    """Run a program on a virtual machine of its own; return its wait status."""
+def run_supervised(command: list[str]) -> int:
+    """Run a program on a virtual machine, supervise it, and return its wait status."""
     signal.pthread_sigmask(signal.SIG_BLOCK, processes.PASSED | {signal.SIGCHLD})
     parent = os.getppid()
     die_with_parent(signal.SIGTERM)
-    machine = of_run(Path(os.environ["WEFT_INTERNAL_RUN"]), dict(os.environ))
+    machine = create_machine(Path(os.environ["WEFT_INTERNAL_RUN"]), dict(os.environ))
     try:
         machine.start(command[0])
-        process = Process(processes.spawn(command, machine.recorded(0), set()))
+        process = JobProcess(processes.spawn_job(command, machine.recorded_environment(0), set()))
     except Exception:
         machine.stop()
         raise
-    attendant = Attendant(machine, process, parent)
-    processes.attend(process, attendant.tick)
+    attendant = Supervisor(machine, process, parent)
+    processes.wait_for_job(process, attendant.tick)
     attendant.wait_for_tasks()
     machine.stop()
     return process.status or 0
 
 
-def end_like(status: int) -> None:
-    """End this process as the program ended."""
+def end_with_status(status: int) -> None:
+    """End this process with the exit status or the signal with which the program ended."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         signal.signal(number, signal.SIG_DFL) if number not in (signal.SIGKILL, signal.SIGSTOP) else None
@@ -125,11 +125,11 @@ def end_like(status: int) -> None:
     os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else FAILED)
 
 
-def run(command: list[str]) -> None:
-    """Run a program, and end as it ended."""
+def run_and_exit(command: list[str]) -> None:
+    """Run a program on a virtual machine, and end as the program ended."""
     try:
-        ended = main(command)
+        ended = run_supervised(command)
     except (MachineError, OSError) as error:
         print(f"weft: {error}", file=sys.stderr)
         sys.exit(FAILED)
-    end_like(ended)
+    end_with_status(ended)

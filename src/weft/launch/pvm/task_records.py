@@ -1,7 +1,7 @@
-"""Records of tasks, put in order by others: that of the group server, and those of tasks that were killed.
+"""Complete the records of PVM tasks that could not do it themselves: of the group server, and of killed tasks.
 
-The group server waits for requests until the daemon ends it: that is how it ends, and no call that never returned. So
-the receive that it was ended in is taken out of its record, which then says that it left in order.
+The group server waits for requests until the daemon ends it: that is its normal end, not a call that never returned. So
+the receive in which it was ended is removed from its record, which then says that it left in good order.
 """
 
 from __future__ import annotations
@@ -10,32 +10,41 @@ import os
 from pathlib import Path
 from typing import Final
 
-from weft.launch.rankfile import CHUNK_FORMAT, CHUNK_TABLE, FLAGS_OFFSET, SLOT, STATE, offset, read_chunks, read_header
+from weft.launch.rankfile import (
+    CHUNK_FORMAT,
+    CHUNK_TABLE,
+    FLAGS_OFFSET,
+    SLOT,
+    STATE,
+    header_offset,
+    read_chunks,
+    read_header,
+)
 from weft.pvm.tasks import read
 from weft.trace.layout import PAGE, Flag, State, StreamKind
 
 _USED: Final = CHUNK_FORMAT.size - 8
 
 
-def path_of(run: Path, rank: int) -> Path:
-    """The record of a task."""
+def record_path(run: Path, rank: int) -> Path:
+    """Return the path of a task's record."""
     return run / "ranks" / f"pvm-{rank:06d}.weft"
 
 
-def close_servers(run: Path) -> None:
-    """Put the records of all group servers of a run in order."""
+def close_server_records(run: Path) -> None:
+    """Complete the records of all group servers of a run."""
     for task in read(run):
         if task.serves:
             try:
-                _close(path_of(run, task.rank))
+                _close_server_record(record_path(run, task.rank))
             except OSError:
                 continue  # it left no record
 
 
-def bury(run: Path, rank: int) -> None:
-    """Say in the record of a task whose process is gone that it has ended, where it could not say so itself."""
+def mark_task_ended(run: Path, rank: int) -> None:
+    """Mark in the record of a task whose process is gone that it has ended."""
     try:
-        file = os.open(path_of(run, rank), os.O_RDWR | os.O_CLOEXEC)
+        file = os.open(record_path(run, rank), os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return  # it left no record
     try:
@@ -47,10 +56,10 @@ def bury(run: Path, rank: int) -> None:
 
 
 def _write_state(file: int, state: State) -> None:
-    os.pwrite(file, int(state).to_bytes(STATE.size // 5, "little"), offset("state"))
+    os.pwrite(file, int(state).to_bytes(STATE.size // 5, "little"), header_offset("state"))
 
 
-def _close(path: Path) -> None:
+def _close_server_record(path: Path) -> None:
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         page = os.pread(file, PAGE, 0)
