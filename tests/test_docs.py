@@ -37,6 +37,19 @@ def test_each_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_the_page_of_evidence_is_made_of_its_records() -> None:
+    assert "evidence.md" in MADE
+
+
 def test_the_page_of_all_functions_is_made_and_not_kept() -> None:
     assert "coverage.md" in MADE
     assert not (DOCS / "coverage.md").exists(), "docs/coverage.md is made by tools/site.py, and is not kept"
+
+
+def test_the_changelog_is_short_lines_by_area() -> None:
+    """Its lines are merged by union: a branch from before it went by area would bring the old text back."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    areas = re.findall(r"^### (.+)$", text, re.M)
+    assert areas and len(areas) == len(set(areas))
+    assert not {"Added", "Changed", "Fixed"} & set(areas), "each line is below what it is about, such as `weft check`"
+    assert [entry for entry in re.split(r"^- ", text, flags=re.M)[1:] if len(entry.split()) > 80] == []

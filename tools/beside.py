@@ -1,4 +1,4 @@
-"""The table of docs/tasks.md: what plain gdb, pdb, debugpy and Weft do on the same programs. It drives all of them.
+"""The table of tests/evidence/tasks.md: what gdb, pdb, debugpy and Weft do on the same programs. It drives all of them.
 
 python tools/beside.py [--debugpy PYTHON] [--write]
 
@@ -25,7 +25,7 @@ from weft.tasks.runtime import folder_of, runtime
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = ROOT / "tests" / "tasks" / "programs"
-PAGE = ROOT / "docs" / "tasks.md"
+PAGE = ROOT / "tests" / "evidence" / "tasks.md"
 NATIVE_LINES = [18, 19, 20, 21, 23, 24, 25, 26, 27, 28, 29, 30]
 ASYNCIO_LINES = [33, 34, 35, 34, 36, 37, 36, 37, 36, 38, 39, 40, 39, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 49, 51,
                  52, 53, 54]  # fmt: skip

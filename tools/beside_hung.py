@@ -1,4 +1,4 @@
-"""The second table of docs/tasks.md: what several tools say of the same hung programs. It runs all of them.
+"""The second table of tests/evidence/tasks.md: what several tools say of the same hung programs. It runs all of them.
 
 python tools/beside_hung.py [--py-spy FILE] [--debugpy PYTHON] [--aiomonitor PYTHON] [--pstree PYTHON] [--write]
 
@@ -27,7 +27,7 @@ from beside import Adapter
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = ROOT / "tests" / "tasks" / "programs"
-PAGE = ROOT / "docs" / "tasks.md"
+PAGE = ROOT / "tests" / "evidence" / "tasks.md"
 TASKS = [sys.executable, "-m", "weft.cli.main", "tasks"]
 HUNG = 2.5
 """Seconds after which a program stands still."""

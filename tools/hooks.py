@@ -1,6 +1,6 @@
 """Count what each runtime of `weft tasks` takes: lines of code without blank lines, comments and docstrings.
 
-python tools/hooks.py    writes the table of docs/tasks.md
+python tools/hooks.py    writes the table of tests/evidence/tasks.md
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INPROCESS = TASKS.parent / "inprocess"
 PARTS = {
     "hooks in the runtime or the program": {
         "OpenMP": ["native/tool.c", "native/table.h", "native/ompt.h"],
-        "asyncio": ["inprocess/births.py", "inprocess/made.py", "native/births.c", "native/births.h"],
+        "asyncio": ["inprocess/births.py", "inprocess/creation.py", "native/births.c", "native/births.h"],
         "Cilk-5": [
             "cilk5/native/header/cilk-cilk2c.h",
             "cilk5/native/weft-cilk.h",
@@ -29,12 +29,12 @@ PARTS = {
     "the table read": {
         "OpenMP": ["layout.py"],
         "asyncio": [
-            "inprocess/table.py",
+            "inprocess/task_table.py",
             "inprocess/waits.py",
-            "inprocess/naming.py",
+            "inprocess/wait_descriptions.py",
             "inprocess/threads.py",
-            "inprocess/lines.py",
-            "inprocess/overlook.py",
+            "inprocess/source_lines.py",
+            "inprocess/thread_monitor.py",
         ],
         "Cilk-5": ["cilk5/layout.py", "cilk5/variables.py"],
         "OpenCilk": ["opencilk/layout.py", "opencilk/table.py", "opencilk/cactus.py", "opencilk/code.py"],
@@ -43,9 +43,9 @@ PARTS = {
         "OpenMP": ["openmp.py", "gdb.py", "stacks.py", "bodies.py"],
         "asyncio": [
             "inprocess/tracer.py",
-            "inprocess/soon.py",
-            "inprocess/points.py",
-            "inprocess/watches.py",
+            "inprocess/thread_callback.py",
+            "inprocess/breakpoints.py",
+            "inprocess/watchpoints.py",
             "inprocess/agent.py",
             "python.py",
         ],
@@ -61,7 +61,7 @@ PARTS = {
             "attached.py",
             "inprocess/attach.py",
             "processes.py",
-            "inprocess/children.py",
+            "inprocess/child_processes.py",
             "injected.py",
             "symbols.py",
             "rendezvous.py",
@@ -74,13 +74,13 @@ PARTS = {
         "OpenMP": ["native/turns.c", "native/turns.h", "native/holds.c", "native/holds.h", "holds.py", "mutexes.py"],
         "asyncio": [
             "hung.py",
-            "inprocess/hung.py",
-            "inprocess/blocked.py",
-            "inprocess/entered.py",
-            "inprocess/deaths.py",
+            "inprocess/hangs.py",
+            "inprocess/blocked_threads.py",
+            "inprocess/context_managers.py",
+            "inprocess/task_deaths.py",
             "threads.py",
             "inprocess/schedule.py",
-            "inprocess/order.py",
+            "inprocess/schedule_file.py",
         ],
         "Cilk-5": [],
         "OpenCilk": [],
@@ -135,7 +135,7 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    page = ROOT / "docs" / "tasks.md"
+    page = ROOT / "tests" / "evidence" / "tasks.md"
     found = re.sub(r"(<!-- hooks -->\n).*?(<!-- /hooks -->)", rf"\g<1>{table()}\n\2", page.read_text(), flags=re.S)
     page.write_text(found)
     print(table())

@@ -1,5 +1,5 @@
 # ruff: noqa: E402, E501 - imports from beside it; a page is wrapped by its own rule
-"""Writes the table of docs/endings.md: python tests/endings/table.py > docs/endings.md (a few minutes)."""
+"""Writes a page of evidence: python tests/endings/table.py > tests/evidence/endings.md (a few minutes)."""
 
 from __future__ import annotations
 
@@ -19,35 +19,13 @@ from tests_support import ROOT, Installed
 
 CONSENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 INTRODUCTION = """\
-# How a rank can end, and what is said of it
+# How a rank can end, on both MPIs
 
-`weft run` says first how each rank ended; [`weft report`](commands/report.md) says the same words later.
-
-- **What ended a rank by its own doing is one finding**: an [uncaught exception](findings/uncaught-exception.md), an
-  [early exit](findings/early-exit.md), an [abort](findings/abort.md) or an MPI error, a [crash](findings/crash.md). It names
-  the rank, the line and who waits for it. What only follows from it (a collective that the rank never entered, a message
-  that nobody receives) is told with it, in the report's `it follows`, and is not a finding of its own.
-- **Of an exception** the run keeps its type, its text, the whole traceback as Python printed it and the place of each frame:
-  `weft report --format html` shows the traceback, `--format json` has it in `evidence.traceback`. Of a crash it keeps the
-  signal, the address, and the native stack of every thread, of a Python rank also the Python stack. Source lines are kept
-  as of any other place, unless the run was made with [`--no-sources`](commands/run.md#the-source-as-it-was).
-- **A fault of Weft's own recorder** that ends a rank is told as [Weft's](findings/weft-error.md), with what to send and how to record
-  without the part that failed, never at a line of the program.
-- **A run that was ended from outside** tells where each rank was, in MPI or outside of it, with its line. The status is 128
-  and the signal: 130 after Ctrl-C, 143 after SIGTERM (`timeout`, a batch system), 129 after a closed terminal. It is never
-  called a deadlock. A second Ctrl-C ends what the first did not; the record is written all the same.
-- **Where no rank tells anything** it was SIGKILL. Then it is said what the machine counts, such as kills for memory.
-
-The other ranks are told as `ended with the job`: the launcher ended them when the first was gone.
-
-## Each way on both MPIs
-
-Made by `python tests/endings/table.py` from real runs with MPICH and Open MPI from PyPI; `tests/endings/test_ways.py` holds
-what is said. Each program ends in one way (`tests/endings/ways.py`), on 2 or 3 ranks. *Status* is that of `weft run`,
-MPICH's and Open MPI's where they differ: 3 where Weft ended ranks that could never go on, 128 and the signal after a signal
-from outside, else what the launcher gave; MPICH's gives, now and then, 9 or 15 for the signal with which it ended the other
-ranks. *Said* is the first finding, and where there is none, what is said instead of one. No other error is told than those
-of the column *errors*.
+`python tests/endings/table.py` makes this table from real runs with MPICH and Open MPI from PyPI; `tests/endings/test_ways.py` checks what
+Weft says. [The user's page](../../docs/endings.md) explains it. Each program ends in one way (`tests/endings/ways.py`), on 2 or 3 ranks. *Status* is that of `weft run`, with MPICH and with Open
+MPI if they differ: 3 if Weft ended ranks that could never go on, 128 and the signal after a signal from outside, else the launcher's;
+MPICH's launcher now and then gives 9 or 15 for the signal with which it ended the other ranks. *Said* is the first finding, or else what
+Weft says instead. There are no other errors than those in the column *errors*.
 
 | way | | MPI | status | errors | said |
 |---|---|---|---|---|---|
@@ -73,7 +51,7 @@ def said(outcome: Outcome) -> str:
 
 def row(way: Way, mpis: str, outcomes: Sequence[Outcome]) -> str:
     """One row of the table."""
-    kinds = ", ".join(f"[`{kind}`](findings/{kind}.md)" for kind in sorted(outcomes[0].kinds)) or "none"
+    kinds = ", ".join(f"[`{kind}`](../../docs/findings/{kind}.md)" for kind in sorted(outcomes[0].kinds)) or "none"
     status = ", ".join(dict.fromkeys(str(outcome.status) for outcome in outcomes))
     return f"| {way.title} | {LANGUAGES[way.language]} | {mpis} | {status} | {kinds} | {said(outcomes[0])} |"
 

@@ -1,4 +1,4 @@
-"""Ways for a rank to end: a program each, and what `weft run` has to say of it first. Tests and docs/endings.md use them."""
+"""Ways for a rank to end: a program each, and what `weft run` has to say of it first. Tests and tests/evidence/endings.md use them."""
 
 # ruff: noqa: E501 - the programs stand as they are
 from __future__ import annotations

@@ -18,7 +18,7 @@ from weft.tasks.runtime import check
 
 HERE = os.environ.get("OPENCILK_ROOT")
 needs_opencilk = pytest.mark.skipif(
-    not HERE, reason="no built runtime of OpenCilk here (OPENCILK_ROOT names one: docs/tasks.md)"
+    not HERE, reason="no built runtime of OpenCilk here (OPENCILK_ROOT names one: tests/evidence/tasks.md)"
 )
 
 LISTING = """\

@@ -21,8 +21,21 @@ _WITH_VALUE: Final = frozenset(
 )
 _ENDS_EARLIER: Final = frozenset(("-E", "-M", "-MM", "-fsyntax-only"))
 """Options with which nothing is compiled."""
-_OF_LINKS: Final = ("-l", "-L", "-Wl,", "-shared", "-static", "-pie", "-no-pie", "-rdynamic", "-nostdlib",
-                    "-nodefaultlibs", "-nostartfiles", "-fuse-ld", "-s")  # fmt: skip
+_OF_LINKS: Final = (
+    "-l",
+    "-L",
+    "-Wl,",
+    "-shared",
+    "-static",
+    "-pie",
+    "-no-pie",
+    "-rdynamic",
+    "-nostdlib",
+    "-nodefaultlibs",
+    "-nostartfiles",
+    "-fuse-ld",
+    "-s",
+)
 _OF_LINKS_WITH_VALUE: Final = frozenset(
     ("-o", "-L", "-l", "-T", "-u", "-z", "-e", "-h", "-Xlinker", "-soname", "-rpath")
 )

@@ -18,8 +18,17 @@ from weft.safety.folders import cache_folder, make_private
 
 _ASK_SECONDS: Final = 60
 _CALLED: Final = (
-    "memcpy", "memmove", "memset", "memcmp", "strcpy", "strncpy", "strcat", "strncat", "strcmp", "strncmp",
-)  # fmt: skip
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
+    "strcpy",
+    "strncpy",
+    "strcat",
+    "strncat",
+    "strcmp",
+    "strncmp",
+)
 _DECIDING: Final = ("MPICH_CC", "MPICH_CXX", "MPICH_FC", "OMPI_CC", "OMPI_CXX", "OMPI_FC", "I_MPI_CC", "I_MPI_FC")
 """Variables that lead an MPI's wrapper to another compiler."""
 

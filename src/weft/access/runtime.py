@@ -20,9 +20,16 @@ from weft.native.library import headers, wrapped
 from weft.safety.folders import cache_folder, is_kept, make_private
 
 _FLAGS: Final = (
-    "-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-builtin", "-fno-lto", "-I.",
+    "-std=gnu11",
+    "-O2",
+    "-g",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-builtin",
+    "-fno-lto",
+    "-I.",
     f'-DWEFT_VERSION="{__version__}"',
-)  # fmt: skip
+)
 _BUILD_SECONDS: Final = 120
 
 
@@ -79,9 +86,14 @@ def _build(contents: dict[str, bytes], target: Path) -> None:
                 Path(folder, name).write_bytes(text)
             command = [compiler, *_FLAGS, "-c", "hooks.c", "-o", "made.o"]
             done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False,
+                command,
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=_BUILD_SECONDS,
+                check=False,
                 errors="replace",
-            )  # fmt: skip
+            )
             if done.returncode:
                 raise WeftError(f"cannot build the hooks of `weft cc` with {compiler}: {done.stderr.strip()}")
             Path(folder, "made.o").replace(target)

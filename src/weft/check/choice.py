@@ -225,8 +225,14 @@ def key(finding: dict[str, Any]) -> tuple[str, ...]:
     """What a finding keeps when lines move: kind, case, file, procedure, variable, the loop's directive."""
     site = (finding["sites"] or [{}])[0]
     held = finding["evidence"]
-    parts = (finding["kind"], held.get("case"), Path(site.get("file", "")).name, site.get("function"),
-             held.get("variable"), held.get("loop", {}).get("text"))  # fmt: skip
+    parts = (
+        finding["kind"],
+        held.get("case"),
+        Path(site.get("file", "")).name,
+        site.get("function"),
+        held.get("variable"),
+        held.get("loop", {}).get("text"),
+    )
     return tuple(str(part or "") for part in parts)
 
 

@@ -361,7 +361,7 @@ def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[Live
         yield None
         return
     from weft.launch.live_findings import LiveFindings
-    from weft.trace import aside
+    from weft.trace.rings import snapshots
 
     witness = LiveFindings(directory.path, lambda news: tell(news, sys.stderr), asked)
     try:
@@ -369,7 +369,7 @@ def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[Live
     finally:
         witness.close()
         if args.keep_around_findings:
-            aside.tidy(directory.path)
+            snapshots.delete_unfinished_copies(directory.path)
 
 
 def end_tasks(args: argparse.Namespace, directory: RunDirectory) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from weft.base.event_id import EventId
 from weft.dap.output import Output
 from weft.dap.points import Points
 from weft.dap.stacks import Stacks
@@ -135,7 +136,7 @@ class Session:
                 if "point" in row.get("news", {}) and self.debugger.hands[rank].stopped is not stopped:
                     found.append((rank, int(row["news"]["point"])))
             elif row["state"] == "before" and row["next"] and (state, passed) != (row["state"], row["passed"]):
-                found += [(rank, b.id) for b in self.debugger.stops.breakpoints.at([tuple(row["next"]["event"])])]
+                found += [(rank, b.id) for b in self.debugger.stops.breakpoints.at([EventId(*row["next"]["event"])])]
         return found
 
     def _passed(self, answer: Answer, before: Stands, on: Callable[[], Move | None]) -> Move | None:

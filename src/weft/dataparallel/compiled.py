@@ -33,17 +33,23 @@ MOST_KEPT: Final = 1024
 HOOKS: Final = ("-fsanitize=thread",)
 # clang's thread sanitizer leaves out what another thread could not see: reads of local arrays, reads before a write.
 CLANG_HOOKS: Final = (
-    *HOOKS, "-mllvm", "-tsan-instrument-memory-accesses=0", "-fsanitize-coverage=func,trace-loads,trace-stores",
+    *HOOKS,
+    "-mllvm",
+    "-tsan-instrument-memory-accesses=0",
+    "-fsanitize-coverage=func,trace-loads,trace-stores",
     "-fno-sanitize=local-bounds",  # that one ends the program
-)  # fmt: skip
+)
 COMMON: Final = ("-O1", "-gdwarf-4", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-w")
 GCC_ONLY: Final = ("-fno-var-tracking", "-fno-tree-loop-im")
 """Only lines are asked for: where variables lie takes up to five times the rest of a compilation.
 What a loop reads is not read ahead of it: there it may have no value yet."""
 C_FLAGS: Final = (
-    *COMMON, "-fsanitize=bounds",
-    "-fno-builtin-memset", "-fno-builtin-memcpy", "-fno-builtin-memmove",  # the wrapped functions are to be called
-)  # fmt: skip
+    *COMMON,
+    "-fsanitize=bounds",
+    "-fno-builtin-memset",
+    "-fno-builtin-memcpy",
+    "-fno-builtin-memmove",  # the wrapped functions are to be called
+)
 CPLUSPLUS_FLAGS: Final = (*C_FLAGS, "-Wno-narrowing")
 FORTRAN_FLAGS: Final = (*COMMON, "-fcheck=bounds", "-ffixed-line-length-none", "-ffree-line-length-none")
 FLAGS: Final = {"c": C_FLAGS, "c++": CPLUSPLUS_FLAGS, "fortran": FORTRAN_FLAGS}
@@ -110,12 +116,16 @@ class Job:
         fortran = self.language == "fortran"
         options = self.options.of(self.marked.original)
         return [
-            *FLAGS[self.language], *(HOOKS if self.gcc else CLANG_HOOKS),
-            *(GCC_ONLY if self.gcc else ()), *(["-J", str(self.folder)] if fortran else []),
-            f"-I{sources()}", *beside(self.marked.original, fortran=fortran),
+            *FLAGS[self.language],
+            *(HOOKS if self.gcc else CLANG_HOOKS),
+            *(GCC_ONLY if self.gcc else ()),
+            *(["-J", str(self.folder)] if fortran else []),
+            f"-I{sources()}",
+            *beside(self.marked.original, fortran=fortran),
             *(f"-I{path}" for path in options.include),
-            *(f"-D{name}" for name in options.define), *options.flags,
-        ]  # fmt: skip
+            *(f"-D{name}" for name in options.define),
+            *options.flags,
+        ]
 
     def write(self) -> None:
         """Put the marked copy into the folder."""
@@ -222,9 +232,14 @@ def compile_one(command: list[str], original: Path, folder: Path) -> None:
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False, errors="replace",
+            command,
+            capture_output=True,
+            text=True,
+            timeout=COMPILE_SECONDS,
+            check=False,
+            errors="replace",
             env=environment,
-        )  # fmt: skip
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WeftError(f"{original} cannot be compiled: {error}") from error
     if done.returncode:

@@ -25,8 +25,12 @@ Option = Literal["grid", "include", "define", "flags", "link"]
 """Options of `weft check` that mean nothing to some front ends, by their fields of a Request."""
 
 SPELLED: Final[Mapping[Option, str]] = {
-    "grid": "-p", "include": "-I", "define": "-D", "flags": "--flags", "link": "--link",
-}  # fmt: skip
+    "grid": "-p",
+    "include": "-I",
+    "define": "-D",
+    "flags": "--flags",
+    "link": "--link",
+}
 COMPILED: Final[frozenset[Option]] = frozenset(("grid", "include", "define", "flags", "link"))
 """What a program that is compiled, and runs on a grid of processors, can be given."""
 

@@ -31,9 +31,13 @@ class Ran:
         """The same as numbers and texts."""
         one = self.construct
         return {
-            "kind": one.kind, "file": one.file, "line": one.line, "text": one.text, "times": self.times,
+            "kind": one.kind,
+            "file": one.file,
+            "line": one.line,
+            "text": one.text,
+            "times": self.times,
             "iterations": self.iterations,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,13 @@ class Looked:
         loops = [one for one in self.ran if one.construct.kind in LOOPS]
         written = [one for one in self.ran if one.construct.kind not in NO_DIRECTIVES]
         return {
-            "directives": len(written), "loops": len(loops), "instances": sum(one.times for one in loops),
-            "iterations": sum(one.iterations for one in loops), "places": self.places, "not": list(self.left),
-        }  # fmt: skip
+            "directives": len(written),
+            "loops": len(loops),
+            "instances": sum(one.times for one in loops),
+            "iterations": sum(one.iterations for one in loops),
+            "places": self.places,
+            "not": list(self.left),
+        }
 
 
 def looked(told: Told, texts: Texts, left: Iterable[str] = ()) -> Looked:

@@ -56,9 +56,12 @@ def execute(
     began = time.perf_counter()
     with _limited(STACK if command[0] == sys.executable else LARGE_STACK):
         process = subprocess.Popen(
-            command, env=environment, stdin=stdin, stdout=stdout,
+            command,
+            env=environment,
+            stdin=stdin,
+            stdout=stdout,
             preexec_fn=bound_to_parent(signal.SIGTERM if launched else signal.SIGKILL),  # noqa: PLW1509 - one thread
-        )  # fmt: skip
+        )
     with process:
         ended = _wait(process, timeout, watch)
     return dataclasses.replace(ended, seconds=time.perf_counter() - began)

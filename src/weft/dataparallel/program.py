@@ -27,18 +27,32 @@ def link(marked: Sequence[Marked], made: Objects, folder: Path, options: Options
     linker = compiler("fortran" if fortran else "c++" if "c++" in languages else "c").split()
     program = folder / marked[-1].original.stem
     command = [
-        *linker, "-g", "-o", str(program), *map(str, made.paths), str(objects(fortran)),
-        *(f"-Wl,--wrap={name}" for name in WRAPPED), *options.link,
-        *(["-lstdc++"] if fortran and "c++" in languages else []), "-lm", "-lpthread", "-ldl",
-    ]  # fmt: skip
+        *linker,
+        "-g",
+        "-o",
+        str(program),
+        *map(str, made.paths),
+        str(objects(fortran)),
+        *(f"-Wl,--wrap={name}" for name in WRAPPED),
+        *options.link,
+        *(["-lstdc++"] if fortran and "c++" in languages else []),
+        "-lm",
+        "-lpthread",
+        "-ldl",
+    ]
     compile_one(command, marked[-1].original, folder)
     return program
 
 
 def execute(
-    program: Path, arguments: Sequence[str], findings: Path, grid: str = "", timeout: float | None = None,
-    *, launcher: Sequence[str] = (),
-) -> Ended:  # fmt: skip
+    program: Path,
+    arguments: Sequence[str],
+    findings: Path,
+    grid: str = "",
+    timeout: float | None = None,
+    *,
+    launcher: Sequence[str] = (),
+) -> Ended:
     """Run the program with its standard streams as they are."""
     environment = {**os.environ, "WEFT_INTERNAL_CHECK_FINDINGS": str(findings)}
     if grid:

@@ -28,10 +28,27 @@ FOR_PROGRAMS: Final = ("heap.c", "library.c")
 FOR_FORTRAN: Final = ("fortran.c",)
 
 WRAPPED: Final = (
-    "malloc", "calloc", "realloc", "reallocarray", "free", "aligned_alloc", "posix_memalign",
-    "memcpy", "memmove", "memset", "fwrite", "write", "puts", "fputs",
-    "_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm",  # C++'s new and delete
-)  # fmt: skip
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "free",
+    "aligned_alloc",
+    "posix_memalign",
+    "memcpy",
+    "memmove",
+    "memset",
+    "fwrite",
+    "write",
+    "puts",
+    "fputs",
+    "_Znwm",
+    "_Znam",
+    "_ZdlPv",
+    "_ZdaPv",
+    "_ZdlPvm",
+    "_ZdaPvm",  # C++'s new and delete
+)
 """Functions of libc that heap.c wraps in programs."""
 
 

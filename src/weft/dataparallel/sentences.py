@@ -12,9 +12,21 @@ from weft.dataparallel.texts import AccessPlace, Texts
 from weft.sources import today
 
 OPERATIONS: Final = (
-    "", "sum", "product", "max", "min", "and", "or", "xor", "eqv", "neqv", "logical and", "logical or",
-    "maxloc", "minloc",
-)  # fmt: skip
+    "",
+    "sum",
+    "product",
+    "max",
+    "min",
+    "and",
+    "or",
+    "xor",
+    "eqv",
+    "neqv",
+    "logical and",
+    "logical or",
+    "maxloc",
+    "minloc",
+)
 """Names of the runtime's WEFT_SUM, ..."""
 
 NO_ROOM: Final = (
@@ -255,9 +267,13 @@ def _bounds(record: Record) -> str:
 def _parameter(record: Record) -> str:
     start = f"`{record.construct.text or record.construct.kind}`" if record.why != "on" else _start(record)
     return PARAMETERS[record.why].format(
-        start=start, name=_known(record), dimension=record.dimension, value=record.value,
-        low=record.low, high=record.high,
-    )  # fmt: skip
+        start=start,
+        name=_known(record),
+        dimension=record.dimension,
+        value=record.value,
+        low=record.low,
+        high=record.high,
+    )
 
 
 def _known(record: Record) -> str:

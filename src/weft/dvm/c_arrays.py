@@ -237,8 +237,10 @@ class Arrays:
             variable = self.tree.resolve(name, self.tree.end(left)) if left.type == "identifier" else None
             if variable is not None and variable.pointer and variable.declare:
                 self.behind(node, self.allocated(variable, called), name)
-            elif not any(self.tree.begin(node) >= begin and self.tree.end(node) <= end
-                         for begin, end, _, _ in self.unit.parallels):  # fmt: skip
+            elif not any(
+                self.tree.begin(node) >= begin and self.tree.end(node) <= end
+                for begin, end, _, _ in self.unit.parallels
+            ):
                 self.behind(node, self.block(left, variable, called), name)
 
     def behind(self, node: Node, text: str, name: str) -> None:
@@ -283,9 +285,15 @@ class Arrays:
         if "sizeof" not in self.tree.source(called):  # the type may be one that this file does not know
             return call("heap", number, f"(void *)WEFT_POINTER({name})", 0, 0, "(const __INT64_TYPE__ *)0")
         rank = variable.rank if variable is not None else 1
-        extents = longs(["0", *(
-            f"(__INT64_TYPE__)(sizeof(({name}){'[0]' * d}) / sizeof(({name}){'[0]' * (d + 1)}))" for d in range(1, rank)
-        )])  # fmt: skip
+        extents = longs(
+            [
+                "0",
+                *(
+                    f"(__INT64_TYPE__)(sizeof(({name}){'[0]' * d}) / sizeof(({name}){'[0]' * (d + 1)}))"
+                    for d in range(1, rank)
+                ),
+            ]
+        )
         pointer = f"WEFT_POINTER({name})"  # an element or a component may also get a plain number from the call
         return call("heap", number, f"(void *){pointer}", f"sizeof(({pointer}){'[0]' * rank})", rank, extents)
 
@@ -336,9 +344,12 @@ def asked(tree: c_tree.Tree, called: Node) -> str:
 
 
 SIZES: Final = {
-    ("malloc", 1): (0,), ("calloc", 2): (0, 1), ("realloc", 2): (1,), ("reallocarray", 3): (1, 2),
+    ("malloc", 1): (0,),
+    ("calloc", 2): (0, 1),
+    ("realloc", 2): (1,),
+    ("reallocarray", 3): (1, 2),
     ("aligned_alloc", 2): (1,),
-}  # fmt: skip
+}
 """The arguments of a function whose product is the size that it is asked for."""
 
 

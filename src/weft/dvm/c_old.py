@@ -12,9 +12,18 @@ MACRO: Final = re.compile(r"\bDVM\s*\(")
 LOOP: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w, \t]*)\)[ \t]*(for\b.*)$", re.MULTILINE)
 DEFINE: Final = re.compile(r"^[ \t]*#[ \t]*define\b.*$", re.MULTILINE)
 SILENT: Final = (
-    "PROCESSORS", "REDUCTION_GROUP", "REMOTE_GROUP", "INDIRECT_GROUP", "SHADOW_GROUP", "COPY_FLAG", "COPY_WAIT",
-    "INTERVAL", "END_INTERVAL", "DEBUG", "BARRIER",
-)  # fmt: skip
+    "PROCESSORS",
+    "REDUCTION_GROUP",
+    "REMOTE_GROUP",
+    "INDIRECT_GROUP",
+    "SHADOW_GROUP",
+    "COPY_FLAG",
+    "COPY_WAIT",
+    "INTERVAL",
+    "END_INTERVAL",
+    "DEBUG",
+    "BARRIER",
+)
 """Directives that say nothing to the checks: declarations of groups and processors, measuring, the end of a copy."""
 USES: Final = ("SHADOW_START", "SHADOW_WAIT", "REDUCTION_START", "REDUCTION_WAIT", "PREFETCH", "RESET")
 """Directives that name a group."""

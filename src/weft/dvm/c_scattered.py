@@ -81,12 +81,18 @@ def shadow_add(unit: Unit, directive: syntax.ShadowAdd, at: int, text: str) -> s
     beside = directive.derived.edges
     calls = [
         call(
-            "edge_begin", unit.texted("shadow_add", directive, text), edge_id(unit, directive.edge, directive.place),
-            unit.data_id(variable), base(variable), directive.axis, *target, axis,
+            "edge_begin",
+            unit.texted("shadow_add", directive, text),
+            edge_id(unit, directive.edge, directive.place),
+            unit.data_id(variable),
+            base(variable),
+            directive.axis,
+            *target,
+            axis,
             edge_id(unit, beside[0], directive.place) if beside else 0,
         ),
         over(directive.derived, target, axis, dummy, call("edge_element", dummy, "weft_e")),
-    ]  # fmt: skip
+    ]
     for name in directive.include:
         array = unit.variable(Reference(name, None, directive.place), at)
         calls.append(call("edge_include", unit.data_id(array), base(array)))
@@ -112,6 +118,11 @@ def localize(unit: Unit, directive: syntax.Localize, at: int, text: str) -> str:
     numbers = unit.variable(Reference(directive.array, None, directive.place), at)
     target = unit.variable(Reference(directive.target, None, directive.place), at)
     return call(
-        "localize", unit.texted("localize", directive, text), unit.data_id(numbers), base(numbers),
-        unit.data_id(target), base(target), directive.axis or 0,
-    )  # fmt: skip
+        "localize",
+        unit.texted("localize", directive, text),
+        unit.data_id(numbers),
+        base(numbers),
+        unit.data_id(target),
+        base(target),
+        directive.axis or 0,
+    )

@@ -28,8 +28,12 @@ LATER: Final = check.LATER
 _REDUCTIONS: Final = "sum product max min and or xor eqv neqv maxloc minloc"
 OPERATIONS: Final[dict[str, int]] = {name: getattr(check, name.upper()) for name in _REDUCTIONS.split()}
 DIRECTIONS: Final = {
-    "in": check.IN, "out": check.OUT, "inout": check.INOUT, "local": check.LOCAL, "inlocal": check.INLOCAL,
-}  # fmt: skip
+    "in": check.IN,
+    "out": check.OUT,
+    "inout": check.INOUT,
+    "local": check.LOCAL,
+    "inlocal": check.INLOCAL,
+}
 ON, REMOTE, TIE, BEFORE_STATEMENT, CONSISTENT = range(5)
 ACROSS, RENEW, COMPUTE, GROUP = range(4)
 ACTUAL, GET_ACTUAL, REGION_DATA = 0, 1, 10

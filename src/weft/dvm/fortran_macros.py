@@ -29,9 +29,14 @@ def expanded(
 ) -> Iterator[tuple[Path, list[tuple[int, str]]]]:
     """Runs of lines with their numbers, each of one file; raises UsageError with the preprocessor's first complaint."""
     command = [
-        *compiler("fortran").split(), "-E", "-cpp", "-ffree-form" if free else "-ffixed-form",
-        *(f"-I{folder}" for folder in (path.parent, *include)), *(f"-D{name}" for name in define), str(path),
-    ]  # fmt: skip
+        *compiler("fortran").split(),
+        "-E",
+        "-cpp",
+        "-ffree-form" if free else "-ffixed-form",
+        *(f"-I{folder}" for folder in (path.parent, *include)),
+        *(f"-D{name}" for name in define),
+        str(path),
+    ]
     try:
         done = subprocess.run(
             command, capture_output=True, timeout=SECONDS, check=False, env={**os.environ, "LC_ALL": "C"}

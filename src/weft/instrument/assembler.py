@@ -58,8 +58,11 @@ _MEMORY = re.compile(r"(-?\d*)\((%r\w+)?(?:,(%r\w+)(?:,(\d))?)?\)$")
 _GENERAL = re.compile(
     r"(?:mov|lea|add|sub|and|or|xor|sal|sar|shl|shr|neg|not|inc|dec|set|cmov|imul|cmp|test|nop)(?!xchg)"
 )
-_OPPOSITE = {a: b for pair in ("e ne", "l ge", "le g", "b ae", "be a", "s ns", "z nz", "c nc")
-             for a, b in (pair.split(), pair.split()[::-1])}  # fmt: skip
+_OPPOSITE = {
+    a: b
+    for pair in ("e ne", "l ge", "le g", "b ae", "be a", "s ns", "z nz", "c nc")
+    for a, b in (pair.split(), pair.split()[::-1])
+}
 _REGISTERS = {
     name: f"%r{full}"
     for full, parts in (
@@ -333,17 +336,41 @@ class Loop:
         leave = f"\tj{self._leaves}\t.Lweft_exit_{n}"
         grown, shrunk = (["\t.cfi_adjust_cfa_offset 64"], ["\t.cfi_adjust_cfa_offset -64"]) if on_stack else ([], [])
         return [
-            *rest, leave, f"\ttestl\t${(_ASKS_EACH * step - 1) & -step}, {small}", f"\tje\t.Lweft_ask_{n}",
-            f".Lweft_slow_{n}:", *begin, f"\tjmp\t.Lweft_{n}",
-            f".Lweft_ask_{n}:", "\tleaq\t-64(%rsp), %rsp", *grown, "\tmovq\t%rax, (%rsp)",
-            f"\tmovq\t${_MOST}, 8(%rsp)", *self._asks, "\tmovq\t8(%rsp), %rax", "\ttestq\t%rax, %rax",
-            f"\tje\t.Lweft_none_{n}", f"\timulq\t${self._step}, %rax, %rax", f"\taddq\t{self._counter}, %rax",
-            "\tmovq\t%rax, 56(%rsp)", "\tmovq\t(%rsp), %rax", "\tleaq\t64(%rsp), %rsp", *shrunk,
-            f".Lweft_free_{n}:", *whole, leave, f"\tcmpq\t-8(%rsp), {self._counter}",
-            f"\tj{'l' if self._step > 0 else 'g'}\t.Lweft_free_{n}", f"\tjmp\t.Lweft_ask_{n}",
-            *grown, f".Lweft_none_{n}:", "\tmovq\t(%rsp), %rax", "\tleaq\t64(%rsp), %rsp", *shrunk,
+            *rest,
+            leave,
+            f"\ttestl\t${(_ASKS_EACH * step - 1) & -step}, {small}",
+            f"\tje\t.Lweft_ask_{n}",
+            f".Lweft_slow_{n}:",
+            *begin,
+            f"\tjmp\t.Lweft_{n}",
+            f".Lweft_ask_{n}:",
+            "\tleaq\t-64(%rsp), %rsp",
+            *grown,
+            "\tmovq\t%rax, (%rsp)",
+            f"\tmovq\t${_MOST}, 8(%rsp)",
+            *self._asks,
+            "\tmovq\t8(%rsp), %rax",
+            "\ttestq\t%rax, %rax",
+            f"\tje\t.Lweft_none_{n}",
+            f"\timulq\t${self._step}, %rax, %rax",
+            f"\taddq\t{self._counter}, %rax",
+            "\tmovq\t%rax, 56(%rsp)",
+            "\tmovq\t(%rsp), %rax",
+            "\tleaq\t64(%rsp), %rsp",
+            *shrunk,
+            f".Lweft_free_{n}:",
+            *whole,
+            leave,
+            f"\tcmpq\t-8(%rsp), {self._counter}",
+            f"\tj{'l' if self._step > 0 else 'g'}\t.Lweft_free_{n}",
+            f"\tjmp\t.Lweft_ask_{n}",
+            *grown,
+            f".Lweft_none_{n}:",
+            "\tmovq\t(%rsp), %rax",
+            "\tleaq\t64(%rsp), %rsp",
+            *shrunk,
             f"\tjmp\t.Lweft_slow_{n}",
-        ]  # fmt: skip
+        ]
 
 
 def loop_at(lines: list[str], at: int) -> Loop | None:
@@ -415,9 +442,13 @@ def _questions(accesses: list[tuple[Form, int]], steps: dict[str, int]) -> list[
         if abs(step) > _FARTHEST:
             return None
         lines += (
-            f"\tleaq\t{low}{place}, %rax", "\tmovq\t%rax, 16(%rsp)", f"\tmovq\t${step}, 24(%rsp)",
-            f"\tmovq\t${high - low}, 32(%rsp)", f"\tmovq\t${bits}, 40(%rsp)", "\tcall\tweft_hook_reach",
-        )  # fmt: skip
+            f"\tleaq\t{low}{place}, %rax",
+            "\tmovq\t%rax, 16(%rsp)",
+            f"\tmovq\t${step}, 24(%rsp)",
+            f"\tmovq\t${high - low}, 32(%rsp)",
+            f"\tmovq\t${bits}, 40(%rsp)",
+            "\tcall\tweft_hook_reach",
+        )
     return lines
 
 
@@ -571,8 +602,15 @@ def _looked(line: str) -> list[str]:
     found = _PLAIN.match(line)
     if not found:
         return [line]
-    return ["\tmovl\t%edi, %eax", "\tleaq\tweft_hook_pages(%rip), %rcx", "\tshrl\t$12, %eax",
-            f"\ttestb\t${_BITS[found[1]]}, (%rcx,%rax)", "\tje\t77775f", line, "77775:"]  # fmt: skip
+    return [
+        "\tmovl\t%edi, %eax",
+        "\tleaq\tweft_hook_pages(%rip), %rcx",
+        "\tshrl\t$12, %eax",
+        f"\ttestb\t${_BITS[found[1]]}, (%rcx,%rax)",
+        "\tje\t77775f",
+        line,
+        "77775:",
+    ]
 
 
 def _without(segment: list[str]) -> list[str]:

@@ -302,8 +302,8 @@ def run_job(
     argv, environment = add_rank_variables(plan.line, variables, plan.environment)
     job = Job(
         processes.start_job(argv, environment, unblock_forwarded=plan.pvm is None),
-        run, create_watch(run, hosts), hang_after, family=plan.line.family, observer=observer, report_news=report_news, alarm=alarm,
-        shared_run=shared_run, hosts=hosts,
+        run, create_watch(run, hosts), hang_after, family=plan.line.family,
+        observer=observer, report_news=report_news, alarm=alarm, shared_run=shared_run, hosts=hosts,
     )  # fmt: skip
     if shared_run is not None and conclude is not None:
         shared_run.reporting = lambda: conclude(job.as_whole_job())

@@ -135,9 +135,7 @@ class Compiler:
         if loops.of_user(self._loop[-1][1]):
             self.left.loop(self._loop[-1][1], listed, kinds)
         names = list(names)  # the call takes the schedule out of it
-        kernel = loops.describe(
-            lowerer, self._loop[-1][1], signature, names, kinds, reductions, given[12], self.texts
-        )  # fmt: skip
+        kernel = loops.describe(lowerer, self._loop[-1][1], signature, names, kinds, reductions, given[12], self.texts)
         self.kernels.setdefault(lowerer.func_ir.func_id.func.__code__, []).append(kernel)
         self._keep.append(kernel)
         self.ranks |= kernel.ranks

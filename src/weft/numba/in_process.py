@@ -22,19 +22,41 @@ SCHEDULER: Final = {"numba_parallel_for": "weft_numba_parallel_for", "get_thread
 """Symbols of Numba's scheduler, and what stands in for them."""
 
 ALLOCATOR: Final = {
-    **{f"MemInfo_{name}": name for name in (
-        "alloc", "alloc_safe", "alloc_aligned", "alloc_safe_aligned", "alloc_dtor", "alloc_dtor_safe",
-        "new_varsize", "new_varsize_dtor", "varsize_alloc", "varsize_realloc", "varsize_free", "call_dtor",
-    )},
-    "Allocate": "allocate", "Free": "release",
-}  # fmt: skip
+    **{
+        f"MemInfo_{name}": name
+        for name in (
+            "alloc",
+            "alloc_safe",
+            "alloc_aligned",
+            "alloc_safe_aligned",
+            "alloc_dtor",
+            "alloc_dtor_safe",
+            "new_varsize",
+            "new_varsize_dtor",
+            "varsize_alloc",
+            "varsize_realloc",
+            "varsize_free",
+            "call_dtor",
+        )
+    },
+    "Allocate": "allocate",
+    "Free": "release",
+}
 """Functions of NRT (NRT_...), and which weft_numba_... stand in for them, in the order of numba.c's Runtime."""
 
 HOOKS: Final = (
-    "weft_numba_read", "weft_numba_write", "weft_numba_read_given", "weft_numba_write_given",
-    "weft_numba_read_masked", "weft_numba_write_masked", "weft_numba_read_lane", "weft_numba_write_lane",
-    "weft_numba_bounds", "weft_numba_enter", "weft_numba_leave",
-)  # fmt: skip
+    "weft_numba_read",
+    "weft_numba_write",
+    "weft_numba_read_given",
+    "weft_numba_write_given",
+    "weft_numba_read_masked",
+    "weft_numba_write_masked",
+    "weft_numba_read_lane",
+    "weft_numba_write_lane",
+    "weft_numba_bounds",
+    "weft_numba_enter",
+    "weft_numba_leave",
+)
 """What compiled code calls."""
 
 VECTORS: Final = ("weft_numba_read", "weft_numba_write")
@@ -105,9 +127,15 @@ class Loop:
         if low is None or high is None or dimension >= self._each[number - 1].rank:
             return None
         return numba.Bound(
-            argument=number - 1, dimension=dimension, low_term=span.low.term, low_of=low, high_term=span.high.term,
-            high_of=high, low=span.low.constant, high=span.high.constant,
-        )  # fmt: skip
+            argument=number - 1,
+            dimension=dimension,
+            low_term=span.low.term,
+            low_of=low,
+            high_term=span.high.term,
+            high_of=high,
+            low=span.low.constant,
+            high=span.high.constant,
+        )
 
     def _of(self, end: Sum, numbers: Mapping[str, int]) -> int | None:
         """Where the runtime finds the term of a sum."""

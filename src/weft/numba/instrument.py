@@ -214,15 +214,23 @@ class Module:
         heads = [f"define internal i32 @{name}{rest}" for name in names]
         passed = ", ".join(f"{words[0]} {words[-1]}" for words in given)
         return [
-            heads[0], *hooked,
-            strip(heads[1]), *(strip(self._bounds(line)) for line in lines), "}",
-            strip(head), f"  %weft.g = load i8, ptr inttoptr (i64 {self.guards + MAX_ARGUMENTS} to ptr), align 1",
+            heads[0],
+            *hooked,
+            strip(heads[1]),
+            *(strip(self._bounds(line)) for line in lines),
+            "}",
+            strip(head),
+            f"  %weft.g = load i8, ptr inttoptr (i64 {self.guards + MAX_ARGUMENTS} to ptr), align 1",
             "  %weft.t = icmp eq i8 %weft.g, 0",
             "  br i1 %weft.t, label %weft.hooked, label %weft.whole",
-            "weft.hooked:", f"  %weft.h = call i32 @{names[0]}({passed})", "  ret i32 %weft.h",
-            "weft.whole:", f"  %weft.w = call i32 @{names[1]}({passed})", "  ret i32 %weft.w",
+            "weft.hooked:",
+            f"  %weft.h = call i32 @{names[0]}({passed})",
+            "  ret i32 %weft.h",
+            "weft.whole:",
+            f"  %weft.w = call i32 @{names[1]}({passed})",
+            "  ret i32 %weft.w",
             "}",
-        ]  # fmt: skip
+        ]
 
     def _writes(self, lines: list[str], own: set[str]) -> None:
         """Note which arguments a kernel writes to."""

@@ -161,9 +161,13 @@ class LoopChecks:
         return calls <= ALWAYS or calls & (calls - 1) == 0 or key in self._uncopied
 
     def _expected(
-        self, plain: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, object],
+        self,
+        plain: Callable[..., object],
+        function: Any,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
         key: tuple[object, ...],
-    ) -> Expected | None:  # fmt: skip
+    ) -> Expected | None:
         """What a sequential run gives; None where the arguments cannot be copied or Numba cannot compile it so."""
         copies = Copies()
         try:
@@ -184,9 +188,15 @@ class LoopChecks:
         return Expected(value, given, named)
 
     def _compare(
-        self, function: Any, args: tuple[object, ...], kwargs: Mapping[str, object], result: object,
-        expected: Expected, *, garbage: bool,
-    ) -> None:  # fmt: skip
+        self,
+        function: Any,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        result: object,
+        expected: Expected,
+        *,
+        garbage: bool,
+    ) -> None:
         if any(kernel.loop.asks for kernel in self._kernels(function)):
             return  # what depends on the number of threads need not be equal
         parts = self.runtime.magnitude()
@@ -244,9 +254,16 @@ class LoopChecks:
             self.mismatches[key].count += 1
             return
         self.mismatches[key] = Mismatch(
-            suspect.kind, certainty, code.co_filename, suspect.line, code.co_name, suspect.loop, suspect.name, text,
+            suspect.kind,
+            certainty,
+            code.co_filename,
+            suspect.line,
+            code.co_name,
+            suspect.loop,
+            suspect.name,
+            text,
             dict(evidence),
-        )  # fmt: skip
+        )
         self.tell()
 
 

@@ -85,9 +85,15 @@ def named(name: str, function: Any) -> str:
 
 
 def describe(  # noqa: PLR0917 - in the order that Numba has them
-    lowerer: Any, parfor: Any, signature: tuple[Sequence[object], Sequence[Any]], names: Sequence[str],
-    kinds: Sequence[Any], reductions: Sequence[str], races: Iterable[str], texts: Texts,
-) -> Kernel:  # fmt: skip
+    lowerer: Any,
+    parfor: Any,
+    signature: tuple[Sequence[object], Sequence[Any]],
+    names: Sequence[str],
+    kinds: Sequence[Any],
+    reductions: Sequence[str],
+    races: Iterable[str],
+    texts: Texts,
+) -> Kernel:
     """Describe a loop from what Numba is about to call its kernel with (parfor_lowering.call_parallel_gufunc).
 
     `names` and `kinds` are the arguments' variables and types, the schedule first among the names; `signature` names

@@ -123,9 +123,12 @@ def _suspects(function: ast.FunctionDef, loop: ast.For, reductions: Collection[s
             for use in uses:
                 if use.name == name and not use.stored and not _accumulates(use.statement, name):
                     yield Suspect(
-                        "early-reduction-use", name, use.line, loop.lineno,
+                        "early-reduction-use",
+                        name,
+                        use.line,
+                        loop.lineno,
                         f"the loop at line {loop.lineno} sums it up: inside, each worker sees only its own part",
-                    )  # fmt: skip
+                    )
                     break
             continue
         early = _read_first(loop.body, name)
@@ -133,11 +136,14 @@ def _suspects(function: ast.FunctionDef, loop: ast.For, reductions: Collection[s
             last = after or stores[0].line
             if after:
                 yield Suspect(
-                    "wrong-reduction", name, stores[0].line, loop.lineno,
+                    "wrong-reduction",
+                    name,
+                    stores[0].line,
+                    loop.lineno,
                     f"it is read at line {last} behind the loop, but Numba knows no reduction in this form: "
                     f"each worker changes its own copy, which is lost (a reduction is written {name} += ..., "
                     f"{name} *= ..., {name} = max({name}, ...) or {name} = min({name}, ...))",
-                )  # fmt: skip
+                )
             else:
                 yield Suspect(
                     "loop-dependence",
@@ -233,9 +239,10 @@ def _read_behind(function: ast.FunctionDef, loop: ast.For, name: str) -> int:
     """The line behind a loop that reads a variable before all else; 0 of none. An enclosing loop begins again."""
     end = loop.end_lineno or loop.lineno
     around = [
-        node for node in ast.walk(function)
+        node
+        for node in ast.walk(function)
         if isinstance(node, ast.For | ast.While) and node.lineno < loop.lineno and (node.end_lineno or 0) >= end
-    ]  # fmt: skip
+    ]
     begin = min((node.lineno for node in around), default=end + 1)
     uses = sorted(_uses(function.body), key=lambda use: (use.line <= end, use.line, use.stored))
     for use in uses:
@@ -307,10 +314,13 @@ def column(function: FunctionType, line: int, array: str, stored: bool | None) -
     if found is None:
         return 0
     places = {
-        node.col_offset + 1 + _indent(function) for node in ast.walk(found)
-        if isinstance(node, ast.Subscript) and node.lineno == line and _is(node.value, array)
+        node.col_offset + 1 + _indent(function)
+        for node in ast.walk(found)
+        if isinstance(node, ast.Subscript)
+        and node.lineno == line
+        and _is(node.value, array)
         and (stored is None or isinstance(node.ctx, ast.Store) == stored)
-    }  # fmt: skip
+    }
     return places.pop() if len(places) == 1 else 0
 
 

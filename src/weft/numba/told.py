@@ -11,11 +11,20 @@ from weft.dataparallel.texts import Texts, loop_line
 from weft.native.headers import check
 
 TYPES: Final = {
-    "int8": check.INT8, "int16": check.INT16, "int32": check.INT32, "int64": check.INT64, "uint8": check.UINT8,
-    "uint16": check.UINT16, "uint32": check.UINT32, "uint64": check.UINT64, "float32": check.FLOAT,
-    "float64": check.DOUBLE, "complex64": check.COMPLEX_FLOAT, "complex128": check.COMPLEX_DOUBLE,
+    "int8": check.INT8,
+    "int16": check.INT16,
+    "int32": check.INT32,
+    "int64": check.INT64,
+    "uint8": check.UINT8,
+    "uint16": check.UINT16,
+    "uint32": check.UINT32,
+    "uint64": check.UINT64,
+    "float32": check.FLOAT,
+    "float64": check.DOUBLE,
+    "complex64": check.COMPLEX_FLOAT,
+    "complex128": check.COMPLEX_DOUBLE,
     "bool": check.LOGICAL1,
-}  # fmt: skip
+}
 
 
 class ToldTexts(Texts):

@@ -118,9 +118,10 @@ def shared_by_task_fortran(lines: Sequence[str], at: int, one: Directive) -> lis
     used = dict.fromkeys(name for name in _NAME.findall(body) if name not in own) if region else {}
     known = "\n".join(lines[first:at])
     return [
-        name for name in (*said, *used)
+        name
+        for name in (*said, *used)
         if re.search(rf"^[ \t]*(?!.*\bparameter\b){_DECLARED}::.*\b{name}\b(?!\s*\()", known, re.I | re.M)
-    ]  # fmt: skip
+    ]
 
 
 def watched_fortran(lines: list[str], at: int, one: Directive) -> None:
@@ -131,10 +132,11 @@ def watched_fortran(lines: list[str], at: int, one: Directive) -> None:
     behind = "\n".join(lines[at + 1 : at + 1 + MOST_LINES])
     text = "\n".join(lines)
     found = [
-        name for name in names(one)
+        name
+        for name in names(one)
         if not re.search(rf"\bdo\s+(\d+\s+)?{name}\s*=", behind, re.I)
         and re.search(rf"^[ \t]*{_DECLARED}::.*\b{name}\b", text, re.I | re.M)
-    ]  # fmt: skip
+    ]
     shared = shared_by_task_fortran(lines, at, one)
     calls = "; ".join(
         [f"call weft_omp_private(%val(loc({name})), %val(0_8))" for name in shared]

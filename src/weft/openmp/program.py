@@ -28,27 +28,57 @@ from weft.openmp.sources import (
 )
 
 HOOKS: Final = (
-    "-fopenmp", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0",
-    "-gdwarf-4", "-gno-variable-location-views", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-w",
-)  # fmt: skip
+    "-fopenmp",
+    "-fsanitize=thread",
+    "--param=tsan-distinguish-volatile=1",
+    "--param=tsan-instrument-func-entry-exit=0",
+    "-gdwarf-4",
+    "-gno-variable-location-views",
+    "-fno-omit-frame-pointer",
+    "-fno-optimize-sibling-calls",
+    "-w",
+)
 # A read that is made once before a loop, or a write that is made once behind it, would be another strand's.
 KEPT: Final = (
-    "-O1", "-fno-tree-loop-im", "-fno-tree-pre", "-fno-tree-sink", "-fno-ipa-pure-const", "-finline-small-functions",
-    "-fno-toplevel-reorder", "-fno-tree-dse", "-fno-tree-dce",  # these keep what is only written or only read
+    "-O1",
+    "-fno-tree-loop-im",
+    "-fno-tree-pre",
+    "-fno-tree-sink",
+    "-fno-ipa-pure-const",
+    "-finline-small-functions",
+    "-fno-toplevel-reorder",
+    "-fno-tree-dse",
+    "-fno-tree-dce",  # these keep what is only written or only read
     "-fno-tree-loop-distribute-patterns",
-)  # fmt: skip
+)
 # Private variables are watched where their address goes out; gfortran knows too well where it does not (-fno-tree-pta).
 # It does not know -fno-builtin-memcpy: what it copies as a whole would pass by the wrapped functions.
 CALLED: Final = ("-mmemcpy-strategy=libcall:-1:noalign", "-mmemset-strategy=libcall:-1:noalign")
-FORTRAN: Final = (
-    "-ffree-line-length-none", "-fno-tree-pta", *(CALLED if platform.machine() == "x86_64" else ()),
-)  # fmt: skip
+FORTRAN: Final = ("-ffree-line-length-none", "-fno-tree-pta", *(CALLED if platform.machine() == "x86_64" else ()))
 RUNTIME_FLAGS: Final = (
-    "-std=c11", "-O2", "-fno-tree-vectorize", "-g", "-D_GNU_SOURCE", "-fPIC", "-fno-strict-aliasing",
-    "-fno-omit-frame-pointer", "-fno-builtin-malloc",
-)  # fmt: skip
-KNOWN: Final = ("weft_*", "__*", "GOMP_*", "omp_*", "malloc", "calloc", "realloc", "free", "memalign", "aligned_alloc",
-                "posix_memalign")  # fmt: skip
+    "-std=c11",
+    "-O2",
+    "-fno-tree-vectorize",
+    "-g",
+    "-D_GNU_SOURCE",
+    "-fPIC",
+    "-fno-strict-aliasing",
+    "-fno-omit-frame-pointer",
+    "-fno-builtin-malloc",
+)
+KNOWN: Final = (
+    "weft_*",
+    "__*",
+    "GOMP_*",
+    "omp_*",
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+)
 
 
 MOST_BEFORE: Final = 4
@@ -117,11 +147,22 @@ def build(request: Request, folder: Path) -> Built:
     program = folder / request.sources[-1].stem
     begin, end = offloaded()
     command = [
-        *linker, "-g", "-o", str(program), *begin, *map(str, objects), str(runtime()),
-        *(f"-Wl,--wrap={name}" for name in wrapped(runtime())), *request.link, *end,
+        *linker,
+        "-g",
+        "-o",
+        str(program),
+        *begin,
+        *map(str, objects),
+        str(runtime()),
+        *(f"-Wl,--wrap={name}" for name in wrapped(runtime())),
+        *request.link,
+        *end,
         *(["-Wl,--defsym=weft_omp_one_memory=1"] if any(map(one_memory, request.sources)) else []),
-        *(["-lstdc++"] if languages >= {"fortran", "c++"} else []), "-lm", "-lpthread", "-ldl",
-    ]  # fmt: skip
+        *(["-lstdc++"] if languages >= {"fortran", "c++"} else []),
+        "-lm",
+        "-lpthread",
+        "-ldl",
+    ]
     compile_one(command, request.sources[-1], folder)
     return Built(program, tuple(kept))
 
@@ -157,9 +198,15 @@ def flags(request: Request, source: Path, folder: Path) -> list[str]:
     # What the compiler would do itself in place of a call would pass by the wrapped functions.
     called = [f"-fno-builtin-{name}" for name in wrapped(runtime()) if not name.startswith("_")]
     return [
-        *KEPT, *called, *HOOKS, *((*FORTRAN, "-J", str(folder)) if fortran else ()), *beside(source, fortran=fortran),
-        *(f"-I{path}" for path in options.include), *(f"-D{name}" for name in options.define), *options.flags,
-    ]  # fmt: skip
+        *KEPT,
+        *called,
+        *HOOKS,
+        *((*FORTRAN, "-J", str(folder)) if fortran else ()),
+        *beside(source, fortran=fortran),
+        *(f"-I{path}" for path in options.include),
+        *(f"-D{name}" for name in options.define),
+        *options.flags,
+    ]
 
 
 def _object(request: Request, source: Path, number: int, folder: Path) -> tuple[Path, set[int]]:

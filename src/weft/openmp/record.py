@@ -96,13 +96,20 @@ def records(told: Told, places: Mapping[int, AccessPlace]) -> list[Record]:
     def record(held: Mapping[str, Any]) -> Record:
         here, there, frame, block = held["pc"], held["other_pc"], held.get("frame"), held.get("block")
         return Record(
-            id=held["id"], kind=held["kind"], why=held["why"], count=held["count"],
+            id=held["id"],
+            kind=held["kind"],
+            why=held["why"],
+            count=held["count"],
             one=Access(at(here), here, held.get("write", False), strand(held.get("strand"))),
             other=Access(at(there), there, held.get("other_write", False), strand(held.get("other"))),
-            address=held.get("address", 0), bytes=held.get("bytes", 0), device=held.get("device", False),
-            near=tuple(held.get("near", ())), block=block["low"] if block else None,
-            frame=(frame["pc"], frame["cfa"]) if frame else None, region=at(held.get("region_pc", 0)),
-        )  # fmt: skip
+            address=held.get("address", 0),
+            bytes=held.get("bytes", 0),
+            device=held.get("device", False),
+            near=tuple(held.get("near", ())),
+            block=block["low"] if block else None,
+            frame=(frame["pc"], frame["cfa"]) if frame else None,
+            region=at(held.get("region_pc", 0)),
+        )
 
     return [record(one) for one in told.found.values()]
 

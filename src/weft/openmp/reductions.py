@@ -38,16 +38,27 @@ SMALLEST: Final = "the smallest value"
 EXTREME: Final = "the largest or smallest value"
 _NAMED: Final = {"max": LARGEST, "min": SMALLEST}
 _NEVER: Final = {
-    "+": ("*", LARGEST, SMALLEST, EXTREME), "-": ("*", LARGEST, SMALLEST, EXTREME),
-    "*": ("+", LARGEST, SMALLEST, EXTREME), "max": (SMALLEST,), "min": (LARGEST,),
-    "|": ("&", "&&"), "||": ("&", "&&"), "&": ("|", "||"), "&&": ("|", "||"),
-}  # fmt: skip
+    "+": ("*", LARGEST, SMALLEST, EXTREME),
+    "-": ("*", LARGEST, SMALLEST, EXTREME),
+    "*": ("+", LARGEST, SMALLEST, EXTREME),
+    "max": (SMALLEST,),
+    "min": (LARGEST,),
+    "|": ("&", "&&"),
+    "||": ("&", "&&"),
+    "&": ("|", "||"),
+    "&&": ("|", "||"),
+}
 """What a loop never is to compute under each operation. Others may come to the same, of truth values or single bits: a
 sum of different bits is their union."""
 _NEVER_FORTRAN: Final = {
-    **{by: _NEVER[by] for by in "+-*"}, ".and.": (".or.",), ".or.": (".and.",), "iand": ("ior",), "ior": ("iand",),
-    "max": ("+", "*", SMALLEST), "min": ("+", "*", LARGEST),
-}  # fmt: skip
+    **{by: _NEVER[by] for by in "+-*"},
+    ".and.": (".or.",),
+    ".or.": (".and.",),
+    "iand": ("ior",),
+    "ior": ("iand",),
+    "max": ("+", "*", SMALLEST),
+    "min": ("+", "*", LARGEST),
+}
 """Threads begin with the smallest number for the largest value, below which is nothing; in C that may be an unsigned 0,
 to which some add."""
 

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from weft.base.words import plural, printable, rank_words
 from weft.deadlock import find
 from weft.deadlock.blocked import Standstill
+from weft.evidence import Deadlock
 from weft.match import NONE
 from weft.match import match as match_of
 from weft.mpi.meaning import base
@@ -202,8 +203,8 @@ class _Drawing:
         """What is proven of who waits for whom."""
         lines: list[Line] = []
         for finding in find(self.trace):
-            cycle = finding.evidence.get("cycle")
-            if isinstance(cycle, list) and 1 < len(cycle) <= 12:
+            cycle = finding.evidence.cycle if isinstance(finding.evidence, Deadlock) else ()
+            if 1 < len(cycle) <= 12:
                 ring = " ⟶ ".join(str(rank) for rank in [*cycle, cycle[0]])
                 lines += [[], [Part(f"waits for: {ring}", _WARN)]]
             said = printable(f"deadlock: {finding.message}")

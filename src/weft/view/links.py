@@ -10,6 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
+from weft.evidence import Cycle, Deadlock, Race
 from weft.findings import Finding
 from weft.match import NONE, Collectives, Match, Posts
 from weft.terms.progress import open_calls
@@ -226,7 +228,7 @@ class Links:
     def _row(self, send: Id, receive: Id) -> int:
         """The row of match.sends of the message that one call sent and another had, -1 for none."""
         recvs = self.match.recvs
-        for row in self.match.sends_of(send):
+        for row in self.match.sends_of(EventId(*send)):
             to = int(self.match.sends.partner[row])
             if to != NONE and recvs.id(to)[0] == receive[0] and receive[1] in (recvs.completion[to], recvs.event[to]):
                 return row
@@ -349,12 +351,13 @@ def arrows_of(finding: Finding, scale: Scale) -> list[dict[str, object]]:
 
 def _waits(finding: Finding) -> Iterable[dict[str, Any]]:
     """Who waits for whom; of many ranks in one call one arrow tells for all, and those of the cycle for themselves."""
-    cycle = [int(rank) for rank in finding.evidence.get("cycle", ())]
+    evidence = finding.evidence
+    cycle = list(evidence.cycle) if isinstance(evidence, Deadlock | Cycle) else []
     following = dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
     yield from ({"kind": "waits", "rank": a, "for": b, "cycle": True, "ranks": 1} for a, b in following.items())
-    for wait in finding.evidence.get("waits", ()):
-        ranks = [rank for rank in wait["ranks"] if rank not in following]
-        for other in wait["for"][:MAX_WAITED_FOR]:
+    for wait in evidence.waits if isinstance(evidence, Deadlock) else ():
+        ranks = [rank for rank in wait.ranks if rank not in following]
+        for other in wait.for_[:MAX_WAITED_FOR]:
             some = [rank for rank in ranks if rank != other]
             if len(some) > MAX_ARROWS:
                 middle = some[len(some) // 2]
@@ -365,11 +368,12 @@ def _waits(finding: Finding) -> Iterable[dict[str, Any]]:
 
 def _race(finding: Finding, scale: Scale) -> Iterable[dict[str, Any]]:
     receive = finding.events[0]
-    took = finding.evidence.get("took")
-    sends = [(took["rank"], took["event"], "took")] if took else []
-    sends += [(other["rank"], other["event"], "could") for other in finding.evidence.get("others", ())[:8]]
+    sends: list[tuple[int, int, str]] = []
+    if isinstance(race := finding.evidence, Race):
+        sends = [(race.took.rank, race.took.event, "took")]
+        sends += [(other.rank, other.event, "could") for other in race.others[:8]]
     to_row, to_start, to_end = scale.spots([receive])[0]
-    spots = scale.spots([(int(rank), int(event)) for rank, event, _ in sends])
+    spots = scale.spots([(rank, event) for rank, event, _ in sends])
     for (rank, event, kind), (row, start, _) in zip(sends, spots, strict=True):
         yield {"kind": kind, "from": [row, start], "to": [to_row, max(to_start, to_end)], "send": [rank, event],
                "receive": list(receive)}  # fmt: skip

@@ -97,7 +97,8 @@ static __attribute__((noinline)) void other_write(uintptr_t a, size_t size, uint
     struct cell *c = cell_for(a, size);
     if (wrong_again(s, a, size, place)) {
         if (c && (c->written <= now.base || c->written == now.cur)) {
-            ++*s->wrong, c->written = now.cur;
+            ++*s->wrong;
+            c->written = now.cur;
             return;
         }
     } else if (!now.looked) {
@@ -165,7 +166,8 @@ static void pieces(uintptr_t a, size_t size, bool write, uintptr_t place) {
         if (write)
             n == 8 ? writes(a, 8, place) : n == 4 ? writes(a, 4, place) : judge(a, n, true, place, site_for(place));
         else n == 8 ? reads(a, 8, place) : n == 4 ? reads(a, 4, place) : judge(a, n, false, place, site_for(place));
-        a += n, size -= n;
+        a += n;
+        size -= n;
     }
 }
 

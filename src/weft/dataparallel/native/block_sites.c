@@ -99,7 +99,9 @@ static void keep(uint64_t blocks) {
     }
     for (struct kept *one = aside.kept; one < aside.kept + aside.count; one++)
         if (one->site.key == one->where->key && one->site.reach > one->where->reach) swap(one);
-    set->blocks = blocks, set->open.count = 0, set->aside.count = aside.count;
+    set->blocks = blocks;
+    set->open.count = 0;
+    set->aside.count = aside.count;
     for (int i = 0; i < ANCHORS; i++) set->anchors[i] = anchors[i];
     for (struct site *s = sites_opened(); s; s = following(s))
         if (s->key) add(&set->open, s);
@@ -113,7 +115,8 @@ static void put_back(uint64_t blocks) {
         for (int i = 0; i < ANCHORS; i++) anchors[i] = set->anchors[i];
         for (const struct kept *one = set->open.kept; one < set->open.kept + set->open.count; one++) {
             *one->where = one->site;
-            one->where->next = NULL, one->where->changed = weft_sites_changed;
+            one->where->next = NULL;
+            one->where->changed = weft_sites_changed;
             open_site(one->where);
         }
         for (int i = 0; i < set->aside.count; i++) aside.kept[i] = set->aside.kept[i];
@@ -127,10 +130,13 @@ static void move(struct site *s, uintptr_t by) {
     weft_sites_changed++;
     uintptr_t step = (uintptr_t)s->object->stride[s->follows - 1];
     if (low >= s->lowest && low <= s->highest && (low - s->lowest) % step == 0) {
-        s->low = low, s->changed = weft_sites_changed;
+        s->low = low;
+        s->changed = weft_sites_changed;
         return;
     }
-    s->key = 0, s->low = 1, s->reach = 0;
+    s->key = 0;
+    s->low = 1;
+    s->reach = 0;
 }
 
 static void follow(struct site *s, const uintptr_t by[], int count) {
@@ -148,7 +154,8 @@ static void move_on(void) {
     int count = here.aspect_count < ANCHORS ? here.aspect_count : ANCHORS;
     for (int i = 0; i < count; i++) {
         uintptr_t at = anchor(&here.aspects[i]);
-        by[i] = at - anchors[i], anchors[i] = at;
+        by[i] = at - anchors[i];
+        anchors[i] = at;
         moved |= by[i] != 0;
     }
     if (!moved) return;

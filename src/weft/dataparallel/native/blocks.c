@@ -83,7 +83,8 @@ void weft_check_heap(int data, const void *base, size_t element, int rank, const
     if (now.off || !base || low % 8 || data < 1 || rank > WEFT_MAX_RANK || cell8(low - 8)->written != REDZONE) return;
     GROW_TO(forms, (size_t)data, form_room);
     struct form *f = &forms[data];
-    f->element = element ? element : 1, f->rank = rank;
+    f->element = element ? element : 1;
+    f->rank = rank;
     for (int d = 0; d < rank; d++) f->extent[d] = extent[d];
     cell8(low - 8)->read = (stamp_t)data;
     struct object *o = object_at(low);

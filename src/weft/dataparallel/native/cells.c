@@ -145,8 +145,15 @@ bool wide(void) { return false; }
 /* n times, each so many bytes on, words of as many neighbouring cells as a tile has: whether all are `also` or lie in
  * least..least+limit. */
 bool scan(const void *cells, int64_t stride, int64_t n, int tile, stamp_t least, stamp_t limit, stamp_t also) {
-    if (stride == -8 && tile == 1) cells = word(cells, stride, n - 1), stride = 8;
-    if (stride == 8 * tile) n *= tile, tile = 1, stride = 8;
+    if (stride == -8 && tile == 1) {
+        cells = word(cells, stride, n - 1);
+        stride = 8;
+    }
+    if (stride == 8 * tile) {
+        n *= tile;
+        tile = 1;
+        stride = 8;
+    }
     if (stride == 8 && tile == 1 && wide()) return scan_wide(cells, n, least, limit, also);
     if (tile >= 4 && wide()) return scan_tiles(cells, stride, n, tile, least, limit, also);
     for (int i = 0; i < tile; i++)
@@ -156,7 +163,11 @@ bool scan(const void *cells, int64_t stride, int64_t n, int tile, stamp_t least,
 
 /* The same of cells that a stamp each read: what this stamp or an earlier one of the construct did stands. */
 void touch(void *cells, int64_t stride, int64_t n, int tile, stamp_t first, stamp_t rise) {
-    if (stride == 8 * tile && (rise == 0 || tile == 1)) n *= tile, tile = 1, stride = 8;
+    if (stride == 8 * tile && (rise == 0 || tile == 1)) {
+        n *= tile;
+        tile = 1;
+        stride = 8;
+    }
     if (stride == 8 && tile == 1 && wide()) touch_wide(cells, n, first, rise);
     else if (tile >= 4 && wide()) touch_tiles(cells, stride, n, tile, first, rise);
     else
@@ -165,7 +176,11 @@ void touch(void *cells, int64_t stride, int64_t n, int tile, stamp_t first, stam
 
 /* The same words: each time a stamp that is as much greater than the last one. */
 void fill(void *cells, int64_t stride, int64_t n, int tile, stamp_t first, stamp_t rise) {
-    if (stride == 8 * tile && rise == 0) n *= tile, tile = 1, stride = 8;
+    if (stride == 8 * tile && rise == 0) {
+        n *= tile;
+        tile = 1;
+        stride = 8;
+    }
     if (stride == 8 && tile == 1 && wide()) fill_wide(cells, n, first, rise);
     else if (tile >= 4 && wide()) fill_tiles(cells, stride, n, tile, first, rise);
     else

@@ -43,7 +43,10 @@ static struct owners *room_for(struct object *o) {
     size_t bytes = elements * (size_t)here.on->rank * sizeof(int64_t);
     if (o->owners && (o->owners->root != here.on || o->owners->mapped != here.on->mapped)) copies_forget(o);
     if (!o->owners && bytes && bytes < MOST_BYTES) o->owners = calloc(1, sizeof *o->owners + bytes);
-    if (o->owners) o->owners->root = here.on, o->owners->mapped = here.on->mapped;
+    if (o->owners) {
+        o->owners->root = here.on;
+        o->owners->mapped = here.on->mapped;
+    }
     return o->owners;
 }
 
@@ -113,7 +116,8 @@ void copies_compare(void) {
         struct earlier *one = &earlier[i];
         if (memcmp(one->value, (const void *)one->detail.address, one->detail.size) == 0) continue;
         iteration_of(one->by, here.index);
-        one->detail.kind = "loop-dependence", one->detail.why = "output";
+        one->detail.kind = "loop-dependence";
+        one->detail.why = "output";
         found(&one->detail);
     }
     earlier_count = 0;

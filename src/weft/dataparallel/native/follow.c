@@ -15,7 +15,8 @@ static void extend(struct line *sum, const struct row_term *t, struct line in, i
     }
     int64_t rise = (int32_t)in.step, to = from + rise * n;
     sum->turns |= in.turns || (sign ? to != (int32_t)to : to != (int64_t)(uint32_t)to);
-    sum->at += (uint64_t)from * (uint64_t)t->factor, sum->step += (uint64_t)rise * (uint64_t)t->factor;
+    sum->at += (uint64_t)from * (uint64_t)t->factor;
+    sum->step += (uint64_t)rise * (uint64_t)t->factor;
 }
 
 /* What memory holds; a weak symbol may have none. */
@@ -39,10 +40,14 @@ static void add_term(const struct row *r, struct line *sum, const struct row_ter
     case SLOT8: at = *(const uint64_t *)(frame + t->which); break;
     case SLOT4: at = *(const uint32_t *)(frame + t->which); break;
     case MEMORY8:
-    case MEMORY4: at = held(t->step, t->kind), step = 0; break;
+    case MEMORY4:
+        at = held(t->step, t->kind);
+        step = 0;
+        break;
     default: extend(sum, t, form_of(r, forms, t->which), n); return;
     }
-    sum->at += at * (uint64_t)t->factor, sum->step += step * (uint64_t)t->factor;
+    sum->at += at * (uint64_t)t->factor;
+    sum->step += step * (uint64_t)t->factor;
 }
 
 /* The values of all forms that are no shifts at the first of n iterations, and what they rise by. saved: the frame pointer comes first. */
@@ -66,7 +71,10 @@ void row_follow(const struct row *r, const uint64_t saved[], int64_t n, struct l
 /* A value as a guard reads it, and for how many of n iterations it rises evenly so. */
 static int64_t read_as(struct line f, int size, bool sign, int64_t n, wide_t *at, wide_t *step) {
     wide_t low = 0, high = size == 8 ? (wide_t)UINT64_MAX : UINT32_MAX;
-    if (sign) low = size == 8 ? (wide_t)INT64_MIN : INT32_MIN, high = size == 8 ? (wide_t)INT64_MAX : INT32_MAX;
+    if (sign) {
+        low = size == 8 ? (wide_t)INT64_MIN : INT32_MIN;
+        high = size == 8 ? (wide_t)INT64_MAX : INT32_MAX;
+    }
     *step = size == 8 ? (wide_t)(int64_t)f.step : (int32_t)f.step;
     *at = size == 8 ? (sign ? (wide_t)(int64_t)f.at : f.at) : (sign ? (wide_t)(int32_t)f.at : (uint32_t)f.at);
     wide_t end = *at + *step * (n - 1);
@@ -133,8 +141,10 @@ int64_t row_ways(const struct row *r, const struct line forms[], int64_t n, bool
             bool taken = false, known = !one.turns && !two.turns;
             int64_t alike = known ? holds(g, one, two, n, &taken) : 0;
             if (alike == 0 && !may) return 0;
-            if (alike == n || !may) n = alike, fall = jump = taken ? jump : fall;
-            else *loose = true;
+            if (alike == n || !may) {
+                n = alike;
+                fall = jump = taken ? jump : fall;
+            } else *loose = true;
         }
         if (fall >= 0) blocks[fall] = blocks[jump] = PERHAPS;
         farthest = fall > farthest ? fall : farthest;

@@ -108,8 +108,13 @@ void weft_fortran_array(int data, int role, const char *name, const int64_t *low
     }
     named_t *entry = named_as(name, 1);
     if (entry) {
-        entry->data = data, entry->base = base, entry->rank = array->rank;
-        for (int d = 0; d < array->rank; d++) entry->low[d] = lower[d], entry->high[d] = lower[d] + extent[d] - 1;
+        entry->data = data;
+        entry->base = base;
+        entry->rank = array->rank;
+        for (int d = 0; d < array->rank; d++) {
+            entry->low[d] = lower[d];
+            entry->high[d] = lower[d] + extent[d] - 1;
+        }
     }
     if (role == ROLE_ARGUMENT) {
         if (!open) weft_check_argument(data, base, array->elem_len, array->rank, lower, extent, WEFT_ORDER_FORTRAN);
@@ -322,7 +327,10 @@ void weft_fortran_own_begin(int construct, int data, int rank, const int64_t *in
 void weft_fortran_copied(int construct, int group, int written, CFI_cdesc_t *part) {
     int64_t count[WEFT_MAX_RANK], stride[WEFT_MAX_RANK];
     if (part->rank > WEFT_MAX_RANK) return;
-    for (int d = 0; d < part->rank; d++) count[d] = part->dim[d].extent, stride[d] = part->dim[d].sm;
+    for (int d = 0; d < part->rank; d++) {
+        count[d] = part->dim[d].extent;
+        stride[d] = part->dim[d].sm;
+    }
     weft_check_copy_part(construct, group, written, base_of(part), part->elem_len, part->rank, count, stride);
 }
 

@@ -32,7 +32,10 @@ static struct {
 static void complain(struct detail d, const char *kind, const char *why) {
     if (access.told) return;
     access.told = true;
-    d.kind = kind, d.why = why, d.address = access.a, d.size = access.size;
+    d.kind = kind;
+    d.why = why;
+    d.address = access.a;
+    d.size = access.size;
     access.count = found(&d);
 }
 
@@ -40,7 +43,8 @@ static bool holds_poison(uintptr_t a, size_t size, const struct object *o) {
     unsigned char poisoned = 0, zeros = 0;
     for (size_t i = 0; i < size; i++) {
         unsigned char byte = *(const volatile unsigned char *)(a + i);
-        poisoned += byte == POISON, zeros += byte == 0;
+        poisoned += byte == POISON;
+        zeros += byte == 0;
     }
     return poisoned == size || (zeros == size && o && o->distributed && !o->on_stack);
 }
@@ -94,7 +98,9 @@ void judge_reductions(void) {
         if (c->written == SPLIT) c = cell1(a);
         struct detail d = detail_of(&s, a, size, false, 0);
         d.data = here.reductions[i].data;
-        access.a = a, access.size = size, access.told = false;
+        access.a = a;
+        access.size = size;
+        access.told = false;
         if (c->written >= NO_VALUE) {
             without_value(c, d);
         } else if (o && weft_in_region) {
@@ -160,8 +166,10 @@ static void judge_write(struct site *s, struct cell *c, struct detail d) {
         complain(d, s->mode == REPLICATED ? "shared-write" : "loop-dependence", "task");
     } else if (s->mode == REPLICATED && w != now.cur && w != LOCAL) {
         if (strict) complain(d, "shared-write", "undeclared");
-        else if (c->read > now.base && !(weft_task.in_task && here.what != LOOP && c->read >= weft_task.begun))
-            d.other = c->read, complain(d, "shared-write", "read-first");
+        else if (c->read > now.base && !(weft_task.in_task && here.what != LOOP && c->read >= weft_task.begun)) {
+            d.other = c->read;
+            complain(d, "shared-write", "read-first");
+        }
         if (s->object) {
             int i = 0;
             while (i < here.written_count && here.written[i] != s->object) i++;
@@ -206,7 +214,8 @@ static void judge_cell(struct site *s, struct cell *c, struct detail d, const st
         return;
     }
     if (s->mode == BAD && verdict->kind) {
-        d.other = w, d.has_delta = verdict->has_delta;
+        d.other = w;
+        d.has_delta = verdict->has_delta;
         memcpy(d.delta, verdict->delta, sizeof d.delta);
         if (newer(w) && here.started && strcmp(verdict->kind, "out-of-bounds") != 0 && here.what == LOOP)
             complain(d, "loop-dependence", d.write ? "output" : "flow");
@@ -236,7 +245,10 @@ void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s
                  (a - *s->home - s->low <= s->reach || site_again(s, a, size));
     if (!known) site_open(s, &verdict, a, size, write, place);
     struct detail d = detail_of(s, a, size, write, place);
-    access.a = a, access.size = size, access.told = false, access.count = NULL;
+    access.a = a;
+    access.size = size;
+    access.told = false;
+    access.count = NULL;
     bool begun = false;
     for (size_t i = 0; i < size;) {
         struct cell *c = cell8(a + i);
@@ -244,10 +256,14 @@ void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s
         bool whole = (a + i) % 8 == 0 && size - i >= 8;
         if (!whole && apart(s, c, write)) split8(c, a + i);
         if (c->written == SPLIT) {
-            c = cell4(a + i), n = 4;
+            c = cell4(a + i);
+            n = 4;
             whole = (a + i) % 4 == 0 && size - i >= 4;
             if (!whole && apart(s, c, write)) split4(c, a + i);
-            if (c->written == SPLIT) c = cell1(a + i), n = 1;
+            if (c->written == SPLIT) {
+                c = cell1(a + i);
+                n = 1;
+            }
         }
         n -= (a + i) % n;
         /* What is read at once though it was written in parts is a copy of a structure: gaps follow its members. */
@@ -257,7 +273,8 @@ void judge(uintptr_t a, size_t size, bool write, uintptr_t place, struct site *s
             i += n;
             continue;
         }
-        d.address = a + i, d.size = n < size - i ? n : size - i;
+        d.address = a + i;
+        d.size = n < size - i ? n : size - i;
         judge_cell(s, c, d, &verdict);
         i += n;
     }

@@ -88,7 +88,8 @@ static void in_block(const struct object *root, int d, int64_t t, int64_t move) 
 
 /* With a grid: the blocks of this iteration, that of the ON array and those of all arrays seen so far. */
 void find_blocks(void) {
-    here.room = INT64_MAX, here.blocks = 0;
+    here.room = INT64_MAX;
+    here.blocks = 0;
     if (!gridded()) return;
     int last = here.rank - 1;
     for (int d = 0; here.on && d < here.on->rank; d++) {
@@ -122,7 +123,8 @@ static void place_home(struct aspect *s) {
 
 static void derive_step(struct aspect *s) {
     int last = here.rank - 1;
-    s->step = 0, s->exact = true;
+    s->step = 0;
+    s->exact = true;
     for (int k = 0; k < s->object->rank; k++) {
         if (s->free[k]) continue;
         if (s->divisor[k] != 1 && s->own[k].axis >= 0) s->exact = false;
@@ -139,7 +141,10 @@ static void derive_step(struct aspect *s) {
 /* Where the own element is from the construct's indices, by how the array and the ON array lie to each other. */
 void aspect_lay(struct aspect *s) {
     const struct object *o = s->object;
-    for (int k = 0; k < o->rank; k++) s->free[k] = true, s->divisor[k] = 1;
+    for (int k = 0; k < o->rank; k++) {
+        s->free[k] = true;
+        s->divisor[k] = 1;
+    }
     for (int d = 0; d < o->root->rank; d++) {
         const struct term *m = &o->map[d];
         int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : paired(o->root, d, here.on);
@@ -151,7 +156,11 @@ void aspect_lay(struct aspect *s) {
         s->own[k] = here.at[e];
         s->own[k].offset += shift - m->offset;
         s->divisor[k] = m->coefficient;
-        if (m->coefficient == -1) s->own[k].coefficient *= -1, s->own[k].offset *= -1, s->divisor[k] = 1;
+        if (m->coefficient == -1) {
+            s->own[k].coefficient *= -1;
+            s->own[k].offset *= -1;
+            s->divisor[k] = 1;
+        }
     }
 }
 
@@ -166,10 +175,14 @@ struct aspect *aspect_of(struct object *o) {
     if (!here.on || !o->root || here.aspect_count == here.aspect_room) return NULL;
     struct aspect *s = &here.aspects[here.aspect_count];
     memset(s, 0, sizeof *s);
-    s->object = o, s->home = &here.homes[here.aspect_count];
+    s->object = o;
+    s->home = &here.homes[here.aspect_count];
     aspect_lay(s);
     for (int i = 0; i < here.across_count; i++)
-        if (here.across[i].object == o) s->across = true, s->over = here.across[i].widths;
+        if (here.across[i].object == o) {
+            s->across = true;
+            s->over = here.across[i].widths;
+        }
     derive_step(s);
     here.aspect_count++;
     if (here.what == OWNED) owned_more(s);
@@ -181,7 +194,8 @@ static void tied_aspects(void) {
     for (int i = 0; i < here.tie_count && here.aspect_count < here.aspect_room; i++) {
         struct aspect *s = &here.aspects[here.aspect_count++];
         memset(s, 0, sizeof *s);
-        s->object = here.ties[i].object, s->home = &here.homes[s - here.aspects];
+        s->object = here.ties[i].object;
+        s->home = &here.homes[s - here.aspects];
         for (int k = 0; k < s->object->rank; k++) {
             s->divisor[k] = 1;
             s->own[k] = here.ties[i].terms[k];
@@ -199,7 +213,9 @@ void construct_remotes(void) {
         struct aspect *s = &here.aspects[here.aspect_count++];
         memset(s, 0, sizeof *s);
         s->home = &here.homes[s - here.aspects];
-        s->object = here.remotes[i].object, s->remote = true, s->filled = here.remotes[i].filled;
+        s->object = here.remotes[i].object;
+        s->remote = true;
+        s->filled = here.remotes[i].filled;
         for (int k = 0; k < s->object->rank; k++) {
             s->divisor[k] = 1;
             s->own[k] = here.remotes[i].terms[k];
@@ -228,7 +244,10 @@ void weft_check_loop_begin(int construct, int rank, unsigned flags) {
     }
     here.started = false;
     halt();
-    here.what = LOOP, here.id = construct, here.rank = rank, here.flags = flags;
+    here.what = LOOP;
+    here.id = construct;
+    here.rank = rank;
+    here.flags = flags;
     ran(construct);
     here.frame = (uintptr_t)__builtin_frame_address(0);
     tick();
@@ -263,7 +282,8 @@ void weft_check_loop_tie(int data, const void *base, int rank, const int axis[],
     struct object *o = object_of(data, base);
     if (!here.on && o && o->root) construct_on(data, base, rank, axis, coefficient, offset);
     if (o && !o->root && here.tie_count < (int)(sizeof here.ties / sizeof *here.ties)) {
-        here.ties[here.tie_count].object = o, here.ties[here.tie_count].rank = rank;
+        here.ties[here.tie_count].object = o;
+        here.ties[here.tie_count].rank = rank;
         for (int d = 0; d < rank && d < WEFT_MAX_RANK; d++)
             here.ties[here.tie_count].terms[d] = (struct term){axis[d], coefficient[d], offset[d]};
         here.tie_count++;
@@ -327,7 +347,10 @@ void weft_check_loop_shadow_compute(int data, const void *base, int rank, const 
     struct widths *w = &here.computed[here.computed_count].widths;
     here.computed[here.computed_count++].object = o;
     *w = o->shadow;
-    for (int d = 0; low && d < rank && d < WEFT_MAX_RANK; d++) w->low[d] = low[d], w->high[d] = high[d];
+    for (int d = 0; low && d < rank && d < WEFT_MAX_RANK; d++) {
+        w->low[d] = low[d];
+        w->high[d] = high[d];
+    }
 }
 
 void weft_check_loop_start(void) {
@@ -345,8 +368,11 @@ void weft_check_loop_start(void) {
     now.base = now.cur;
     here.started = true;
     halt();
-    here.inner_step = 0, here.room = 0, here.blocks = 0;
-    run_count = 0, second = false;
+    here.inner_step = 0;
+    here.room = 0;
+    here.blocks = 0;
+    run_count = 0;
+    second = false;
     if (here.what != TASKS) construct_remotes();
     if (weft_traced) {
         turns_start();
@@ -381,7 +407,8 @@ static void new_run(int rank, const int64_t index[]) {
     row_ends();
     GROW(runs, run_count, run_room, 4096);
     struct run *r = &runs[run_count++];
-    r->first = now.cur, r->step = 0;
+    r->first = now.cur;
+    r->step = 0;
     memcpy(r->index, index, sizeof *index * (size_t)rank);
     second = true;
 }
@@ -428,7 +455,8 @@ static inline __attribute__((always_inline)) bool follows(int last, int64_t inne
     if (__builtin_expect(innermost != here.expected || here.quick < 0 || here.room == 0 || now.cur >= LAST_STAMP - 1,
                          0))
         return false;
-    now.cur++, here.room--;
+    now.cur++;
+    here.room--;
     here.index[last] = innermost;
     here.expected = innermost + here.inner_step;
     for (int i = 0; i < here.quick; i++) weft_homes[i] += (uintptr_t)weft_moves[i];
@@ -565,7 +593,9 @@ void weft_check_loop_end(int construct) {
     now.base = now.cur;
     for (int i = 0; i < here.computed_count; i++) {
         struct object *o = here.computed[i].object;
-        o->renewed = here.computed[i].widths, o->corner = true, o->renewed_at = now.cur;
+        o->renewed = here.computed[i].widths;
+        o->corner = true;
+        o->renewed_at = now.cur;
         turns_renewed(o);
     }
     if (here.group) reductions_hold();
@@ -577,9 +607,14 @@ void weft_check_loop_end(int construct) {
                 o->got_at = o->actual_at = now.cur;
         }
     here.what = SEQUENTIAL;
-    here.on = NULL, here.aspect_count = 0, here.remote_count = 0; /* what a loop fetched is its own */
+    here.on = NULL;
+    here.aspect_count = 0;
+    here.remote_count = 0; /* what a loop fetched is its own */
     halt();
-    if (weft_task.in_task) here = outer, now.base = weft_task.base;
+    if (weft_task.in_task) {
+        here = outer;
+        now.base = weft_task.base;
+    }
     now.looked = weft_on_host || weft_sequential_checked || weft_in_region || weft_task.in_task;
     forget_sites();
 }
@@ -612,7 +647,8 @@ static void renumber(void) {
     objects_renumber();
     now.cur = now.cur > now.base ? now.cur - now.base + FIRST_STAMP : FIRST_STAMP;
     now.base = FIRST_STAMP;
-    run_count = 0, second = false;
+    run_count = 0;
+    second = false;
     if (now.cur >= LAST_STAMP - 2) { /* one loop of so many iterations */
         fprintf(stderr, "weft: a loop has more iterations than can be told apart; checking ends here\n");
         now.off = true;

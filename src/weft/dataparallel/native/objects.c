@@ -33,7 +33,8 @@ bool on_stack(uintptr_t a) {
         size_t size;
         if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
             pthread_attr_getstack(&attributes, &low, &size);
-            stack_low = (uintptr_t)low, stack_high = stack_low + size;
+            stack_low = (uintptr_t)low;
+            stack_high = stack_low + size;
             pthread_attr_destroy(&attributes);
         } else {
             stack_high = 1;
@@ -58,11 +59,15 @@ uint32_t weft_sites_changed, weft_sites_forgotten;
 
 /* Every access is judged again. */
 void close_sites(void) {
-    weft_sites_changed++, weft_sites_forgotten++;
+    weft_sites_changed++;
+    weft_sites_forgotten++;
     for (struct site *s = opened, *next; s; s = next) {
         next = s->next == s ? NULL : s->next;
         s->next = NULL;
-        s->key = 0, s->home = &weft_nowhere, s->low = 1, s->reach = 0; /* only an access to address 1 passes */
+        s->key = 0;
+        s->home = &weft_nowhere;
+        s->low = 1;
+        s->reach = 0; /* only an access to address 1 passes */
     }
     opened = NULL;
 }
@@ -140,7 +145,8 @@ struct object *object_after(uintptr_t a) {
 void object_gap(uintptr_t a, uintptr_t *low, uintptr_t *high) {
     int i = first_above(a);
     if (i < count && table[i]->low <= a) {
-        *low = table[i]->low, *high = table[i]->high;
+        *low = table[i]->low;
+        *high = table[i]->high;
         return;
     }
     *low = i ? table[i - 1]->high : 1;
@@ -171,7 +177,8 @@ static void drop(int i) {
     memmove(table + i, table + i + 1, sizeof *table * (size_t)(--count - i));
     if (!used && o != here.on) {
         scattered_forget(o);
-        o->next_free = spare, spare = o;
+        o->next_free = spare;
+        spare = o;
     }
     forget_sites();
 }
@@ -210,7 +217,9 @@ struct object *object_insert(int data, uintptr_t low, size_t bytes) {
     under_way_forget(low, low + bytes);
     GROW(table, (size_t)count, room, 256);
     struct object *o = fresh();
-    o->low = low, o->high = low + bytes, o->data = o->first_data = data;
+    o->low = low;
+    o->high = low + bytes;
+    o->data = o->first_data = data;
     o->on_stack = on_stack(low);
     if (o->on_stack && low < weft_lowest_stack) weft_lowest_stack = low;
     int i = first_above(low);
@@ -222,11 +231,16 @@ struct object *object_insert(int data, uintptr_t low, size_t bytes) {
 
 void object_shape(struct object *o, size_t element, int rank, const int64_t lower[], const int64_t extent[],
                   int order) {
-    o->array = true, o->element = element, o->rank = rank, o->order = order;
+    o->array = true;
+    o->element = element;
+    o->rank = rank;
+    o->order = order;
     int64_t stride = (int64_t)element;
     for (int k = 0; k < rank; k++) {
         int d = order == WEFT_ORDER_C ? rank - 1 - k : k;
-        o->lower[d] = lower ? lower[d] : 0, o->extent[d] = extent[d], o->stride[d] = stride;
+        o->lower[d] = lower ? lower[d] : 0;
+        o->extent[d] = extent[d];
+        o->stride[d] = stride;
         stride *= extent[d] > 0 ? extent[d] : 1;
         o->shadow.low[d] = o->shadow.high[d] = 1;
     }
@@ -315,7 +329,8 @@ static struct object *template_of(int data) {
     if (!o) abort();
     memset(o, 0, sizeof *o);
     o->data = o->first_data = data;
-    o->next_free = templates, templates = o;
+    o->next_free = templates;
+    templates = o;
     return o;
 }
 
@@ -333,7 +348,8 @@ static void distributed(struct object *o) {
             if (cell8(a)->written == 0 && a >= o->low && a + 8 <= o->high) cell8(a)->written = UNINITIALISED;
     o->distributed = true;
     static uint64_t versions;
-    o->mapped++, o->version = ++versions;
+    o->mapped++;
+    o->version = ++versions;
     o->renewed_at = o->begun_at = 0;
     forget_sites();
 }
@@ -352,11 +368,17 @@ void weft_check_distribute_onto(int construct, int data, const void *base, int r
     }
     tick();
     ran(construct);
-    o->root = o, o->tasks = tasks, o->task = task, o->deferred = false;
+    o->root = o;
+    o->tasks = tasks;
+    o->task = task;
+    o->deferred = false;
     for (int d = 0; d < rank; d++) {
         o->deferred |= kinds[d] == WEFT_LATER;
         o->kinds[d] = kinds[d] == WEFT_LATER ? WEFT_WHOLE : kinds[d];
-        if (kinds[d] != WEFT_INDIRECT && kinds[d] != WEFT_DERIVED) free(o->owner[d]), o->owner[d] = NULL;
+        if (kinds[d] != WEFT_INDIRECT && kinds[d] != WEFT_DERIVED) {
+            free(o->owner[d]);
+            o->owner[d] = NULL;
+        }
         if (kinds[d] == WEFT_GENBLOCK && o->blocks[d]) {
             double sum = 0;
             for (int64_t k = 0; k < o->block_count[d]; k++) sum += o->blocks[d][k];
@@ -368,8 +390,11 @@ void weft_check_distribute_onto(int construct, int data, const void *base, int r
     distributed(o);
     /* redistribute: what is aligned with it moves along */
     for (int i = 0; i < count; i++)
-        if (table[i]->root == o && table[i] != o)
-            table[i]->renewed_at = table[i]->begun_at = 0, table[i]->tasks = tasks, table[i]->task = task;
+        if (table[i]->root == o && table[i] != o) {
+            table[i]->renewed_at = table[i]->begun_at = 0;
+            table[i]->tasks = tasks;
+            table[i]->task = task;
+        }
 }
 
 void weft_check_blocks(int data, const void *base, int dimension, int64_t n, const double sizes[]) {
@@ -416,13 +441,18 @@ void weft_check_align(int construct, int data, const void *base, int target, con
             }
         }
     memcpy(o->map, map, sizeof map);
-    o->root = t->root, o->tasks = t->tasks, o->task = t->task;
+    o->root = t->root;
+    o->tasks = t->tasks;
+    o->task = t->task;
     distributed(o);
 }
 
 void weft_check_shadow(int data, const void *base, int rank, const int64_t low[], const int64_t high[]) {
     struct object *o = now.off ? NULL : object_of(data, base);
-    for (int d = 0; o && d < rank && d < WEFT_MAX_RANK; d++) o->shadow.low[d] = low[d], o->shadow.high[d] = high[d];
+    for (int d = 0; o && d < rank && d < WEFT_MAX_RANK; d++) {
+        o->shadow.low[d] = low[d];
+        o->shadow.high[d] = high[d];
+    }
 }
 
 void index_of(const struct object *o, uintptr_t a, int64_t index[]) {

@@ -96,7 +96,13 @@ static void close_called(void) {
     if (called_count > MOST_CALLED) forget_sites();
     for (int i = 0; i < called_count && i < MOST_CALLED; i++) {
         struct site *s = called[i];
-        if (s->key) s->key = 0, s->home = &weft_nowhere, s->low = 1, s->reach = 0, weft_sites_changed++;
+        if (s->key) {
+            s->key = 0;
+            s->home = &weft_nowhere;
+            s->low = 1;
+            s->reach = 0;
+            weft_sites_changed++;
+        }
     }
     called_count = 0;
 }
@@ -136,19 +142,31 @@ void weft_check_own_begin(int construct, int data, const void *base, int rank, c
     bool kept = holds(s);
     if (!kept || s->base != base || s->data != data || rank > WEFT_MAX_RANK) {
         struct object *o = object_of(data, base);
-        if (kept) forget_sites(), kept = false;
+        if (kept) {
+            forget_sites();
+            kept = false;
+        }
         if (!o || !o->root || rank > WEFT_MAX_RANK) {
             inner++;
             return;
         }
-        s->object = o, s->base = base, s->data = data, s->aspect_count = 0;
+        s->object = o;
+        s->base = base;
+        s->data = data;
+        s->aspect_count = 0;
     }
     ran(construct);
-    current = s, depth = weft_depth;
-    here.what = OWNED, here.id = construct, here.rank = 0;
+    current = s;
+    depth = weft_depth;
+    here.what = OWNED;
+    here.id = construct;
+    here.rank = 0;
     here.private_count = here.index_count = here.reduction_count = here.across_count = here.computed_count =
         here.tie_count = 0;
-    here.aspects = s->aspects, here.homes = s->homes, here.aspect_room = ROOM, here.aspect_count = s->aspect_count;
+    here.aspects = s->aspects;
+    here.homes = s->homes;
+    here.aspect_room = ROOM;
+    here.aspect_count = s->aspect_count;
     weft_context = s->context;
     move_on(s, rank, index);
     tick();
@@ -168,9 +186,14 @@ void weft_check_own_end(int construct) {
     close_called();
     /* What was opened since all was forgotten is no longer known to be the statement's. */
     if (!holds(s) || s->context == UINT16_MAX) forget_sites();
-    s->aspect_count = here.aspect_count, s->blocks = here.blocks;
-    here.aspects = weft_aspects, here.homes = weft_homes, here.aspect_room = MAX_ASPECTS;
-    here.what = SEQUENTIAL, here.on = NULL, here.aspect_count = 0;
+    s->aspect_count = here.aspect_count;
+    s->blocks = here.blocks;
+    here.aspects = weft_aspects;
+    here.homes = weft_homes;
+    here.aspect_room = MAX_ASPECTS;
+    here.what = SEQUENTIAL;
+    here.on = NULL;
+    here.aspect_count = 0;
     weft_context = 0;
     tick();
     now.looked = weft_on_host || weft_sequential_checked || weft_in_region || weft_task.in_task;

@@ -45,7 +45,8 @@ static int64_t block(const struct object *root, int dimension, int64_t x, int64_
         for (int64_t p = 0; p < root->block_count[dimension]; p++) {
             int64_t end = begin + (int64_t)sizes[p];
             if (x < end || p == root->block_count[dimension] - 1) {
-                *low = begin, *high = end - 1;
+                *low = begin;
+                *high = end - 1;
                 return p;
             }
             begin = end;
@@ -54,7 +55,8 @@ static int64_t block(const struct object *root, int dimension, int64_t x, int64_
     int64_t each = (extent + parts - 1) / parts;
     if (each < 1) each = 1;
     int64_t p = x / each;
-    *low = p * each, *high = *low + each - 1;
+    *low = p * each;
+    *high = *low + each - 1;
     return p;
 }
 
@@ -64,7 +66,8 @@ void block_of(const struct object *root, int d, int64_t t, int64_t *low, int64_t
     *low = *high = t;
     if (!parts) return;
     block(root, d, t - root->lower[d], root->extent[d], parts, low, high);
-    *low += root->lower[d], *high += root->lower[d];
+    *low += root->lower[d];
+    *high += root->lower[d];
 }
 
 int64_t block_low(const struct object *root, int d, int64_t t) {
@@ -115,7 +118,10 @@ bool same_owner(const struct object *root, int d, int64_t a, int64_t b) {
 /* Where a processor lies: the last number runs fastest. */
 int grid_place(int processor, int at[WEFT_MAX_RANK]) {
     gridded();
-    for (int k = grid.rank - 1; k >= 0; k--) at[k] = processor % grid.counts[k], processor /= grid.counts[k];
+    for (int k = grid.rank - 1; k >= 0; k--) {
+        at[k] = processor % grid.counts[k];
+        processor /= grid.counts[k];
+    }
     return grid.rank;
 }
 

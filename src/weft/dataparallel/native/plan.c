@@ -92,7 +92,8 @@ static int group_of(struct plan *p, const struct row *r, const struct line forms
     int64_t shift = (int64_t)(a->at - k->at);
     k->first = shift < k->first ? shift : k->first;
     k->last = shift + (int64_t)size > k->last ? shift + (int64_t)size : k->last;
-    slots[slot].epoch = epoch, slots[slot].group = p->group_count;
+    slots[slot].epoch = epoch;
+    slots[slot].group = p->group_count;
     *new_group(p) = (struct group){.shift = shift,
                                    .form = form,
                                    .kin = kin,
@@ -131,7 +132,10 @@ static void add_demand(struct plan *p, int group, bool read, stamp_t least, stam
     for (int i = g->demands; i >= 0; i = p->demands[i].next) {
         struct demand *d = &p->demands[i];
         if (d->read != read) continue;
-        if (within(least, limit, d->least, d->limit)) d->least = least, d->limit = limit;
+        if (within(least, limit, d->least, d->limit)) {
+            d->least = least;
+            d->limit = limit;
+        }
         if (within(d->least, d->limit, least, limit)) return;
     }
     GROW(p->demands, (size_t)p->demand_count, p->demand_room, 8);
@@ -163,10 +167,12 @@ static bool may_read(struct plan *p, int group, const struct row_place *place, i
         return true;
     stamp_t least = s->least, limit = s->limit;
     if (s->mode == FREE) { /* judge() lets pass what the hooks do not */
-        least = REDZONE + 1, limit = UINT32_MAX - (REDZONE + 1 - SPLIT);
+        least = REDZONE + 1;
+        limit = UINT32_MAX - (REDZONE + 1 - SPLIT);
     } else if (s->track) {
         if (!always || s->size != place->size || s->known < s->since) return false;
-        least = s->since, limit = s->known - s->since;
+        least = s->since;
+        limit = s->known - s->since;
         g->halves |= g->size == 4;
         if (g->first_track == INT_MAX) g->first_track = p->last = number;
     }
@@ -258,11 +264,17 @@ static void chain(struct plan *p) {
     for (struct demand *d = p->demands; d < p->demands + p->demand_count; d++) {
         const struct group *g = &p->groups[d->group], *h = &p->groups[d[-(d > p->demands)].group];
         if (first && g->size == 8 && h->size == 8 && g->kin == h->kin && begin_of(p, g) <= to &&
-            d->read == first->read && d->least == first->least && d->limit == first->limit)
-            first->chain++, d->chain = 0;
-        else first = tile = d, to = 0;
-        if (tile != d && next_to(h, g)) tile->tile++, d->tile = 0;
-        else tile = d;
+            d->read == first->read && d->least == first->least && d->limit == first->limit) {
+            first->chain++;
+            d->chain = 0;
+        } else {
+            first = tile = d;
+            to = 0;
+        }
+        if (tile != d && next_to(h, g)) {
+            tile->tile++;
+            d->tile = 0;
+        } else tile = d;
         to = end_of(p, g) > to ? end_of(p, g) : to;
     }
 }
@@ -282,16 +294,20 @@ static void tiles(struct plan *p, struct touched *first, int count) {
     qsort(first, (size_t)count, sizeof *first, by_place);
     struct touched *tile = first;
     for (struct touched *w = first + 1; w < first + count; w++)
-        if (next_to(&p->groups[w[-1].group], &p->groups[w->group])) tile->tile++, w->tile = 0;
-        else tile = w;
+        if (next_to(&p->groups[w[-1].group], &p->groups[w->group])) {
+            tile->tile++;
+            w->tile = 0;
+        } else tile = w;
 }
 
 /* Where a kin is in this row of n iterations; false if its groups do not lie there as cells do. */
 static bool kin_placed(struct kin *k, const struct line *a, int64_t n) {
     int64_t step = (int64_t)a->step, across = step * (n - 1), after = step * n;
     if (a->turns || step >= INT32_MAX || step <= INT32_MIN || (a->at - k->at) % 8 != 0) return false;
-    k->at = a->at, k->step = step;
-    k->below = across < 0 ? across : 0, k->above = across > 0 ? across : 0;
+    k->at = a->at;
+    k->step = step;
+    k->below = across < 0 ? across : 0;
+    k->above = across > 0 ? across : 0;
     uintptr_t low = k->at + (uintptr_t)(k->first + (after < 0 ? after : 0));
     uintptr_t high = k->at + (uintptr_t)(k->last + (after > 0 ? after : 0));
     return ((low ^ high) & ~(uintptr_t)FOLD) == 0;
@@ -324,7 +340,8 @@ static bool aligned(const struct plan *p) {
 
 /* Put the groups into clusters. */
 static void gather(struct plan *p) {
-    p->cluster_count = 0, p->apart = 0;
+    p->cluster_count = 0;
+    p->apart = 0;
     for (int i = 0; i < p->kin_count; i++) p->kin[i].cluster = -1;
     for (int i = 0; i < p->group_count && p->cluster_count >= 0; i++) {
         const struct group *g = &p->groups[i];
@@ -341,7 +358,8 @@ static void gather(struct plan *p) {
         }
         p->kin[g->kin].cluster = k > p->kin[g->kin].cluster ? k : p->kin[g->kin].cluster;
         struct cluster *c = &p->clusters[k];
-        c->low = low < c->low ? low : c->low, c->high = high > c->high ? high : c->high;
+        c->low = low < c->low ? low : c->low;
+        c->high = high > c->high ? high : c->high;
         if (g->first_write == INT_MAX) continue;
         bool first = c->written_low == c->written_high;
         c->written_low = first || low < c->written_low ? low : c->written_low;
@@ -396,7 +414,10 @@ static void empty(struct plan *p, bool again) {
     for (int i = 0; i < p->kin_count; i++) p->kin[i].ranges = -1;
     for (int i = 0; i < p->group_count; i++) {
         struct group *g = &p->groups[i];
-        g->object = NULL, g->first_write = g->first_track = INT_MAX, g->demands = -1, g->halves = false;
+        g->object = NULL;
+        g->first_write = g->first_track = INT_MAX;
+        g->demands = -1;
+        g->halves = false;
     }
 }
 

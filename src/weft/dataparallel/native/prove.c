@@ -41,8 +41,10 @@ static bool meet(const struct plan *p, const struct group *a, const struct group
 static void sort_groups(struct plan *p) {
     int *order = p->order;
     uintptr_t end = 0, written = 0;
-    for (struct group *g = p->groups; g < p->groups + p->group_count; g++)
-        g->begin = begin_of(p, g), g->end = end_of(p, g);
+    for (struct group *g = p->groups; g < p->groups + p->group_count; g++) {
+        g->begin = begin_of(p, g);
+        g->end = end_of(p, g);
+    }
     for (int i = 0; i < p->group_count; i++) {
         int one = order[i], k = i;
         for (; k > 0 && p->groups[order[k - 1]].begin > p->groups[one].begin; k--) order[k] = order[k - 1];

@@ -67,7 +67,10 @@ static void more_places(void) {
 void ran_place(uintptr_t place) {
     if (2 * place_count >= place_room && place_room < MOST_PLACES) more_places();
     uintptr_t *slot = slot_of(place);
-    if (!*slot && place_count < MOST_PLACES - 1) *slot = place, place_count++;
+    if (!*slot && place_count < MOST_PLACES - 1) {
+        *slot = place;
+        place_count++;
+    }
 }
 
 void ran_end(void) {

@@ -339,7 +339,9 @@ static bool chosen(void) {
 }
 
 static void become_child(const struct way *w) {
-    is_child = true, begun = false, from_start = w->from_start;
+    is_child = true;
+    begun = false;
+    from_start = w->from_start;
     now.off = true;
     forget_sites(); /* no access may reach the cells: the child has none */
     become_silent(-1);
@@ -549,7 +551,8 @@ void reductions_combine(void *into, const void *part) {
             store(to + (size_t)k * size, r->type, now_has);
             if (r->location_bytes && now_has != had) memcpy(to + values, from + values, r->location_bytes);
         }
-        to += part_bytes(r), from += part_bytes(r);
+        to += part_bytes(r);
+        from += part_bytes(r);
     }
 }
 

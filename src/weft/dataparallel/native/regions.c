@@ -30,7 +30,10 @@ static void look(void) {
 
 static void set_widths(const struct object *o, struct widths *w, int rank, const int64_t low[], const int64_t high[]) {
     *w = o->shadow;
-    for (int d = 0; low && d < rank && d < WEFT_MAX_RANK; d++) w->low[d] = low[d], w->high[d] = high[d];
+    for (int d = 0; low && d < rank && d < WEFT_MAX_RANK; d++) {
+        w->low[d] = low[d];
+        w->high[d] = high[d];
+    }
 }
 
 void weft_check_shadow_renew(int construct, int data, const void *base, int rank, const int64_t low[],
@@ -45,7 +48,9 @@ void weft_check_shadow_renew(int construct, int data, const void *base, int rank
     if (here.what == SEQUENTIAL) /* else it is the loop's clause */
         ran(construct);
     set_widths(o, &o->renewed, rank, low, high);
-    o->corner = corner, o->renewed_at = now.cur, o->begun_at = 0;
+    o->corner = corner;
+    o->renewed_at = now.cur;
+    o->begun_at = 0;
     turns_renewed(o);
     if (!low) /* as declared: named edges, too */
         scattered_renew(o, 0);
@@ -86,7 +91,8 @@ void weft_check_shadow_start(int construct, int group) {
     for (int i = 0; i < member_count; i++)
         if (members[i].group == group) {
             if (members[i].object->begun_at && !any) findings_directive("shadow-twice", construct, group);
-            members[i].object->begun_at = now.cur, any = true;
+            members[i].object->begun_at = now.cur;
+            any = true;
         }
     if (!any) findings_directive("shadow-start", construct, group);
     forget_sites();
@@ -101,8 +107,10 @@ void weft_check_shadow_wait(int construct, int group) {
         struct object *o = members[i].object;
         if (members[i].group != group || !o->begun_at) continue;
         any = true;
-        o->renewed = members[i].widths, o->corner = members[i].corner;
-        o->renewed_at = o->begun_at, o->begun_at = 0;
+        o->renewed = members[i].widths;
+        o->corner = members[i].corner;
+        o->renewed_at = o->begun_at;
+        o->begun_at = 0;
         turns_renewed(o);
         scattered_renew(o, 0);
     }
@@ -287,8 +295,10 @@ static void enter(void) {
 
 static void leave(void) {
     GROW(past, past_count, past_room, 64);
-    past[past_count].begun = begun, past[past_count++].ended = now.cur;
-    weft_in_region = false, weft_on_host = true;
+    past[past_count].begun = begun;
+    past[past_count++].ended = now.cur;
+    weft_in_region = false;
+    weft_on_host = true;
     tick();
     look();
 }
@@ -313,7 +323,10 @@ void weft_check_region_end(int construct) {
     }
     for (int i = 0; i < named_count; i++) {
         struct object *o = named[i];
-        if (o->direction == WEFT_LOCAL) o->local_from = begun, o->local_to = now.cur;
+        if (o->direction == WEFT_LOCAL) {
+            o->local_from = begun;
+            o->local_to = now.cur;
+        }
         o->direction = 0;
     }
     named_count = 0;
@@ -416,7 +429,9 @@ void weft_check_task_array(int tasks, int64_t lower, int64_t count) {
     while (i < task_array_count && task_arrays[i].tasks != tasks) i++;
     if (i == MAX_TASK_ARRAYS || count < 1) return; /* nothing is known of their tasks */
     if (i == task_array_count) task_array_count++;
-    task_arrays[i].tasks = tasks, task_arrays[i].lower = lower, task_arrays[i].count = count;
+    task_arrays[i].tasks = tasks;
+    task_arrays[i].lower = lower;
+    task_arrays[i].count = count;
 }
 
 /* Whether a directive names a task that there is. */
@@ -439,7 +454,12 @@ void weft_check_task_region_begin(int construct, int tasks) {
     if (now.off || here.what != SEQUENTIAL) return;
     ran(construct);
     weft_task = (struct task_state){.tasks = tasks, .construct = construct};
-    here.what = TASKS, here.id = construct, here.rank = 0, here.flags = 0, here.on = NULL, here.started = false;
+    here.what = TASKS;
+    here.id = construct;
+    here.rank = 0;
+    here.flags = 0;
+    here.on = NULL;
+    here.started = false;
     here.private_count = here.index_count = here.reduction_count = here.aspect_count = here.across_count = 0;
     here.computed_count = here.remote_count = here.written_count = here.group = here.tie_count = 0;
     here.consistent_count = 0;
@@ -459,7 +479,8 @@ void weft_check_task_begin(int construct, int64_t task) {
     ran(construct);
     existing(construct, weft_task.tasks, task);
     weft_task.begun = tick();
-    weft_task.in_task = true, weft_task.task = task;
+    weft_task.in_task = true;
+    weft_task.task = task;
     here.started = true;
     here.frame = (uintptr_t)__builtin_frame_address(0);
     now.base = weft_task.base;
@@ -469,7 +490,8 @@ void weft_check_task_begin(int construct, int64_t task) {
 void weft_check_task_end(int construct) {
     (void)construct;
     if (now.off || here.what != TASKS || !weft_task.in_task) return;
-    weft_task.in_task = false, here.started = false;
+    weft_task.in_task = false;
+    here.started = false;
     tick();
     look();
 }
@@ -480,7 +502,9 @@ void weft_check_task_region_end(int construct) {
     if (now.off || here.what != TASKS) return;
     construct_undefine();
     for (int i = 0; i < here.reduction_count; i++) mark(here.reductions[i].low, here.reductions[i].high, now.cur);
-    here.what = SEQUENTIAL, here.started = false, here.remote_count = 0;
+    here.what = SEQUENTIAL;
+    here.started = false;
+    here.remote_count = 0;
     weft_task = (struct task_state){0};
     tick();
     look();

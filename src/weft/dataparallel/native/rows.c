@@ -64,12 +64,15 @@ static int64_t proved(struct row *r, const uint64_t saved[], int64_t n, int64_t 
         }
         if (v == REFUSED) r->strict = 4 << (r->doubts < 8 ? r->doubts++ : 8);
         loose = false;
-        alike = row_ways(r, forms, n, &loose, blocks), sure = ending(r, forms, alike, blocks);
+        alike = row_ways(r, forms, n, &loose, blocks);
+        sure = ending(r, forms, alike, blocks);
     }
     if (!row_worth(r, sure)) {
         if (r->rank > 0) *wait = alike;
-        else if (sure > 0 && sure < alike && r->run != BEGINS) *wait = sure, r->run = BEGINS;
-        else r->run = 0;
+        else if (sure > 0 && sure < alike && r->run != BEGINS) {
+            *wait = sure;
+            r->run = BEGINS;
+        } else r->run = 0;
         return 0;
     }
     enum verdict v = row_passes(r, forms, blocks, &sure);
@@ -114,7 +117,8 @@ int weft_check_row(struct row *r, const uint64_t saved[]) {
     int64_t wait = 0, sure = row_worth(r, n) ? proved(r, saved, n, &wait) : 0;
     if (sure) {
         r->left = pending.count = sure;
-        pending.row = r, pending.first = now.cur;
+        pending.row = r;
+        pending.first = now.cur;
         return 1;
     }
     if (wait > 0) r->wait = (int32_t)wait;

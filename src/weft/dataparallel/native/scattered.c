@@ -129,7 +129,8 @@ static stamp_t *renewed(struct edge *e, const struct object *o, bool make) {
     for (int i = 0; i < e->array_count; i++)
         if (e->arrays[i].object == o) return &e->arrays[i].renewed;
     if (!make || e->array_count == 32) return NULL;
-    e->arrays[e->array_count].object = o, e->arrays[e->array_count].renewed = 0;
+    e->arrays[e->array_count].object = o;
+    e->arrays[e->array_count].renewed = 0;
     return &e->arrays[e->array_count++].renewed;
 }
 
@@ -253,7 +254,10 @@ void scattered_forget(struct object *o) {
         for (int k = 0; k < edges[i].array_count; k++)
             if (edges[i].arrays[k].object == o) edges[i].arrays[k--] = edges[i].arrays[--edges[i].array_count];
     }
-    for (int d = 0; d < WEFT_MAX_RANK; d++) free(o->owner[d]), o->owner[d] = NULL;
+    for (int d = 0; d < WEFT_MAX_RANK; d++) {
+        free(o->owner[d]);
+        o->owner[d] = NULL;
+    }
 }
 
 /* --- localize --- */

@@ -36,10 +36,17 @@ static struct kept_shares *held_of(const struct object *o) {
     if (!h) {
         h = calloc(1, sizeof *h);
         if (!h) abort();
-        h->next = all, all = h;
+        h->next = all;
+        all = h;
     }
-    for (int p = 0; p < MOST_PROCESSORS; p++) drop(h->of[p]), h->of[p] = NULL;
-    h->object = o, h->low = o->low, h->version = o->version, h->root_version = o->root->version;
+    for (int p = 0; p < MOST_PROCESSORS; p++) {
+        drop(h->of[p]);
+        h->of[p] = NULL;
+    }
+    h->object = o;
+    h->low = o->low;
+    h->version = o->version;
+    h->root_version = o->root->version;
     return h;
 }
 
@@ -69,9 +76,13 @@ static void limits(struct share *s, const struct object *o) {
     s->box = true;
     for (int k = 0; k < o->rank; k++) {
         int64_t n = 0;
-        s->first[k] = 0, s->last[k] = -1;
+        s->first[k] = 0;
+        s->last[k] = -1;
         for (int64_t i = o->extent[k] - 1; i >= 0; i--)
-            if (s->own[k][i]) s->first[k] = i, n++;
+            if (s->own[k][i]) {
+                s->first[k] = i;
+                n++;
+            }
         for (int64_t i = 0; i < o->extent[k]; i++)
             if (s->own[k][i]) s->last[k] = i;
         s->any &= n > 0;
@@ -108,11 +119,14 @@ void runs_begin(int processor) {
     for (int d = 0; d < root->rank; d++) {
         int axis = grid_axis(root, d);
         int64_t low = 0, high = 0, n = root->extent[d];
-        free(runs[d]), runs[d] = NULL;
+        free(runs[d]);
+        runs[d] = NULL;
         if (axis < 0 || here.at[d].axis == WEFT_ALL || n < 1) continue;
         for (int i = 0; i < here.computed_count; i++)
-            if (here.computed[i].object->root == root)
-                low = here.computed[i].widths.low[d], high = here.computed[i].widths.high[d];
+            if (here.computed[i].object->root == root) {
+                low = here.computed[i].widths.low[d];
+                high = here.computed[i].widths.high[d];
+            }
         runs[d] = calloc(1, (size_t)n);
         if (!runs[d]) abort();
         for (int64_t x = 0; x < n; x++)
@@ -147,7 +161,10 @@ void share_walk(const struct object *o, const struct share *s, bool owned, run_o
         }
         row += (size_t)o->extent[inner] * o->element;
         int k = inner + step;
-        while (k >= 0 && k < o->rank && ++index[k] == o->extent[k]) index[k] = 0, k += step;
+        while (k >= 0 && k < o->rank && ++index[k] == o->extent[k]) {
+            index[k] = 0;
+            k += step;
+        }
         if (k < 0 || k >= o->rank) break;
     }
 }

@@ -37,7 +37,9 @@ static struct reduction *reduction_at(uintptr_t a) {
 }
 
 static void interval(struct site *s, uintptr_t low, uintptr_t high) {
-    s->home = &weft_nowhere, s->low = low, s->length = high - low;
+    s->home = &weft_nowhere;
+    s->low = low;
+    s->length = high - low;
 }
 
 static void mode(struct site *s, enum mode m, stamp_t limit) {
@@ -50,13 +52,28 @@ static void mode(struct site *s, enum mode m, stamp_t limit) {
         base = weft_task.base;
         limit = limit < base ? limit : base;
     }
-    s->mode = (unsigned char)m, s->least = 0, s->limit = s->known = limit;
+    s->mode = (unsigned char)m;
+    s->least = 0;
+    s->limit = s->known = limit;
     s->track = m == SHARED ? 1 : m == REPLICATED ? 2 : 0;
-    s->floor = base + 1, s->span = REDZONE + 1 - s->floor;
+    s->floor = base + 1;
+    s->span = REDZONE + 1 - s->floor;
     if (s->track) /* only what this iteration wrote itself passes the hooks */
-        s->least = 1, s->limit = 0, s->floor = 0, s->span = UINT32_MAX;
-    if (m == FREE) s->limit = SPLIT - 1, s->floor = SPLIT, s->span = 1;
-    if (m == PRIVATE || behind) s->floor = SPLIT, s->span = REDZONE + 1 - SPLIT;
+    {
+        s->least = 1;
+        s->limit = 0;
+        s->floor = 0;
+        s->span = UINT32_MAX;
+    }
+    if (m == FREE) {
+        s->limit = SPLIT - 1;
+        s->floor = SPLIT;
+        s->span = 1;
+    }
+    if (m == PRIVATE || behind) {
+        s->floor = SPLIT;
+        s->span = REDZONE + 1 - SPLIT;
+    }
 }
 
 /* The part of an array around `a` that lies alike to every iteration: free dimensions that are contiguous. */
@@ -66,7 +83,8 @@ static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t s
     index_of(o, a, at);
     uintptr_t low = o->low, block = o->element;
     bool inner = true;
-    s->follows = 0, s->period = s->total = 0; /* whatever was said of a block */
+    s->follows = 0;
+    s->period = s->total = 0; /* whatever was said of a block */
     for (int k = 0; k < o->rank; k++) {
         int d = o->order == WEFT_ORDER_C ? o->rank - 1 - k : k;
         if (v->free[d] && inner) {
@@ -81,7 +99,8 @@ static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t s
         low += (uintptr_t)((at[d] - o->lower[d]) * o->stride[d]);
     }
     s->home = v->home;
-    s->low = low - *v->home, s->length = block;
+    s->low = low - *v->home;
+    s->length = block;
     s->closed |= a + size > low + block || !v->exact;
 }
 
@@ -89,13 +108,15 @@ static void around(struct site *s, const struct aspect *v, uintptr_t a, size_t s
  * iteration's own in that dimension, too; else `at` alone. */
 static void alike(const struct aspect *v, int i, int64_t at, int64_t own, int64_t *first, int64_t *last) {
     const struct object *o = v->object;
-    *first = o->lower[i], *last = o->lower[i] + o->extent[i] - 1;
+    *first = o->lower[i];
+    *last = o->lower[i] + o->extent[i] - 1;
     for (int d = 0; !v->free[i] && d < o->root->rank; d++) {
         const struct term *m = &o->map[d];
         if (m->axis != i || o->root->kinds[d] == WEFT_WHOLE) continue;
         int64_t from, to;
         block_of(o->root, d, at + m->offset, &from, &to);
-        from -= m->offset, to -= m->offset;
+        from -= m->offset;
+        to -= m->offset;
         bool same = m->coefficient == 1 && from <= own && own <= to;
         *first = !same ? at : from > *first ? from : *first;
         *last = !same ? at : to < *last ? to : *last;
@@ -160,8 +181,10 @@ static bool outside(const struct object *o, const int64_t at[]) {
 }
 
 static void bad(struct site *s, struct detail *d, const char *kind, const char *why) {
-    s->closed = true, s->mode = BAD;
-    d->kind = kind, d->why = why;
+    s->closed = true;
+    s->mode = BAD;
+    d->kind = kind;
+    d->why = why;
 }
 
 static bool everywhere(const struct object *o) /* no dimension is distributed */
@@ -347,7 +370,11 @@ static void owned(struct site *s, struct detail *d, struct object *o, uintptr_t 
         interval(s, o->low, o->high);
         bool shared = here.what == LOOP && !here.on;
         mode(s, shared ? SHARED : OWN, now.base);
-        if (shared && only_read_so_far(o->low, write)) s->track = 0, s->least = 0, s->limit = now.base;
+        if (shared && only_read_so_far(o->low, write)) {
+            s->track = 0;
+            s->least = 0;
+            s->limit = now.base;
+        }
         return;
     }
     const struct widths nothing = {{0}, {0}};
@@ -475,7 +502,11 @@ static void in_construct(struct site *s, struct detail *d, uintptr_t a, size_t s
         }
         bool shared = here.what == LOOP && (!here.on || here.flags & WEFT_UNORDERED);
         mode(s, shared ? SHARED : REPLICATED, now.base);
-        if (shared && only_read_so_far(o ? o->low : a, write)) s->track = 0, s->least = 0, s->limit = now.base;
+        if (shared && only_read_so_far(o ? o->low : a, write)) {
+            s->track = 0;
+            s->least = 0;
+            s->limit = now.base;
+        }
     }
 }
 
@@ -484,8 +515,13 @@ static void only_since(struct site *s, stamp_t since) {
     s->since = since;
     if (s->track) return;
     stamp_t newest = s->least + s->limit;
-    if (newest < since) s->least = 1, s->limit = 0;
-    else s->least = since, s->limit = newest - since;
+    if (newest < since) {
+        s->least = 1;
+        s->limit = 0;
+    } else {
+        s->least = since;
+        s->limit = newest - since;
+    }
 }
 
 static void copies(struct site *s, struct object *o, bool write) {
@@ -580,11 +616,14 @@ void site_open(struct site *s, struct detail *verdict, uintptr_t a, size_t size,
     s->closed |= length < size;
     if (weft_parts_under_way && s->object) s->closed |= under_way_near(s->object->low, s->object->high);
     if (s->mode == BAD) {
-        s->wrong_home = s->home, s->wrong_low = s->low;
+        s->wrong_home = s->home;
+        s->wrong_low = s->low;
         s->known = verdict->steady && now.looked ? weft_sites_forgotten : 0;
     }
     if (s->closed || !now.looked) { /* judged again */
-        s->home = &weft_nowhere, s->low = 1, s->reach = 0;
+        s->home = &weft_nowhere;
+        s->low = 1;
+        s->reach = 0;
     } else {
         s->reach = length - size;
         s->key = place;

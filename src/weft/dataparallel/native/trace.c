@@ -79,7 +79,8 @@ static bool read_names(const char *path) {
 void weft_check_named(int data, const char *name, int type) {
     if (data <= 0 || data >= MOST_IDS) return;
     free(variables[data]);
-    variables[data] = strdup(name), types[data] = type;
+    variables[data] = strdup(name);
+    types[data] = type;
 }
 
 void weft_check_looped(int construct, char *told) {
@@ -88,7 +89,8 @@ void weft_check_looped(int construct, char *told) {
 
 void weft_check_placed(int site, const char *file, int line) {
     if (site <= 0 || site >= MOST_IDS) return;
-    sites[site].file = strdup(file), sites[site].line = line;
+    sites[site].file = strdup(file);
+    sites[site].line = line;
 }
 
 static const char *name_of(int data) { return data > 0 && data < MOST_IDS ? variables[data] : NULL; }
@@ -141,7 +143,8 @@ static bool numbers(struct weft_array *array, int type) {
     static const char letters[] = "\0iiiiuuuufffccbiii";
     static const uint8_t sizes[] = {0, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, sizeof(long double), 8, 16, 1, 2, 4, 8};
     if (type < WEFT_INT8 || type > WEFT_LOGICAL8) return false;
-    array->type = (uint8_t)letters[type], array->size = sizes[type];
+    array->type = (uint8_t)letters[type];
+    array->size = sizes[type];
     return true;
 }
 
@@ -154,8 +157,10 @@ static bool part_of(struct weft_array *array, const struct object *o, const void
     if (fortran) array->order = WEFT_FIRST_FASTEST | WEFT_FROM_ONE;
     if (o->array) array->of = name_of(o->data);
     for (int k = 0; k < o->rank; k++) {
-        array->shape[k] = count[k], array->stride[k] = o->stride[k];
-        array->lower[k] = o->lower[k] + first[k] - fortran, array->whole[k] = o->extent[k];
+        array->shape[k] = count[k];
+        array->stride[k] = o->stride[k];
+        array->lower[k] = o->lower[k] + first[k] - fortran;
+        array->whole[k] = o->extent[k];
     }
     return true;
 }
@@ -176,7 +181,11 @@ void trace_reduction(int processor, const struct reduction *r, double magnitude,
     const struct loop *l = this_loop();
     struct weft_array array = {.data = (const void *)r->low, .scale = magnitude, .terms = (uint32_t)terms};
     if (!l || !name_of(r->data) || !numbers(&array, r->type)) return;
-    if (r->count > 1) array.dims = 1, array.shape[0] = r->count, array.stride[0] = array.size;
+    if (r->count > 1) {
+        array.dims = 1;
+        array.shape[0] = r->count;
+        array.stride[0] = array.size;
+    }
     struct weft_entries *to = kept[processor];
     to->probe(to->place(WEFT_IS_PROBE, name_of(r->data), l->file, (uint32_t)l->line, ""), &array);
 }
@@ -233,7 +242,11 @@ static uint32_t place_of(int processor, const struct turn_event_record *e, const
         snprintf(file, sizeof file, "=%#llx=%s", (unsigned long long)e->place - 1, l->file);
         c->number = kept[processor]->place(WEFT_IS_PROBE, name, file, 0, "");
     }
-    c->place = e->place, c->processor = processor, c->data = o->data, c->what = e->what, c->loop = l;
+    c->place = e->place;
+    c->processor = processor;
+    c->data = o->data;
+    c->what = e->what;
+    c->loop = l;
     return c->number;
 }
 

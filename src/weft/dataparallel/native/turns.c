@@ -47,7 +47,8 @@ static struct {
 static void *starts, *parts[MOST_PROCESSORS]; /* reductions before the loop, and what each processor has left */
 
 void turns_begin(int count, bool directives) {
-    processors = count, directed = directives;
+    processors = count;
+    directed = directives;
     weft_traced = true;
 }
 
@@ -71,13 +72,16 @@ void turns_shared(int (*of)(void)) { whose = of; }
 
 void turns_slot(int processor, char *at, size_t bytes) {
     if (!weft_traced || slot_count == (int)(sizeof slots / sizeof *slots)) return;
-    slots[slot_count].processor = processor, slots[slot_count].part.at = at, slots[slot_count++].part.bytes = bytes;
+    slots[slot_count].processor = processor;
+    slots[slot_count].part.at = at;
+    slots[slot_count++].part.bytes = bytes;
 }
 
 static void note_store(uintptr_t at, size_t bytes) {
     if (store_count && stores[store_count - 1].at == (char *)at && stores[store_count - 1].bytes == bytes) return;
     GROW(stores, store_count, store_room, 4096);
-    stores[store_count].at = (char *)at, stores[store_count++].bytes = bytes;
+    stores[store_count].at = (char *)at;
+    stores[store_count++].bytes = bytes;
 }
 
 static void add_result(const void *at, size_t bytes) {
@@ -120,7 +124,8 @@ static void put_all(const void *bytes, size_t n) {
         ssize_t some = write(channel, from, n);
         if (some < 0 && errno == EINTR) continue;
         if (some <= 0) _exit(1);
-        from += some, n -= (size_t)some;
+        from += some;
+        n -= (size_t)some;
     }
 }
 
@@ -134,7 +139,8 @@ static bool get_all(void *bytes, size_t n) {
         ssize_t some = read(channel, to, n);
         if (some < 0 && errno == EINTR) continue;
         if (some <= 0) return false;
-        to += some, n -= (size_t)some;
+        to += some;
+        n -= (size_t)some;
     }
     return true;
 }
@@ -172,7 +178,8 @@ static void close_iteration(void) {
     for (int i = 0; i < here.reduction_count; i++) {
         if (!summed(&here.reductions[i])) continue;
         double added = reduction_value(&here.reductions[i]) - sums[i].last;
-        sums[i].magnitude += added < 0 ? -added : added, sums[i].terms++;
+        sums[i].magnitude += added < 0 ? -added : added;
+        sums[i].terms++;
     }
 }
 
@@ -240,7 +247,8 @@ void turns_access(uintptr_t a, size_t size, bool write, uintptr_t place) {
         }
         if (pending_count && pending[pending_count - 1].at == at) continue;
         if (pending_count == PENDING) tell_pending();
-        pending[pending_count].at = at, pending[pending_count].place = place;
+        pending[pending_count].at = at;
+        pending[pending_count].place = place;
         pending[pending_count++].size = (uint32_t)o->element;
     }
 }
@@ -259,7 +267,8 @@ static bool fork_one(bool look) {
     channel = ends[pid == 0];
     close(ends[pid != 0]);
     if (pid == 0) {
-        child = true, finding = look;
+        child = true;
+        finding = look;
         become_silent(channel);
         return true;
     }
@@ -371,7 +380,8 @@ static bool take_rest(void) {
         double magnitude = sums[i].magnitude;
         int64_t terms = sums[i].terms;
         good = get_all(&sums[i], sizeof *sums);
-        sums[i].magnitude += magnitude, sums[i].terms += terms;
+        sums[i].magnitude += magnitude;
+        sums[i].terms += terms;
     }
     return good;
 }
@@ -422,7 +432,9 @@ static void prepare(void) {
 }
 
 void turns_start(void) {
-    running = true, open = false, pending_count = written_count = 0;
+    running = true;
+    open = false;
+    pending_count = written_count = 0;
     memset(sums, 0, sizeof sums);
     turning = directed && (here.on || whose) && here.what == LOOP;
     me = 0;

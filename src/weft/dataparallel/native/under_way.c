@@ -93,9 +93,12 @@ void weft_check_copy_part(int construct, int group, int written, const void *bas
         if (stride[d] < 0) p->low -= (uintptr_t)(width * (count[d] - 1));
         across += (uintptr_t)(width * (count[d] - 1));
         int at = d;
-        for (; at > 0 && p->stride[at - 1] < width; at--)
-            p->stride[at] = p->stride[at - 1], p->count[at] = p->count[at - 1];
-        p->stride[at] = width, p->count[at] = count[d];
+        for (; at > 0 && p->stride[at - 1] < width; at--) {
+            p->stride[at] = p->stride[at - 1];
+            p->count[at] = p->count[at - 1];
+        }
+        p->stride[at] = width;
+        p->count[at] = count[d];
     }
     p->high = p->low + across;
     weft_parts_under_way++;

@@ -28,7 +28,8 @@ static struct copies *copies_of(const struct object *o) {
     if (!c) {
         c = calloc(1, sizeof *c);
         if (!c) abort();
-        c->next = all, all = c;
+        c->next = all;
+        all = c;
     }
     free(c->renewed), free(c->before), free(c->whole);
     *c = (struct copies){.object = o, .low = o->low, .bytes = bytes, .next = c->next};

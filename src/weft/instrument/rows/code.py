@@ -17,13 +17,19 @@ PARTS: Final = {
     **{
         part: full
         for full, parts in {
-            "rax": "eax ax al ah", "rbx": "ebx bx bl bh", "rcx": "ecx cx cl ch", "rdx": "edx dx dl dh",
-            "rsi": "esi si sil", "rdi": "edi di dil", "rbp": "ebp bp bpl", "rsp": "esp sp spl",
+            "rax": "eax ax al ah",
+            "rbx": "ebx bx bl bh",
+            "rcx": "ecx cx cl ch",
+            "rdx": "edx dx dl dh",
+            "rsi": "esi si sil",
+            "rdi": "edi di dil",
+            "rbp": "ebp bp bpl",
+            "rsp": "esp sp spl",
         }.items()
         for part in (full, *parts.split())
     },
     **{f"r{n}{end}": f"r{n}" for n in range(8, 16) for end in ("", "d", "w", "b")},
-}  # fmt: skip
+}
 MEMORY: Final = re.compile(r"^(?P<shift>[^(%$*]*)\((?P<base>%\w+)?(,(?P<index>%\w+)?(,(?P<scale>\d))?)?\)$")
 NUMBER: Final = re.compile(r"^-?(0x[0-9a-fA-F]+|\d+)$")
 SYMBOL: Final = re.compile(r"^((?P<before>-?\d+)\+)?(?P<name>[A-Za-z_.][\w.$]*)(?P<after>[+-]\d+)?$")

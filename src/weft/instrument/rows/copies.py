@@ -23,7 +23,7 @@ from weft.native.headers.check_rows import (
     SLOT8,
     STEP_IS_FORM,
     ZEROED,
-)  # fmt: skip
+)
 
 SAVED: Final = {"rbp": 0, "rbx": 1, "r12": 2, "r13": 3, "r14": 4, "r15": 5}
 

@@ -108,9 +108,7 @@ def straight(ways: Straight, number: int) -> CopiedLoop:
     proven, still = _proven(ways, compared, settled), _Still()
     made = shortened(ways, proven, addresses)
     codes = [made.codes.get(n, one) for n, one in enumerate(ways.codes)]
-    return CopiedLoop(
-        number, ways, codes, places, proven, {}, {}, made.unneeded, still, still, [], made.bases
-    )  # fmt: skip
+    return CopiedLoop(number, ways, codes, places, proven, {}, {}, made.unneeded, still, still, [], made.bases)
 
 
 def _hook(graph: Graph, n: int, state: State) -> Hook:

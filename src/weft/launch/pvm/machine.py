@@ -26,6 +26,7 @@ from weft.launch import rank_processes
 from weft.launch.pvm import task_records
 from weft.launch.pvm.installation import PREFIX, find_daemon, find_pvm_root, folder_note_path, remove_machine_folder
 from weft.launch.rank_processes import maps_file
+from weft.native.headers.pvm_tasks import TaskState
 from weft.pvm import tasks as registry
 
 PRELOAD: Final = "WEFT_INTERNAL_PVM_PRELOAD"
@@ -161,7 +162,7 @@ class VirtualMachine:
                     f"the program uses groups, and {command} cannot be started: {error.strerror}"
                 ) from error
         limit = time.monotonic() + STARTING
-        while self.tasks.all()[1].state != registry.SERVING:
+        while self.tasks.all()[1].state != TaskState.SERVING:
             if self._server.poll() is not None or time.monotonic() > limit:
                 raise MachineError(f"the program uses groups, and PVM's group server ({command}) {self.no_server}")
             time.sleep(0.005)

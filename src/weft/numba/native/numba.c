@@ -327,7 +327,10 @@ void weft_numba_parallel_for(void *function, char **arguments, size_t *dimension
     weft_check_loop_start();
     weft_numba_loops_run++;
     running = 1;
-    current = loop, current_arguments = arguments, current_dimensions = dimensions, current_steps = steps;
+    current = loop;
+    current_arguments = arguments;
+    current_dimensions = dimensions;
+    current_steps = steps;
     frames = __builtin_frame_address(0);
     if (range.points > 1 && range.points < LAST_STAMP / 2 && !weft_traced && is_proved(loop))
         run_whole(loop, kernel, arguments, dimensions, steps, data, inner, threads, &range);

@@ -7,10 +7,14 @@
 /* Where an array of the loop lies: [*low, *high); whether it fills that. */
 int extent_of(const Argument *one, char *base, const size_t *dimensions, const size_t *steps, char **low, char **high) {
     int64_t packed = one->element;
-    *low = base, *high = base + one->element;
+    *low = base;
+    *high = base + one->element;
     for (int d = 0; d < one->rank; d++) {
         int64_t extent = (int64_t)dimensions[one->dimension[d]], reach = (int64_t)steps[one->stride + d] * (extent - 1);
-        if (extent == 0) *high = *low, reach = 0;
+        if (extent == 0) {
+            *high = *low;
+            reach = 0;
+        }
         *(reach < 0 ? low : high) += reach;
         packed *= extent;
     }

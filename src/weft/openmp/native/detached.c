@@ -25,7 +25,8 @@ void omp_fulfill_event(uintptr_t event) {
         if ((uintptr_t)e != event || e->fulfilled) continue;
         e->fulfilled = true;
         if (!now.on) return;
-        e->by = me->plain, e->last = now.next - 1;
+        e->by = me->plain;
+        e->last = now.next - 1;
         segment();
         return;
     }

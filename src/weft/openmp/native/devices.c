@@ -110,17 +110,20 @@ static inline __attribute__((always_inline)) void each(uintptr_t low, uintptr_t 
     while (low < high) {
         uint32_t *word = device_plane8(low);
         if (*word != FINER && low % 8 == 0 && high - low >= 8) {
-            use(word, low, 8, of), low += 8;
+            use(word, low, 8, of);
+            low += 8;
             continue;
         }
         finer(word, device_plane4(low & ~(uintptr_t)7), 2);
         word = device_plane4(low);
         if (*word != FINER && low % 4 == 0 && high - low >= 4) {
-            use(word, low, 4, of), low += 4;
+            use(word, low, 4, of);
+            low += 4;
             continue;
         }
         finer(word, device_plane1(low & ~(uintptr_t)3), 4);
-        use(device_plane1(low), low, 1, of), low++;
+        use(device_plane1(low), low, 1, of);
+        low++;
     }
 }
 
@@ -130,7 +133,8 @@ static void remember(uintptr_t a, size_t size) {
         size_t part = DEVICE_FOLD + 1 - (a & DEVICE_FOLD);
         part = part < size ? part : size;
         memcpy(device_values(a), (const void *)a, part);
-        a += part, size -= part;
+        a += part;
+        size -= part;
     }
 }
 
@@ -183,7 +187,10 @@ static void from_device(uint32_t *word, uintptr_t a, size_t size, const void *of
     if (!(w & MAPPED) || CAUSE(w) == FULL) return;
     if (!(w & DEVICE_OLD) || CAUSE(w) == HOST_OVER) *word = MAPPED;
     else if (CAUSE(w) == HOST_WROTE) *word &= ~HOST_OLD;
-    else *word |= HOST_OLD, remember(a, size);
+    else {
+        *word |= HOST_OLD;
+        remember(a, size);
+    }
 }
 
 static void known_there(uint32_t *word, uintptr_t a, size_t size, const void *of) {
@@ -262,10 +269,16 @@ static void widened(const struct items *all, size_t i, struct mapping *m, uintpt
                              .place = all->place,
                              .near = {m->low, m->high - 1}});
     use_t *begins = kind_of(all, i) & TO_DEVICE ? begins_with_value : begins_without;
-    if (low < m->low) each(low, m->low, begins, &all->place), m->low = low;
+    if (low < m->low) {
+        each(low, m->low, begins, &all->place);
+        m->low = low;
+    }
     struct mapping *next = m + 1 < mappings + mapping_count ? m + 1 : NULL;
     if (next && next->low < high) high = next->low;
-    if (high > m->high) each(m->high, high, begins, &all->place), m->high = high;
+    if (high > m->high) {
+        each(m->high, high, begins, &all->place);
+        m->high = high;
+    }
     reaches(m);
 }
 
@@ -274,7 +287,8 @@ static void enters_pointer(unsigned kind, uintptr_t low, uintptr_t high, struct 
     if (m) each(low, high, known_there, NULL);
     if (m && kind != POINTER && kind != DESCRIPTOR) return;
     if (!m) {
-        m = mapping_new(low, high), m->full = true;
+        m = mapping_new(low, high);
+        m->full = true;
         each(low, high, begins_full, NULL);
     }
     counted(m);
@@ -306,7 +320,10 @@ static void enters_one(const struct items *all, size_t i) {
         enters_pointer(kind, low, high, m);
         return;
     }
-    while (m && m->full) mapping_gone(m), m = mapping_of(low, high);
+    while (m && m->full) {
+        mapping_gone(m);
+        m = mapping_of(low, high);
+    }
     if (!m) {
         counted(mapping_new(low, high));
         each(low, high, kind & TO_DEVICE ? begins_with_value : begins_without, &all->place);
@@ -425,7 +442,10 @@ static void wrote(uintptr_t a, size_t size) {
         if (last >= mapping_count) return;
     }
     struct mapping *m = &mappings[last];
-    if (m->wrote_low == m->wrote_high) m->wrote_low = a, m->wrote_high = a + size;
+    if (m->wrote_low == m->wrote_high) {
+        m->wrote_low = a;
+        m->wrote_high = a + size;
+    }
     if (a < m->wrote_low) m->wrote_low = a;
     if (a + size > m->wrote_high) m->wrote_high = a + size;
 }

@@ -38,9 +38,17 @@ static struct thread *fresh_for;
 
 static void turns_forget(bool fresh_too) {
     turn += TURN;
-    if (!turn) memset(noted, 0, sizeof noted), turn = TURN, fresh_too = true;
-    if (fresh_too) fresh = turn, turn += TURN;
-    fast.turn = now.apart ? 0 : turn, fast.fresh = now.apart ? 0 : fresh;
+    if (!turn) {
+        memset(noted, 0, sizeof noted);
+        turn = TURN;
+        fresh_too = true;
+    }
+    if (fresh_too) {
+        fresh = turn;
+        turn += TURN;
+    }
+    fast.turn = now.apart ? 0 : turn;
+    fast.fresh = now.apart ? 0 : fresh;
 }
 
 void lines_forget(void) { turns_forget(true); }
@@ -53,10 +61,16 @@ static bool goes_on_in_row(void) {
 
 void hooks_again(void) {
     bool going_on = goes_on_in_row();
-    all.mine = fast.mine = now.mine, all.room = fast.room = now.room;
+    all.mine = fast.mine = now.mine;
+    all.room = fast.room = now.room;
     if (!going_on) {
-        all.old = now.old, all.row = now.row_mark, all.row_room = now.in_row ? PLAIN_END - now.row_mark : 0;
-        if (me) all.stack = me->stack_low, all.stack_size = me->stack_high - me->stack_low;
+        all.old = now.old;
+        all.row = now.row_mark;
+        all.row_room = now.in_row ? PLAIN_END - now.row_mark : 0;
+        if (me) {
+            all.stack = me->stack_low;
+            all.stack_size = me->stack_high - me->stack_low;
+        }
         all.marks = (uintptr_t)last_marks - now.start * sizeof *last_marks;
         fast = all;
         if (now.apart) fast.old = fast.room = fast.row_room = 0;

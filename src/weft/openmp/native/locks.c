@@ -29,7 +29,9 @@ void locks_again(void) {
     } else if (me->held) {
         s = me->locked = strand_new(me->plain, LOCKED, me->held);
         struct node *n = node(s), *p = node(me->plain);
-        n->loop = p->loop, n->index = p->index, n->place = p->place;
+        n->loop = p->loop;
+        n->index = p->index;
+        n->place = p->place;
     }
     me->current = s;
     current_is(s);
@@ -144,7 +146,10 @@ void omp_destroy_nest_lock(omp_lock_t *l) { (void)l; }
 static int nested(omp_lock_t *l, uint32_t place) {
     if (!now.on) return 1;
     struct held *h = &locks[number_of(l)];
-    if (h->by != me) lock_take(l, place), h->depth = 0;
+    if (h->by != me) {
+        lock_take(l, place);
+        h->depth = 0;
+    }
     return (int)++h->depth;
 }
 void omp_set_nest_lock(omp_lock_t *l) { nested(l, place_of(PLACE)); }

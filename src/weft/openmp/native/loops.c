@@ -20,7 +20,9 @@ static struct work *work_met(bool *first) {
     }
     struct work *w = calloc(1, sizeof *w);
     if (!w) abort();
-    w->next = team->works, team->works = w, team->works_made++;
+    w->next = team->works;
+    team->works = w;
+    team->works_made++;
     *first = true;
     return w;
 }
@@ -33,7 +35,9 @@ uint32_t work_place(const struct team *team, uint32_t number) {
 
 static void work_over(struct work *w) {
     free(w->posted), free(w->post), free(w->memory);
-    w->posted = NULL, w->post = NULL, w->memory = NULL;
+    w->posted = NULL;
+    w->post = NULL;
+    w->memory = NULL;
 }
 
 void works_end(struct team *team) {
@@ -56,7 +60,8 @@ static struct team *some_team(void) {
         only[0] = me;
         none.threads = only;
         works_end(&none);
-        none.works_made = 0, me->work_number = 0;
+        none.works_made = 0;
+        me->work_number = 0;
         me->team = &none;
     }
     return me->team;
@@ -97,10 +102,12 @@ static struct work *loop_begin(uint64_t start, uint64_t end, uint64_t step, bool
     me->iteration = -1;
     if (first) {
         uint64_t span = up ? end - start : start - end, by = up ? step : -step;
-        w->start = start, w->step = step;
+        w->start = start;
+        w->step = step;
         w->count = (up ? (int64_t)end > (int64_t)start : (int64_t)start > (int64_t)end) ? (span + by - 1) / by : 0;
         w->loop = (instances += 2) | said.is_static;
-        w->is_static = said.is_static, w->ordered = said.is_ordered;
+        w->is_static = said.is_static;
+        w->ordered = said.is_ordered;
         bool many = w->count / (uint64_t)me->team->size >= VERY_MANY && !said.is_ordered && !me->team->number_asked;
         w->part = many ? PART : 1;
         w->begun = true;
@@ -143,10 +150,14 @@ static void iterate(struct work *w, int64_t k, bool again) {
     strand_t parent = sharing();
     bool row = now.row_end == now.next && now.row >= now.base && node(now.row)->loop == w->loop;
     strand_t s = strand_new(parent, w->lanes ? LANE : ITERATION, 0);
-    if (!row) now.row = s, now.row_mark = now.mark;
+    if (!row) {
+        now.row = s;
+        now.row_mark = now.mark;
+    }
     now.row_end = w->lanes ? 0 : now.next;
     struct node *n = node(s);
-    n->loop = w->loop, n->place = w->place;
+    n->loop = w->loop;
+    n->place = w->place;
     n->index = w->lanes ? k : (int64_t)(w->start + (uint64_t)k * w->step);
     if (w->lanes) n->locks = (uint64_t)w->safelen;
     me->plain = s;
@@ -185,7 +196,8 @@ static bool take(uint64_t *low, uint64_t *high) {
     }
     bool again = goes_on(w);
     me->iteration = k;
-    *low = w->start + (uint64_t)k * w->step, *high = *low + w->step;
+    *low = w->start + (uint64_t)k * w->step;
+    *high = *low + w->step;
     iterate(w, k, again);
     return true;
 }
@@ -255,7 +267,10 @@ static void begin_combined(void *data) {
         me->work = work_met(&first);
         me->iteration = -1;
         me->work->count = c->sections;
-        if (first) me->work->loop = instances += 2, me->work->place = place_of(c->said.place);
+        if (first) {
+            me->work->loop = instances += 2;
+            me->work->place = place_of(c->said.place);
+        }
     } else {
         struct work *w = loop_begin((uint64_t)c->start, (uint64_t)c->end, (uint64_t)c->step, c->step > 0, c->said);
         w->lanes = c->lanes;
@@ -310,7 +325,10 @@ static unsigned section(void) {
     int64_t k = (int64_t)w->taken++;
     me->iteration = k;
     iterate(w, k, false);
-    if (!alone()) node(trunk(me->plain))->kind = SECTION, node(trunk(me->plain))->index = k;
+    if (!alone()) {
+        node(trunk(me->plain))->kind = SECTION;
+        node(trunk(me->plain))->index = k;
+    }
     return (unsigned)k + 1;
 }
 
@@ -320,7 +338,9 @@ unsigned GOMP_sections_start(unsigned count) {
     me->work = work_met(&first);
     me->iteration = -1;
     if (first) {
-        me->work->count = count, me->work->loop = instances += 2, me->work->place = place_of(PLACE);
+        me->work->count = count;
+        me->work->loop = instances += 2;
+        me->work->place = place_of(PLACE);
         told_construct(place_of(PLACE), "loop", count);
     }
     return section();
@@ -352,7 +372,8 @@ static bool single(uint32_t place) {
     told_construct(place, "single", 1);
     if (alone()) return true;
     strand_t s = strand_new(sharing(), SINGLE, 0);
-    node(s)->index = me->number, node(s)->place = place;
+    node(s)->index = me->number;
+    node(s)->place = place;
     me->plain = s;
     locks_again();
     return true;
@@ -401,7 +422,8 @@ void GOMP_ordered_end(void) {
     struct work *w = me->work;
     if (!w || alone()) return;
     lock_number_leave(ORDERED_LOCK);
-    w->last_ordered = me->plain, w->last_node = now.next - 1;
+    w->last_ordered = me->plain;
+    w->last_node = now.next - 1;
     segment();
     w->turn = me->iteration + 1;
     threads_switch();
@@ -413,8 +435,12 @@ static bool doacross_begin(unsigned n, const long *counts, struct said said, lon
     if (!w->posted) {
         uint64_t all = 1;
         w->dimensions = n;
-        for (unsigned i = 0; i < n && i < 16; i++) w->counts[i] = (uint64_t)counts[i], all *= w->counts[i];
-        w->posted = calloc(all + 1, 1), w->post = calloc(all + 1, sizeof *w->post);
+        for (unsigned i = 0; i < n && i < 16; i++) {
+            w->counts[i] = (uint64_t)counts[i];
+            all *= w->counts[i];
+        }
+        w->posted = calloc(all + 1, 1);
+        w->post = calloc(all + 1, sizeof *w->post);
     }
     return take((uint64_t *)a, (uint64_t *)b);
 }
@@ -469,8 +495,10 @@ void GOMP_doacross_wait(long first, ...) {
 static void with_memory(struct work *w, uintptr_t *reductions, void **memory) {
     if (memory) {
         size_t size = (size_t)(uintptr_t)*memory;
-        if (!w->memory && size)
-            w->memory = calloc(1, size), shadow_ignore((uintptr_t)w->memory, (uintptr_t)w->memory + size);
+        if (!w->memory && size) {
+            w->memory = calloc(1, size);
+            shadow_ignore((uintptr_t)w->memory, (uintptr_t)w->memory + size);
+        }
         *memory = w->memory;
     }
     (void)reductions;

@@ -41,7 +41,8 @@ static void block_made(void *p, size_t size) {
         size_t more = room ? 2 * room : 1024;
         struct block *grown = __libc_realloc(blocks, more * sizeof *blocks);
         if (!grown) return;
-        blocks = grown, room = more;
+        blocks = grown;
+        room = more;
     }
     size_t at = above(low);
     memmove(blocks + at + 1, blocks + at, (count - at) * sizeof *blocks);
@@ -65,7 +66,10 @@ static const struct block *block_at(uintptr_t a) {
 bool block_of(uintptr_t a, uintptr_t *low, size_t *size, int *thread, strand_t *since) {
     const struct block *b = block_at(a);
     if (!b) return false;
-    *low = b->low, *size = b->size, *thread = b->thread, *since = b->since;
+    *low = b->low;
+    *size = b->size;
+    *thread = b->thread;
+    *since = b->since;
     return true;
 }
 

@@ -30,12 +30,17 @@ static struct mark *plain_marks, *atomic_marks; /* from now.old and now.old_atom
 mark_t *last_marks;
 
 void shadow_turn(void) {
-    now.mine = now.mark, now.room = PLAIN_END - now.mine;
-    if (now.any_past) memset(now.past, 0, sizeof now.past), now.any_past = false;
+    now.mine = now.mark;
+    now.room = PLAIN_END - now.mine;
+    if (now.any_past) {
+        memset(now.past, 0, sizeof now.past);
+        now.any_past = false;
+    }
 }
 
 static void marks_restart(void) {
-    now.old = now.mark = now.row_mark = FIRST_PLAIN, now.old_atomic = now.atomic = FIRST_ATOMIC;
+    now.old = now.mark = now.row_mark = FIRST_PLAIN;
+    now.old_atomic = now.atomic = FIRST_ATOMIC;
     shadow_turn();
     hooks_again();
     lines_forget();
@@ -57,7 +62,8 @@ void shadow_restart(void) {
 }
 
 void shadow_forget(void) {
-    now.old = now.row_mark = now.mark, now.old_atomic = now.atomic;
+    now.old = now.row_mark = now.mark;
+    now.old_atomic = now.atomic;
     shadow_turn();
     hooks_again();
 }
@@ -87,7 +93,8 @@ mark_t mark_made(uint32_t place) {
         told_plain("left", "crowd", place & ~ATOMIC, 0);
         return 0;
     }
-    m = *next, *next += 2;
+    m = *next;
+    *next += 2;
     *mark(m) = (struct mark){now.current, place};
     return *last = m | (now.in_row && !(m & ATOMIC));
 }
@@ -125,7 +132,8 @@ static bool lanes_apart(strand_t a, strand_t b, bool read_before) {
 static bool came_before(mark_t m) {
     static unsigned turn;
     if (!ordered(strand_of(m), now.current)) return false;
-    now.past[turn++ % PAST] = m, now.any_past = true;
+    now.past[turn++ % PAST] = m;
+    now.any_past = true;
     return true;
 }
 
@@ -233,7 +241,8 @@ static void access8(uintptr_t a, size_t size, bool write, uint32_t place) {
     while (size) {
         size_t part = 4 - a % 4 < size ? 4 - a % 4 : size;
         access4(a, part, write, place);
-        a += part, size -= part;
+        a += part;
+        size -= part;
     }
 }
 
@@ -243,7 +252,8 @@ void shadow_access(uintptr_t a, size_t size, bool write, uint32_t place) {
     while (size) {
         size_t part = 8 - a % 8 < size ? 8 - a % 8 : size;
         access8(a, part, write, place);
-        a += part, size -= part;
+        a += part;
+        size -= part;
     }
 }
 
@@ -261,7 +271,8 @@ static void nothing_in(mark_t *first, size_t bytes) {
 #define PAGE 8192 /* of memory that has a page of the coarsest plane */
 void shadow_clear(uintptr_t low, uintptr_t high) {
     lines_forget();
-    low &= ~(uintptr_t)7, high = (high + 7) & ~(uintptr_t)7;
+    low &= ~(uintptr_t)7;
+    high = (high + 7) & ~(uintptr_t)7;
     uintptr_t inner = (low + PAGE - 1) & ~(uintptr_t)(PAGE - 1), end = high & ~(uintptr_t)(PAGE - 1);
     if (high - low < 64 * PAGE) {
         for (int p = 0; p < 3; p++) nothing_in(plane8(low, p), (high - low) / 2);

@@ -62,7 +62,11 @@ void strands_forget(void) {
     if (any_before || any_history) free_before();
     any_before = any_history = false;
     if (now.next - weft_first > MANY) madvise(weft_nodes, (now.next - weft_first) * sizeof *weft_nodes, MADV_DONTNEED);
-    if (now.next > 0xF0000000u || shadow_full()) shadow_restart(), now.next = 2, now.newest = 0;
+    if (now.next > 0xF0000000u || shadow_full()) {
+        shadow_restart();
+        now.next = 2;
+        now.newest = 0;
+    }
     shadow_forget();
     weft_first = now.base = now.next;
     now.row = now.row_end = 0;
@@ -112,7 +116,8 @@ strand_t history_new(strand_t earlier, strand_t released) {
     if (earlier >= now.base) {
         struct before *b = node(earlier)->before;
         if (b && trunk(b->node) == trunk(released)) {
-            b->node = released, b->last = now.next - 1;
+            b->node = released;
+            b->last = now.next - 1;
             return earlier;
         }
     }
@@ -136,7 +141,9 @@ strand_t segment(void) {
     strand_t was = bare(me->plain), root = trunk(was);
     strand_t s = strand_new(root, SEGMENT, 0);
     struct node *n = node(s), *r = node(root);
-    n->loop = r->loop, n->index = r->index, n->place = r->place;
+    n->loop = r->loop;
+    n->index = r->index;
+    n->place = r->place;
     if (was != root) comes_before(s, was, was);
     me->plain = s;
     locks_again();
@@ -172,7 +179,8 @@ static bool by_tree(strand_t a, strand_t b) {
 
 /* Iterations of two loops with schedule(static) over the same indices: the same number is the same thread. */
 static bool same_static(strand_t a, strand_t b) {
-    a = trunk(a), b = trunk(b);
+    a = trunk(a);
+    b = trunk(b);
     if (a < weft_first || b < weft_first) return false;
     const struct node *na = node(a), *nb = node(b);
     return na->kind == ITERATION && nb->kind == ITERATION && na->index == nb->index && na->loop != nb->loop &&
@@ -206,7 +214,8 @@ static bool by_paths(strand_t a, strand_t b) {
 
 static bool find(strand_t a, strand_t b) {
     if (a < now.base || a == b) return true;
-    a = bare(a), b = bare(b);
+    a = bare(a);
+    b = bare(b);
     if (a == b || trunk(a) == trunk(b)) return true;
     if (by_tree(a, b) || same_static(a, b)) return true;
     return any_before && by_paths(a, b);
@@ -229,7 +238,9 @@ bool ordered(strand_t earlier, strand_t later) {
     unsigned slot = (earlier * 2654435761u ^ later * 40503u) >> 20;
     if (known[slot].a == earlier && known[slot].b == later && known[slot].is) return true;
     bool is = find(earlier, later);
-    known[slot].a = earlier, known[slot].b = later, known[slot].is = is;
+    known[slot].a = earlier;
+    known[slot].b = later;
+    known[slot].is = is;
     return is;
 }
 

@@ -25,9 +25,13 @@ static void run_on_device(void (*fn)(void *), void **given, uint32_t place, uint
     bool was = me->on_device;
     uintptr_t was_frame = me->device_frame;
     uint32_t was_target = me->target;
-    me->on_device = true, me->device_frame = frame, me->target = place;
+    me->on_device = true;
+    me->device_frame = frame;
+    me->target = place;
     fn(given);
-    me->on_device = was, me->device_frame = was_frame, me->target = was_target;
+    me->on_device = was;
+    me->device_frame = was_frame;
+    me->target = was_target;
     devices_remember();
 }
 
@@ -265,8 +269,12 @@ static void copied(const struct transfer *t, void *to, const void *from, size_t 
 /* The part of a box below one of its dimensions. */
 static void copy_box(char *to, const char *from, const struct transfer *t, int dimension) {
     size_t to_row = t->element, from_row = t->element;
-    for (int d = dimension + 1; d < t->dimensions; d++) to_row *= t->to_size[d], from_row *= t->from_size[d];
-    to += t->to_at[dimension] * to_row, from += t->from_at[dimension] * from_row;
+    for (int d = dimension + 1; d < t->dimensions; d++) {
+        to_row *= t->to_size[d];
+        from_row *= t->from_size[d];
+    }
+    to += t->to_at[dimension] * to_row;
+    from += t->from_at[dimension] * from_row;
     if (dimension + 1 == t->dimensions) {
         copied(t, to, from, t->volume[dimension] * t->element);
         return;

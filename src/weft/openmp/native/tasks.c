@@ -76,9 +76,13 @@ static struct depend *depend_of(struct task *t, uintptr_t a) {
     if (d) return d;
     d = calloc(1, sizeof *d);
     if (!d) abort();
-    d->address = a, d->next = *at;
+    d->address = a;
+    d->next = *at;
     const struct depend *all = known_depend(t, ALL);
-    if (all && all->count) append(&d->ins, &d->count, &d->room, all->ins[all->count - 1]), d->sort = OUT;
+    if (all && all->count) {
+        append(&d->ins, &d->count, &d->room, all->ins[all->count - 1]);
+        d->sort = OUT;
+    }
     return *at = d;
 }
 
@@ -97,8 +101,10 @@ static void depends(struct task *t, strand_t s, uintptr_t a, enum sort sort) {
     bool joins = sort == d->sort && (sort == IN || sort == MUTEX || sort == INOUTSET);
     if (!joins) {
         free(d->before);
-        d->before = d->ins, d->before_count = d->count;
-        d->ins = NULL, d->count = d->room = 0;
+        d->before = d->ins;
+        d->before_count = d->count;
+        d->ins = NULL;
+        d->count = d->room = 0;
         d->sort = sort;
     }
     for (size_t i = 0; i < d->before_count; i++) after(s, d->before[i]);
@@ -201,8 +207,10 @@ static void run(void (*fn)(void *), void *data, strand_t s, bool included, bool 
     task_begin(&task, me->task ? me->task->group : NULL);
     me->task = &task;
     me->lowest = UINTPTR_MAX;
-    me->held = 0, me->work = NULL;
-    me->private_count = 0, me->private_low = me->private_high = 0;
+    me->held = 0;
+    me->work = NULL;
+    me->private_count = 0;
+    me->private_low = me->private_high = 0;
     me->plain = s;
     locks_again();
     for (int i = 0; m && i < m->lock_count; i++) lock_take(m->locks[i], node(s)->place);
@@ -213,12 +221,16 @@ static void run(void (*fn)(void *), void *data, strand_t s, bool included, bool 
     uintptr_t lowest = me->lowest;
     if (lowest < frame) shadow_clear(lowest, frame);
     if (included) node(s)->joined = true;
-    me->task = before.task, me->held = before.held, me->work = before.work;
+    me->task = before.task;
+    me->held = before.held;
+    me->work = before.work;
     memcpy(me->privates, before.privates, sizeof me->privates);
     me->private_count = before.private_count;
-    me->private_low = before.private_low, me->private_high = before.private_high;
+    me->private_low = before.private_low;
+    me->private_high = before.private_high;
     me->lowest = lowest < before.lowest ? lowest : before.lowest;
-    me->plain = before.plain, me->current = before.current;
+    me->plain = before.plain;
+    me->current = before.current;
     current_is(me->current);
 }
 
@@ -226,7 +238,9 @@ static int64_t task_number;
 
 static strand_t task_strand(bool included, uint32_t place, enum maker maker) {
     strand_t s = strand_new(bare(me->plain), TASK, 0);
-    node(s)->index = ++task_number, node(s)->place = place, node(s)->loop = maker;
+    node(s)->index = ++task_number;
+    node(s)->place = place;
+    node(s)->loop = maker;
     struct task *t = me->task;
     if (included) return s;
     append(&t->children, &t->count, &t->room, s);
@@ -267,7 +281,10 @@ void task_of_target(void (*fn)(void *), void *data, uint32_t place, enum maker m
         fn(data);
         return;
     }
-    if (plain_run()) beside = me->task, checks(true);
+    if (plain_run()) {
+        beside = me->task;
+        checks(true);
+    }
     if (depend) each_depend(depend, awaited, me->task);
     struct making m = {.task = me->task, .strand = task_strand(!nowait, place, maker)};
     if (depend) each_depend(depend, made_after, &m);
@@ -313,7 +330,8 @@ void GOMP_taskyield(void) {
 void GOMP_taskgroup_start(void) {
     struct group *g = calloc(1, sizeof *g);
     if (!g) abort();
-    g->outer = me->task->group, g->reductions = g->outer ? g->outer->reductions : NULL;
+    g->outer = me->task->group;
+    g->reductions = g->outer ? g->outer->reductions : NULL;
     me->task->group = g;
 }
 
@@ -350,7 +368,8 @@ static void taskloop(void (*fn)(void *), void *data, void (*copy)(void *, void *
         if (me->task->group && me->task->group->cancelled) break;
         void *block;
         uint64_t *at = arguments(data, copy, size, align, &block);
-        at[0] = start + k * step, at[1] = start + (k + 1) * step;
+        at[0] = start + k * step;
+        at[1] = start + (k + 1) * step;
         if (plain_run()) {
             run_plain(fn, at);
         } else {
@@ -391,7 +410,8 @@ static void reductions_made(uintptr_t *data, uintptr_t *outer, int threads) {
         if (posix_memalign(&memory, align, size ? size : 1)) abort();
         memset(memory, 0, size);
         shadow_ignore((uintptr_t)memory, (uintptr_t)memory + size);
-        d[2] = (uintptr_t)memory, d[6] = d[2] + size;
+        d[2] = (uintptr_t)memory;
+        d[6] = d[2] + size;
         if (!d[4]) {
             d[4] = (uintptr_t)outer;
             return;

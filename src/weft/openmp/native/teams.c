@@ -16,8 +16,10 @@ static struct league *leagues; /* one within another */
 
 static void team_begins(struct league *l, int number) {
     strand_t s = strand_new(l->team.region, IMPLICIT, 0);
-    node(s)->index = number, node(s)->place = l->team.place;
-    me->number = number, me->lowest = UINTPTR_MAX;
+    node(s)->index = number;
+    node(s)->place = l->team.place;
+    me->number = number;
+    me->lowest = UINTPTR_MAX;
     checks(true);
     run_as(s);
 }
@@ -55,8 +57,11 @@ static void league_ends(void) {
     works_end(&l->team);
     node(l->team.region)->joined = true;
     if (l->before.lowest < me->lowest) me->lowest = l->before.lowest;
-    me->team = l->before.team, me->number = l->before.number, me->frame = l->before.frame;
-    me->plain = l->before.plain, me->current = l->before.current;
+    me->team = l->before.team;
+    me->number = l->before.number;
+    me->frame = l->before.frame;
+    me->plain = l->before.plain;
+    me->current = l->before.current;
     checks(!l->first);
     if (l->first) strands_forget();
     else current_is(me->current);

@@ -35,13 +35,15 @@ static void stack_of_main(struct thread *t) {
     pthread_getattr_np(pthread_self(), &attributes);
     pthread_attr_getstack(&attributes, &low, &size);
     pthread_attr_destroy(&attributes);
-    t->stack_low = (uintptr_t)low, t->stack_high = t->stack_low + size;
+    t->stack_low = (uintptr_t)low;
+    t->stack_high = t->stack_low + size;
 }
 
 static struct thread *thread_made(void) {
     struct thread *t = calloc(1, sizeof *t);
     if (!t) abort();
-    t->slot = thread_count, t->lowest = UINTPTR_MAX;
+    t->slot = thread_count;
+    t->lowest = UINTPTR_MAX;
     sem_init(&t->go, 0, 0);
     threads[thread_count++] = t;
     return t;
@@ -102,7 +104,9 @@ static void wait_turn(void) {
 }
 
 void threads_wait(const void *what, uint32_t place) {
-    me->waits_for = what, me->wait_place = place, me->state = WAITING;
+    me->waits_for = what;
+    me->wait_place = place;
+    me->state = WAITING;
     wait_turn();
 }
 
@@ -115,7 +119,8 @@ void threads_wake(const void *what) {
 
 static strand_t implicit(struct team *team, int number) {
     strand_t s = strand_new(team->region, IMPLICIT, 0);
-    node(s)->index = number, node(s)->place = team->place;
+    node(s)->index = number;
+    node(s)->place = team->place;
     return s;
 }
 
@@ -155,7 +160,8 @@ static void all_met(const struct team *team) {
     uint32_t least = UINT32_MAX, most = 0;
     for (int i = 0; i < team->size; i++) {
         uint32_t n = team->threads[i]->work_number;
-        least = n < least ? n : least, most = n > most ? n : most;
+        least = n < least ? n : least;
+        most = n > most ? n : most;
     }
     if (least != most) told_plain("barrier", "work", work_place(team, least), team->place);
 }
@@ -163,7 +169,8 @@ static void all_met(const struct team *team) {
 static void release(struct team *team) {
     all_met(team);
     if (team->over) told_plain("barrier", "left", team->barrier_place, team->place);
-    team->arrived = 0, team->barrier_place = 0;
+    team->arrived = 0;
+    team->barrier_place = 0;
     new_phase(team);
 }
 
@@ -185,11 +192,20 @@ void barrier(uintptr_t place) {
 
 static void implicit_task(struct team *team, int number, uintptr_t frame) {
     struct task task = {.outer = NULL};
-    me->team = team, me->number = number, me->task = &task, me->frame = frame, me->lowest = UINTPTR_MAX;
-    me->work_number = 0, me->work = NULL, me->held = 0;
+    me->team = team;
+    me->number = number;
+    me->task = &task;
+    me->frame = frame;
+    me->lowest = UINTPTR_MAX;
+    me->work_number = 0;
+    me->work = NULL;
+    me->held = 0;
     if (team->on_device && !me->on_device) me->device_frame = UINTPTR_MAX; /* all of its stack */
-    me->on_device = team->on_device, me->target = team->target, me->data_regions = NULL;
-    me->private_count = 0, me->private_low = me->private_high = 0;
+    me->on_device = team->on_device;
+    me->target = team->target;
+    me->data_regions = NULL;
+    me->private_count = 0;
+    me->private_low = me->private_high = 0;
     task_begin(&task, NULL);
     team->function(team->data);
     task_end(&task);
@@ -228,7 +244,8 @@ static struct thread *idle(void) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstack(&attributes, stack, STACK);
-    t->stack_low = (uintptr_t)stack, t->stack_high = t->stack_low + STACK;
+    t->stack_low = (uintptr_t)stack;
+    t->stack_high = t->stack_low + STACK;
     t->state = IDLE;
     if (stack == MAP_FAILED || pthread_create(&t->id, &attributes, work_on, t)) {
         thread_count--;
@@ -278,7 +295,8 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
                         .on_device = me->on_device,
                         .target = me->target,
                         .within = me->number};
-    team.reductions = weft_omp_region_reductions, weft_omp_region_reductions = NULL;
+    team.reductions = weft_omp_region_reductions;
+    weft_omp_region_reductions = NULL;
     if (first) strands_forget();
     else forget_own_stack(&mine);
     team.region = strand_new(me->current, REGION, 0);
@@ -286,7 +304,8 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
     told_construct(team.place, league ? "teams" : count > 1 ? "region" : "alone", 0);
     for (int i = count - 1; i >= 0; i--) {
         struct thread *t = members[i];
-        t->team = &team, t->number = i;
+        t->team = &team;
+        t->number = i;
         t->plain = t->current = implicit(&team, i);
     }
     checks(now.on || count > 1);
@@ -294,7 +313,10 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
     implicit_task(&team, 0, frame);
     if (team.over < team.size) threads_wait(&team, team.place);
     me->state = READY;
-    for (int i = 1; i < count; i++) members[i]->state = IDLE, members[i]->team = NULL;
+    for (int i = 1; i < count; i++) {
+        members[i]->state = IDLE;
+        members[i]->team = NULL;
+    }
     works_end(&team);
     node(team.region)->joined = true;
     if (!me->on_device) targets_done();
@@ -302,7 +324,8 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
     sem_t go = me->go;
     uint64_t fenced = me->fenced;
     *me = mine;
-    me->go = go, me->fenced = fenced;
+    me->go = go;
+    me->fenced = fenced;
     if (lowest < me->lowest) me->lowest = lowest;
     checks(!first);
     if (first) tasks_beside_end(), strands_forget();
@@ -322,7 +345,8 @@ bool GOMP_barrier_cancel(void) {
 
 __attribute__((constructor(101))) static void start(void) {
     extern char __executable_start, etext;
-    now.start = (uintptr_t)&__executable_start, now.text = (size_t)(&etext - &__executable_start);
+    now.start = (uintptr_t)&__executable_start;
+    now.text = (size_t)(&etext - &__executable_start);
     me = thread_made();
     stack_of_main(me);
     dl_iterate_phdr(own_tls, me);

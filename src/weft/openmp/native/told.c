@@ -186,7 +186,10 @@ void told_construct(uint32_t place, const char *kind, uint64_t iterations) {
     for (uint32_t i = 0; i < 4096; i++) {
         struct ran *r = &ran[(place * 2654435761u + i) % 4096];
         if (r->kind && (r->place != place || strcmp(r->kind, kind) != 0)) continue;
-        r->place = place, r->kind = kind, r->times++, r->iterations += iterations;
+        r->place = place;
+        r->kind = kind;
+        r->times++;
+        r->iterations += iterations;
         return;
     }
 }
