@@ -259,6 +259,7 @@ class Job:
                 list_rank_files(self.run), AT_ONCE if self.is_interrupted_twice else GRACE
             )
         if self.ended is not None or self.interrupting_signal is not None or self.process.status:
+            # Most jobs end in good order.
             from weft.launch import shared_memory
 
             shared_memory.remove_leftovers(self._began)
