@@ -21,8 +21,8 @@ from weft.match.operations import completions
 from weft.report.around import set_aside
 from weft.report.registry import ANALYSES, Analysis
 from weft.terms import calls
+from weft.terms.argument_columns import Ints
 from weft.terms.calls import masks
-from weft.terms.columns import Ints
 from weft.trace import Event, Rank, Trace
 from weft.trace.kept import Kept
 from weft.trace.layout import decode_durations

@@ -12,10 +12,10 @@ source, with a look at what lies behind it (ahead.py).
 
 from __future__ import annotations
 
-from weft.segments.ahead import Ahead, Looking, Sends, sends
-from weft.segments.closed import Walk, closable, recalls, sparse, uncut, wild
-from weft.segments.moments import Cuts, Seen, apart, cuts, look, within, worth_cutting
-from weft.segments.stillness import quiet
+from weft.segments.closed_cuts import Walk, closable, recalls, sparse, uncut, wild
+from weft.segments.cut_points import Cuts, Seen, apart, cuts, look, within, worth_cutting
+from weft.segments.lookahead import Ahead, Looking, Sends, sends
+from weft.segments.quiescence import quiet
 from weft.trace.segment import SEGMENT
 
 __all__ = [

@@ -18,22 +18,22 @@ from weft.findings import Finding
 from weft.kinds import Severity
 from weft.mpi.meaning import Form, InPlace, base
 from weft.terms import calls, describe
-from weft.terms.blocks import blocks
+from weft.terms.argument_columns import Ints, Ragged, argument, columns, distinct, ints
+from weft.terms.byte_layouts import meet
 from weft.terms.calls import catalogue, masks, words
-from weft.terms.cited import Some, cause, finding, left_out, said
-from weft.terms.columns import Ints, Ragged, argument, columns, distinct, ints
-from weft.terms.layouts import meet
-from weft.terms.progress import LEFT
-from weft.terms.significant import side_of, significant
-from weft.terms.sizes import solids
+from weft.terms.datatype_layouts import blocks
+from weft.terms.datatype_sizes import solids
+from weft.terms.event_findings import Some, cause, finding, left_out, said
+from weft.terms.rank_progress import LEFT
+from weft.terms.significant_arguments import side_of, significant
 from weft.trace import Event, Flag, Function, Rank, Run, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
 from weft.trace.layout import ROOT as ROOT_RANK
-from weft.usage.aliases import wrong as shared_bytes
-from weft.usage.files import wrong as wrong_files
-from weft.usage.resources import CLASSES
-from weft.usage.stale import wrong as stale
-from weft.usage.suspects import Sorts, suspects
+from weft.usage.argument_scan import Sorts, suspects
+from weft.usage.buffer_aliasing import wrong as shared_bytes
+from weft.usage.file_modes import wrong as wrong_files
+from weft.usage.freed_handles import wrong as stale
+from weft.usage.resource_leaks import CLASSES
 
 _SENDING = calls.SENDS | calls.ISENDS | calls.SEND_INITS | calls.SENDRECVS | calls.ISENDRECVS
 _RECEIVING = calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.PROBES | calls.IPROBES

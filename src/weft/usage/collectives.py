@@ -17,14 +17,14 @@ from weft.mpi.meaning import Share, base, of
 from weft.native.bridge import addresses
 from weft.native.headers.scan import Gathered, kernel
 from weft.terms import calls, describe
+from weft.terms.argument_columns import Ints, columns, distinct
 from weft.terms.calls import masks
-from weft.terms.cited import Some, cause, finding, said
-from weft.terms.columns import Ints, columns, distinct
-from weft.terms.progress import ended
-from weft.terms.sizes import kind_of, size_of
+from weft.terms.datatype_sizes import kind_of, size_of
+from weft.terms.event_findings import Some, cause, finding, said
+from weft.terms.rank_progress import ended
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, EVENT, IN_PLACE
-from weft.usage.neighbours import Edge, edges, unequal
+from weft.usage.topologies import Edge, edges, unequal
 
 MAX_INSTANCES = 2000
 """Instances of one function whose per-member counts are compared."""

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.deadlock.gatherings import Gatherings
+from weft.deadlock.collective_calls import Gatherings
 from weft.mpi.meaning import Sync
 from weft.native.headers.epochs import Call, EpochsInput, EpochsOutput, kernel
 from weft.terms import calls
+from weft.terms.argument_columns import Ints, columns, ints
 from weft.terms.calls import catalogue
-from weft.terms.columns import Ints, columns, ints
-from weft.terms.progress import reached_finalize
+from weft.terms.rank_progress import reached_finalize
 from weft.trace import Flag, Rank
 
 OPS: Final = calls.RMA | calls.REQUEST_RMA

@@ -17,13 +17,13 @@ from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import base
 from weft.systems import MPI
 from weft.terms import calls
+from weft.terms.analysis_sections import Part, in_turn
+from weft.terms.argument_columns import columns, ints
 from weft.terms.calls import catalogue, masks
-from weft.terms.cited import MAX_OF_ONE_SITE, Some, cause, finding, left_out, said
-from weft.terms.columns import columns, ints
+from weft.terms.datatype_sizes import kind_of, size_of
 from weft.terms.describe import tag_argument, where
-from weft.terms.parts import Part, in_turn
-from weft.terms.progress import ended, reached_finalize
-from weft.terms.sizes import kind_of, size_of
+from weft.terms.event_findings import MAX_OF_ONE_SITE, Some, cause, finding, left_out, said
+from weft.terms.rank_progress import ended, reached_finalize
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.datatypes import Signature
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, COUNT_IN_TAIL, ID_DYNAMIC

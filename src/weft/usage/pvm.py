@@ -18,9 +18,9 @@ from weft.findings import Finding
 from weft.kinds import Severity
 from weft.match import NONE, Match
 from weft.terms.calls import catalogue, masks
-from weft.terms.cited import Some, cause, finding, said, some_of_sites
 from weft.terms.describe import where
-from weft.terms.progress import reached_finalize
+from weft.terms.event_findings import Some, cause, finding, said, some_of_sites
+from weft.terms.rank_progress import reached_finalize
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC
 

@@ -16,10 +16,10 @@ from weft.base.words import plural
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.match import Match
-from weft.terms.cited import finding, said
-from weft.terms.reduced import PREFIX, Numbers, Part, combined, kin, members, operation
+from weft.terms.event_findings import finding, said
+from weft.terms.reduction_values import PREFIX, Numbers, Part, combined, kin, members, operation
 from weft.trace import Trace
-from weft.usage.recomputed import alike, suspects
+from weft.usage.reduction_batches import alike, suspects
 
 TOLD: Final = 20
 """Findings of one call site; the rest follows from the same cause."""

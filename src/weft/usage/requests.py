@@ -14,18 +14,18 @@ from weft.deadlock.traffic import Traffic, behind
 from weft.evidence import Sampled
 from weft.findings import Finding
 from weft.terms import calls
+from weft.terms.argument_columns import Ints, distinct
 from weft.terms.calls import catalogue, masks
-from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said, some_of_sites
-from weft.terms.columns import Ints, distinct
 from weft.terms.describe import where
-from weft.terms.progress import reached_finalize
+from weft.terms.event_findings import MAX_OF_ONE_SITE, cause, finding, said, some_of_sites
+from weft.terms.rank_progress import reached_finalize
 from weft.trace import Event, Flag, Rank
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
-from weft.usage.overlaps import ICOLLECTIVES, first_done, not_told, over_at, overlaps, told
-from weft.usage.readies import wrong_readies
-from weft.usage.received import of_messages
-from weft.usage.tables import believed
-from weft.usage.transfers import wrong_transfers
+from weft.usage.file_transfers import wrong_transfers
+from weft.usage.object_ids import believed
+from weft.usage.partition_readiness import wrong_readies
+from weft.usage.pending_buffers import ICOLLECTIVES, first_done, not_told, over_at, overlaps, told
+from weft.usage.receive_buffers import of_messages
 
 _USES = calls.OF_ONE | calls.RELEASES
 _SENDING = calls.ISENDS | calls.SEND_INITS
