@@ -18,8 +18,8 @@ from weft.errors import RunError
 from weft.halo import log, log_reader
 from weft.halo.cell_geometry import Cells, around, numbers
 from weft.halo.global_arrays import NOBODY, Declared, Placed
-from weft.halo.log import Kind
 from weft.halo.native_flow import used
+from weft.native.headers.halo_kinds import HaloKind as Kind
 from weft.terms.argument_columns import Ints
 from weft.trace import Rank, Trace
 
