@@ -1,13 +1,13 @@
 """A long run cut into segments, between moments at which nothing is under way.
 
 Such a moment is a collective of all ranks which none leaves before all have come, where every message has been taken
-and no request and no one-sided operation is open (stillness.py). All that is before it happens before all that is
+and no request and no one-sided operation is open (quiescence.py). All that is before it happens before all that is
 behind it, on every rank and in every other outcome too: what is received before it can only be what was sent before
 it. So the order, the races, the deadlocks that might be, and the waits of a segment are those of the whole run, and
 memory is bounded by what is pending, not by the length of the run.
 
-Where no such moment comes, a cut that is closed under matching does (closed.py); where messages are received of any
-source, with a look at what lies behind it (ahead.py).
+Where no such moment comes, a cut that is closed under matching does (closed_cuts.py); where messages are received of any
+source, with a look at what lies behind it (lookahead.py).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ made before it is complete before it, and every collective lies on one side with
 probe takes messages of any source, the i-th send of a channel goes to its i-th receive in every outcome; so the match
 of each side alone is that of the run. What must be before what by a chain that begins and ends on one side stays on
 that side, as no link of it leads back over the cut: so the order of a segment is that of the run as well. Of wildcards
-more has to be known: ahead.py.
+more has to be known: lookahead.py.
 
 The greatest closed cut within a window is found downwards: what has a part behind the end of the window, or no other
 part at all, goes out, and then what that leaves without its other parts, until nothing more does.
@@ -98,7 +98,7 @@ class Walk:
 
     The last one, which goes to the end of the run, is left out: at[-1] is where it begins. `carried` holds by moment
     (of `at`) and by rank the calls before it whose messages belong behind it. `looking`: where messages are received of
-    any source, what looks further than a segment (ahead.py); `looks` holds by moment how far it did.
+    any source, what looks further than a segment (lookahead.py); `looks` holds by moment how far it did.
     """
 
     def __init__(self, of: Cuts, first: Ints, least: int = SEGMENT, looking: Looking | None = None) -> None:

@@ -73,8 +73,8 @@ class Cuts:
 
     The first is the start of the run, the last its end. `which[k][r]`: the place of those between among the candidates
     of rank r. `carried` holds by moment, where there are such, and by rank the calls before it whose messages belong
-    behind it (closed.py). `looks` holds, by moment at which a segment begins that looks ahead, how far,
-    and what is carried over that end (ahead.py).
+    behind it (closed_cuts.py). `looks` holds, by moment at which a segment begins that looks ahead, how far,
+    and what is carried over that end (lookahead.py).
     """
 
     run: Trace

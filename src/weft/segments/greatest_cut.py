@@ -1,4 +1,4 @@
-"""The way down from the end of a window of calls to its greatest closed cut (closed.py)."""
+"""The way down from the end of a window of calls to its greatest closed cut (closed_cuts.py)."""
 
 from __future__ import annotations
 

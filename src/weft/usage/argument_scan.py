@@ -1,6 +1,6 @@
-"""Which calls may have been given wrong arguments: one look at all events of a rank (native/kernel/scan.c).
+"""Scan all events of a rank for arguments that may be wrong (native/kernel/scan.c).
 
-What is found here is looked at again, rule by rule, in arguments.py; what is not found breaks none of these rules.
+arguments.py checks the events that are found, rule by rule; an event that is not found breaks none of these rules.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROWS: Final = 65536
 
 
 class Sorts(NamedTuple):
-    """The functions whose tag, datatype, operation, object or buffers are looked at."""
+    """The functions whose tag, datatype, operation, object or buffers are checked."""
 
     sending: frozenset[str]
     receiving: frozenset[str]
@@ -39,7 +39,7 @@ class Sorts(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The rules by function as C reads them; `lead` and `codes` say how to reach the second buffer in the tail."""
+    """The rules by function id as C reads them; `lead` and `codes` say how to reach the second buffer in the tail."""
 
     rules: NDArray[np.uint16]
     lead: NDArray[np.uint16]
@@ -47,7 +47,7 @@ class Rules(NamedTuple):
 
 
 def suspects(rank: Rank, sorts: Sorts) -> Ints:
-    """The events of a rank that may break a rule."""
+    """Return the events of a rank that may break a rule. `sorts`: the functions that each rule applies to."""
     rules = _rules(rank.trace.functions, sorts)
     events = np.ascontiguousarray(rank.events)
     threads = np.ascontiguousarray(rank.event_threads, np.int32) if len(rank.threads) > 1 else None
@@ -74,6 +74,7 @@ def suspects(rank: Rank, sorts: Sorts) -> Ints:
 
 
 def _by_id(sizes: dict[int, int]) -> NDArray[np.int32]:
+    """Return a table by id of some sizes, -1 for other ids."""
     table = np.full(max(sizes, default=0) + 1, -1, np.int32)
     for id, size in sizes.items():
         table[id] = size
@@ -81,14 +82,14 @@ def _by_id(sizes: dict[int, int]) -> NDArray[np.int32]:
 
 
 def _comm_sizes(rank: Rank) -> NDArray[np.int32]:
-    """The number of peers by communicator."""
+    """Return the number of peers of each communicator by id, -1 if unknown."""
     ids = [2, 3, *(definition.id for definition in rank.communicator_definitions())]
     known = {id: rank.comm(id) for id in ids if id < 1 << 24}
     return _by_id({id: len(comm.peers(rank.index)) for id, comm in known.items() if comm is not None})
 
 
 def _window_sizes(rank: Rank) -> NDArray[np.int32]:
-    """The number of peers by window."""
+    """Return the number of peers of each window by id, -1 if unknown."""
     comms: dict[int, int] = {}
     for id in rank.definitions.ids(Def.WINDOW):
         definition = rank.definitions.window(id)
@@ -100,6 +101,7 @@ def _window_sizes(rank: Rank) -> NDArray[np.int32]:
 
 @cache
 def _rules(functions: FunctionTable, sorts: Sorts) -> Rules:
+    """Build the rules of each function."""
     rules = np.zeros(65536, np.uint16)
     for function in functions:
         slot = {p.place: p.name for p in function.parameters if p.direction != "out"}

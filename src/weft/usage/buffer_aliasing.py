@@ -1,6 +1,6 @@
-"""Buffers of one call that share bytes which it writes: with what it sends, or with themselves.
+"""Find calls whose buffers share bytes that the call writes: the receive buffer with the send buffer, or with itself.
 
-MPI-4.1, 2.3 (arguments), 5.1.11 (datatypes) and 6.5 to 6.8 (what a collective receives of each member).
+MPI-4.1, 2.3 (arguments), 5.1.11 (datatypes) and 6.5 to 6.8 (what a collective receives from each member).
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, Def
 
 
 class Told(NamedTuple):
-    """An event, the parameter that is wrong, and what is wrong with it, as an object of `gives MPI_Sendrecv`.
+    """A call with wrong buffers: its event, the wrong parameter, and what is wrong, worded as an object of `gives
+    MPI_Sendrecv`.
 
-    Where it is not known whether that is so, there was too much to look at.
+    `is_known` is False if the datatypes have too many blocks to decide.
     """
 
     event: int
@@ -46,7 +47,7 @@ _TWICE: Final = "blocks of recvbuf that share bytes, which would be written more
 
 
 def wrong(rank: Rank) -> Iterator[Told]:
-    """What is wrong with the buffers of each call by itself."""
+    """Find the calls of a rank that write bytes of a buffer that they also send, or write bytes twice."""
     present = [rank.trace.functions[id] for id in catalogue(rank).present]
     for function, which in _called(rank, present, _with_two(rank.trace.functions)):
         yield from _meeting(rank, function, which)
@@ -57,7 +58,10 @@ def wrong(rank: Rank) -> Iterator[Told]:
 
 
 def _called(rank: Rank, present: list[Function], functions: Collection[Function]) -> Iterator[tuple[Function, Ints]]:
-    """Of the functions that a rank calls those that are among some, each with the calls that did not fail."""
+    """Yield each of `functions` that the rank calls, with its calls that did not fail.
+
+    `present`: the functions that the rank calls at all.
+    """
     events, wanted = rank.events, {function.id for function in functions}
     for function in present:
         if function.id in wanted:
@@ -69,13 +73,15 @@ def _called(rank: Rank, present: list[Function], functions: Collection[Function]
 
 @cache
 def _with_two(functions: FunctionTable) -> tuple[Function, ...]:
-    """Those with a buffer to send from and one to receive into."""
+    """Return the functions with a send buffer and a receive buffer."""
     return tuple(f for f in functions if {"sendbuf", "recvbuf"} <= f.by_name.keys())
 
 
 @cache
 def _with_lists(functions: FunctionTable) -> tuple[Function, ...]:
-    """Those that receive blocks of different lengths, each at a displacement of its own; of neighbours none."""
+    """Return the functions that receive blocks of different lengths at displacements of their own, without
+    neighbourhood collectives.
+    """
     rows = {f: meaning.of(f.name) for f in functions}
     lists = (Share.LISTED, Share.TYPED)
     return tuple(f for f, row in rows.items() if row and row.receives in lists and not row.neighbours)
@@ -85,7 +91,7 @@ def _with_lists(functions: FunctionTable) -> tuple[Function, ...]:
 
 
 def _meeting(rank: Rank, function: Function, which: Ints) -> Iterator[Told]:
-    """Calls that receive into bytes that they send."""
+    """Find calls of one function whose receive buffer shares bytes with its send buffer."""
     sent, got = (argument(rank, which, name) for name in ("sendbuf", "recvbuf"))
     near = ~np.isin(sent, _NO_BUFFER) & ~np.isin(got, _NO_BUFFER)
     near &= _reach(rank, function, which, "send") > got - sent
@@ -101,7 +107,9 @@ def _meeting(rank: Rank, function: Function, which: Ints) -> Iterator[Told]:
 
 
 def _reach(rank: Rank, function: Function, which: Ints, side: str) -> Ints:
-    """How many bytes behind a buffer's address its end lies at most; a large number where that is not known."""
+    """Return how many bytes after a buffer's address its end lies at most; 2**40 if that is unknown. `side`: "send" or
+    "recv".
+    """
     names = function.by_name
     count, kind = (next((n for n in (side + of, of) if n in names), None) for of in ("count", "type"))
     kind = kind or ("datatype" if "datatype" in names else None)
@@ -119,7 +127,10 @@ def _reach(rank: Rank, function: Function, which: Ints, side: str) -> Ints:
 
 
 def _written_twice(rank: Rank, which: Ints, displacements: str) -> Iterator[int]:
-    """Calls of which two members' parts are received into the same bytes."""
+    """Find calls that receive the blocks of two members into the same bytes.
+
+    `displacements`: the parameter that holds the displacement of each block.
+    """
     which = which[significant(rank, which, "recvcounts") & (rank.events["buffer"][which] != np.uint64(IN_PLACE))]
     for events, found in columns(rank, which, frozenset(("recvcounts", displacements, "recvtypes"))):
         counts, places, types = (found.get(name) for name in ("recvcounts", displacements, "recvtypes"))
@@ -133,7 +144,7 @@ def _written_twice(rank: Rank, which: Ints, displacements: str) -> Iterator[int]
 
 
 def _sizes(rank: Rank, events: Ints, counts: Ragged, types: Any) -> Ints:
-    """The bytes of an element of each member's part; 0 for a datatype with gaps, which is not looked at."""
+    """Return the size of an element of each member's block; 0 for a datatype with gaps, which is not checked."""
     if types is None:
         kinds = argument(rank, events, "recvtype")[counts.owners]
     elif np.array_equal(types.starts, counts.starts):
@@ -144,7 +155,7 @@ def _sizes(rank: Rank, events: Ints, counts: Ragged, types: Any) -> Ints:
 
 
 def _meet_within(owners: Ints, low: Ints, length: Ints) -> Ints:
-    """The owners of which two ranges meet."""
+    """Return the owners of which two ranges of bytes overlap. `low`, `length`: the ranges; `owners`: whose each is."""
     some = length > 0
     owners, low, high = owners[some], low[some], (low + length)[some]
     order = np.lexsort((low, owners))
@@ -158,7 +169,7 @@ def _meet_within(owners: Ints, low: Ints, length: Ints) -> Ints:
 
 
 def _types(rank: Rank, present: list[Function]) -> Iterator[Told]:
-    """Calls that receive with a datatype of which two entries, or two elements, share bytes."""
+    """Find calls that receive with a datatype of which two entries, or two consecutive elements, share bytes."""
     known = {id: rank.datatype(id) for id in rank.definitions.ids(Def.DATATYPE) if id > 1}
     spread = {id: of for id, of in known.items() if of is not None and not of.predefined and not solid(of)}
     if not spread:
@@ -170,7 +181,9 @@ def _types(rank: Rank, present: list[Function]) -> Iterator[Told]:
 
 @cache
 def _written(function: Function) -> tuple[tuple[str, str], ...]:
-    """The datatypes with which a call writes, each with the count that belongs to it."""
+    """Return the parameters of datatypes that a function writes with, each with its count parameter ("" if it has
+    none).
+    """
     name, names = base(function.name), function.by_name
     pairs = [("recvtype", "recvcount"), ("result_datatype", "result_count")]
     if name in _GETS:
@@ -183,7 +196,11 @@ def _written(function: Function) -> tuple[tuple[str, str], ...]:
 
 
 def _of_types(rank: Rank, which: Ints, kind: str, count: str, spread: Mapping[int, Datatype]) -> Iterator[Told]:
-    """`spread`: the datatypes of the rank whose bytes do not just fill them, by their ids."""
+    """Find calls whose datatype in parameter `kind` has overlapping entries or, with their `count`, overlapping
+    elements.
+
+    `spread`: the rank's datatypes that have gaps or overlaps, by id.
+    """
     kinds = argument(rank, which, kind)
     use = np.isin(kinds, list(spread))
     if not use.any():
@@ -210,6 +227,8 @@ def _of_types(rank: Rank, which: Ints, kind: str, count: str, spread: Mapping[in
 
 
 def _overlaps(datatype: Datatype, count: int) -> bool | None:
-    """Whether so many elements touch a byte more than once; None where that is too much to look at."""
+    """Return whether `count` elements of a datatype touch a byte more than once; None if there are too many blocks to
+    decide.
+    """
     found = blocks(datatype, count)
     return False if found is None else found.repeats()

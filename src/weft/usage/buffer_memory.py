@@ -1,4 +1,4 @@
-"""What memory lies behind a buffer: a variable of the program, or a block of the heap, as far as either is known."""
+"""Find the memory behind a buffer: a variable of the program or a block of the heap, as far as either is known."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SITES: Final = 2000
 
 @dataclass(frozen=True)
 class Room:
-    """Memory from `low` to `high`; `name` and `line` of a variable, `type` where it is known."""
+    """Memory from `low` to `high`; for a variable also its `name`, its `line` and its `type` if known."""
 
     low: int
     high: int
@@ -35,12 +35,12 @@ class Room:
 
     @property
     def heap(self) -> bool:
-        """Whether it is a block of the heap."""
+        """Return whether the memory is a block of the heap."""
         return not self.name
 
 
 class Memory:
-    """The memory of one rank."""
+    """The variables and heap blocks of one rank."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
@@ -53,24 +53,25 @@ class Memory:
             self.ways[way.site].append(way)
 
     def behind(self, event: Event, address: int) -> Room | None:
-        """The memory that holds an address which a call was given."""
+        """Return the variable or block that holds an address which a call was given; None if none is known."""
         return self.block(event, address) or self._static(address) or self._local(event, address)
 
     def block(self, event: Event, address: int) -> Room | None:
-        """The block of the heap, where the recorder looked at it for this very call."""
+        """Return the block of the heap that holds an address, if the recorder looked it up for this very call."""
         found = self._blocks.get((event.index, address))
         return Room(found[0], found[0] + found[1]) if found is not None and found[1] > 0 else None
 
     def pointed(self, event: Event, parameter: str) -> tuple[str, Type] | None:
-        """The pointer that the statement of a call names for a parameter, and the type that it points to."""
+        """Return the pointer that the statement of a call names for a parameter, and the type that it points to."""
         place = self._place(event.rank.definitions.site(event.site_id))
         number = next((i for i, p in enumerate(event.function.parameters) if p.name == parameter), -1)
         return self._variables.pointed(*place, number) if place is not None else None
 
     def frame(self, event: Event, address: int) -> tuple[WayDefinition, int] | None:
-        """The way to a call, and the number of the function in whose frame an address lies, 0 the one that calls.
+        """Return the way to a call, and the number of the function in whose frame an address lies; 0 is the caller of
+        MPI.
 
-        None where the call came several ways and the address lies in frames of more than one.
+        None if the call came several ways and the address lies in frames of more than one.
         """
         found = [(way, k) for way in self.ways[event.site_id] if (k := _number(way, address)) is not None]
         return found[0] if len(found) == 1 else None
@@ -81,6 +82,7 @@ class Memory:
         return ((of.path, of.build_id), offset) if of is not None else None
 
     def _static(self, address: int) -> Room | None:
+        """Return the static variable at an address."""
         for module in self._modules.values():
             if module.base <= address < module.end:
                 found = self._variables.static((module.path, module.build_id), address - module.base)
@@ -90,6 +92,7 @@ class Memory:
         return None
 
     def _local(self, event: Event, address: int) -> Room | None:
+        """Return the variable on the stack at an address, in the frames of the functions that led to a call."""
         within, of = self.frame(event, address), event.rank.definitions.site(event.site_id)
         if within is None or of is None:
             return None
@@ -106,14 +109,14 @@ class Memory:
 
 
 def _number(way: WayDefinition, address: int) -> int | None:
-    """Which function of a way has an address in its frame."""
+    """Return which function of a way has an address in its frame."""
     if address < way.low:
         return None
     return next((k for k, end in enumerate(way.ends) if address < end), None)
 
 
 def index_of(rank: Rank, slot: int, ticks: int) -> int | None:
-    """The first event of a thread that begins at a time or later."""
+    """Return the first event of the thread `slot` that begins at clock time `ticks` or later; None if there is none."""
     thread = next((t for t in rank.threads if t.slot == slot), None)
     if thread is None:
         return None
@@ -127,7 +130,7 @@ def index_of(rank: Rank, slot: int, ticks: int) -> int | None:
 
 
 def _blocks(rank: Rank) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """By event and address the block that holds it: its first byte, and its length."""
+    """Yield for each event and address that the recorder looked up the first byte of the heap block and its length."""
     for told in rank.definitions.blocks:
         index = index_of(rank, told.slot, told.ticks)
         for address, low, length in told.blocks if index is not None else ():
@@ -135,7 +138,7 @@ def _blocks(rank: Rank) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
 
 
 def calls_with_buffers(rank: Rank) -> list[int]:
-    """Events that name buffers, of each call site some with different ones."""
+    """Return the events that name buffers, for each call site at most OF_A_SITE with different ones."""
     functions = [f.id for f in rank.trace.functions if any(p.kind == "BUFFER" for p in f.parameters)]
     table = np.zeros(65536, np.bool_)
     table[functions] = True
@@ -155,6 +158,6 @@ def calls_with_buffers(rank: Rank) -> list[int]:
 
 
 def worth_a_look(rank: Rank) -> bool:
-    """Whether anything is known of the memory behind a rank's buffers."""
+    """Return whether the record tells anything of the memory behind a rank's buffers."""
     definitions = rank.definitions
     return bool(len(rank) and (definitions.blocks or definitions.ways) and masks(rank.trace.functions))

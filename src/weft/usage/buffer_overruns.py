@@ -1,4 +1,4 @@
-"""Buffers that are longer than the memory behind them, and windows that outlive theirs."""
+"""Find buffers that are longer than the memory behind them, and windows that outlive their memory."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ class Outlived(Evidence):
 
 
 def find(trace: Trace, around: Around) -> list[Finding]:
-    """Every buffer that is longer than its variable or its block of the heap, or of another type than its variable."""
+    """Find buffers that are longer than their variable or heap block, or of another type than their variable.
+
+    `around`: returns the match that holds an event, and the event's id there.
+    """
     found: list[Finding] = []
     for rank in trace.own:
         if rank.missing or not worth_a_look(rank):
@@ -66,6 +69,7 @@ def find(trace: Trace, around: Around) -> list[Finding]:
 
 
 def _of_region(memory: Memory, around: Around, event: Event, region: Region) -> Iterator[Finding]:
+    """Report a buffer that exceeds its memory, or whose type differs from that of its variable."""
     room = memory.behind(event, region.address)
     if room is not None:
         low, high = region.address + region.low, region.address + region.high
@@ -76,6 +80,7 @@ def _of_region(memory: Memory, around: Around, event: Event, region: Region) -> 
 
 
 def _overrun(around: Around, event: Event, region: Region, room: Room) -> Finding:
+    """Make the finding for a buffer that begins before its memory or ends after it."""
     before = max(0, room.low - region.address - region.low)
     behind = max(0, region.address + region.high - room.high)
     fitted = _fitted(around, event, region, room)
@@ -100,6 +105,7 @@ def _overrun(around: Around, event: Event, region: Region, room: Room) -> Findin
 
 
 def _does(event: Event, region: Region) -> str:
+    """Say what a call does with a buffer: "reads", "writes", "sends", "has room for", "exposes a window of"."""
     name = base(event.function.name)
     if region.parameter == "base":
         return "exposes a window of"
@@ -109,6 +115,7 @@ def _does(event: Event, region: Region) -> str:
 
 
 def _of_room(event: Event, room: Room) -> str:
+    """Name the memory behind a buffer and its size, as the second half of a sentence."""
     if room.heap:
         return f"but the block of the heap that it begins in has {room.high - room.low:,}"
     file = event.site.file
@@ -117,7 +124,7 @@ def _of_room(event: Event, room: Room) -> str:
 
 
 def _fitted(around: Around, event: Event, region: Region, room: Room) -> bool:
-    """Whether a receive's message was no longer than the memory, or none came: then nothing went wrong yet."""
+    """Return whether a receive's message was no longer than the memory, or none came: then nothing was overwritten yet."""
     name = base(event.function.name)
     if not region.written or name not in _RECEIVES:
         return False
@@ -131,6 +138,7 @@ def _fitted(around: Around, event: Event, region: Region, room: Room) -> bool:
 
 
 def _sent(match: Match, row: int) -> int | None:
+    """Return the bytes of a message that was sent, None if unknown. `row`: its row in match.sends."""
     rank, args = match.sends.rank_of(row), int(match.sends.args[row])
     if args == NONE:
         return None
@@ -144,7 +152,7 @@ def _sent(match: Match, row: int) -> int | None:
 
 
 def _given_back(rank: Rank) -> Iterator[Finding]:
-    """Windows whose memory had gone back to the heap before they were freed."""
+    """Report windows whose memory was given back to the heap before they were freed."""
     table = masks(rank.trace.functions)
     made = table.where(rank, words("Win_create"))
     for told in rank.definitions.given_back:
@@ -157,6 +165,7 @@ def _given_back(rank: Rank) -> Iterator[Finding]:
 
 
 def _outlived(event: Event, create: Event, how: str) -> Finding:
+    """Make the finding for a window that outlives its memory; `how` says what happened to the memory before `event`."""
     return finding(
         "buffer-overrun",
         f"the memory of the window that rank {event.rank.index} made in {said(create)} {how} {said(event)}: "
@@ -168,7 +177,7 @@ def _outlived(event: Event, create: Event, how: str) -> Finding:
 
 
 def _left(memory: Memory) -> Iterator[Finding]:
-    """Windows on variables of a function that was left before they were freed."""
+    """Report windows on local variables of a function that returned before they were freed."""
     rank = memory.rank
     table = masks(rank.trace.functions)
     ids = rank.events["object"]
@@ -189,7 +198,10 @@ def _left(memory: Memory) -> Iterator[Finding]:
 
 
 def _first_outside(memory: Memory, create: Event, events: range, top: int, end: int) -> Event | None:
-    """The first call that stands where the frame that ends at `end` is no more."""
+    """Return the first of some calls that was made after the frame which ends at address `end` was left.
+
+    `top`: the end of the window's memory.
+    """
     rank = memory.rank
     part = slice(events.start, events.stop)
     sites, first = np.unique(rank.events["site"][part], return_index=True)

@@ -1,4 +1,4 @@
-"""Operations that the epoch they lie in does not permit (MPI-4.1, 12.3.5 and 12.5.5)."""
+"""Find operations that their epoch does not permit (MPI-4.1, 12.3.5 and 12.5.5)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Told = tuple[Event, str, Event]
 
 
 def unpermitted(rank: Rank, of: Epochs) -> Iterator[Told]:
-    """Operations with a request outside of locks, and those that a fence asserts not to be there."""
+    """Find operations with a request outside of locks, and those that an assertion of a fence denies."""
     rows = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
     rows = rows[np.isin(of.sort[of.epoch[rows]], (FENCE, START))]
     asks = masks(rank.trace.functions).table(calls.REQUEST_RMA)[rank.events["function"][of.event[rows]]]
@@ -34,7 +34,9 @@ def unpermitted(rank: Rank, of: Epochs) -> Iterator[Told]:
 
 
 def _denied(rank: Rank, of: Epochs, rows: Ints) -> Iterator[Told]:
-    """The first operation of each fence epoch of which a fence says that it has none."""
+    """Yield the first operation of each fence epoch that MPI_MODE_NOSUCCEED or MPI_MODE_NOPRECEDE denies. `rows`: the
+    operations.
+    """
     asserted = _assertions(rank, of)
     if not asserted:
         return
@@ -54,7 +56,7 @@ def _denied(rank: Rank, of: Epochs, rows: Ints) -> Iterator[Told]:
 
 
 def updated(known: Mapping[Rank, Epochs], accesses: Accesses) -> Iterator[Told]:
-    """Operations that change a window of which its rank asserts, at the fence before, that nobody does."""
+    """Find operations that change a window for which its rank asserted MPI_MODE_NOPUT at the fence before."""
     changing = (
         (accesses.origin == OPERATION) & (accesses.sort != READ) & (accesses.operation >= 0) & (accesses.fence >= 0)
     )
@@ -75,12 +77,12 @@ def updated(known: Mapping[Rank, Epochs], accesses: Accesses) -> Iterator[Told]:
 
 
 def denies_what_follows(rank: Rank, fence: int) -> bool:
-    """Whether a fence asserts that no operation comes behind it before the next."""
+    """Return whether a fence asserts that no operation follows before the next fence."""
     return bool(int(rank.event(fence).args.get("assert", 0)) & _NO_SUCCEED)
 
 
 def _assertions(rank: Rank, of: Epochs) -> dict[int, int]:
-    """What fences assert, by those that assert anything of this."""
+    """Return the assertions of the fences that assert NOPUT, NOPRECEDE or NOSUCCEED, by event."""
     found: dict[int, int] = {}
     for events, values in columns(rank, of.event[of.call == FENCE], frozenset(("assert",))):
         if "assert" in values:

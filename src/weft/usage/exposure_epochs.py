@@ -1,7 +1,7 @@
-"""Exposure epochs: which MPI_Win_post let the operations of an MPI_Win_start in, and which wait saw their end.
+"""Match exposure epochs with access epochs: which MPI_Win_post belongs to which MPI_Win_start, and which wait ends it.
 
 The k-th start of an origin whose group holds a target meets the k-th post of that target whose group holds the origin
-(MPI-4.1, 12.5.2): what the origin does there happens between that post and the wait that ends it.
+(MPI-4.1, 12.5.2): the origin's operations there happen between that post and the wait that ends it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,18 @@ Pair = tuple[Window, int, int]
 
 @dataclass
 class Exposures:
-    """By window, target and origin the posts and the waits behind them (-1: none), and the starts that meet them."""
+    """The posts, the waits that end them (-1: none) and the matching starts, by window, target and origin."""
 
     posts: dict[Pair, Ints] = field(default_factory=dict)
     waits: dict[Pair, Ints] = field(default_factory=dict)
     starts: dict[Pair, Ints] = field(default_factory=dict)
 
     def of(self, rank: Rank, epochs: Epochs, rows: Ints, target: Ints) -> tuple[Ints, Ints]:
-        """The post and the wait, events of its target, between which each operation of a rank happens; -1 unknown."""
+        """Return the post and the wait of the target between which each operation of a rank happens, as two columns; -1
+        unknown.
+
+        `rows`: rows of `epochs`, `target`: the target rank of each.
+        """
         opened, closed = (np.full(len(rows), -1, np.int64) for _ in range(2))
         epoch = epochs.epoch[rows]
         started = np.flatnonzero((epochs.sort[epoch] == START) & (target >= 0))
@@ -52,7 +56,7 @@ class Exposures:
 
 
 def exposures(parts: Mapping[Rank, Epochs]) -> Exposures:
-    """The exposure epochs of a run."""
+    """Match the exposure epochs of a run. `parts`: the epochs of each rank."""
     found = Exposures()
     for rank, of in parts.items():
         posts = of.call == POST
@@ -70,7 +74,7 @@ def exposures(parts: Mapping[Rank, Epochs]) -> Exposures:
 
 
 def _of_groups(rank: Rank, of: Epochs, which: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """The rows of some calls on known windows, and the group that each names."""
+    """Return the rows of the calls in a mask that are on known windows, and the group that each names."""
     rows = np.flatnonzero(which & (of.window >= 0))
     group = np.zeros(len(rows), np.int64)
     for events, found in columns(rank, of.event[rows], frozenset(("group",))):
@@ -79,7 +83,7 @@ def _of_groups(rank: Rank, of: Epochs, which: NDArray[np.bool_]) -> tuple[Ints, 
 
 
 def _by_pair(rank: Rank, of: Epochs, rows: Ints, group: Ints, *, as_target: bool) -> list[tuple[Pair, Ints]]:
-    """The places of the rows by window and by who is in their group, in order."""
+    """Sort rows by window and by the members of their group. `as_target`: the rank itself is the target of each pair."""
     parts: dict[Pair, list[Any]] = defaultdict(list)
     keys = of.window[rows].astype(np.int64) << 32 | group
     for key in distinct(keys).tolist():
@@ -91,7 +95,7 @@ def _by_pair(rank: Rank, of: Epochs, rows: Ints, group: Ints, *, as_target: bool
 
 
 def ends_of(rank: Rank, of: Epochs, rows: Ints) -> Ints:
-    """The call that ended the exposure of each post, -1 where none did."""
+    """Return the call that ended the exposure of each post, -1 if none did. `rows`: the posts."""
     done = (rank.events["flags"][of.event] & Flag.CLOSED) != 0
     done &= (of.call == WAIT) | ((of.call == TEST) & ((rank.events["flags"][of.event] & Flag.TRUE) != 0))
     ended = np.full(len(rows), -1, np.int64)

@@ -1,4 +1,4 @@
-"""Files: modes that do not go together, and calls that the mode of their file does not allow (MPI-4.1, 14.2.1)."""
+"""Find file modes that contradict each other, and calls that the mode of their file does not allow (MPI-4.1, 14.2.1)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Told = tuple[int, str, str]
 
 
 def wrong(rank: Rank) -> Iterator[Told]:
-    """What is wrong with the calls on files, as far as the modes of these tell."""
+    """Find the calls of a rank that the mode of their file does not allow, null files, and invalid modes."""
     functions = rank.trace.functions
     which = masks(functions).where(rank, _on_files(functions))
     if not len(which):
@@ -55,6 +55,7 @@ def _on_files(functions: FunctionTable) -> frozenset[str]:
 
 
 def _opens(rank: Rank) -> Iterator[Told]:
+    """Find calls of MPI_File_open whose mode is invalid."""
     opens = masks(rank.trace.functions).where(rank, frozenset(("File_open",)))
     for events, found in columns(rank, opens, frozenset(("amode",))):
         for row, mode in zip(events.tolist(), ints(found, "amode").tolist(), strict=True):
@@ -75,7 +76,7 @@ _WAYS: Final = {READ_ONLY: "MPI_MODE_RDONLY", WRITE_ONLY: "MPI_MODE_WRONLY", BOT
 
 
 def _denied(name: str, mode: int) -> str | None:
-    """Why a file of this mode may not be given to a function."""
+    """Return why a function may not be called on a file of this mode, None if it may."""
     doing = name.removeprefix("MPI_File_").split("_")
     if mode & WRITE_ONLY and doing[0] in ("read", "iread"):
         return "a file that was opened with MPI_MODE_WRONLY"

@@ -1,4 +1,6 @@
-"""Bytes of a file that two ranks access, at least one of which writes, without what orders them (MPI-4.1, 14.6.1)."""
+"""Find bytes of a file that two ranks access, at least one writing, without anything that orders them (MPI-4.1,
+14.6.1).
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ class Bytes(Evidence):
 
 
 class _Access(NamedTuple):
-    """Bytes of a file that a call reads or writes, from its event until `end`, the number of events for ever."""
+    """Bytes of a file that a call reads or writes, from its event until event `end`; the number of events if it never
+    ends.
+    """
 
     rank: int
     event: int
@@ -74,9 +78,10 @@ class _Access(NamedTuple):
 
 @dataclass
 class Looked:
-    """By file what the ranks did there; by rank and file whether it moved there, and its last write, -1 without one.
+    """What the ranks did to their files.
 
-    `too_much`: of each rank and file the first call with more parts than are looked at.
+    `accesses`: by file. `left`: by rank and file whether the rank moved its pointer by reading or writing, and its last
+    write, -1 without one. `too_much`: for each rank and file the first call with more parts than are followed.
     """
 
     accesses: dict[File, list[_Access]]
@@ -85,7 +90,7 @@ class Looked:
 
 
 def look(trace: Trace, gatherings: Gatherings) -> Looked:
-    """Look at the ranks one by one."""
+    """Collect the file accesses of all ranks."""
     looked = Looked(defaultdict(list), {}, [])
     for rank in trace.ranks:
         if len(rank) and len(masks(trace.functions).where(rank, words("File_open"))):
@@ -98,7 +103,7 @@ def look(trace: Trace, gatherings: Gatherings) -> Looked:
 
 
 def find(trace: Trace, order: Order) -> list[Finding]:
-    """The accesses of files that race, and those that may not see each other."""
+    """Find accesses of files that race, and reads that may not see an earlier write."""
     gatherings = Gatherings(trace)
     kept = order.match.made.pop(LOOKED, None)
     looked = kept if isinstance(kept, Looked) else look(trace, gatherings)
@@ -110,10 +115,11 @@ def find(trace: Trace, order: Order) -> list[Finding]:
 
 
 def settled(trace: Trace, match: Match) -> bool:
-    """Whether all that is done to files is over at the end of some calls, and what others may ask of it is there.
+    """Return whether all accesses to files are complete at the end of a segment, so that later segments need nothing of
+    it.
 
-    Of what a rank wrote and did not bring to the file by MPI_File_sync since, its later readers are to be told, and
-    where a rank stands in a file is known from its own calls there. What was looked at is kept with the match.
+    What a rank wrote and did not bring to the file by MPI_File_sync must be known to later readers, and the position of
+    a rank in a file follows from its own earlier calls. The accesses are kept with the match for `find`.
     """
     table = masks(trace.functions).table(_ON_FILES)
     if not any(catalogue(rank).count(table) for rank in trace.ranks):
@@ -129,7 +135,7 @@ def settled(trace: Trace, match: Match) -> bool:
 
 
 def _under_way(rank: Rank) -> bool:
-    """Whether the rank reads or writes a file in what is not over, or more often than can be followed."""
+    """Return whether the rank has a file transfer pending, or makes more calls on files than are followed."""
     of, events = masks(rank.trace.functions), rank.events
     begun = of.where(rank, calls.FILE_IREADS | calls.FILE_IWRITES)
     if len(begun) and (over_at(rank, begun, first_done(Traffic(rank))) == len(rank)).any():
@@ -143,7 +149,7 @@ def _under_way(rank: Rank) -> bool:
 
 
 def _called(rank: Rank, names: frozenset[str], file: File, gatherings: Gatherings, behind: int = -1) -> bool:
-    """Whether a rank called one of some functions on a file behind an event."""
+    """Return whether a rank called one of some functions on a file after the event `behind`."""
     rows, events = masks(rank.trace.functions).where(rank, names), rank.events
     rows = rows[(rows > behind) & (events["error"][rows] == 0)]
     return bool((events["object"][rows] == gatherings.file_ids(rank)[file]).any())
@@ -153,6 +159,7 @@ def _called(rank: Rank, names: frozenset[str], file: File, gatherings: Gathering
 
 
 def _of_rank(rank: Rank, gatherings: Gatherings) -> Iterator[tuple[File, _View, list[_Access]]]:
+    """Yield each file of a rank with its view at the end and the accesses of the rank."""
     steps = masks(rank.trace.functions).where(rank, _STEPS)[:MOST]
     by_file: dict[int, list[Event]] = defaultdict(list)
     for event in (rank.event(int(index)) for index in steps):
@@ -168,7 +175,7 @@ def _of_rank(rank: Rank, gatherings: Gatherings) -> Iterator[tuple[File, _View, 
 
 
 def _of_file(view: _View, events: list[Event], done: Overs, most: int) -> tuple[_View, list[_Access]]:
-    """The view at the end, and the accesses, so many parts at most."""
+    """Follow a rank's calls on one file; return the view at the end and the accesses, of at most `most` parts."""
     atomic = False
     found: list[_Access] = []
     for event in events:
@@ -191,6 +198,7 @@ def _of_file(view: _View, events: list[Event], done: Overs, most: int) -> tuple[
 
 
 def _end(event: Event, done: Overs) -> int:
+    """Return the event that completes a file access."""
     name = base(event.function.name)
     if name in calls.FILE_READS | calls.FILE_WRITES:
         return event.index
@@ -202,7 +210,7 @@ def _end(event: Event, done: Overs) -> int:
 
 
 class _View:
-    """What a rank sees of a file (14.3), and where it stands there; None where that is not known."""
+    """A rank's view of a file (MPI-4.1, 14.3) and its file pointer; None for what is unknown."""
 
     def __init__(self, *, appends: bool = False) -> None:
         self.start: int | None = 0
@@ -218,7 +226,7 @@ class _View:
 
     @classmethod
     def of(cls, event: Event, too_much: Event | None) -> _View:
-        """The view that MPI_File_set_view gives."""
+        """Make the view that a call of MPI_File_set_view gives."""
         args, view = event.args, cls()
         view.too_much = too_much
         unit, kind = size_of(event.datatype), event.rank.datatype(args["filetype"])
@@ -231,7 +239,7 @@ class _View:
         return view
 
     def seek(self, offset: int, whence: int) -> None:
-        """Go to a place."""
+        """Move the file pointer as MPI_File_seek does."""
         self.moved = whence == _CURRENT
         if whence == _SET:
             self.at = offset
@@ -241,9 +249,9 @@ class _View:
             self.at += offset
 
     def touched(self, name: str, offset: int | None, size: int) -> list[tuple[int, int]] | None:
-        """The bytes of the file that a call of so many bytes touches, which moves the rank's own pointer.
+        """Return the bytes of the file that a call of `size` bytes touches, and advance the file pointer.
 
-        None where they lie in too many parts.
+        `offset`: an explicit offset in the view, None for the pointer. Returns None if the bytes lie in too many parts.
         """
         if "shared" in name or "ordered" in name:
             return []
@@ -256,7 +264,7 @@ class _View:
         return self._laid_out(self.start, begin * self.unit, size)
 
     def _laid_out(self, start: int, first: int, size: int) -> list[tuple[int, int]] | None:
-        """Where bytes `first` to `first + size` of the view lie in the file; None for too many parts."""
+        """Return the ranges of the file that hold bytes `first` to `first + size` of the view; None for too many parts."""
         if self.parts is None:
             return None
         offset, length = self.parts
@@ -300,6 +308,7 @@ class _Sharing:
         self._lists: dict[tuple[int, frozenset[str]], Ints] = {}
 
     def find(self, accesses: list[_Access]) -> Iterator[Finding]:
+        """Find the pairs of accesses of different ranks that overlap and race."""
         under_way: list[_Access] = []
         for access in sorted(accesses, key=lambda a: (a.low, a.high)):
             under_way = [other for other in under_way if other.high > access.low]
@@ -310,6 +319,7 @@ class _Sharing:
                 under_way.append(access)
 
     def _pair(self, one: _Access, two: _Access) -> Iterator[Finding]:
+        """Report two overlapping accesses if nothing orders them, or no MPI_File_sync lies between."""
         events = [self.trace.event(access.rank, access.event) for access in (one, two)]
         key = (one.rank, two.rank, events[0].site_id, events[1].site_id)
         self.compared[key] += 1
@@ -323,27 +333,29 @@ class _Sharing:
         yield from self._tell("race", *sorted((one, two), key=lambda a: (a.rank, a.event)))
 
     def _before(self, rank: int, event: int, other: _Access) -> bool:
-        """Whether an event is over before an access begins, by the messages and collectives of the run."""
+        """Return whether an event is over before an access begins, by the messages and collectives of the run."""
         if event >= len(self.trace.ranks[rank]):
             return False
         return self.order.reaches(EventId(rank, event), EventId(other.rank, other.event), a_end=True, b_end=False)
 
     def _apart(self, rank: int, event: int, other: _Access) -> bool:
-        """Whether a collective on the file that is not begun before an event is over before the other access begins.
+        """Return whether a collective on the file lies between an event and another rank's access.
 
-        The standard does not promise that it makes ranks wait for each other; what they do in it is no race at once.
+        The standard does not promise that it makes ranks wait for each other, but accesses on its two sides are no
+        race.
         """
         mine, others = (self._calls(r, calls.FILE_COLLECTIVES) for r in (rank, other.rank))
         first = int(np.searchsorted(mine, event))
         return first < len(mine) and first < int(np.searchsorted(others, other.event))
 
     def _synced(self, writer: _Access, other: _Access) -> bool:
-        """Whether the writer brings its bytes to the file before the other access begins."""
+        """Return whether the writer calls MPI_File_sync before the other access begins."""
         syncs = self._calls(writer.rank, _SYNC)
         behind = syncs[syncs > writer.end][:1].tolist()
         return any(self._before(writer.rank, at, other) or self._apart(writer.rank, at, other) for at in behind)
 
     def _calls(self, rank: int, names: frozenset[str]) -> Ints:
+        """Return the calls of a rank on this file to one of some functions."""
         if (rank, names) not in self._lists:
             of = self.trace.ranks[rank]
             local = self.gatherings.file_ids(of).get(self.file, -1)
@@ -352,6 +364,7 @@ class _Sharing:
         return self._lists[rank, names]
 
     def _tell(self, sort: str, one: _Access, two: _Access) -> Iterator[Finding]:
+        """Report a race or an unsynced read, once for each pair of call sites. `sort`: "race" or "unsynced"."""
         first, second = (self.trace.event(access.rank, access.event) for access in (one, two))
         key = (sort, first.site_id, second.site_id)
         if key in self.told:

@@ -1,4 +1,6 @@
-"""Reads and writes of files that are begun and not ended, or under way at a close (MPI-4.1, 14.2.2 and 14.4.5)."""
+"""Check file transfers: split collectives that are not ended, and closes while a transfer is pending (MPI-4.1, 14.2.2,
+14.4.5).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ _STEPS: Final = calls.FILE_BEGINS | calls.FILE_ENDS | _TOGETHER | _CLOSE
 
 
 def wrong_transfers(of: Traffic) -> Iterator[Finding]:
-    """Split collectives that do not go together, and files that are closed while something is under way."""
+    """Report split collectives that do not go together, and files that are closed while a transfer is pending."""
     some = Some()
     found = [*_splits(of), *_under_way(of)] if catalogue(of.rank).count(of.masks.table(_STEPS)) else []
     for kind, why, events in found:
@@ -39,6 +41,7 @@ Wrong = tuple[str, str, list[Event]]
 
 
 def _splits(of: Traffic) -> Iterator[Wrong]:
+    """Check the split collectives of each file."""
     rank = of.rank
     if not catalogue(rank).count(of.masks.table(calls.FILE_BEGINS | calls.FILE_ENDS)):
         return
@@ -49,7 +52,7 @@ def _splits(of: Traffic) -> Iterator[Wrong]:
 
 
 def _of_file(rank: Rank, steps: Ints) -> Iterator[Wrong]:
-    """What is wrong with the calls on one file, of which one split collective at a time may be active."""
+    """Check the calls on one file, on which one split collective at a time may be active. `steps`: the calls."""
     active: Event | None = None
     for event in (rank.event(int(index)) for index in steps):
         name = base(event.function.name)
@@ -76,7 +79,7 @@ def _of_file(rank: Rank, steps: Ints) -> Iterator[Wrong]:
 
 
 def _under_way(of: Traffic) -> Iterator[Wrong]:
-    """Files that are closed before a transfer is complete."""
+    """Yield files that are closed before a transfer is complete."""
     rank = of.rank
     makers = of.masks.where(rank, calls.FILE_IREADS | calls.FILE_IWRITES)
     closes = of.masks.where(rank, _CLOSE)

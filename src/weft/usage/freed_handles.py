@@ -1,7 +1,7 @@
-"""Objects that are used after they were freed, by a copy of their handle.
+"""Find objects that are used after they were freed, by a copy of their handle.
 
-The recorder knows each handle from the call that made it to the one that freed it. One that comes after that is new to
-it: an object that no call made.
+The recorder knows each handle from the call that made it to the call that freed it. A handle that is used later is new
+to the recorder: an object that no call made.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOOKED_AT: Final = ("OP", "INFO", "DATATYPE")
 
 
 def wrong(rank: Rank) -> Iterator[Told]:
-    """The calls that are given an object that was freed."""
+    """Find the calls that are given an object which was freed."""
     for kind in CLASSES:
         if kind.handle not in _LOOKED_AT:
             continue
@@ -52,12 +52,12 @@ def _present(rank: Rank) -> list[Function]:
 
 
 def _given(function: Function, handle: str) -> list[str]:
-    """The parameters by which a function is given one object of a class."""
+    """Return the input parameters of a function that name one object of a class."""
     return [p.name for p in function.parameters if p.handle == handle and p.direction != "out" and not p.array]
 
 
 def _made(rank: Rank, handle: str) -> Ints:
-    """The ids of all objects of a class that calls gave, or of which the record has a definition."""
+    """Return the ids of all objects of a class that calls returned, or that the record defines."""
     found = [np.zeros(0, np.int64)]
     if handle == "DATATYPE":
         found.append(np.array(rank.definitions.ids(Def.DATATYPE), np.int64))

@@ -1,4 +1,4 @@
-"""Calls at a time, or from a thread, at which MPI may not be called (MPI-4.1, 6.1, 11.4 and 11.6)."""
+"""Find calls at a time, or from a thread, at which MPI may not be called (MPI-4.1, 6.1, 11.4 and 11.6)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Freed(Evidence):
 
 
 def find(trace: Trace) -> list[Finding]:
-    """The calls of every rank after MPI_Finalize, and those against the level of thread support it was given."""
+    """Find calls before MPI_Init and after MPI_Finalize, and calls that the granted level of thread support forbids."""
     found: list[Finding] = []
     for rank in trace.own:
         if not rank.missing:
@@ -53,13 +53,14 @@ def find(trace: Trace) -> list[Finding]:
 
 
 def _bound(rank: Rank, which: Ints) -> Ints:
-    """Those events whose calls are not free."""
+    """Return the events that call functions which may not be called at any time."""
     table = masks(rank.trace.functions)
     rows: Ints = which[~table.table(_FREE)[rank.events["function"][which]]]
     return rows
 
 
 def _tell(event: Event, why: str) -> Finding:
+    """Make the finding that a call comes at a wrong time; `why` ends the sentence."""
     return finding(
         "invalid-argument",
         f"rank {event.rank.index} calls {event.function.name}{where(event)} {why}",
@@ -70,7 +71,7 @@ def _tell(event: Event, why: str) -> Finding:
 
 
 def _outside(rank: Rank) -> Iterator[Finding]:
-    """The first call before MPI was initialised, and one after its end that left no event."""
+    """Report the first call before MPI was initialised, and one after its end that left no event."""
     whens = {EndingKind.NOT_INITIALISED: "before MPI was initialised", EndingKind.FINALISED: "after MPI_Finalize"}
     for kind, when in whens.items():
         told = next((one for one in rank.endings if one.kind is kind), None)
@@ -92,6 +93,7 @@ def _outside(rank: Rank) -> Iterator[Finding]:
 
 
 def _after_the_end(rank: Rank) -> Iterator[Finding]:
+    """Report the first call after MPI_Finalize; none if the program uses sessions."""
     table = masks(rank.trace.functions)
     ends = table.where(rank, calls.FINALIZE)
     if not len(ends) or len(table.where(rank, words("Session_init"))):
@@ -104,6 +106,7 @@ def _after_the_end(rank: Rank) -> Iterator[Finding]:
 
 
 def _from_threads(rank: Rank) -> Iterator[Finding]:
+    """Report calls that MPI_THREAD_SINGLE, FUNNELED or SERIALIZED forbids."""
     header = rank.header
     table = masks(rank.trace.functions)
     inits = table.where(rank, _INITS)
@@ -132,7 +135,7 @@ def _from_threads(rank: Rank) -> Iterator[Finding]:
 
 
 def _at_once(rank: Rank) -> Iterator[Finding]:
-    """Collectives on one communicator by two threads at once: nothing says which is the first (MPI-4.1, 11.6.2)."""
+    """Report collectives on one communicator by two threads at once: nothing says which is the first (MPI-4.1, 11.6.2)."""
     if len(rank.threads) < 2:
         return
     rows = masks(rank.trace.functions).where(rank, _COLLECTIVE)
@@ -153,7 +156,7 @@ def _at_once(rank: Rank) -> Iterator[Finding]:
 
 
 def _ended_elsewhere(rank: Rank) -> Iterator[Finding]:
-    """MPI_Finalize by another thread than the one that initialised MPI, at a level that lets each of them call."""
+    """Report MPI_Finalize in another thread than the one that initialised MPI, at a level that lets each of them call."""
     table, header = masks(rank.trace.functions), rank.header
     inits, ends = (table.where(rank, names) for names in (_INITS, calls.FINALIZE))
     if len(rank.threads) < 2 or not len(inits) or not len(ends) or header is None or header.thread_level < _SERIALIZED:
@@ -165,7 +168,7 @@ def _ended_elsewhere(rank: Rank) -> Iterator[Finding]:
 
 
 class _Look(NamedTuple):
-    """A probe of a thread, and the receive that it makes next on that communicator."""
+    """A probe of a thread, and the receive that the thread makes next on that communicator; times in ns."""
 
     thread: int
     begin: int
@@ -175,7 +178,7 @@ class _Look(NamedTuple):
 
 
 def _probes(rank: Rank) -> Iterator[Finding]:
-    """Probes of two threads that may see one message before either receives it (MPI-4.1, 3.8.2)."""
+    """Report probes of two threads that may see one message before either receives it (MPI-4.1, 3.8.2)."""
     if len(rank.threads) < 2:
         return
     looks = sorted(_looks(rank), key=lambda look: look.begin)
@@ -200,6 +203,7 @@ def _probes(rank: Rank) -> Iterator[Finding]:
 
 
 def _looks(rank: Rank) -> Iterator[_Look]:
+    """Yield each probe that saw a message with the receive that follows in its thread."""
     table = masks(rank.trace.functions)
     rows = table.where(rank, _LOOKS | calls.RECVS | calls.IRECVS)
     looking = table.table(_LOOKS)
@@ -216,16 +220,16 @@ def _looks(rank: Rank) -> Iterator[_Look]:
 
 
 def _alike(one: Event, other: Event) -> bool:
-    """Whether one message may be what both look for."""
+    """Return whether one message may match both probes."""
     either = one.flags | other.flags
     source = one.peer == other.peer or either & Flag.ANY_SOURCE
     return bool(one.comm_id == other.comm_id and source and (one.tag == other.tag or either & Flag.ANY_TAG))
 
 
 def _overlap(rank: Rank, rows: Ints) -> tuple[int, int] | None:
-    """The first two of some calls, of different threads, of which one begins inside the other.
+    """Return the first two of some calls, of different threads, of which one begins inside the other.
 
-    A fold of failed polls spans the time between its calls too: it is not to be asked for.
+    `rows`: events without folded failed polls, as a fold spans the time between its calls too.
     """
     enter, leave = rank.enter_ns(rows).tolist(), rank.exit_ns(rows).tolist()
     # Events are in order of their entries: a call overlaps if it begins before the latest end of another thread's.

@@ -1,9 +1,10 @@
-"""What exclusive locks hand over: who reads what another wrote under such a lock before comes behind that one.
+"""Order ranks by what they hand over under exclusive locks: a read of a value that another rank wrote comes after that
+write.
 
-Epochs of exclusive locks on one target exclude each other (MPI-4.1, 12.5.3), and in which order they come is chance. A
-lock by itself orders nothing, then. But a program can make a mutex of them: whoever finds the word free, has read what
-the last holder put there, and is behind all that this one did. So an edge goes from each write in such an epoch to the
-reads of it in others, up to the next write.
+Epochs of exclusive locks on one target exclude each other (MPI-4.1, 12.5.3), in any order, so a lock alone orders
+nothing. A program can make a mutex of them: a rank that finds the word free has read what the last holder stored there,
+and comes after all that this holder did. So an edge goes from each write in such an epoch to the reads of that write in
+others, up to the next write.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _WRITING: Final = named(Act.ACCESS, where=lambda m: bool(m.access & (Access.WRIT
 
 @dataclass(frozen=True)
 class _Edge:
-    """From before one rank's event to behind another's; the times of both, ns."""
+    """An edge from before an event of one rank to after event `behind` of rank `other`; the times of both in ns."""
 
     rank: int
     event: int
@@ -45,14 +46,16 @@ class _Edge:
 
 
 class Handovers:
-    """Answers for one run, worked out when the first question is asked."""
+    """The order that exclusive locks impose on a run, computed when the first question is asked."""
 
     def __init__(self, trace: Trace, order: Order, accesses: Accesses) -> None:
         self.trace, self.order, self.all = trace, order, accesses
         self._from: dict[int, tuple[list[int], list[dict[int, int]]]] | None = None
 
     def reaches(self, rank: int, event: int, other: int, behind: int) -> bool:
-        """Whether what a rank did before its event was handed on to another one by the end of that one's event."""
+        """Return whether what a rank did before its event was handed over to another rank by the end of that rank's
+        event `behind`.
+        """
         if self._from is None:
             self._from = self._closed(list(self._edges()))
         events, known = self._from.get(rank, ([], []))
@@ -65,6 +68,7 @@ class Handovers:
         return any(self.order.reaches(EventId(r, e), EventId(other, behind)) for r, e in found.items() if r != other)
 
     def _edges(self) -> Iterator[_Edge]:
+        """Yield the handovers of all targets."""
         of = self.all
         rows = np.flatnonzero((of.lock == EXCLUSIVE) & (of.end >= 0) & (of.shape == np.array(None)))
         if not len(rows):
@@ -78,6 +82,9 @@ class Handovers:
                 yield from self._of_target(some)
 
     def _of_target(self, rows: Ints) -> Iterator[_Edge]:
+        """Yield an edge from each write to the reads of it by other ranks. `rows`: accesses of one target under
+        exclusive locks.
+        """
         of, table = self.all, masks(self.trace.functions).table
         begins, ends, reads, writes = (np.zeros(len(rows), np.int64) for _ in range(4))
         for rank in np.unique(of.rank[rows]).tolist():
@@ -104,9 +111,11 @@ class Handovers:
                 last[place] = k
 
     def _closed(self, edges: list[_Edge]) -> dict[int, tuple[list[int], list[dict[int, int]]]]:
-        """For each rank its events with edges, and for each of those where on other ranks all from there on leads.
+        """Follow chains of edges: for each rank its events with edges, and for each the earliest event of other ranks
+        reached.
 
-        From the run's end to its begin: what leaves a rank later is known when an edge comes to it.
+        The walk goes from the run's end to its begin, so that what leaves a rank later is known when an edge comes to
+        it.
         """
         now: dict[int, dict[int, int]] = defaultdict(dict)
         leads: dict[int, dict[int, int]] = {}
@@ -127,7 +136,7 @@ class Handovers:
 
 
 def _earliest(one: dict[int, int], two: dict[int, int]) -> dict[int, int]:
-    """The smaller of both for each rank."""
+    """Return the smaller event for each rank of both."""
     found = dict(two)
     for rank, event in one.items():
         found[rank] = min(event, found.get(rank, event))

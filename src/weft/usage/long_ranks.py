@@ -1,8 +1,8 @@
-"""Long ranks a piece at a time: whether nothing is wrong with their requests and buffers, in the memory of one piece.
+"""Check the requests and buffers of long ranks a piece at a time, in the memory of one piece.
 
-A rank is idle between two calls where whatever it began before is complete before. All that a request goes through,
-and all that is pending together, lies between two idle moments: a rank whose pieces are clean, cut there, is clean.
-One that is not is looked at whole, for what is told of it.
+A rank is idle between two calls if whatever it began before is complete before. All that a request goes through, and
+all that is pending together, lies between two idle moments: if every piece of a rank, cut at such moments, is clean,
+the rank is. A rank that is not clean is checked as a whole, which makes the findings.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ _UNDIVIDED: Final = (
 
 
 def find(trace: Trace) -> list[Finding]:
-    """What is wrong with the requests and the pending buffers of each rank."""
+    """Find what is wrong with the requests and the pending buffers of each rank."""
     return [one for rank in trace.own if len(rank) and not clean(rank) for one in of_rank(rank)]
 
 
 def clean(rank: Rank) -> bool:
-    """Whether a long rank's requests and buffers are all in order; False also where that is not to be seen so."""
+    """Return whether a long rank's requests and buffers are all in order; False also if that cannot be seen piece by
+    piece.
+    """
     of = masks(rank.trace.functions)
     if len(rank.threads) != 1 or len(rank) < 4 * PIECE or catalogue(rank).changed or len(of.where(rank, _UNDIVIDED)):
         return False
@@ -62,16 +64,17 @@ def clean(rank: Rank) -> bool:
 
 
 def freed_at(rank: Rank, makers: Ints, frees: Ints) -> Ints:
-    """Which of some frees is that of what each of some calls made; as many as there are calls where none is."""
+    """Return which of the calls `frees` frees what each of `makers` made; the number of events if none does."""
     ids, freed = (rank.events["object"][rows].astype(np.int64) for rows in (makers, frees))
     row = behind(freed, frees, ids, makers)
     return np.where(row >= 0, np.append(frees, 0)[row], len(rank.events))
 
 
 def recalled(rank: Rank) -> tuple[Ints, Ints]:
-    """The calls that made what is cancelled, and those by which it is over; as many as there are calls where none is.
+    """Return the calls that made requests which are cancelled, and the events that end these; the number of events if
+    none does.
 
-    They make requests that are no persistent ones.
+    Persistent requests are left out.
     """
     where, ids = masks(rank.trace.functions).where, rank.events["object"]
     cancels = where(rank, calls.CANCELS)
@@ -83,7 +86,7 @@ def recalled(rank: Rank) -> tuple[Ints, Ints]:
 
 
 class _Lasting:
-    """The persistent requests of a rank, which go on from piece to piece."""
+    """The persistent requests of a rank, which last from piece to piece."""
 
     def __init__(self, rank: Rank) -> None:
         of, objects = masks(rank.trace.functions), rank.events["object"]
@@ -95,24 +98,26 @@ class _Lasting:
         self._started = np.zeros(0, np.int64)
 
     def at(self, start: int) -> Ints:
-        """The calls that made those that are there at a call."""
+        """Return the calls that made the persistent requests which exist at call `start`."""
         found: Ints = self.makers[(self.makers < start) & (self._until >= start)]
         return found
 
     def take(self, of: Traffic) -> None:
-        """Take which of them a piece starts."""
+        """Note which of the requests a piece starts."""
         if len(self.makers):
             self._started = np.union1d(self._started, of.starts[1])
 
     def clean(self) -> bool:
-        """Whether each is started, and freed, as a whole rank is asked."""
+        """Return whether each request is started and freed, if the rank reached MPI_Finalize."""
         if not reached_finalize(self.rank):
             return True
         return bool((self._until < len(self.rank)).all() and np.isin(self.ids, self._started).all())
 
 
 def _piece(rank: Rank, start: int, lasting: Ints) -> tuple[Rank, Traffic] | None:
-    """The calls from one on up to an idle moment; None where there is none near."""
+    """Return the calls from `start` up to an idle moment; None if none is near. `lasting`: the makers of persistent
+    requests.
+    """
     width = PIECE
     while width <= WIDEST * PIECE:
         end = min(start + width, len(rank))
@@ -133,11 +138,12 @@ def _piece(rank: Rank, start: int, lasting: Ints) -> tuple[Rank, Traffic] | None
 
 
 def _idle(of: Traffic, least: int) -> int:
-    """The last moment behind a completing call, or the end, where the rank is idle; 0 where none is from `least` on.
+    """Return the last moment after a completing call, or the end, at which the rank is idle; 0 if there is none from
+    `least` on.
 
-    A send, or what is for nobody, whose completion is not seen may have been complete at once (several had one
-    handle). It is taken for that where else there is no such moment: if it was not, a piece behind it has a completion
-    of no request of its own, which is not clean.
+    A send, or an operation with MPI_PROC_NULL, whose completion is not seen may have been complete at once (several had
+    one handle). That is assumed if there is no such moment otherwise: if it is wrong, a later piece has a completion of
+    no request of its own and is not clean.
     """
     rank, size = of.rank, len(of.events)
     rows = of.masks.where(rank, _MAKERS)
@@ -163,7 +169,7 @@ def _idle(of: Traffic, least: int) -> int:
 
 
 def _close_ids(part: Rank) -> bool:
-    """Whether the ids of the requests lie close together: they are places in what is made of them."""
+    """Return whether the ids of the requests lie close together, so that tables by id stay small."""
     ids = part.events["object"][masks(part.trace.functions).where(part, calls.REQUEST_MAKERS)]
     ids = ids[ids >= ID_DYNAMIC]
     return not len(ids) or int(ids.max()) - int(ids.min()) <= 16 * len(part) + (1 << 16)

@@ -1,4 +1,4 @@
-"""How large tables by the ids of a rank's objects are: where a record is damaged they stay small."""
+"""Bound tables by object ids, so that a damaged record cannot make them huge."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ SPARE_IDS: Final = 1 << 16
 
 
 def end_of_ids(rank: Rank, more: int = 0) -> int:
-    """The end of the ids of a rank's objects that are believed, so that there can be a place for each.
+    """Return the end of the ids of a rank's objects that are believable, to size a table by id.
 
-    Ids come one by one: a larger one than there were calls to make it is of a damaged record. `more`: those that are
-    known to have been made otherwise.
+    Ids are consecutive: one that is larger than the number of calls that could make it comes from a damaged record.
+    `more`: objects that are known to have been made otherwise.
     """
     return min(ID_DYNAMIC + SPARE_IDS + 2 * (_held(rank) + more + _dropped(rank)), MOST_IDS)
 
 
 def believed(rank: Rank, made: Callable[[], Ints]) -> range:
-    """The ids of a rank's objects that are believed, as many as the record can hold calls about.
+    """Return the ids of a rank's objects that are believable, as many as the record can hold calls about.
 
-    `made`: those that its calls made. Where a ring dropped its beginning (`--keep`), they may begin anywhere: they are
-    near those that most of its calls made. What was made before, and is used still, is not among them.
+    `made`: returns the ids that its calls made. If a ring dropped the beginning of the record (`--keep`), ids may begin
+    anywhere: they are near those that most of its calls made. Objects from before that are still used are not among
+    them.
     """
     end = end_of_ids(rank)
     room = ID_DYNAMIC + SPARE_IDS + 2 * _held(rank)
@@ -44,7 +45,7 @@ def believed(rank: Rank, made: Callable[[], Ints]) -> range:
 
 
 def _held(rank: Rank) -> int:
-    """Calls that the record holds; of a part of it, those before it too."""
+    """Return how many calls the record holds, for a segment with those before it."""
     held = len(rank)
     if (file := rank.trace.origin.ranks[rank.index].file) is not None:
         held += sum(file.bytes_of(StreamKind.EVENTS, thread) for thread in file.threads()) // EVENT.itemsize
@@ -52,6 +53,6 @@ def _held(rank: Rank) -> int:
 
 
 def _dropped(rank: Rank) -> int:
-    """Calls that its rings have dropped, as it says."""
+    """Return how many calls the rank's rings have dropped."""
     file = rank.trace.origin.ranks[rank.index].file
     return 0 if file is None else sum(one.events for one in file.dropped.values())

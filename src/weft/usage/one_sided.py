@@ -1,4 +1,4 @@
-"""One-sided communication: epochs opened, used and closed as the standard asks, and accesses that race.
+"""Check one-sided communication: epochs opened, used and closed as the standard asks, and accesses that race.
 
 The rules are those of MPI-4.1, chapter 12: 12.5 (epochs) and 12.7 (which accesses may overlap).
 """
@@ -66,7 +66,11 @@ _LEFT_OPEN = frozenset(place for place, words in enumerate(_WORDS) if words.star
 
 @dataclass
 class Looked:
-    """What a look at each rank's one-sided calls by themselves finds."""
+    """What each rank's one-sided calls show by themselves, before accesses of different ranks are compared.
+
+    `known`: epochs, `over`: completions by rank; `unplaced`: windows with operations whose bytes are not all known;
+    `found`: findings.
+    """
 
     gatherings: Gatherings
     known: dict[Rank, Epochs]
@@ -78,7 +82,7 @@ class Looked:
 
 
 def look(trace: Trace) -> Looked:
-    """Look at the ranks one by one."""
+    """Analyse the one-sided calls of each rank by itself."""
     gatherings = Gatherings(trace)
     found: list[Finding] = []
     parts: list[Accesses] = []
@@ -101,7 +105,7 @@ def look(trace: Trace) -> Looked:
 
 
 def find(trace: Trace, order: Order) -> list[Finding]:
-    """Misused epochs of every rank and window, accesses outside of a window, and accesses that race."""
+    """Find misused epochs of every rank and window, accesses outside of a window, and accesses that race."""
     kept = order.match.made.pop(LOOKED, None)
     looked = kept if isinstance(kept, Looked) else look(trace)
     accesses = looked.accesses
@@ -111,7 +115,7 @@ def find(trace: Trace, order: Order) -> list[Finding]:
 
 
 def operations(trace: Trace, gatherings: Gatherings) -> Accesses:
-    """The accesses of all operations of a run whose bytes are known."""
+    """Return the accesses of all operations of a run whose bytes are known."""
     known = {rank: of for rank in trace.ranks if len(rank) and (of := epochs(rank, gatherings)) is not None}
     exposed = exposures(known)
     return joined(
@@ -120,7 +124,7 @@ def operations(trace: Trace, gatherings: Gatherings) -> Accesses:
 
 
 def _misused(rank: Rank, of: Epochs) -> Iterator[Finding]:
-    """What is wrong with the calls, of each call site at most some."""
+    """Report misused epochs, at most MAX_OF_ONE_SITE for each call site."""
     order = np.argsort(of.at, kind="stable")
     for row in some_of_sites(rank, of.at[order]).tolist():
         place = order[row]
@@ -145,7 +149,7 @@ def _wrong(event: Event, why: str, *others: Event, severity: Severity = "error",
 class _Operations:
     """The operations of one rank that belong to an epoch, with the bytes of the target's window that they touch.
 
-    One row for each block of these: an operation whose datatype at the target has gaps has several.
+    There is one row for each block of bytes: an operation whose datatype at the target has gaps has several.
     """
 
     def __init__(self, rank: Rank, of: Epochs, gatherings: Gatherings) -> None:
@@ -162,7 +166,9 @@ class _Operations:
         self.target, self.strange = self.target[part], self.strange[part]
 
     def _targets(self, peer: Ints) -> Ints:
-        """The indices in trace.ranks of the ranks that are accessed, -1 where they are not known."""
+        """Return the ranks that are accessed, as indices in trace.ranks, -1 if unknown. `peer`: the targets as ranks of
+        the window.
+        """
         found = np.full(len(peer), -1, np.int64)
         for window in distinct(self.window).tolist():
             comm = self.trace.communicators[self.of.windows[window][0]]
@@ -172,7 +178,7 @@ class _Operations:
         return found
 
     def _outside_group(self) -> NDArray[np.bool_]:
-        """Operations on a rank that is not in the group of their epoch."""
+        """Return which operations access a rank that is not in the group of their epoch."""
         of, epoch = self.of, self.of.epoch[self.rows]
         strange = np.zeros(len(self.rows), np.bool_)
         started = np.flatnonzero(of.sort == START)
@@ -188,8 +194,11 @@ class _Operations:
         return strange
 
     def _spans(self) -> tuple[Ints, Ints, Ints, Ints, Shapes]:
-        """The blocks that operations touch, of each one or more: which operation, first byte, end (-1 where the bytes
-        are not known), the window's size (-1 unknown), and the layout where not all between these is meant."""
+        """Return the blocks that operations touch as columns, one or more for each operation.
+
+        The columns: which operation, first byte, end (-1 if the bytes are unknown), the window's size (-1 unknown), and
+        the layout if not all bytes between are touched.
+        """
         n = len(self.rows)
         disp, count, kind = np.zeros(n, np.int64), np.ones(n, np.int64), np.zeros(n, np.int64)
         names = frozenset(("target_disp", "target_count", "target_datatype"))
@@ -216,7 +225,7 @@ class _Operations:
         return part[order], low[order], high[order], np.where(high >= 0, bytes_[part], -1)[order], shape[order]
 
     def _units(self, at: Ints) -> tuple[Ints, Ints]:
-        """Displacement unit (0 unknown) and size (-1 unknown) of the window at the target of some rows."""
+        """Return displacement unit (0 unknown) and size (-1 unknown) of the window at the target of rows `at`."""
         key = self.window[at].astype(np.int64) << 32 | np.maximum(self.target[at], 0)
         unique, inverse = np.unique(key, return_inverse=True)
         table = np.array([self._unit(self.of.windows[k >> 32], k & 0xFFFFFFFF) for k in unique.tolist()], np.int64)
@@ -230,7 +239,7 @@ class _Operations:
         return (1, -1) if definition.flavor == _DYNAMIC else (definition.unit, definition.size)
 
     def _definition(self, window: Window, target: int) -> WindowDefinition | None:
-        """What a rank says of its part of a window."""
+        """Return what the rank `target` recorded of its part of a window."""
         owner = self.trace.ranks[target]
         id = self.gatherings.window_ids(owner).get(window)
         return owner.definitions.window(id) if id else None
@@ -242,7 +251,7 @@ class _Operations:
         return touching & ((self.low < 0) | ((self.size >= 0) & (self.high > self.size)))
 
     def find(self) -> Iterator[Finding]:
-        """Accesses of ranks that the epoch does not allow, and of bytes that are not in the window."""
+        """Report accesses of ranks that the epoch does not allow, and of bytes that are not in the window."""
         strange, beyond = (self._told(wrong) for wrong in (self.strange, self._beyond & ~self.strange))
         for row in strange.tolist():
             event, target = self.rank.event(int(self.event[row])), int(self.target[row])
@@ -258,7 +267,7 @@ class _Operations:
             yield self._astray(row, f"memory of rank {self.target[row]} that this one has not attached to the window")
 
     def _first_beyond(self, row: int) -> tuple[int, int]:
-        """First byte and end of a block that is not all in the window, of a row that touches such ones."""
+        """Return first byte and end of a block of the row that is not entirely inside the window."""
         low, high, size, shape = (column[row] for column in (self.low, self.high, self.size, self.shape))
         if shape is None:
             return int(low), int(high)
@@ -270,7 +279,7 @@ class _Operations:
         return begin + first[0], begin + sum(first)
 
     def _astray(self, row: int, what: str) -> Finding:
-        """An access of what is no part of the window."""
+        """Make the finding for an access outside of the window; `what` names the bytes."""
         event = self.rank.event(int(self.event[row]))
         told = f"rank {self.rank.index} accesses {what} in {said(event)}"
         return finding(
@@ -279,7 +288,7 @@ class _Operations:
 
     @property
     def _unattached(self) -> NDArray[np.bool_]:
-        """Operations of which no byte lies in memory that the target attaches to its dynamic window at any time."""
+        """Return which operations touch only memory that the target never attaches to its dynamic window."""
         found = np.zeros(len(self.rows), np.bool_)
         rows = np.flatnonzero((self.high > self.low) & (self.target >= 0) & (self.size < 0))
         pairs = self.window[rows].astype(np.int64) << 32 | self.target[rows]
@@ -293,9 +302,10 @@ class _Operations:
         return found
 
     def _attached(self, window: Window, target: int) -> tuple[Ints, Ints] | None:
-        """All that a rank attaches to a window, by first byte: where it begins, and the furthest end up to there.
+        """Return all memory that a rank attaches to a window: where each piece begins, in order, and the furthest end
+        up to there.
 
-        None where the window is not dynamic or not known.
+        None if the window is not dynamic or not known.
         """
         definition, owner = self._definition(window, target), self.trace.ranks[target]
         if definition is None or definition.flavor != _DYNAMIC:
@@ -310,7 +320,9 @@ class _Operations:
         return low[order], np.maximum.accumulate((low + size)[order])
 
     def _told(self, wrong: NDArray[np.bool_]) -> Ints:
-        """Of rows with something wrong those that are told: of an operation the first, of a line some operations."""
+        """Return which wrong rows are reported: the first of each operation, and for a call site at most
+        MAX_OF_ONE_SITE operations.
+        """
         rows = np.flatnonzero(wrong)
         rows = rows[np.unique(self.event[rows], return_index=True)[1]]
         return rows[some_of_sites(self.rank, self.event[rows])]
@@ -321,7 +333,9 @@ class _Operations:
         return np.flatnonzero((self.high > self.low) & ~self.strange & ~self._beyond)
 
     def accesses(self, exposed: Exposures, over: Completion) -> Accesses:
-        """The accesses whose bytes are known."""
+        """Return the accesses whose bytes are known. `exposed`: the exposure epochs of the run, `over`: when operations
+        complete.
+        """
         of, keep = self.of, self._placed
         rows, target = self.rows[keep], self.target[keep]
         places = (target, self.low[keep], self.high[keep], self.shape[keep])
@@ -329,7 +343,7 @@ class _Operations:
         return Accesses.of_rank(self.rank, of, rows, places, time)
 
     def unplaced(self) -> set[Window]:
-        """Windows with operations whose bytes, or whose epoch, are not known, or whose bytes are not listed."""
+        """Return the windows with operations whose bytes or epoch are unknown, or whose bytes are not listed."""
         of = self.of
         left = of.call == 0
         left[self.rows[self._placed]] = False

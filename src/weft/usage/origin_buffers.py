@@ -1,4 +1,6 @@
-"""Local buffers of one-sided operations: until they are complete at the origin, MPI owns them (MPI-4.1, 12.3)."""
+"""Check the local buffers of one-sided operations: until an operation is complete at the origin, MPI owns them
+(MPI-4.1, 12.3).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from weft.usage.rma_completion import Completion
 
 
 class _Buffer(NamedTuple):
-    """A local buffer of a call by its parameters; without an amount it is one element of `datatype`."""
+    """A local buffer of a call, by the names of its parameters; without `amount` it is one element of `datatype`."""
 
     address: str
     amount: str
@@ -49,7 +51,10 @@ BUFFERS: Final = {
 
 
 def shared_origins(rank: Rank, own: Accesses, messages: Accesses) -> Iterator[Finding]:
-    """Operations whose local buffers share bytes with others before they are complete, at least one written into."""
+    """Report operations whose local buffers share bytes with other pending buffers, at least one of them being written.
+
+    `own`: the local buffers of the rank's operations, `messages`: those of its messages.
+    """
     if not len(own):
         return
     one_sided = masks(rank.trace.functions).table(calls.RMA | calls.REQUEST_RMA)[rank.events["function"]]
@@ -63,7 +68,7 @@ def shared_origins(rank: Rank, own: Accesses, messages: Accesses) -> Iterator[Fi
 
 
 def _of_one_call(rank: Rank, own: Accesses) -> Iterator[Finding]:
-    """Operations whose result lies in what they read: their buffers must be disjoint (MPI-4.1, 12.3.4)."""
+    """Report operations whose result buffer overlaps what they read: these must be disjoint (MPI-4.1, 12.3.4)."""
     order = np.lexsort((own.low, own.begin))
     begin, low, high, writes = (column[order] for column in (own.begin, own.low, own.high, own.writes))
     found = [np.zeros(0, np.int64)]
@@ -81,7 +86,7 @@ def _of_one_call(rank: Rank, own: Accesses) -> Iterator[Finding]:
 
 
 def local_buffers(rank: Rank, of: Epochs, over: Completion) -> Accesses:
-    """The local buffers of a rank's operations, each until its operation is complete at the origin."""
+    """Return the local buffers of a rank's operations, each until its operation is complete at the origin."""
     parts = [_nothing()]
     ops = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
     functions = rank.events["function"][of.event[ops]]
@@ -100,7 +105,11 @@ def _nothing() -> Accesses:
 
 
 def _of(rank: Rank, event: Ints, end: Ints, buffer: _Buffer) -> Accesses:
-    """One buffer of the calls of one function; those without bytes, with gaps, or that do not count are left out."""
+    """Return the accesses to one buffer by calls of one function, without those that have no bytes, gaps, or no
+    significance.
+
+    `event`: the calls, `end`: the event that completes each.
+    """
     address = argument(rank, event, buffer.address)
     count = argument(rank, event, buffer.amount) if buffer.amount else np.ones(len(event), np.int64)
     kind = argument(rank, event, buffer.datatype)

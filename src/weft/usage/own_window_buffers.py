@@ -1,4 +1,6 @@
-"""Local buffers that lie in the caller's own exposed window: there MPI's access meets those of other ranks (12.7)."""
+"""Find local buffers inside the caller's own exposed window: MPI's access there meets those of other ranks (MPI-4.1,
+12.7).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ _DYNAMIC = 2
 
 
 def in_own_windows(rank: Rank, of: Epochs, local: pending_buffers.Accesses, gatherings: Gatherings) -> list[Accesses]:
-    """The accesses by operations to the rank's own windows, by window, while each is there."""
+    """Return the accesses of operations' local buffers to the rank's own windows, for each window while it exists.
+
+    `local`: the local buffers of the rank's operations and messages.
+    """
     found: list[Accesses] = []
     for id in rank.definitions.ids(Def.WINDOW) if len(local) else ():
         definition, window = rank.definitions.window(id), gatherings.window(rank, id)
@@ -36,7 +41,7 @@ def in_own_windows(rank: Rank, of: Epochs, local: pending_buffers.Accesses, gath
 
 
 def _life(rank: Rank, window: int) -> tuple[int, int]:
-    """The calls that made and freed a window: outside of these its bytes are plain memory."""
+    """Return the calls that made and freed a window: outside of these its bytes are plain memory."""
     table, ids = masks(rank.trace.functions), rank.events["object"]
     made = table.where(rank, calls.WINDOW_MAKERS)
     freed = table.where(rank, calls.syncs(Sync.FREE))
@@ -47,6 +52,9 @@ def _life(rank: Rank, window: int) -> tuple[int, int]:
 def _accesses(
     rank: Rank, of: Epochs, local: pending_buffers.Accesses, rows: Ints, place: tuple[int, int, int]
 ) -> Accesses:
+    """Make window accesses out of the rows of local buffers. `place`: communicator, ordinal and first byte of the
+    window.
+    """
     comm, ordinal, base = place
     event, n = local.begin[rows], len(rows)
     number = of.windows.index((comm, ordinal))
@@ -67,14 +75,14 @@ def _accesses(
 
 
 def _fences(of: Epochs, window: int, event: Ints) -> Ints:
-    """The number of the window's fence epoch in which each event lies, -1 outside of any."""
+    """Return the number of the window's fence epoch that each event is in, -1 outside of any."""
     fences = of.event[(of.call == FENCE) & (of.window == window)]
     count = np.searchsorted(fences, event)
     return np.where((count > 0) & (count < len(fences)), count + of.fenced[window], -1).astype(np.int64)
 
 
 def _own_lock(rank: Rank, of: Epochs, window: int, event: Ints) -> Ints:
-    """The type of the lock that the rank holds on its own part of the window at each event, 0 for none."""
+    """Return the type of the lock that the rank holds on its own part of the window at each event, 0 for none."""
     comm = rank.trace.communicators[of.windows[window][0]]
     row_window = of.window[np.searchsorted(of.event, of.begin)]
     mine = (row_window == window) & ((of.sort == LOCK_ALL) | (of.sort == LOCK))

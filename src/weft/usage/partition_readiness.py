@@ -1,4 +1,4 @@
-"""Partitions that are said to be ready and may not be (MPI-4.1, 4.2.1): twice, too early, or that there are not."""
+"""Find partitions that are marked ready wrongly (MPI-4.1, 4.2.1): twice, too early, or that do not exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.trace import Event
 
 
 def wrong_readies(of: Traffic) -> Iterator[Finding]:
-    """The calls of MPI_Pready and its kin that do not fit the request that they name, of each call site some."""
+    """Report calls of MPI_Pready and its kin that do not fit their request."""
     if not catalogue(of.rank).count(of.masks.table(calls.READIES)):
         return
     inits = of.masks.where(of.rank, frozenset(("Psend_init",)))
@@ -27,6 +27,7 @@ def wrong_readies(of: Traffic) -> Iterator[Finding]:
 
 
 def _of_request(of: Traffic, init: Event) -> Iterator[tuple[Event, str, list[Event]]]:
+    """Yield the wrong calls on the request that `init` made: the call, what it says wrongly, and other calls involved."""
     events, enter, leave = of.rank.events, of.rank.enter_ns(), of.rank.exit_ns()
     readies = of.masks.where(of.rank, calls.READIES)
     steps = [(int(enter[i]), int(i), "ready") for i in readies[events["object"][readies] == init.object]]

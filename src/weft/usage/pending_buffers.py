@@ -1,4 +1,4 @@
-"""Pending buffers: which operations share bytes while they are under way (native/kernel/overlaps.c)."""
+"""Find operations that share bytes while they are pending (native/kernel/overlaps.c)."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ _BROADCASTS: Final = calls.forms(calls.BROADCASTS, Form.BLOCKING, Form.NONBLOCKI
 class Accesses:
     """Operations on buffers of one rank, in the order of their start.
 
-    Pending from event `begin` until the return of event `end`, on the bytes `low` to `high`. `args` is the event that
-    names the buffer: `begin`, or the init of a persistent request. `shape`: which of these bytes, None for all.
+    An operation is pending from event `begin` until the return of event `end`, on the bytes `low` to `high`. `args` is
+    the event that names the buffer: `begin`, or the init of a persistent request. `shape`: a Layout that says which of
+    these bytes, None for all.
     """
 
     begin: Ints
@@ -73,16 +74,16 @@ class Accesses:
 
 
 class Overlaps(NamedTuple):
-    """Pairs of rows, the earlier first; and one pair, if any, of which it is not known whether they share bytes."""
+    """Pairs of rows that share bytes, the earlier first; and one pair, if any, for which that is not decided."""
 
     pairs: list[tuple[int, int]]
     undecided: tuple[int, int] | None = None
 
 
 def overlaps(accesses: Accesses, site: NDArray[np.uint32], events: int) -> Overlaps:
-    """Rows that share bytes while both are pending and at least one writes.
+    """Find rows that share bytes while both are pending and at least one writes; for each pair of call sites the first.
 
-    Of each pair of values of `site` (a column of the rows) the first.
+    `site`: the call site of each row. `events`: number of events of the rank. MemoryError if memory is short.
     """
     if not accesses.writes.any():
         return Overlaps([])
@@ -105,7 +106,7 @@ def overlaps(accesses: Accesses, site: NDArray[np.uint32], events: int) -> Overl
 
 
 def not_told(rank: Rank, rows: Accesses, found: Overlaps) -> Iterator[Finding]:
-    """The note of two rows of which it is not known whether they share bytes."""
+    """Yield a note if it was not decided whether two rows share bytes."""
     if found.undecided is not None:
         unknown = [row for row in found.undecided if rows.shape[row] is not None]
         event = rank.event(int(rows.begin[unknown[0]]))
@@ -113,7 +114,7 @@ def not_told(rank: Rank, rows: Accesses, found: Overlaps) -> Iterator[Finding]:
 
 
 def _met(rows: Accesses, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """First byte and end of a block of each of two rows that share bytes."""
+    """Return first byte and end of a block of each of two rows that share bytes."""
     ends = [(int(rows.low[row]), int(rows.high[row])) for row in (one, two)]
     shapes = [rows.shape[row] for row in (one, two)]
     if shapes == [None, None]:
@@ -128,7 +129,9 @@ def _met(rows: Accesses, one: int, two: int) -> tuple[tuple[int, int], tuple[int
 
 
 def told(rank: Rank, rows: Accesses, one: int, two: int, held_by: str) -> Finding:
-    """The finding for rows `one` and `two` that share bytes; `held_by` says with {} whose bytes they are already."""
+    """Make the finding for rows `one` and `two` that share bytes. `held_by`: a text in which {} stands for the call
+    that has them already.
+    """
     first, second = rank.event(int(rows.begin[one])), rank.event(int(rows.begin[two]))
     met = _met(rows, one, two)
     shared = min(high for _, high in met) - max(low for low, _ in met)
@@ -148,7 +151,7 @@ def told(rank: Rank, rows: Accesses, one: int, two: int, held_by: str) -> Findin
 
 
 def _access(rank: Rank, rows: Accesses, row: int, at: tuple[int, int]) -> BufferAccess:
-    """One of the two, as weft.usage.proof reads it."""
+    """Return one of the two accesses as evidence, in the form that weft.usage.proof reads. `at`: the shared bytes."""
     begin, end, args = (int(column[row]) for column in (rows.begin, rows.end, rows.args))
     return BufferAccess(
         as_="buffer", access="write" if rows.writes[row] else "read", from_=at[0],
@@ -158,12 +161,14 @@ def _access(rank: Rank, rows: Accesses, row: int, at: tuple[int, int]) -> Buffer
 
 
 def messages_of(of: Traffic) -> Accesses:
-    """The buffers of a rank's messages and collectives."""
+    """Return the buffers of a rank's messages and collectives."""
     return accesses(of, _READS, _WRITES)
 
 
 def accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Accesses:
-    """Nonblocking operations from their start to their completion, and blocking ones, of the functions given."""
+    """Return the buffers of the operations that call `reads` or `writes`: nonblocking ones until their completion, and
+    blocking ones.
+    """
     found = _direct(of, reads, writes)
     if not len(of.masks.where(of.rank, calls.STARTS)):
         return found
@@ -180,7 +185,7 @@ def accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acce
 
 
 def joined(*parts: Accesses) -> Accesses:
-    """Several, in order of their start."""
+    """Merge several tables of accesses in order of their start."""
     columns = [np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Accesses)]
     order = np.argsort(columns[0], kind="stable")
     return Accesses(*(column[order] for column in columns))
@@ -190,7 +195,7 @@ def joined(*parts: Accesses) -> Accesses:
 def _sorted_out(
     functions: FunctionTable, reads: frozenset[str], writes: frozenset[str]
 ) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:  # fmt: skip
-    """By function whether it is such an operation, and what it is of those or of their completions."""
+    """Return, by function id, whether it is such an operation, and its bits of `Access` (native/kernel/requests.h)."""
     table = masks(functions).table
     chosen = table(reads | writes) & ~table(calls.PERSISTENT)
     sort = chosen * np.uint8(Access.MADE)
@@ -203,7 +208,7 @@ def _sorted_out(
 
 
 def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Accesses:
-    """The operations that are no starts of persistent requests (native/kernel/requests.c)."""
+    """Return the accesses of operations other than starts of persistent requests (native/kernel/requests.c)."""
     events = np.ascontiguousarray(of.events)
     chosen, sort = _sorted_out(of.rank.trace.functions, reads, writes)
     room = catalogue(of.rank).count(chosen)
@@ -235,7 +240,7 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
 
 
 def _in_blocks(rank: Rank, of: Accesses, gaps: NDArray[np.bool_]) -> Accesses:
-    """The accesses, those of datatypes with gaps block by block, and left out where the blocks are not known."""
+    """Split accesses whose datatypes have gaps into a row for each block; `gaps`: by datatype id whether it has gaps."""
     datatype = rank.events["datatype"][of.args].astype(np.int64)
     inside = datatype < len(gaps)
     rows = np.flatnonzero(inside & gaps[np.where(inside, datatype, 0)])
@@ -252,7 +257,7 @@ def _in_blocks(rank: Rank, of: Accesses, gaps: NDArray[np.bool_]) -> Accesses:
 
 
 def _broadcasts(of: Traffic, begin: Ints, written: NDArray[np.bool_]) -> None:
-    """Enter that a broadcast writes the buffer but at its root, where it reads it."""
+    """Mark in `written` that a broadcast writes the buffer at every member but its root."""
     rows = np.flatnonzero(of.masks.table(_BROADCASTS)[of.events["function"][begin]])
     comms, roots = of.events["comm"][begin[rows]], of.events["peer"][begin[rows]]
     for id in distinct(comms).tolist():
@@ -262,14 +267,14 @@ def _broadcasts(of: Traffic, begin: Ints, written: NDArray[np.bool_]) -> None:
 
 
 class Overs(NamedTuple):
-    """By id of a request, from id `first` on, the event that was its end; NONE for one that was never over."""
+    """The event that completed or freed each request, by id from `first` on; NONE for one that never ended."""
 
     first: int
     at: NDArray[np.uint32]
 
 
 def first_done(of: Traffic) -> Overs:
-    """The events that completed requests first, or else freed them."""
+    """Return for each request of a rank the event that completed it first, or else freed it."""
     request, event = of.done
     frees = of.masks.where(of.rank, calls.RELEASES)
     freed = of.events["object"][frees].astype(np.int64)
@@ -286,7 +291,7 @@ def first_done(of: Traffic) -> Overs:
 
 
 def over_at(rank: Rank, rows: Ints, done: Overs) -> Ints:
-    """The events that completed, or freed, the requests of some calls; as many as there are events where none did."""
+    """Return the event that completed or freed the request of each of some calls; the number of events if none did."""
     places = rank.events["object"][rows].astype(np.int64) - done.first
     found = np.full(len(rows), NONE, np.int64)
     inside = (places >= 0) & (places < len(done.at))
@@ -295,7 +300,9 @@ def over_at(rank: Rank, rows: Ints, done: Overs) -> Ints:
 
 
 def ends_of_starts(of: Traffic, request: Ints, start: Ints) -> Ints:
-    """The event that completed each start of a persistent request; a freed one ends there as far as can be known."""
+    """Return the event that completed each start of a persistent request, or freed it; the number of events if none
+    did.
+    """
     frees = of.masks.where(of.rank, calls.RELEASES)
     done = np.concatenate([of.done[0], of.events["object"][frees].astype(np.int64)])
     event = np.concatenate([of.done[1], frees])
@@ -307,7 +314,11 @@ def ends_of_starts(of: Traffic, request: Ints, start: Ints) -> Ints:
 
 
 def spans(rank: Rank, args: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
-    """The bytes of each operation's buffer; False for one with gaps, without an address, or to nobody."""
+    """Return first byte and end of each operation's buffer, and False for one with gaps, without an address, or to
+    MPI_PROC_NULL.
+
+    `args`: the events that name the buffers.
+    """
     events = rank.events
     address_, count, datatype = events["buffer"][args], events["count"][args], events["datatype"][args]
     size = solids(rank, datatype).astype(np.uint64)

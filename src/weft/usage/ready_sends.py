@@ -1,4 +1,4 @@
-"""Ready sends, whose receive must be posted before they start (MPI-4.1, 3.4)."""
+"""Check ready sends, whose receive must be posted before they start (MPI-4.1, 3.4)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from weft.trace import Trace
 
 
 def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
-    """Ready sends whose receive is posted after them, or of which nothing says that it is posted before."""
+    """Find ready sends whose receive is posted after them, or may be."""
     return list(_early(trace, match, order))
 
 
 def _early(trace: Trace, match: Match, order: Order) -> Iterator[Finding]:
+    """Yield a finding for each ready send that happens-before does not place after its receive."""
     sends, recvs = match.sends, match.recvs
     rows = np.flatnonzero(((sends.flags & Post.READY) != 0) & (sends.partner != NONE))
     some = Some()

@@ -1,4 +1,4 @@
-"""Buffers of messages and collectives that stand behind the slot of their event: what they receive into."""
+"""Collect the receive buffers of messages and collectives that the slot of their event does not hold."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ _PENDING: Final = calls.ISENDRECVS | calls.ICOLLECTIVES
 
 
 def of_messages(of: Traffic) -> Accesses:
-    """The buffers of a rank's messages and collectives, also those that are received into beside a send."""
+    """Return the buffers of a rank's messages and collectives, with the receive buffers of calls that also send."""
     return joined(messages_of(of), received(of))
 
 
 def received(of: Traffic) -> Accesses:
-    """Both buffers of MPI_Sendrecv and its kin, and the receive buffers of collectives, each until it is complete.
+    """Return both buffers of MPI_Sendrecv and its kin, and the receive buffers of collectives, each until it is
+    complete.
 
-    Those with gaps, and of a block for each member, are left out.
+    Buffers with gaps, and those with a block for each member, are left out.
     """
     none, bytes_ = np.zeros(0, np.int64), np.zeros(0, np.uint64)
     parts = [Accesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_), no_shapes(0))]
@@ -55,6 +56,7 @@ def received(of: Traffic) -> Accesses:
 
 
 def _of_function(rank: Rank, function: Function, which: Ints, end: Ints) -> Iterator[Accesses]:
+    """Yield the buffers of the calls of one function. `end`: the event that completes each call."""
     names = function.by_name
     if "recvbuf" in names:
         yield _buffer(rank, function, which, end, "recv")
@@ -65,7 +67,9 @@ def _of_function(rank: Rank, function: Function, which: Ints, end: Ints) -> Iter
 
 
 def _buffer(rank: Rank, function: Function, which: Ints, end: Ints, side: str) -> Accesses:
-    """One buffer of the calls of a function, as far as its bytes are known and count."""
+    """Return one buffer of the calls of a function, as far as its bytes are known and significant. `side`: "send",
+    "recv" or "".
+    """
     names, row = function.by_name, meaning.of(function.name)
     either = (side + "count", "count"), (side + "type", "datatype")
     count, kind = (next((name for name in of if name in names), "") for of in either)
@@ -90,7 +94,7 @@ _NOWHERE: Final = np.array([0, IN_PLACE], np.uint64).view(np.int64)
 
 
 def _members(rank: Rank, which: Ints) -> Ints:
-    """How many peers each call's communicator has."""
+    """Return the number of peers in each call's communicator."""
     ids = rank.events["comm"][which]
     found = np.zeros(len(which), np.int64)
     for id in distinct(ids).tolist():

@@ -1,7 +1,7 @@
-"""All reductions of a run computed again, many at once: which members got a result that no order of the numbers gives.
+"""Compute all reductions of a run again, many at once, and find members whose result no order of the numbers gives.
 
-Reductions of one communicator, function, operation, type and length are one array, a few million numbers at a time:
-neither time nor memory has a part for each of them alone.
+Reductions of one communicator, function, operation, type and length are one array, a few million numbers at a time, so
+that no time is spent on each of them alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STRETCH: Final = 1 << 21
 
 
 def suspects(trace: Trace, match: Match) -> Suspects:
-    """The members of reductions whose result is wrong, by instance."""
+    """Return rows of instance and member whose result is wrong, in order of the instances."""
     columns = _Columns(trace, match)
     found = [np.zeros((0, 2), np.int64)]
     found += [wrong for group in columns.groups() for wrong in _Group(columns, *group).wrong()]
@@ -35,7 +35,7 @@ def suspects(trace: Trace, match: Match) -> Suspects:
 
 
 class _Columns:
-    """What each part in a reduction brought and got: columns of one length, `row` of Match.collectives each."""
+    """What each member brought to its reductions and got: columns with a value for each row of Match.collectives."""
 
     def __init__(self, trace: Trace, match: Match) -> None:
         self.trace, self.match = trace, match
@@ -52,6 +52,7 @@ class _Columns:
                 self._of(rank)
 
     def _of(self, rank: Rank) -> None:
+        """Read the hashed contents of one rank's reductions into the columns."""
         part = self.match.collectives.of_rank(rank.index)
         rows = np.flatnonzero(np.isin(self.match.collectives.function[part], list(self.kins))) + part.start
         events = self.match.collectives.event[rows].astype(np.int64)
@@ -70,7 +71,9 @@ class _Columns:
 
     @staticmethod
     def _coded(ids: NDArray[Any], known: list[str], named: Callable[[int], str]) -> Ints:
-        """Ids of a rank as numbers that all ranks share: places in `known`."""
+        """Replace a rank's ids by numbers that all ranks share: indices in `known`, which grows. `named(id)` returns
+        the name of an id.
+        """
         found, inverse = np.unique(ids, return_inverse=True)
         codes = []
         for id_ in found.tolist():
@@ -81,7 +84,7 @@ class _Columns:
         return np.array(codes, np.int64)[inverse] if len(found) else np.zeros(0, np.int64)
 
     def groups(self) -> Iterator[tuple[Ints, NDArray[np.int64]]]:
-        """Instances that can be computed together, with their parts' rows (instance by member)."""
+        """Yield instances that can be computed together, with the rows of their members (instance by member)."""
         instances, collectives = self.match.instances, self.match.collectives
         sizes = np.diff(instances.first.astype(np.int64))
         members = np.array([len(comm.members) for comm in self.trace.communicators] or [0])
@@ -94,6 +97,9 @@ class _Columns:
             yield from self._alike(these, rows)
 
     def _alike(self, these: Ints, rows: NDArray[np.int64]) -> Iterator[tuple[Ints, NDArray[np.int64]]]:
+        """Split instances of one size by communicator, function, operation, type and length. `these`: instances,
+        `rows`: their members.
+        """
         width = np.array([np.dtype(one).itemsize if one else 1 for one in self.dtypes])
         sent = self.at[HashSide.SENT][rows]
         counts = self.bytes[HashSide.SENT][rows] // width[self.dtype[rows]]
@@ -111,7 +117,7 @@ class _Columns:
             yield these[part], rows[part]
 
     def numbers(self, side: HashSide, rows: Ints, count: int) -> NDArray[Any]:
-        """What the parts of one rank brought or got, one below the other."""
+        """Return what some calls of one rank brought or got, `count` numbers a row."""
         rank = self.trace.ranks[self.match.collectives.rank_of(int(rows[0]))]
         dtype = np.dtype(self.dtypes[int(self.dtype[rows[0]])])
         raw = rank.hashed.content[self.at[side][rows][:, None] + np.arange(count * dtype.itemsize)]
@@ -132,7 +138,7 @@ class _Group:
     rows: NDArray[np.int64]
 
     def wrong(self) -> Iterator[Suspects]:
-        """Members whose result is wrong, a stretch of instances after the other."""
+        """Yield the members whose result is wrong, for one batch of instances after the other."""
         row, columns = int(self.rows[0, 0]), self.columns
         count = int(columns.bytes[HashSide.SENT][row]) // np.dtype(columns.dtypes[int(columns.dtype[row])]).itemsize
         name = columns.operations[int(columns.op[row])]
@@ -145,6 +151,9 @@ class _Group:
                 yield np.stack([instances, np.full(len(instances), k)], axis=1)
 
     def _members(self, rows: NDArray[np.int64], brought: NDArray[Any], name: str) -> Iterator[tuple[int, Ints]]:
+        """Yield for each member the instances in which its result is wrong. `brought`: numbers by member, instance and
+        element.
+        """
         columns, count = self.columns, brought.shape[2]
         scanned = PREFIX.get(columns.kins[int(columns.match.collectives.function[rows[0, 0]])])
         expected = combine(brought, name) if scanned is None else None
@@ -163,7 +172,7 @@ class _Group:
 
 
 def alike(got: NDArray[Any], expected: NDArray[Any], bound: Any, name: str) -> NDArray[np.bool_]:
-    """Which numbers are what a reduction may give: the operation's result, or as near as another order comes."""
+    """Return which numbers a reduction may give: the operation's result, or one within `bound` of it."""
     if name in ("MPI_LAND", "MPI_LOR", "MPI_LXOR"):
         same: NDArray[np.bool_] = (got != 0) == expected
         return same

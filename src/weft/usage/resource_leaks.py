@@ -1,4 +1,4 @@
-"""Resources: objects that were made and never freed by a rank that ended."""
+"""Find objects that a rank made and never freed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from weft.trace.layout import ID_DYNAMIC
 
 
 class _Class(NamedTuple):
-    """A class of objects: what makes one, what frees one, and the slot's field that names it in its frees."""
+    """A class of objects: which functions make and free one, and the slot's field that names it in the frees."""
 
     noun: str
     handle: str
@@ -40,6 +40,7 @@ _FREED: Final = {"COMM": "comm", "DATATYPE": "datatype", "OP": "tag"}
 
 
 def _class(handle: str) -> _Class:
+    """Describe the class of objects with a kind of handle, from the table of functions."""
     rows = meaning.every().values()
     # A request's communicator is there when the request is complete, and the call's object is the request.
     makers = meaning.names(m for m in rows if handle in m.makes and "REQUEST" not in m.makes)
@@ -52,7 +53,7 @@ _KEYVAL: Final = frozenset(("comm_delete_attr_fn", "comm_keyval"))
 
 
 def find(trace: Trace) -> list[Finding]:
-    """Leaks of each rank that came to its end."""
+    """Find the leaks of each rank that reached its end."""
     found: list[Finding] = []
     for rank in trace.own:
         if reached_finalize(rank) and not _frees_at_its_end(rank):
@@ -63,9 +64,10 @@ def find(trace: Trace) -> list[Finding]:
 
 
 def _frees_at_its_end(rank: Rank) -> bool:
-    """Whether MPI_Finalize calls a function of the program, that of an attribute of MPI_COMM_SELF (MPI-4.1, 11.2.4).
+    """Return whether MPI_Finalize calls a delete function of the program, on an attribute of MPI_COMM_SELF (MPI-4.1,
+    11.2.4).
 
-    It may free what is left, and nothing is recorded there. One without a function to delete it is none.
+    That function may free what is left, and nothing is recorded there.
     """
     table = masks(rank.trace.functions)
     sets = table.where(rank, words("Comm_set_attr"))
@@ -85,6 +87,7 @@ def _frees_at_its_end(rank: Rank) -> bool:
 
 
 def _leaks(rank: Rank) -> Iterator[Finding]:
+    """Report objects of every class that are never freed."""
     table = masks(rank.trace.functions)
     events = rank.events
     for kind in CLASSES:
@@ -103,7 +106,7 @@ def _leaks(rank: Rank) -> Iterator[Finding]:
 
 
 def _made(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Ints]:
-    """Calls that make an object, and its id: in the slot, or in the tail where the slot names another object."""
+    """Return the calls that make an object with this kind of handle, and its id: from the slot, or else from the tail."""
     functions = rank.events["function"][makers]
     found: list[tuple[Ints, Ints]] = []
     for id in distinct(functions.astype(np.int64)).tolist():
@@ -122,6 +125,7 @@ def _made(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Ints]:
 
 
 def _leak(rank: Rank, noun: str, event: Event) -> Finding:
+    """Make the finding for an object that is never freed. `noun` names its class, `event` made it."""
     name = event.function.name
     return finding(
         "resource-leak",
@@ -140,7 +144,7 @@ MOST: Final = 10_000
 
 
 def _keyvals(rank: Rank) -> Iterator[Finding]:
-    """Keys of attributes: a library gives a freed one's number to the next."""
+    """Report attribute keys that are never freed; a library gives a freed key's number to the next one."""
     held: dict[tuple[str, int], Event] = {}
     rows = masks(rank.trace.functions).where(rank, _KEYVAL_MAKERS | _KEYVAL_FREES)[:MOST]
     for event in (rank.event(int(row)) for row in rows):
@@ -158,7 +162,7 @@ def _keyvals(rank: Rank) -> Iterator[Finding]:
 
 
 def _memory(rank: Rank) -> Iterator[Finding]:
-    """Memory of MPI_Alloc_mem, where fewer pieces are freed than were made: which, the record does not say."""
+    """Report memory of MPI_Alloc_mem if fewer pieces are freed than were made: which ones, the record does not say."""
     table = masks(rank.trace.functions)
     made, freed = (table.where(rank, words(name)) for name in ("Alloc_mem", "Free_mem"))
     made = made[rank.events["error"][made] == 0]
@@ -179,7 +183,7 @@ def _memory(rank: Rank) -> Iterator[Finding]:
 
 
 def _by_library(event: Event) -> bool:
-    """Whether the object is mpi4py's own: its lowercase collectives duplicate a communicator and keep it.
+    """Return whether mpi4py made a communicator for itself: its lowercase collectives duplicate one and keep it.
 
     mpi4py frees it in an attribute's delete function, inside MPI_Finalize or MPI_Comm_free, where nothing is recorded.
     """

@@ -1,7 +1,7 @@
-"""When one-sided operations are over: at their origin, and at their target (MPI-4.1, 12.3 and 12.5).
+"""Find when one-sided operations are complete, at their origin and at their target (MPI-4.1, 12.3 and 12.5).
 
-An operation is complete at the target with its epoch, or with a flush that is not local. At its origin also a local
-flush completes it, and the wait for its request. Of a fetch that says more: what has arrived has been read.
+An operation is complete at the target with its epoch, or with a flush that is not local. At its origin a local flush or
+the wait for its request completes it as well. A fetch whose result has arrived has been read at the target.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ _NEVER: Final = np.iinfo(np.int64).max
 
 
 class Completion(NamedTuple):
-    """By row of an Epochs the event that completes an operation; -1 where the record has none."""
+    """For each row of an Epochs the event that completes the operation, at the origin and at the target; -1 if there is
+    none.
+    """
 
     local: Ints
     remote: Ints
 
 
 def completion(rank: Rank, of: Epochs) -> Completion:
-    """When each operation of a rank is complete. The rows of other calls have no meaning."""
+    """Return which event completes each operation of a rank. Rows of other calls have no meaning."""
     rows = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
     remote = np.full(len(of.event), _NEVER, np.int64)
     end = of.end[of.epoch[rows]]
@@ -57,7 +59,9 @@ def _earliest(column: Ints, rows: Ints, events: Ints) -> None:
 
 
 def _following(of: Epochs, rows: Ints, ending: NDArray[np.bool_], peer: Ints | None) -> Ints:
-    """For each row the event of the first ending call behind it on its window, and for its peer where that counts."""
+    """Return for each row the event of the first call in `ending` after it on its window, with its peer if `peer` is
+    given.
+    """
     by = np.flatnonzero(ending)
     if not len(by):
         return np.full(len(rows), _NEVER, np.int64)
@@ -75,7 +79,7 @@ def _following(of: Epochs, rows: Ints, ending: NDArray[np.bool_], peer: Ints | N
 
 
 def _requested(rank: Rank, events: Ints) -> Ints:
-    """The calls that completed the requests of some operations."""
+    """Return the calls that completed the requests of some operations."""
     request, at = Traffic(rank).done
     order = np.lexsort((at, request))
     request, at = request[order], at[order]

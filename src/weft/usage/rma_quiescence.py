@@ -1,6 +1,6 @@
-"""Whether all one-sided communication is over at the end of some calls of every rank (weft.segments).
+"""Decide whether all one-sided communication is complete at the end of a segment (weft.segments).
 
-What is open then and goes on behind is a fence epoch or a lock in which nothing is under way: every operation is
+An epoch may stay open there only if it is a fence epoch or a lock in which nothing is pending: every operation is
 complete at its target, every exposure has ended.
 """
 
@@ -28,7 +28,9 @@ _ON_WINDOWS: Final = calls.ON_WINDOWS | calls.WINDOW_MAKERS
 
 
 def settled(trace: Trace, match: Match) -> bool:
-    """Whether nothing is under way in any window. What was looked at is kept with the match."""
+    """Return whether nothing is pending in any window. The analysis of the windows is kept with the match for
+    `one_sided.find`.
+    """
     table = masks(trace.functions).table(_ON_WINDOWS)
     if not any(catalogue(rank).count(table) for rank in trace.ranks):
         return True
@@ -44,13 +46,13 @@ def settled(trace: Trace, match: Match) -> bool:
 
 
 def _met(exposed: Exposures) -> bool:
-    """Whether each access epoch of a start met an exposure."""
+    """Return whether each access epoch of a start met an exposure."""
     pairs = exposed.posts.keys() | exposed.starts.keys()
     return all(len(exposed.posts.get(pair, ())) == len(exposed.starts.get(pair, ())) for pair in pairs)
 
 
 def _over(rank: Rank, of: Epochs, over: Completion) -> bool:
-    """Whether a rank's operations are complete at their targets, its starts completed, and its posts waited for."""
+    """Return whether a rank's operations are complete at their targets, its starts completed, and its posts waited for."""
     operations = of.call == 0
     if (over.remote[operations & (of.epoch >= 0)] < 0).any() or (of.window[operations] < 0).any():
         return False
@@ -60,7 +62,7 @@ def _over(rank: Rank, of: Epochs, over: Completion) -> bool:
 
 
 def _fenced(of: Epochs) -> Iterator[int]:
-    """The fence epochs that are open at the end."""
+    """Yield the fence epochs that are open at the end."""
     freed = of.window[of.call == FREE]
     for epoch in np.flatnonzero((of.sort == FENCE) & (of.end < 0)).tolist():
         if _window(of, epoch) not in freed:
@@ -72,10 +74,10 @@ def _window(of: Epochs, epoch: int) -> int:
 
 
 def _goes_on(rank: Rank, of: Epochs, local: Accesses, epoch: int) -> bool:
-    """Whether what is behind a fence is told only with what comes behind.
+    """Return whether an open fence epoch can only be judged together with later calls.
 
-    These are epochs of locks and starts, which a second fence makes one with the fences', and what the rank does by
-    itself to the window's memory, which what others do there in the same epoch may meet.
+    So it is if epochs of locks or starts follow the fence, which a second fence joins with the fence epoch, or if the
+    rank itself accesses the window's memory, which operations of others in the same epoch may meet.
     """
     window, begin = _window(of, epoch), int(of.begin[epoch])
     comm, ordinal = of.windows[window]

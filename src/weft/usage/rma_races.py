@@ -1,4 +1,4 @@
-"""Accesses of windows that race: overlapping, concurrent, and not both reads or equal updates (MPI-4.1, 12.7)."""
+"""Find accesses of windows that race: overlapping, concurrent, and not both reads or equal updates (MPI-4.1, 12.7)."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ ASKED_OF_SHAPES: Final = 50
 
 
 def races(trace: Trace, order: Order, accesses: Accesses) -> Iterator[Finding]:
-    """The races, of each pair of lines and each target the first.
+    """Find the races, for each pair of lines and each target the first.
 
-    What one epoch of a rank and what one fence of all holds is compared part by part, swept by address. For epochs of
-    locks, or of starts and posts, the accesses of a rank by one line to the same bytes in one way are one class: two
-    that overlap and differ race where, walking along the epochs of both ranks once, neither of a pair comes first.
+    Accesses in one epoch of a rank, and in one fence epoch of all, are compared with each other, swept by address. In
+    epochs of locks, or of starts and posts, the accesses of a rank by one line to the same bytes in one way are one
+    class: two classes that overlap and conflict race if, walking along the epochs of both ranks once, a pair is found
+    of which neither comes first.
     """
     if not len(accesses):
         return
@@ -55,7 +56,7 @@ def races(trace: Trace, order: Order, accesses: Accesses) -> Iterator[Finding]:
 
 
 class _Target:
-    """All accesses of one window of one rank."""
+    """All accesses of one rank's part of one window."""
 
     def __init__(self, trace: Trace, order: Order, handed: Handovers, accesses: Accesses) -> None:
         self.trace, self.order, self.handed, self.all = trace, order, handed, accesses
@@ -71,7 +72,7 @@ class _Target:
         return bool((self.all.rank != self.all.rank[0]).any())
 
     def _classify(self) -> None:
-        """Sort the accesses into classes."""
+        """Sort the accesses into classes of equal rank, line, bytes and operation."""
         accesses = self.all
         by = (numbered_shapes(accesses.shape), *(getattr(accesses, name) for name in _OF_A_CLASS))
         by_class = np.lexsort(by)  # stable: each class keeps the order of buckets
@@ -84,7 +85,7 @@ class _Target:
         self.excluding = np.logical_and.reduceat(lock == EXCLUSIVE, starts)
 
     def races(self) -> Iterator[Finding]:
-        """Sweep by address; where too much overlaps to look at all of it, say so."""
+        """Sweep the accesses by address and report the races; say so if too much overlaps to compare all of it."""
         told: set[tuple[str, str]] = set()
         seen: set[tuple[int, int, int, int]] = set()
         between = chain(self._in_one_fence(), self._in_classes(told)) if self._several_ranks else ()
@@ -105,20 +106,20 @@ class _Target:
             yield self._given_up()
 
     def _in_one_epoch(self) -> Iterator[tuple[int, int]]:
-        """Accesses of one rank in one epoch."""
+        """Yield conflicting accesses of one rank in one epoch."""
         of = self.all
         for pair in self._within(np.arange(len(of)), np.stack([of.rank, of.bucket])):
             if of.rank.item(pair[0]) == of.rank.item(pair[1]) and not self._one_over(*pair):
                 yield pair
 
     def _one_over(self, one: int, two: int) -> bool:
-        """Whether the one of a rank's two accesses is over when the other begins."""
+        """Return whether one of a rank's two accesses is complete when the other begins."""
         one_at, two_at = self.all.event.item(one), self.all.event.item(two)
         first, later = (one, two_at) if one_at <= two_at else (two, one_at)
         return 0 <= self.all.end.item(first) < later
 
     def _in_one_fence(self) -> Iterator[tuple[int, int]]:
-        """Accesses of two ranks between the same fences."""
+        """Yield conflicting accesses of two ranks between the same fences."""
         of = self.all
         rows = np.flatnonzero(of.fence >= 0)
         for pair in self._within(rows, of.fence[rows][None]):
@@ -126,7 +127,7 @@ class _Target:
                 yield pair
 
     def _within(self, rows: Ints, keys: Ints) -> Iterator[tuple[int, int]]:
-        """Pairs of rows with equal keys that overlap and may not."""
+        """Yield pairs of rows with equal keys that overlap and conflict. `keys`: columns by row."""
         of = self.all
         order = np.lexsort((of.low[rows], *keys[::-1]))
         rows, keys = rows[order], keys[:, order]
@@ -159,7 +160,10 @@ class _Target:
                 pending = np.append(pending, row)
 
     def _in_classes(self, told: set[tuple[str, str]]) -> Iterator[tuple[int, int]]:
-        """Accesses of two ranks in epochs of locks, or of starts and posts, that nothing orders."""
+        """Yield conflicting accesses of two ranks in epochs of locks, or of starts and posts, that nothing orders.
+
+        `told`: pairs of lines that are reported already.
+        """
         pending = np.zeros(0, np.int64)
         of = self.classes
         new = np.concatenate([[True], of.low[1:] >= np.maximum.accumulate(of.high)[:-1]])
@@ -183,7 +187,7 @@ class _Target:
             pending = np.append(pending, k)
 
     def _meet(self, one: int, two: int) -> bool:
-        """Whether two accesses that overlap have a byte in common, as far as that is known."""
+        """Return whether two accesses whose ranges overlap share a byte, as far as that is known."""
         shapes = self.all.shape
         if shapes[one] is None and shapes[two] is None:
             return True
@@ -194,7 +198,7 @@ class _Target:
         return bool(found)
 
     def _laid(self, one: int, two: int) -> tuple[Layout, Layout, int]:
-        """The bytes of two accesses, and how far the second begins behind the first."""
+        """Return the layouts of two accesses, and how many bytes the second begins after the first."""
         of = self.all
         several = [
             (int(of.low[row]), whole(int(of.high[row] - of.low[row])) if of.shape[row] is None else of.shape[row])
@@ -204,7 +208,7 @@ class _Target:
         return first, second, high - second.low - (low - first.low)
 
     def _met(self, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """First byte and end of a block of each of two accesses that share bytes."""
+        """Return first byte and end of a block of each of two accesses that share bytes."""
         of = self.all
         ends = [(int(of.low[row]), int(of.high[row])) for row in (one, two)]
         if of.shape[one] is None and of.shape[two] is None:
@@ -218,7 +222,7 @@ class _Target:
         return first, second
 
     def rows(self, k: int) -> Ints:
-        """The accesses of a class, in their order."""
+        """Return the accesses of class `k`, in their order."""
         return self.by_class[self.starts[k] : self.starts[k + 1]]
 
     def _lines(self, one: int, two: int) -> tuple[str, str]:
@@ -234,7 +238,11 @@ class _Target:
     def _unordered(
         self, a: Ints, b: Ints, fenced_a: NDArray[np.bool_], fenced_b: NDArray[np.bool_]
     ) -> tuple[int, int] | None:
-        """Walk along the epochs of two ranks, each in its order: what comes before an epoch comes before all later."""
+        """Return the first pair of accesses of two classes that nothing orders, None if there is none.
+
+        Walks along the epochs of both ranks in their order: what comes before an epoch comes before all later ones.
+        `a`, `b`: the accesses of the classes; `fenced_a`, `fenced_b`: which are in fence epochs.
+        """
         of = self.all
         exclusive = (of.lock[a] == EXCLUSIVE).all() and (of.lock[b] == EXCLUSIVE).all()
         if (fenced_a.all() and fenced_b.all()) or exclusive:
@@ -258,18 +266,19 @@ class _Target:
         return None
 
     def _exclude(self, one: int, two: int) -> bool:
-        """Whether both hold a lock, of which one excludes the other."""
+        """Return whether both accesses hold locks of which one excludes the other."""
         locks = {int(self.all.lock[one]), int(self.all.lock[two])}
         return 0 not in locks and EXCLUSIVE in locks
 
     def _ends(self, row: int) -> float:
+        """Return when an access is complete, ns; infinity if never."""
         end = int(self.all.end[row])
         event = self.trace.event(int(self.all.rank[row]), end) if end >= 0 else None
         leave = event.exit_ns if event else None
         return float("inf") if leave is None else leave
 
     def _before(self, one: int, two: int) -> bool:
-        """Whether one access is over before the other begins, as the origins or the target know it."""
+        """Return whether one access is over before the other begins, as the origins or the target know it."""
         of = self.all
         target = int(of.target[0])
         ends = EventId(int(of.rank[one]), int(of.end[one])), EventId(target, int(of.closed[one]))
@@ -279,6 +288,7 @@ class _Target:
         return ends[0][1] >= 0 and self.handed.reaches(*ends[0], *begins[0])
 
     def _race(self, one: int, two: int) -> Finding:
+        """Make the finding for two accesses that race."""
         of, target = self.all, int(self.all.target[0])
         one, two = sorted((one, two), key=lambda r: (int(of.rank[r]), int(of.event[r])))
         first, second = (self.trace.event(int(of.rank[r]), int(of.event[r])) for r in (one, two))
@@ -309,7 +319,7 @@ class _Target:
         )
 
     def _access(self, row: int, at: tuple[int, int]) -> WindowAccess:
-        """One of the two, as weft.usage.proof reads it."""
+        """Return an access as evidence, in the form that weft.usage.proof reads. `at`: the shared bytes."""
         of = self.all
         rank, target, event, fence = (int(column[row]) for column in (of.rank, of.target, of.event, of.fence))
 
@@ -324,6 +334,7 @@ class _Target:
         )  # fmt: skip
 
     def _given_up(self) -> Finding:
+        """Make the note that too many accesses overlap to compare every pair."""
         event = self.trace.event(int(self.all.rank[0]), int(self.all.event[0]))
         return finding(
             "rma-race",
@@ -333,7 +344,7 @@ class _Target:
         )  # fmt: skip
 
     def _does(self, row: int) -> str:
-        """The operation, or for a store of the program itself the fence before which it was."""
+        """Say in words what an access is: the operation, or for a store of the program the fence after it."""
         told = said(self.trace.event(int(self.all.rank[row]), int(self.all.event[row])))
         if self.all.origin[row] == LOCAL:
             return f"in {told}, whose own buffer lies there,"
@@ -345,7 +356,10 @@ _OF_A_CLASS: Final = ("element", "operation", "sort", "site", "rank", "high", "l
 
 
 def _apart(of: Accesses, others: Ints, one: int) -> NDArray[np.bool_]:
-    """Which updates have elements that do not coincide with those of this one: they are not atomic to each other."""
+    """Return which of the accesses `others` are updates whose elements do not coincide with those of the update `one`.
+
+    Such updates are not atomic to each other.
+    """
     updates = (of.sort[others] == UPDATE) & (of.sort[one] == UPDATE)
     known = (of.element[others] > 0) & (of.element[one] > 0)
     result: NDArray[np.bool_] = updates & known & (of.element[others] != of.element[one])
@@ -353,7 +367,7 @@ def _apart(of: Accesses, others: Ints, one: int) -> NDArray[np.bool_]:
 
 
 def _differ(of: Accesses, others: Ints, one: int) -> NDArray[np.bool_]:
-    """Which may not overlap this one (MPI-4.1, 12.7).
+    """Return which of the accesses `others` conflict with `one` if they overlap (MPI-4.1, 12.7).
 
     Allowed are reads, and updates of the same elements that are of one operation, or of one origin that keeps order.
     """
@@ -367,7 +381,9 @@ def _differ(of: Accesses, others: Ints, one: int) -> NDArray[np.bool_]:
 
 
 def _worth_a_look(of: Accesses, firsts: Ints) -> NDArray[np.bool_]:
-    """Of parts that begin at `firsts`, those of several accesses that are not all reads or equal updates."""
+    """Return which groups of rows, that begin at `firsts`, have several accesses that are not all reads or equal
+    updates.
+    """
     kind = np.where(of.sort == UPDATE, UPDATE + (np.abs(of.operation) << 32 | of.element), of.sort)
     mixed = np.minimum.reduceat(kind, firsts) != np.maximum.reduceat(kind, firsts)
     writes = np.maximum.reduceat((of.sort == WRITE).astype(np.int8), firsts) > 0

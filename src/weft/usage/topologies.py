@@ -1,4 +1,4 @@
-"""Neighbours in a topology: who sends to whom, as grids and graphs say (MPI-4.1, 8.5.1, 8.5.4 and 8.6)."""
+"""List the edges of topologies: which member sends to which neighbour (MPI-4.1, 8.5.1, 8.5.4 and 8.6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ MOST: Final = 4096
 
 
 class Edge(NamedTuple):
-    """One member sends to another, which is its neighbour number `out`; to that one it is number `into`; -1 unknown."""
+    """An edge from `sender` to `receiver`: neighbour number `out` of the sender, number `into` of the receiver; -1
+    unknown.
+    """
 
     sender: int
     out: int
@@ -24,9 +26,9 @@ class Edge(NamedTuple):
 
 
 def edges(trace: Trace, comm: Communicator) -> list[Edge]:
-    """The edges of a communicator's topology, by ranks in it, as far as the calls that made it are known.
+    """List the edges of a communicator's topology by ranks in it, as far as the calls that made the topology are known.
 
-    A member that the run's end found on its way out of that call has none that is.
+    A member that was still inside that call when the run ended has no edges.
     """
     makers = {comm.rank_of(index): made for index in comm.members if (made := _maker(trace.ranks[index], comm))}
     names = {base(event.function.name) for event in makers.values()}
@@ -39,7 +41,7 @@ def edges(trace: Trace, comm: Communicator) -> list[Edge]:
 
 
 def _maker(rank: Rank, comm: Communicator) -> Event | None:
-    """The call by which a rank made a communicator with a topology."""
+    """Return the call by which a rank made a communicator with a topology."""
     for index in masks(rank.trace.functions).where(rank, _MAKERS).tolist():
         event = rank.event(index)
         made = rank.comm(event.args.get("comm_cart", event.args.get("comm_dist_graph", 0)))
@@ -49,7 +51,9 @@ def _maker(rank: Rank, comm: Communicator) -> Event | None:
 
 
 def _of_grid(dims: list[int], periods: list[bool]) -> Iterator[Edge]:
-    """In each dimension the neighbour before comes first, then the one behind; ranks count the last one fastest."""
+    """Yield the edges of a Cartesian grid: in each dimension the lower neighbour first; the last dimension counts
+    fastest.
+    """
     size = 1
     for n in dims:
         size *= n
@@ -67,7 +71,7 @@ def _of_grid(dims: list[int], periods: list[bool]) -> Iterator[Edge]:
 
 
 def _of_graph(makers: dict[int, Event]) -> Iterator[Edge]:
-    """Edges that both ends name, the n-th from one to the other with the n-th."""
+    """Yield the edges that both ends name, pairing the n-th from one to the other with the n-th."""
     sources = {rank: event.args["sources"] for rank, event in makers.items()}
     for sender, event in makers.items():
         seen: dict[int, int] = {}
@@ -79,8 +83,9 @@ def _of_graph(makers: dict[int, Event]) -> Iterator[Edge]:
 
 
 def unequal(events: dict[int, Event]) -> tuple[Event, Event, int, int] | None:
-    """Two members of a graph that is being made, of whom the first gives so many edges to the second, which gives
-    another number from it."""
+    """Return two members that disagree on their edges: the first names so many to the second, which names another
+    number.
+    """
     for sender, event in events.items():
         for receiver, other in events.items():
             gives, takes = event.args["destinations"].count(receiver), other.args["sources"].count(sender)

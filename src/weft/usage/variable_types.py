@@ -1,4 +1,4 @@
-"""The type that a call names for a buffer against that of the variable behind it (MPI-4.1, 3.3.1)."""
+"""Compare the type that a call names for a buffer with that of the variable behind it (MPI-4.1, 3.3.1)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ class Variable(Evidence):
 
 
 def misfits(memory: Memory, event: Event, region: Region, room: Room | None) -> Iterator[Finding]:
-    """The finding where the elements of a buffer are not those of its variable.
+    """Report a buffer whose elements are not those of its variable.
 
-    A pointer's declared type is less: its memory may have been made for another use, so this is a warning.
+    `room`: the memory behind the buffer, if known. A pointer's declared type proves less, as its memory may have been
+    made for another use: that is a warning.
     """
     if region.datatype is None or region.parameter == "base":
         return
@@ -53,6 +54,7 @@ def misfits(memory: Memory, event: Event, region: Region, room: Room | None) -> 
 
 
 def _told(event: Event, region: Region, named: tuple[str, Type], wrong: str, severity: Severity) -> Finding:
+    """Make the finding; `named`: name and type of the variable, `wrong`: where it does not fit, in words."""
     name, kind = named
     datatype = region.datatype.name if region.datatype else "?"
     points = "is" if severity == "error" else "points to"
@@ -70,7 +72,10 @@ def _told(event: Event, region: Region, named: tuple[str, Type], wrong: str, sev
 
 
 def _first_wrong(region: Region, kind: Type, offset: int, *, whole: bool) -> str | None:
-    """What is wrong with the first element that does not fit; None where all do, or it cannot be told."""
+    """Say in words where the first element does not fit; None if all fit, or that is unknown.
+
+    `offset`: bytes from the variable's begin to the buffer's. `whole`: several elements of the datatype are compared.
+    """
     runs = typemap(region.datatype)
     if not runs or not kind.element or not kind.parts or any(p.sort == "?" for p in kind.parts):
         return None
@@ -85,6 +90,7 @@ def _first_wrong(region: Region, kind: Type, offset: int, *, whole: bool) -> str
 
 
 def _of_run(run: Run, start: int, kind: Type) -> str | None:
+    """Say in words which element of a run does not fit the variable; None if all fit."""
     for k in range(min(run.times, _ELEMENTS)):
         place = (start + run.at + k * run.width) % kind.element
         part = next((p for p in kind.parts if p.at <= place < p.at + p.width), None)
@@ -101,13 +107,13 @@ def _of_run(run: Run, start: int, kind: Type) -> str | None:
 
 
 def _sort(name: str) -> str:
-    """The letter of a basic type: i of integers, f, c; "" for one that may be anything."""
+    """Return the letter of a basic type: i of integers, f of floats, c of complex; "" for a type that may be anything."""
     kind = kind_of(name)
     return _SORTS.get(kind[0], "") if kind[1:].isdigit() else ""
 
 
 def _fits(name: str, width: int, place: int, part: Part | None) -> bool:
-    """Whether an element of a basic type may lie at a byte of a structure, where a part of it is."""
+    """Return whether an element of a basic type may lie at byte `place` of a structure. `part`: the member there."""
     sort = _sort(name)
     if not sort or width == 1:
         return True  # bytes are taken of anything

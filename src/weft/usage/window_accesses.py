@@ -1,4 +1,6 @@
-"""Accesses of windows, as rows: who touches which bytes of which window, how, and between which events."""
+"""Collect the accesses of windows as rows: which rank touches which bytes of which window, how, and between which
+events.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,12 @@ class Accesses:
     """Accesses of windows, one row each; `low` to `high` are bytes of the target's window.
 
     `sort`: READ, WRITE or UPDATE. `operation`: number of an update's operation, -1 for MPI_NO_OP, which reads.
-    `element`: number of an update's basic type and of where its elements begin; 0 unknown. `ordered`: updates of one
-    origin at one place keep their order. `bucket`: accesses of a rank with equal ones are in one epoch and no flush
-    lies between. `fence`: the number of a fence epoch, else -1. `begin`, `end`: the events between which it happens,
-    -1 for one without an end; `opened`, `closed`: such events of the target, -1 unknown. `lock`: the type of its
-    lock, 0 without one. `origin`: OPERATION, STORED or LOCAL. `shape`: which of these bytes, None for all.
+    `element`: number of an update's basic type and of the offset at which its elements begin; 0 unknown. `ordered`:
+    updates of one origin at one location keep their order. `bucket`: accesses of a rank with equal numbers are in one
+    epoch with no flush between them. `fence`: the number of a fence epoch, else -1. `begin`, `end`: the events between
+    which the access happens, -1 without an end; `opened`, `closed`: such events of the target, -1 unknown. `lock`: the
+    type of its lock, 0 without one. `origin`: OPERATION, STORED or LOCAL. `shape`: a Layout that says which of these
+    bytes, None for all.
     """
 
     rank: Ints
@@ -68,7 +71,11 @@ class Accesses:
     def of_rank(
         cls, rank: Rank, of: Epochs, rows: Ints, places: tuple[Ints, Ints, Ints, Shapes], time: tuple[Ints, Ints, Ints]
     ) -> Accesses:
-        """The accesses of some of a rank's calls, at (target, low, high, shape), in the time (end, post, wait)."""
+        """Make the accesses of some of a rank's one-sided calls.
+
+        `of`: the epochs of the rank. `rows`: rows of these epochs, one for each access. `places`: target rank, first
+        byte, end and shape of each. `time`: the event that completes each, and the post and the wait of its target.
+        """
         target, low, high, shape = places
         event, epoch = of.event[rows], of.epoch[rows].astype(np.int64)
         windows = np.array(of.windows, np.int64).reshape(-1, 2)[of.window[rows]]
@@ -88,7 +95,7 @@ class Accesses:
         )  # fmt: skip
 
     def pick(self, rows: Any) -> Accesses:
-        """Some of the rows."""
+        """Return the rows that an index, a mask or a slice selects."""
         return Accesses(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
@@ -98,7 +105,9 @@ _UNNAMED: Final = 1 << 20
 
 
 def _updates(rank: Rank, event: Ints, sort: Ints, low: Ints) -> tuple[Ints, Ints]:
-    """The operation of each update, and a number for its basic type and the place of its elements."""
+    """Return for each access the number of its operation (0: no update), and a number for the basic type and offset of
+    its elements.
+    """
     operation, element = (np.zeros(len(event), np.int64) for _ in range(2))
     updates = np.flatnonzero(sort == UPDATE)
     events = rank.events
@@ -120,7 +129,7 @@ def _updates(rank: Rank, event: Ints, sort: Ints, low: Ints) -> tuple[Ints, Ints
 
 
 def _columns_of(rank: Rank, events: Ints, name: str) -> Ints | None:
-    """A parameter of the tails of events of one function, None where it has no such."""
+    """Read one parameter from the tails of events of one function; None if the function has no such parameter there."""
     each, inverse = np.unique(events, return_inverse=True)  # an operation may have several accesses
     found = np.zeros(len(each), np.int64)
     for some, values in columns(rank, each, frozenset((name,))):
@@ -131,7 +140,9 @@ def _columns_of(rank: Rank, events: Ints, name: str) -> Ints | None:
 
 
 def _elements_of(rank: Rank, id_: int, low: Ints) -> Ints:
-    """Numbers for the basic type of a datatype and where its elements lie; 0 where it has no single one."""
+    """Number the basic type of a datatype together with the offset of its elements; 0 for a datatype of several basic
+    types.
+    """
     datatype = rank.datatype(id_)
     signature = datatype.signature() if datatype else None
     name = signature[0][0] if signature and len(signature) == 1 else ""
@@ -145,7 +156,9 @@ def _elements_of(rank: Rank, id_: int, low: Ints) -> Ints:
 
 
 def _ordered(rank: Rank, of: Epochs, rows: Ints) -> Ints:
-    """Whether the updates of each window keep their order: unless it was made with accumulate_ordering (12.7.2)."""
+    """Return 1 for each row whose window keeps the order of updates, 0 if it was made with accumulate_ordering
+    (MPI-4.1, 12.7.2).
+    """
     found = np.ones(len(rows), np.int64)
     loose = {
         event.args.get("info")
@@ -160,6 +173,6 @@ def _ordered(rank: Rank, of: Epochs, rows: Ints) -> Ints:
 
 
 def joined(parts: Sequence[Accesses]) -> Accesses:
-    """The accesses of several ranks as one."""
+    """Concatenate the accesses of several ranks."""
     empty = {f.name: no_shapes(0) if f.name == "shape" else np.zeros(0, np.int64) for f in fields(Accesses)}
     return Accesses(*(np.concatenate([none, *(getattr(p, name) for p in parts)]) for name, none in empty.items()))

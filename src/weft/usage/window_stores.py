@@ -1,8 +1,8 @@
-"""Stores of a rank into its own window that meet operations of others in one fence epoch (MPI-4.1, 12.7).
+"""Find stores of a rank into its own window that meet operations of others in one fence epoch (MPI-4.1, 12.7).
 
-The recorder says which bytes of the window changed (StoredDefinition). A byte that no operation writes to has been
-changed by a store of the window's owner. One that a single operation writes to, and that had two new values, has been
-too: an operation gives each byte its value once.
+The recorder says which bytes of the window changed (StoredDefinition). A byte that no operation writes was changed by a
+store of the window's owner. A byte that a single operation writes, and that had two new values, was too: an operation
+gives each byte its value once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ _MOST: Final = 1 << 16
 
 
 def stores(trace: Trace, gatherings: Gatherings, accesses: Accesses, unplaced: set[Window]) -> Accesses | None:
-    """The stores as accesses, where all operations on the window are in fence epochs and their bytes are known."""
+    """Return the stores as accesses, for windows whose operations are all in fence epochs with known bytes; None if
+    there are none.
+
+    `unplaced`: windows with operations whose bytes are not known.
+    """
     rows: list[tuple[int, ...]] = []
     for rank in trace.ranks:
         for id, of in _stored(rank):
@@ -49,7 +53,9 @@ def stores(trace: Trace, gatherings: Gatherings, accesses: Accesses, unplaced: s
 
 
 def await_more(rank: Rank, gatherings: Gatherings, accesses: Accesses) -> bool:
-    """Whether a rank's stores before its last fence of a window can only be told from what others write behind it."""
+    """Return whether a rank's stores before its last fence can only be told apart from what others write after that
+    fence.
+    """
     for id, of in _stored(rank):
         window = gatherings.window(rank, id)
         last = of.before + len(of.fences) - 1
@@ -65,7 +71,7 @@ def await_more(rank: Rank, gatherings: Gatherings, accesses: Accesses) -> bool:
 
 
 class _Stored(NamedTuple):
-    """What changed between the fences of a window, before the first of which so many came."""
+    """What changed in a window between its fences; `before`: how many fences came before the first of them."""
 
     stored: Sequence[StoredDefinition]
     fences: Ints
@@ -73,7 +79,7 @@ class _Stored(NamedTuple):
 
 
 def _stored(rank: Rank) -> Iterator[tuple[int, _Stored]]:
-    """By window what a rank's own stores may have changed between two of its fences."""
+    """Yield for each window what a rank's own stores may have changed between two of its fences."""
     if rank.file is None or len(rank.touches) or not rank.definitions.stored:
         return  # what is touched is each of its stores, by line (weft.access)
     which = masks(rank.trace.functions).where(rank, _FENCE)
@@ -87,12 +93,13 @@ def _stored(rank: Rank) -> Iterator[tuple[int, _Stored]]:
 
 
 def _on(accesses: Accesses, window: Window, target: int) -> Accesses:
-    """The accesses of a rank's part of a window."""
+    """Return the accesses of a rank's part of a window."""
     mine = (accesses.comm == window[0]) & (accesses.ordinal == window[1]) & (accesses.target == target)
     return accesses.pick(np.flatnonzero(mine))
 
 
 def _of_window(rank: Rank, window: Window, of: _Stored, on: Accesses) -> Iterator[tuple[int, ...]]:
+    """Yield the stores to one window as rows of Accesses. `on`: the operations on it."""
     for number, stored in enumerate(of.stored):
         nth = stored.fences - of.before
         begin, end = int(of.fences[nth - 1]), int(of.fences[nth])
@@ -104,7 +111,7 @@ def _of_window(rank: Rank, window: Window, of: _Stored, on: Accesses) -> Iterato
 
 
 def _ranges(stored: StoredDefinition, on: Accesses) -> Iterator[tuple[int, int]]:
-    """First byte and end of what was surely stored by the owner."""
+    """Yield first byte and end of what the owner surely stored."""
     size = min(max((at + n for at, n, _ in stored.ranges), default=0), _MOST)
     changed, again = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     for at, n, twice in stored.ranges:
@@ -118,7 +125,7 @@ def _ranges(stored: StoredDefinition, on: Accesses) -> Iterator[tuple[int, int]]
 
 
 def _writers(on: Accesses, fence: int, size: int) -> NDArray[np.int32]:
-    """How many operations of an epoch write to each byte."""
+    """Return how many operations of a fence epoch write each of the first `size` bytes."""
     rows = np.flatnonzero((on.fence == fence) & (on.sort != READ) & (on.low < size))
     steps = np.zeros(size + 1, np.int32)
     low: Ints = np.clip(on.low[rows], 0, size)

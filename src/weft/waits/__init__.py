@@ -1,6 +1,6 @@
 """Waiting: who cost whom how much time, and where a run's time went. Notes, not errors.
 
-causes.py defines the wait states (Scalasca's), states.py finds them, ledger.py is the one table of them, costs.py
+causes.py defines the wait states (Scalasca's), wait_states.py finds them, ledger.py is the one table of them, costs.py
 makes findings of those that cost much.
 """
 
