@@ -6,8 +6,8 @@ behind it, on every rank and in every other outcome too: what is received before
 it. So the order, the races, the deadlocks that might be, and the waits of a segment are those of the whole run, and
 memory is bounded by what is pending, not by the length of the run.
 
-Where no such moment comes, a cut that is closed under matching does (closed_cuts.py); where messages are received of any
-source, with a look at what lies behind it (lookahead.py).
+Where no such moment comes, a cut that is closed under matching does (closed_cuts.py); where messages are received of
+any source, with a look at what lies behind it (lookahead.py).
 """
 
 from __future__ import annotations

@@ -84,7 +84,8 @@ class Ahead:
 class Looking:
     """Looks ahead from cut to cut. `behind`: by rank whether a race is before it, at the last cut that was found.
 
-    `wild`: by rank whether it receives of any source. On others receives that are pending go over a cut (closed_cuts.py).
+    `wild`: by rank whether it receives of any source. On others receives that are pending go over a cut
+    (closed_cuts.py).
     """
 
     def __init__(self, of: Cuts, wild: Mask, sends: Sequence[Sends], behind: Mask) -> None:

@@ -371,7 +371,9 @@ class _Arguments:
             yield from self._tell(events[same], "recvbuf", lambda e: "one buffer to send from and to receive into")
 
     def _shared_bytes(self) -> Iterator[Finding]:
-        """Find buffers that share bytes with others of the same call, or with themselves, and handles that were freed."""
+        """Find buffers that share bytes with others of the same call, or with themselves, and handles that were
+        freed.
+        """
         for index, parameter, why, is_known in shared_bytes(self.rank):
             if is_known:
                 yield from self._tell(np.array([index]), parameter, _always(why))
@@ -494,7 +496,9 @@ class _Arguments:
 
 
 def _ended_from_outside(trace: Run) -> bool:
-    """Return whether Weft, a signal or the loss of a host ended the run: MPI then ends ranks that lose their partners."""
+    """Return whether Weft, a signal or the loss of a host ended the run: MPI then ends ranks that lose their
+    partners.
+    """
     return trace.run.get("ended") in ("deadlock", "killed", "interrupted") or bool(trace.run.get("lost"))
 
 

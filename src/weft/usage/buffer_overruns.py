@@ -124,7 +124,9 @@ def _of_room(event: Event, room: Room) -> str:
 
 
 def _fitted(around: Around, event: Event, region: Region, room: Room) -> bool:
-    """Return whether a receive's message was no longer than the memory, or none came: then nothing was overwritten yet."""
+    """Return whether a receive's message was no longer than the memory, or none came: then nothing was overwritten
+    yet.
+    """
     name = base(event.function.name)
     if not region.written or name not in _RECEIVES:
         return False

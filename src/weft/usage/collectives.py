@@ -157,7 +157,9 @@ class _Table:
         self.inter = np.repeat(inter[of.comm], np.diff(self.first))
 
     def _canonical(self, ids: NDArray[np.generic]) -> tuple[list[str], Ints]:
-        """Return the function names without the large-count ending, and for each member's call the index of its name."""
+        """Return the function names without the large-count ending, and for each member's call the index of its
+        name.
+        """
         unique, inverse = np.unique(ids, return_inverse=True)
         bases = [masks(self.trace.functions).name(int(i)) for i in unique]
         names = sorted(set(bases))

@@ -83,7 +83,9 @@ def _of_groups(rank: Rank, of: Epochs, which: NDArray[np.bool_]) -> tuple[Ints, 
 
 
 def _by_pair(rank: Rank, of: Epochs, rows: Ints, group: Ints, *, as_target: bool) -> list[tuple[Pair, Ints]]:
-    """Sort rows by window and by the members of their group. `as_target`: the rank itself is the target of each pair."""
+    """Sort rows by window and by the members of their group. `as_target`: the rank itself is the target of each
+    pair.
+    """
     parts: dict[Pair, list[Any]] = defaultdict(list)
     keys = of.window[rows].astype(np.int64) << 32 | group
     for key in distinct(keys).tolist():

@@ -1,4 +1,6 @@
-"""Find file modes that contradict each other, and calls that the mode of their file does not allow (MPI-4.1, 14.2.1)."""
+"""Find file modes that contradict each other, and calls that the mode of their file does not allow (MPI-4.1,
+14.2.1).
+"""
 
 from __future__ import annotations
 

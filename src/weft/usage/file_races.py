@@ -264,7 +264,9 @@ class _View:
         return self._laid_out(self.start, begin * self.unit, size)
 
     def _laid_out(self, start: int, first: int, size: int) -> list[tuple[int, int]] | None:
-        """Return the ranges of the file that hold bytes `first` to `first + size` of the view; None for too many parts."""
+        """Return the ranges of the file that hold bytes `first` to `first + size` of the view; None for too many
+        parts.
+        """
         if self.parts is None:
             return None
         offset, length = self.parts

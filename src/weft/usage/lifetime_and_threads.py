@@ -135,7 +135,9 @@ def _from_threads(rank: Rank) -> Iterator[Finding]:
 
 
 def _at_once(rank: Rank) -> Iterator[Finding]:
-    """Report collectives on one communicator by two threads at once: nothing says which is the first (MPI-4.1, 11.6.2)."""
+    """Report collectives on one communicator by two threads at once: nothing says which is the first (MPI-4.1,
+    11.6.2).
+    """
     if len(rank.threads) < 2:
         return
     rows = masks(rank.trace.functions).where(rank, _COLLECTIVE)
@@ -156,7 +158,9 @@ def _at_once(rank: Rank) -> Iterator[Finding]:
 
 
 def _ended_elsewhere(rank: Rank) -> Iterator[Finding]:
-    """Report MPI_Finalize in another thread than the one that initialised MPI, at a level that lets each of them call."""
+    """Report MPI_Finalize in another thread than the one that initialised MPI, at a level that lets each of them
+    call.
+    """
     table, header = masks(rank.trace.functions), rank.header
     inits, ends = (table.where(rank, names) for names in (_INITS, calls.FINALIZE))
     if len(rank.threads) < 2 or not len(inits) or not len(ends) or header is None or header.thread_level < _SERIALIZED:

@@ -27,7 +27,9 @@ def wrong_readies(of: Traffic) -> Iterator[Finding]:
 
 
 def _of_request(of: Traffic, init: Event) -> Iterator[tuple[Event, str, list[Event]]]:
-    """Yield the wrong calls on the request that `init` made: the call, what it says wrongly, and other calls involved."""
+    """Yield the wrong calls on the request that `init` made: the call, what it says wrongly, and other calls
+    involved.
+    """
     events, enter, leave = of.rank.events, of.rank.enter_ns(), of.rank.exit_ns()
     readies = of.masks.where(of.rank, calls.READIES)
     steps = [(int(enter[i]), int(i), "ready") for i in readies[events["object"][readies] == init.object]]

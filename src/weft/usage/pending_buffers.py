@@ -240,7 +240,9 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
 
 
 def _in_blocks(rank: Rank, of: Accesses, gaps: NDArray[np.bool_]) -> Accesses:
-    """Split accesses whose datatypes have gaps into a row for each block; `gaps`: by datatype id whether it has gaps."""
+    """Split accesses whose datatypes have gaps into a row for each block; `gaps`: by datatype id whether it has
+    gaps.
+    """
     datatype = rank.events["datatype"][of.args].astype(np.int64)
     inside = datatype < len(gaps)
     rows = np.flatnonzero(inside & gaps[np.where(inside, datatype, 0)])

@@ -160,7 +160,9 @@ class Requests:
         return found
 
     def _failed_arrays(self) -> Ints:
-        """Return calls on several requests that failed or never returned, and name one that no call of the record made."""
+        """Return calls on several requests that failed or never returned, and name one that no call of the record
+        made.
+        """
         events = self.rank.events
         if not catalogue(self.rank).failed and not catalogue(self.rank).open:
             return np.zeros(0, np.int64)
@@ -201,7 +203,9 @@ class Requests:
 
     @cached_property
     def _overs(self) -> tuple[Ints, Ints]:
-        """Return the makers of the first two requests to end, and the events that ended them; persistent ones left out."""
+        """Return the makers of the first two requests to end, and the events that ended them; persistent ones left
+        out.
+        """
         makers = self.makers[~self.persistent]
         at = over_at(self.rank, makers, first_done(self.of))
         first = np.argsort(at, kind="stable")[:2]
@@ -214,7 +218,9 @@ class Requests:
         return [self.rank.event(int(over[0]))] if len(over) == 1 else []
 
     def _seen_before(self, uses: Ints) -> NDArray[np.bool_]:
-        """Return whether a call of another kind named the request of each use before: then that call may have made it."""
+        """Return whether a call of another kind named the request of each use before: then that call may have made
+        it.
+        """
         if not len(uses):
             return np.zeros(0, np.bool_)
         events = self.rank.events

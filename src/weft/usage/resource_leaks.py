@@ -106,7 +106,9 @@ def _leaks(rank: Rank) -> Iterator[Finding]:
 
 
 def _made(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Ints]:
-    """Return the calls that make an object with this kind of handle, and its id: from the slot, or else from the tail."""
+    """Return the calls that make an object with this kind of handle, and its id: from the slot, or else from the
+    tail.
+    """
     functions = rank.events["function"][makers]
     found: list[tuple[Ints, Ints]] = []
     for id in distinct(functions.astype(np.int64)).tolist():

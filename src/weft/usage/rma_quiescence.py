@@ -52,7 +52,9 @@ def _met(exposed: Exposures) -> bool:
 
 
 def _over(rank: Rank, of: Epochs, over: Completion) -> bool:
-    """Return whether a rank's operations are complete at their targets, its starts completed, and its posts waited for."""
+    """Return whether a rank's operations are complete at their targets, its starts completed, and its posts waited
+    for.
+    """
     operations = of.call == 0
     if (over.remote[operations & (of.epoch >= 0)] < 0).any() or (of.window[operations] < 0).any():
         return False

@@ -107,7 +107,9 @@ def _of_run(run: Run, start: int, kind: Type) -> str | None:
 
 
 def _sort(name: str) -> str:
-    """Return the letter of a basic type: i of integers, f of floats, c of complex; "" for a type that may be anything."""
+    """Return the letter of a basic type: i of integers, f of floats, c of complex; "" for a type that may be
+    anything.
+    """
     kind = kind_of(name)
     return _SORTS.get(kind[0], "") if kind[1:].isdigit() else ""
 
