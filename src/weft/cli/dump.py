@@ -398,7 +398,7 @@ def painter(heads: tuple[str, ...], to: IO[Any]) -> Callable[[list[str], bool], 
     from rich.console import Console
     from rich.text import Text
 
-    from weft.terms.shown import OPEN
+    from weft.terms.call_text import OPEN
 
     console = Console(file=to, soft_wrap=True, highlight=False)
     calls = STYLES if "call" in heads else dict.fromkeys(heads[:-1], "cyan")

@@ -148,7 +148,7 @@ def find_crash_frames(trace: Trace) -> Iterable[Frame]:
     ended = [ending for rank in trace.ranks if not rank.missing for ending in rank.endings]
     if ended:
         # Few runs crash, and a stop of a replay is waited for.
-        from weft.terms.libraries import library_code
+        from weft.terms.library_code import library_code
 
         for ending in ended:
             for site in ending.stack:

@@ -14,7 +14,7 @@ from typing import Final
 
 from weft.launch import job_step
 from weft.safety.peers import hold_name
-from weft.terms.libraries import of_library
+from weft.terms.library_code import of_library
 from weft.watchdogs import telling
 from weft.watchdogs.wish import Wish
 
