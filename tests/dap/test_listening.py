@@ -18,7 +18,7 @@ import pytest
 
 from second_user import as_second_user
 from tests_support import WEFT
-from weft.dap import listening as module
+from weft.dap import listener as module
 from weft.dap.wire import Wire
 
 Body = dict[str, Any]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.picture.classes import CLASSES, class_of
-from weft.picture.columns import edges, row, totals
+from weft.picture.pixel_columns import edges, row, totals
 from weft.trace import Trace
 from weft.trace.builder import Builder
 

@@ -8,8 +8,8 @@ import pytest
 
 from weft.deadlock import find
 from weft.findings import Finding, Site
-from weft.picture.flow import MAX_LINES, lines, of_report
-from weft.picture.strokes import Stroke, StrokeRow, draw
+from weft.picture.finding_diagram import MAX_LINES, lines, of_report
+from weft.picture.sequence_diagram import Stroke, StrokeRow, draw
 from weft.report import analyse
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder

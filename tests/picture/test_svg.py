@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft.errors import UsageError
-from weft.picture.paper import Picture
+from weft.picture.svg_base import Picture
 from weft.picture.svg import draw
 from weft.trace import RunError, Trace
 from weft.trace.builder import ANY, Builder

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from weft.picture.moments import groups
+from weft.picture.last_calls import groups
 from weft.picture.options import add_options
 from weft.picture.text import draw
 from weft.trace.builder import ANY, Builder

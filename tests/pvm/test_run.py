@@ -18,7 +18,7 @@ from tests_support import WEFT, execute
 from weft.order import Order
 from weft.report import Report, examine
 from weft.report.ground import Ground
-from weft.view.picture import Picture
+from weft.view.run_view import Picture
 
 Record = Callable[..., Recorded]
 

@@ -22,7 +22,7 @@ from weft.report.page import to_html
 from weft.report.registry import ANALYSES, Analysis
 from weft.report.sarif import to_sarif
 from weft.trace.builder import Builder
-from weft.view.picture import Picture
+from weft.view.run_view import Picture
 
 FIRST = "Weft's error, not the program's: the analysis of "
 

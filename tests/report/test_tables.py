@@ -16,7 +16,7 @@ from weft.report.document import JSON_SCHEMA
 from weft.report.tables import matrix_lines, tables, times_lines, to_html
 from weft.trace import Level, Trace
 from weft.trace.builder import Builder
-from weft.view.waiting import culprits
+from weft.view.culprits import culprits
 from weft.waits import blocks, find
 
 MS = 1_000_000

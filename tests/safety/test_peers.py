@@ -27,7 +27,7 @@ from weft.launch.rundir import RunDirectory
 from weft.launch.step import Step
 from weft.safety.peers import GONE, hold_name, is_ours, peer
 from weft.trace import Trace
-from weft.view.picture import Picture
+from weft.view.run_view import Picture
 from weft.view.server import Server
 
 STEP = Step("mpiexec", "host:4711", 0, 2, lasting=False)

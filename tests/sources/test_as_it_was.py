@@ -18,8 +18,8 @@ import weft
 from tests_support import WEFT, Installed, execute
 from weft.cli import main as cli
 from weft.sources import Sources
-from weft.view.export import to_html
-from weft.view.picture import Picture
+from weft.view.html_export import to_html
+from weft.view.run_view import Picture
 
 PROGRAMS = Path(__file__).parent / "programs"
 FORMATS = ("text", "json", "sarif", "html")

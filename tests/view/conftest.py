@@ -13,7 +13,7 @@ import pytest
 import weft
 from machine import browser
 from view.page import Page
-from weft.view.picture import Picture
+from weft.view.run_view import Picture
 from weft.view.server import Server
 
 

@@ -16,8 +16,8 @@ from view import runs
 from weft.picture.classes import CLASSES, class_of
 from weft.trace import Trace
 from weft.trace.builder import Builder
-from weft.view import index
-from weft.view.index import Timeline, indexed, last_time
+from weft.view import timeline
+from weft.view.timeline import Timeline, indexed, last_time
 from weft.view.rows import Rows
 
 CALLS = ("MPI_Send", "MPI_Recv", "MPI_Wait", "MPI_Barrier", "MPI_Put", "MPI_File_read", "MPI_Iprobe", "MPI_Comm_rank")
@@ -149,7 +149,7 @@ class TestCache:
 
     def test_a_damaged_index_is_built_again(self, tmp_path: Path) -> None:
         rows = Rows(weft.open(runs.halo(tmp_path / "run")))
-        folder = index._cache_folder(rows.trace, last_time(rows))
+        folder = timeline._cache_folder(rows.trace, last_time(rows))
         good = indexed(rows, last_time(rows))
         (folder / "sums.npy").write_bytes(b"nothing of the kind")
         assert np.array_equal(indexed(rows, last_time(rows)).sums, good.sums)

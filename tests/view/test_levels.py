@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from weft.match import NONE, Match, match
 from weft.trace import Trace
 from weft.trace.builder import Builder
-from weft.view.levels import steps
+from weft.view.logical_time import steps
 from weft.view.rows import Rows
 
 Step = tuple[str, int, int, int]

@@ -19,8 +19,8 @@ import weft
 from view import runs
 from view.page import Page
 from weft.trace.builder import Builder
-from weft.view.export import to_html
-from weft.view.picture import Picture
+from weft.view.html_export import to_html
+from weft.view.run_view import Picture
 
 Show = Callable[..., Page]
 

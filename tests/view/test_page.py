@@ -13,8 +13,8 @@ from view import runs
 from view.page import Page
 from weft.trace import Event
 from weft.trace.builder import Builder
-from weft.view.export import to_html
-from weft.view.picture import Picture
+from weft.view.html_export import to_html
+from weft.view.run_view import Picture
 
 Show = Callable[..., Page]
 
@@ -430,7 +430,7 @@ def test_an_exported_file_shows_the_same_without_weft(page: Show, hung: Path, tm
 def test_an_exported_file_of_a_large_run_holds_the_trouble_and_an_outline(
     page: Show, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.view.export.MAX_CALLS", 400)
+    monkeypatch.setattr("weft.view.html_export.MAX_CALLS", 400)
     picture = Picture(weft.open(runs.deadlock(folder / "large", 8, 30)))
     picture.analyse()
     file = folder / "large.html"

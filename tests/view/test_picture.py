@@ -15,7 +15,7 @@ from view import runs
 from weft.errors import WeftError
 from weft.trace.builder import Builder
 from weft.view.links import MAX_MESSAGES
-from weft.view.picture import Picture
+from weft.view.run_view import Picture
 
 
 def picture(path: Path) -> Picture:

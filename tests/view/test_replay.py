@@ -14,8 +14,8 @@ import weft
 from tests_support import ROOT, WEFT, Installed, execute
 from view.page import Page
 from view.test_sent import complaints, program
-from weft.view.export import to_html
-from weft.view.picture import Picture
+from weft.view.html_export import to_html
+from weft.view.run_view import Picture
 from weft.view.server import Server
 
 pytestmark = pytest.mark.timeout(300)

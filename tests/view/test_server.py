@@ -18,7 +18,7 @@ from tests_support import WEFT
 from view import runs
 from weft.trace import Event
 from weft.trace.builder import Builder
-from weft.view.details import source
+from weft.view.call_details import source
 from weft.view.server import ANSWERS, Server
 
 Serve = Callable[[Path], Server]
@@ -235,7 +235,7 @@ def test_through_ssh_the_forwarding_line_is_printed_and_no_browser_opened(tmp_pa
 def test_a_run_of_level_order_is_refused_with_a_reason(tmp_path: Path) -> None:
     from weft.errors import UsageError
     from weft.trace.layout import Level
-    from weft.view.picture import Picture
+    from weft.view.run_view import Picture
 
     b = Builder(ranks=1, path=tmp_path / "run", level=Level.OUTCOMES)
     b.ranks[0].outcomes([1, 2])

@@ -14,7 +14,7 @@ from weft.errors import UsageError
 from weft.trace import Event
 from weft.trace.builder import ANY, Builder
 from weft.trace.layout import State
-from weft.view.picture import Picture
+from weft.view.run_view import Picture
 
 
 def picture(path: Path) -> Picture:

@@ -22,9 +22,9 @@ from view.test_beside import Both
 from view.test_server import ask
 from weft.compare.values import compare_values
 from weft.values.trace import ValueTrace
-from weft.view.picture import Picture
+from weft.view.run_view import Picture
 from weft.view.server import Server
-from weft.view.valued import ALIKE, ALONE, DIFFERS, ROUNDED, Valued
+from weft.view.value_view import ALIKE, ALONE, DIFFERS, ROUNDED, Valued
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -11,7 +11,7 @@ from weft.attach.model import Job
 from weft.attach.tree import Node
 from weft.base.words import plural, rank_set
 from weft.picture.classes import class_of
-from weft.picture.paper import Picture, head, inert
+from weft.picture.svg_base import Picture, head, inert
 
 SMALL, LARGE = 6.2, 8.4
 """Pixels of a letter, more than the usual ones need on the average."""

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         print(text, flush=True)
     else:
         # Who wants no file waits for no picture.
-        from weft.picture.paper import write
+        from weft.picture.svg_base import write
 
         write(args.output, text + "\n")
     return 0 if any(one.threads for one in job.ranks) or args.here else 4

@@ -28,9 +28,9 @@ from weft.errors import UsageError, WeftError
 if TYPE_CHECKING:
     from weft.compare.values import ValueComparison
     from weft.trace import Trace
-    from weft.view.picture import Picture
+    from weft.view.run_view import Picture
     from weft.view.server import Server
-    from weft.view.valued import Valued
+    from weft.view.value_view import Valued
 
 
 FIRST_PICTURE = 3.0
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     import weft
     from weft.cli._progress import progress
     from weft.launch.rundir import newest
-    from weft.view.picture import Picture
+    from weft.view.run_view import Picture
 
     if not 0 <= args.port < 65536:
         raise UsageError(f"--port {args.port} is not a port: choose one of 1024 to 65535")
@@ -79,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
 def beside(reference: Path, run: Path, values: ValueComparison | None, *, calls: bool) -> int:
     """What `weft compare --view` does: both runs, where they differ. `calls`: whether their calls are shown."""
     import weft
-    from weft.view.picture import Picture
-    from weft.view.valued import Valued
+    from weft.view.run_view import Picture
+    from weft.view.value_view import Valued
 
     picture = Picture(weft.open(reference)) if calls else None
     valued = None if values is None else Valued(values, calls=calls)
@@ -98,7 +98,7 @@ def _draw(trace: Trace, depth: int) -> int:
 
 def _export(picture: Picture, file: Path) -> int:
     from weft.cli._progress import progress
-    from weft.view.export import to_html
+    from weft.view.html_export import to_html
 
     with progress("analysing the run"):
         picture.analyse()

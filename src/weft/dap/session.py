@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.dap.output import Output
-from weft.dap.points import Points
+from weft.dap.breakpoints import Points
 from weft.dap.stacks import Stacks
 from weft.dap.task_threads import TaskThreads
 from weft.dap.wire import Wire

@@ -16,8 +16,8 @@ from weft.deadlock.blocked import Standstill
 from weft.match import NONE, Match
 from weft.match import match as match_of
 from weft.picture.classes import CLASSES, class_of
-from weft.picture.columns import Ints, ThreadColumns, edges, rows, totals
-from weft.picture.paper import Picture, head, inert
+from weft.picture.pixel_columns import Ints, ThreadColumns, edges, rows, totals
+from weft.picture.svg_base import Picture, head, inert
 from weft.picture.text import seconds
 from weft.picture.window import Window, ranks_of, window_of
 from weft.terms import calls

@@ -19,7 +19,7 @@ from weft.match import NONE
 from weft.match import match as match_of
 from weft.mpi.meaning import base
 from weft.picture.classes import CLASSES
-from weft.picture.moments import Group, Step, class_word, give_columns, groups
+from weft.picture.last_calls import Group, Step, class_word, give_columns, groups
 from weft.picture.options import DEPTH
 from weft.terms import calls
 from weft.terms.describe import where

@@ -24,7 +24,7 @@ def pictures(
     They are in ASCII where `to` cannot show lines, and at a terminal no wider than it is.
     """
     # A report without such findings draws nothing.
-    from weft.picture.flow import KINDS, lines
+    from weft.picture.finding_diagram import KINDS, lines
 
     width = columns(to) if to.isatty() else None
     found: dict[int, list[str]] = {}

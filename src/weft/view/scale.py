@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.view.index import MARKS, Timeline, margin
+from weft.view.timeline import MARKS, Timeline, margin
 
 LEAST_FOLD: Final = 0.02
 """Idle time is folded where it is this share of the run ..."""

@@ -25,10 +25,10 @@ from weft.errors import WeftError
 from weft.native import cuts
 from weft.safety.peers import is_ours
 from weft.view.assets import TYPES, assets, modules, page
-from weft.view.beside import Others
-from weft.view.picture import Picture
-from weft.view.replayed import MOVES
-from weft.view.valued import Valued
+from weft.view.side_by_side import Others
+from weft.view.run_view import Picture
+from weft.view.replay_session import MOVES
+from weft.view.value_view import Valued
 
 LOOPBACK: Final = "127.0.0.1"
 MOST_PATIENCE: Final = 20.0

@@ -26,7 +26,7 @@ from weft.launch.local.setup import Setup
 from weft.launch.local.watcher import HostWatch, Watcher
 from weft.launch.local.wire import Channel, Side
 from weft.launch.rundir import RunDirectory, first_facts
-from weft.view.picture import Picture
+from weft.view.run_view import Picture
 from weft.view.server import Server
 
 REQUESTS: list[tuple[str, Any]] = [

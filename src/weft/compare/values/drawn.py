@@ -13,7 +13,7 @@ from weft.compare.values.field import NOTHING, Floats, Layer, Measure, error_cel
 from weft.compare.values.model import Unlike, ValueComparison
 from weft.compare.values.told import iterations_text, lines, probe_text
 from weft.errors import UsageError
-from weft.picture.paper import Picture
+from weft.picture.svg_base import Picture
 from weft.values.process import Box
 
 RAMP: Final = {

@@ -15,7 +15,7 @@ from weft.terms.describe import in_task
 from weft.terms.shown import call_text, error_text, value_json, value_text
 from weft.trace import CallSite, Event, Flag
 from weft.trace.communicators import members_text
-from weft.view.delivery import size
+from weft.view.message_details import size
 
 AROUND: Final = 14
 """Lines of source shown before and after the call's."""

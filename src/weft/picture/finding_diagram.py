@@ -21,8 +21,8 @@ from weft.deadlock.blocked import Blocked, Reason, Standstill
 from weft.findings import Finding
 from weft.match import Match
 from weft.match import match as match_of
-from weft.picture.exchange import Message, between, laid_out, tag_text
-from weft.picture.strokes import ENDED, WAITS, Stroke, StrokeRow, draw
+from weft.picture.last_messages import Message, between, laid_out, tag_text
+from weft.picture.sequence_diagram import ENDED, WAITS, Stroke, StrokeRow, draw
 from weft.terms import describe
 from weft.terms.progress import end_of, reached_finalize
 from weft.trace import Event, Trace

@@ -15,7 +15,7 @@ from typing import Any, Final
 from weft.errors import UsageError, WeftError
 from weft.safety.runs import agreement
 from weft.trace import Trace
-from weft.view.adapter import START_SECONDS, Adapter, Body
+from weft.view.adapter_process import START_SECONDS, Adapter, Body
 from weft.view.scale import Scale
 
 Id = tuple[int, int]

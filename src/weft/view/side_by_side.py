@@ -25,7 +25,7 @@ from weft.errors import UsageError
 from weft.match import NONE
 from weft.terms.shown import call_text
 from weft.trace.explored import kept
-from weft.view.picture import Picture
+from weft.view.run_view import Picture
 from weft.view.scale import Scale
 
 Body = dict[str, Any]

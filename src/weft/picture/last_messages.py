@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.base.lazy import dataclass
 from weft.match import NONE, Match
-from weft.picture.strokes import Kind, Stroke, StrokeRow
+from weft.picture.sequence_diagram import Kind, Stroke, StrokeRow
 from weft.terms import describe
 from weft.trace import Trace
 from weft.trace.layout import ANY_TAG

@@ -20,7 +20,7 @@ from weft.errors import WeftError
 from weft.picture.classes import CLASSES
 from weft.view.assets import assets, modules, page
 from weft.view.links import Links
-from weft.view.picture import Picture
+from weft.view.run_view import Picture
 from weft.view.window import pack
 
 MAX_CALLS: Final = 60_000

@@ -11,7 +11,7 @@ from weft.match import NONE, Match
 from weft.native.headers.levels import Steps, kernel
 from weft.native.headers.view import STEP
 from weft.trace import Flag
-from weft.view.index import Timeline
+from weft.view.timeline import Timeline
 from weft.view.rows import Rows
 from weft.view.scale import Scale
 
