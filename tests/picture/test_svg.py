@@ -10,8 +10,8 @@ import pytest
 
 import weft
 from weft.errors import UsageError
-from weft.picture.svg_base import Picture
 from weft.picture.svg import draw
+from weft.picture.svg_base import Picture
 from weft.trace import RunError, Trace
 from weft.trace.builder import ANY, Builder
 

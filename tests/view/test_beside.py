@@ -16,9 +16,9 @@ from view import runs
 from view.page import Page
 from view.test_server import ask
 from weft.errors import UsageError
-from weft.view.side_by_side import Beside, Others, marked
 from weft.view.run_view import Picture
 from weft.view.server import Server
+from weft.view.side_by_side import Beside, Others, marked
 
 pytestmark = pytest.mark.timeout(300)
 

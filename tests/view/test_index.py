@@ -17,8 +17,8 @@ from weft.picture.classes import CLASSES, class_of
 from weft.trace import Trace
 from weft.trace.builder import Builder
 from weft.view import timeline
-from weft.view.timeline import Timeline, indexed, last_time
 from weft.view.rows import Rows
+from weft.view.timeline import Timeline, indexed, last_time
 
 CALLS = ("MPI_Send", "MPI_Recv", "MPI_Wait", "MPI_Barrier", "MPI_Put", "MPI_File_read", "MPI_Iprobe", "MPI_Comm_rank")
 

@@ -18,10 +18,10 @@ from compare.test_values import written
 from machine import need
 from view import runs
 from weft.compare.values import compare_values
-from weft.view.side_by_side import Others
 from weft.view.html_export import to_html
 from weft.view.run_view import AXES, Picture
 from weft.view.server import ANSWERS, OF_OTHERS, OF_VALUES
+from weft.view.side_by_side import Others
 from weft.view.value_view import Valued
 
 pytestmark = pytest.mark.timeout(300)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.dap import launch, output
-from weft.dap.capabilities import CAPABILITIES
 from weft.dap.breakpoints import file_line
+from weft.dap.capabilities import CAPABILITIES
 from weft.dap.session import Session
 from weft.dap.wire import FROM_STRANGERS, LONGEST, Message, Wire, WireError
 from weft.debug.answers import stands

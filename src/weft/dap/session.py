@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from weft.dap.output import Output
 from weft.dap.breakpoints import Points
+from weft.dap.output import Output
 from weft.dap.stacks import Stacks
 from weft.dap.task_threads import TaskThreads
 from weft.dap.wire import Wire

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.dap.instructions import Instructions
 from weft.dap.breakpoints import data_id
+from weft.dap.instructions import Instructions
 from weft.dap.task_threads import TaskThreads
 from weft.debug.debugger import Debugger
 from weft.debug.gdb import NativeHand

@@ -14,9 +14,9 @@ from weft.findings import Finding
 from weft.match import NONE, Collectives, Match, Posts
 from weft.terms.progress import open_calls
 from weft.trace import Trace
-from weft.view.timeline import Timeline
 from weft.view.rows import Rows
 from weft.view.scale import Scale
+from weft.view.timeline import Timeline
 from weft.view.window import Hits
 from weft.waits.causes import Cause
 from weft.waits.states import WaitRows, waiting

@@ -11,9 +11,9 @@ from weft.match import NONE, Match
 from weft.native.headers.levels import Steps, kernel
 from weft.native.headers.view import STEP
 from weft.trace import Flag
-from weft.view.timeline import Timeline
 from weft.view.rows import Rows
 from weft.view.scale import Scale
+from weft.view.timeline import Timeline
 
 U64 = NDArray[np.uint64]
 U32 = NDArray[np.uint32]

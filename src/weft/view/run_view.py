@@ -23,16 +23,16 @@ from weft.report.text import heading, replays
 from weft.safety.runs import doubt, executes
 from weft.trace import Level, Trace
 from weft.trace.filter import Filter
-from weft.view.message_details import message
 from weft.view.call_details import details, tip
 from weft.view.end_marks import end_marks, placed
-from weft.view.timeline import Progress, indexed, last_time, margin, remembered
-from weft.view.logical_time import logical
 from weft.view.links import Links, arrows_of, open_events
+from weft.view.logical_time import logical
+from weft.view.message_details import message
 from weft.view.replay_session import Replayed
 from weft.view.rows import Rows
 from weft.view.scale import Scale, folded, on_the_clock
 from weft.view.tables import Sums
+from weft.view.timeline import Progress, indexed, last_time, margin, remembered
 from weft.view.window import Hits, parse_lanes, window
 
 AXES: Final = ("time", "folded", "logical")

@@ -25,9 +25,9 @@ from weft.errors import WeftError
 from weft.native import cuts
 from weft.safety.peers import is_ours
 from weft.view.assets import TYPES, assets, modules, page
-from weft.view.side_by_side import Others
-from weft.view.run_view import Picture
 from weft.view.replay_session import MOVES
+from weft.view.run_view import Picture
+from weft.view.side_by_side import Others
 from weft.view.value_view import Valued
 
 LOOPBACK: Final = "127.0.0.1"

@@ -17,8 +17,8 @@ from weft.match import Match
 from weft.report.tables import MAX_BLOCKS, MAX_ROWS, tables, to_json
 from weft.terms.describe import where
 from weft.trace import Rank, Trace
-from weft.view.links import Links
 from weft.view.culprits import culprits
+from weft.view.links import Links
 from weft.waits import KEYS, Key, blocks
 from weft.waits.causes import LATE
 from weft.waits.clockwork import Clockwork
