@@ -63,9 +63,9 @@ def watchdog(seconds: float | None = None, *, action: str = "", file: str | os.P
 def _paint(trace: Trace, **options: Any) -> str:
     """Draw a trace: only who wants a picture pays for what draws it."""
     # Who wants no picture does not pay for it.
-    from weft.picture.svg import draw
+    from weft.picture.svg import draw_svg
 
-    return draw(trace, **options)
+    return draw_svg(trace, **options)
 
 
 def _frame(trace: Trace, form: str, query: str) -> Any:

@@ -27,8 +27,8 @@ from weft.launch.rundir import RunDirectory
 from weft.launch.step import Step
 from weft.safety.peers import GONE, hold_name, is_ours, peer
 from weft.trace import Trace
-from weft.view.run_view import Picture
-from weft.view.server import Server
+from weft.view.run_view import RunView
+from weft.view.server import ViewServer
 
 STEP = Step("mpiexec", "host:4711", 0, 2, lasting=False)
 LASTING = Step("slurm", "17.0", 0, 2, lasting=True)
@@ -108,7 +108,7 @@ def test_who_is_gone_is_nobody(listener: socket.socket) -> None:
 
 
 def test_the_address_on_a_browsers_command_line_opens_the_view_for_this_user_alone(tmp_path: Path) -> None:
-    server = Server(Picture(Trace.open(runs.deadlock(tmp_path / "run"))))
+    server = ViewServer(RunView(Trace.open(runs.deadlock(tmp_path / "run"))))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
 

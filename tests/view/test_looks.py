@@ -19,8 +19,8 @@ import weft
 from view import runs
 from view.page import Page
 from weft.trace.builder import Builder
-from weft.view.html_export import to_html
-from weft.view.run_view import Picture
+from weft.view.html_export import render_html
+from weft.view.run_view import RunView
 
 Show = Callable[..., Page]
 
@@ -414,10 +414,10 @@ class TestSource:
 
 @pytest.mark.matrix
 def test_an_exported_file_has_messages_tips_and_sources_too(page: Show, hung: Path, tmp_path: Path) -> None:
-    picture = Picture(weft.open(hung))
+    picture = RunView(weft.open(hung))
     picture.analyse()
     file = tmp_path / "hung.html"
-    file.write_bytes(to_html(picture))
+    file.write_bytes(render_html(picture))
     shown = page(file)
     row = shown.state("page.graph.links.messages.find((m) => m.to).row")
     shown.ask(f"await page.selectMessage(['send', {row}]); done()")

@@ -15,12 +15,12 @@ from view import runs
 from weft.errors import WeftError
 from weft.trace.builder import Builder
 from weft.view.links import MAX_MESSAGES
-from weft.view.run_view import Picture
+from weft.view.run_view import RunView
 
 
-def picture(path: Path) -> Picture:
+def picture(path: Path) -> RunView:
     """A run that was looked through."""
-    made = Picture(weft.open(path))
+    made = RunView(weft.open(path))
     made.analyse()
     assert made.failure is None
     return made
@@ -40,18 +40,18 @@ def unpacked(data: bytes) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def halo(tmp_path_factory: pytest.TempPathFactory) -> Picture:
+def halo(tmp_path_factory: pytest.TempPathFactory) -> RunView:
     """A clean halo exchange."""
     return picture(runs.halo(tmp_path_factory.mktemp("halo") / "run", 6))
 
 
 @pytest.fixture(scope="module")
-def hung(tmp_path_factory: pytest.TempPathFactory) -> Picture:
+def hung(tmp_path_factory: pytest.TempPathFactory) -> RunView:
     """A deadlocked run."""
     return picture(runs.deadlock(tmp_path_factory.mktemp("hung") / "run", 4))
 
 
-def test_boxes_have_the_times_of_the_record(halo: Picture) -> None:
+def test_boxes_have_the_times_of_the_record(halo: RunView) -> None:
     end = halo.scale("time").end
     found = unpacked(halo.window("time", "0|1|2|3|4|5", (0, end), 4000))
     assert found["boxed"] == [0, 1, 2, 3, 4, 5]
@@ -62,13 +62,13 @@ def test_boxes_have_the_times_of_the_record(halo: Picture) -> None:
         assert halo.trace.functions[int(found["function"][i])] is event.function
 
 
-def test_a_crowded_lane_has_columns_and_no_boxes(halo: Picture) -> None:
+def test_a_crowded_lane_has_columns_and_no_boxes(halo: RunView) -> None:
     found = unpacked(halo.window("time", "0|1-5", (0, halo.scale("time").end), 60))
     assert found["boxed"] == []
     assert found["events"] == [len(halo.trace.ranks[0]), sum(len(r) for r in halo.trace.ranks[1:])]
 
 
-def test_every_message_of_a_small_window_is_drawn_from_send_to_completion(halo: Picture) -> None:
+def test_every_message_of_a_small_window_is_drawn_from_send_to_completion(halo: RunView) -> None:
     links = halo.links
     assert links is not None
     found = halo.between("time", 0, halo.scale("time").end)
@@ -96,7 +96,7 @@ def test_of_many_messages_the_worst_are_drawn_and_the_others_counted(tmp_path: P
     assert 0 < costs[0] <= waited
 
 
-def test_a_message_that_nobody_takes_ends_in_the_air(hung: Picture) -> None:
+def test_a_message_that_nobody_takes_ends_in_the_air(hung: RunView) -> None:
     found = hung.between("time", 0, hung.scale("time").end)
     lost = [m for m in found["messages"] if "to" not in m]
     assert {(m["kind"], m["tag"], m["event"][0], m["peer"]) for m in lost} == {
@@ -112,7 +112,7 @@ def test_among_many_messages_those_that_nobody_takes_are_drawn_all_the_same(tmp_
     assert sorted(m["kind"] for m in found["messages"] if "to" not in m) == ["unmatched-receive", "unmatched-send"]
 
 
-def test_who_waits_for_whom_is_told_with_the_cycle(hung: Picture) -> None:
+def test_who_waits_for_whom_is_told_with_the_cycle(hung: RunView) -> None:
     found = hung.findings("time")["findings"][0]
     assert found["kind"] == "deadlock"
     arrows = {(a["rank"], a["for"]): a["cycle"] for a in found["arrows"]}
@@ -139,7 +139,7 @@ def test_a_race_shows_the_message_taken_and_those_that_could_have_been(tmp_path:
     assert all(tuple(arrow["receive"]) == tuple(found["events"][0][:2]) for arrow in found["arrows"])
 
 
-def test_a_collective_is_one_band_over_its_members(halo: Picture) -> None:
+def test_a_collective_is_one_band_over_its_members(halo: RunView) -> None:
     found = halo.between("time", 0, halo.scale("time").end)
     bands = [band for band in found["bands"] if band["name"] == "MPI_Allreduce"]
     assert len(bands) == len(list(halo.trace.select("fn:Allreduce rank:0")))
@@ -150,7 +150,7 @@ def test_a_collective_is_one_band_over_its_members(halo: Picture) -> None:
             assert (start, end) == (recorded.enter_ns, recorded.exit_ns)
 
 
-def test_calls_that_fit_a_filter_are_the_ones_that_select_finds(halo: Picture) -> None:
+def test_calls_that_fit_a_filter_are_the_ones_that_select_finds(halo: RunView) -> None:
     query = "fn:Waitall wait>20us rank:1-3"
     wanted = [event.id for event in halo.trace.select(query)]
     hits = halo.hits(query)
@@ -158,7 +158,7 @@ def test_calls_that_fit_a_filter_are_the_ones_that_select_finds(halo: Picture) -
     assert wanted
 
 
-def test_stepping_through_the_hits_visits_each_once_in_time(halo: Picture) -> None:
+def test_stepping_through_the_hits_visits_each_once_in_time(halo: RunView) -> None:
     query = "fn:Isend"
     wanted = sorted((e.enter_ns, *e.id) for e in halo.trace.select(query))
     for back in (False, True):
@@ -186,11 +186,11 @@ def test_idle_time_is_folded_and_nothing_else(tmp_path: Path) -> None:
     assert idle.scale("time").folds == ()
 
 
-def test_a_busy_run_is_not_folded(halo: Picture) -> None:
+def test_a_busy_run_is_not_folded(halo: RunView) -> None:
     assert halo.scale("folded").end == pytest.approx(halo.scale("time").end, rel=0.5)
 
 
-def test_the_past_and_future_of_a_call_are_those_of_the_order(halo: Picture) -> None:
+def test_the_past_and_future_of_a_call_are_those_of_the_order(halo: RunView) -> None:
     event = halo.trace.ranks[2].event(30)
     found = halo.around("time", *event.id)
     order = halo.ground.order
@@ -204,14 +204,14 @@ def test_the_past_and_future_of_a_call_are_those_of_the_order(halo: Picture) -> 
             assert found["future"][rank.index] <= min(e.enter_ns for e in after)
 
 
-def test_a_click_means_the_call_that_takes_most_of_the_place(halo: Picture) -> None:
+def test_a_click_means_the_call_that_takes_most_of_the_place(halo: RunView) -> None:
     for event in list(halo.trace.ranks[1])[::7]:
         assert event.exit_ns is not None
         assert halo.at("time", 1, event.enter_ns, event.exit_ns)["event"] == list(event.id)
     assert halo.at("time", 1, -900, -500)["event"] is None
 
 
-def test_ranks_that_behave_alike_are_one_group(hung: Picture) -> None:
+def test_ranks_that_behave_alike_are_one_group(hung: RunView) -> None:
     groups = hung.facts()["groupings"]["behaviour"]
     assert sorted(sorted(rows) for _, rows in groups) == [[0, 3], [1], [2]]
 
@@ -267,7 +267,7 @@ def test_a_damaged_run_is_drawn_or_refused_but_never_breaks(tmp_path: Path, seed
             data[min(len(data) - 1, chance.choice((0, 4096, 8192)) + chance.randrange(4096))] = chance.randrange(256)
         file.write_bytes(data)
     try:
-        made = Picture(weft.open(path))
+        made = RunView(weft.open(path))
     except WeftError:
         return
     made.analyse()

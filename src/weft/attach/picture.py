@@ -11,7 +11,7 @@ from weft.attach.model import Job
 from weft.attach.tree import Node
 from weft.base.words import plural, rank_set
 from weft.picture.classes import class_of
-from weft.picture.svg_base import Picture, head, inert
+from weft.picture.svg_base import Picture, escape_text, svg_head
 
 SMALL, LARGE = 6.2, 8.4
 """Pixels of a letter, more than the usual ones need on the average."""
@@ -72,10 +72,10 @@ def draw(job: Job, *, every: bool = False) -> Picture:
     odd = {rank for group in sentences.groups(job.ranks) if group.odd for rank in group.ranks}
     width = max([one.x + one.width for one in drawn] + [1.2 * breadth(line) for line in said]) + MARGIN
     height = max([one.y + one.height for one in drawn], default=top) + MARGIN
-    parts = [head(int(width) + 1, int(height) + 1), f"<title>{inert(said[0])}</title>"]
+    parts = [svg_head(int(width) + 1, int(height) + 1), f"<title>{escape_text(said[0])}</title>"]
     for number, line in enumerate(said):
         kind = ' class="title"' if number == 0 else ""
-        parts.append(f'<text x="{MARGIN}" y="{MARGIN + LINE * (number + 1) - 4}"{kind}>{inert(line)}</text>')
+        parts.append(f'<text x="{MARGIN}" y="{MARGIN + LINE * (number + 1) - 4}"{kind}>{escape_text(line)}</text>')
     for one in drawn:
         parts += [_lines_to(one), _box(one, trouble=one.ranks <= odd)]
     return Picture("".join([*parts, "</svg>"]))
@@ -126,8 +126,8 @@ def _box(box: Box, *, trouble: bool) -> str:
     colour = ' class="alarm"' if trouble else ' class="faint"'
     tip = "\n".join([f"{plural(len(box.ranks), 'rank')}: {rank_set(box.ranks)}", *(node.told for node in box.nodes)])
     parts = [
-        f"<g><title>{inert(tip)}</title>"
-        f'<text{colour} x="{box.x + 2:.1f}" y="{box.y + LINE - 5:.1f}">{inert(box.label)}</text>'
+        f"<g><title>{escape_text(tip)}</title>"
+        f'<text{colour} x="{box.x + 2:.1f}" y="{box.y + LINE - 5:.1f}">{escape_text(box.label)}</text>'
         f'<rect class="{kind}" x="{box.x:.1f}" y="{box.y + LINE:.1f}" width="{box.width:.1f}" '
         f'height="{box.height - LINE}" rx="4" style="fill:var(--band)"/>'
     ]
@@ -136,7 +136,7 @@ def _box(box: Box, *, trouble: bool) -> str:
         if node.call:
             kind = f"c{class_of(node.function)}"
             parts.append(f'<rect class="{kind}" x="{box.x:.1f}" y="{y - 11:.1f}" width="4" height="14"/>')
-        parts.append(f'<text x="{box.x + 8:.1f}" y="{y:.1f}">{inert(line)}</text>')
+        parts.append(f'<text x="{box.x + 8:.1f}" y="{y:.1f}">{escape_text(line)}</text>')
     return "".join([*parts, "</g>"])
 
 

@@ -71,9 +71,9 @@ def run(args: argparse.Namespace) -> int:
         print(text, flush=True)
     else:
         # Who wants no file waits for no picture.
-        from weft.picture.svg_base import write
+        from weft.picture.svg_base import write_new_file
 
-        write(args.output, text + "\n")
+        write_new_file(args.output, text + "\n")
     return 0 if any(one.threads for one in job.ranks) or args.here else 4
 
 

@@ -72,11 +72,11 @@ def listen(number: int) -> int:
 
     given = os.environ.pop(SECRET, "")  # no program is to find it in its environment
     secret = given or os.urandom(16).hex()
-    with listener.port(number) as server:
+    with listener.listen_on_port(number) as server:
         print(f"weft dap listens on 127.0.0.1:{server.getsockname()[1]}", flush=True)
         if not given:
             print(f'the editor sends with launch: "secret": "{secret}"', flush=True)
-        listener.answer(server, lambda wire: serve(wire, secret))
+        listener.serve_connections(server, lambda wire: serve(wire, secret))
     return 0
 
 
@@ -84,7 +84,7 @@ def listen_on_socket(path: Path) -> int:
     """One editor after the other, on a Unix socket: whoever can connect is this user."""
     from weft.dap import listener
 
-    with listener.unix_socket(path) as server:
+    with listener.listen_on_unix_socket(path) as server:
         print(f"weft dap listens on {path}", flush=True)
-        listener.answer(server, serve)
+        listener.serve_connections(server, serve)
     return 0

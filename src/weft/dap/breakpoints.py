@@ -16,7 +16,7 @@ Given = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class EditorBreakpoint:
     """A breakpoint as the editor gave it, and the debugger's number of it. `log`: the text of a log point."""
 
     key: str
@@ -24,43 +24,43 @@ class Known:
     log: str = ""
 
 
-class Points:
+class EditorBreakpoints:
     """All breakpoints of a session. `groups`: those that one request replaces: a file's name, `functions`,
     `instructions`."""
 
     def __init__(self, debugger: Debugger) -> None:
         self.debugger = debugger
-        self.groups: dict[str, list[Known]] = {}
+        self.groups: dict[str, list[EditorBreakpoint]] = {}
         self._data: dict[str, list[int]] = {}
         """The debugger's watches, by the data's id."""
 
-    def log_of(self, number: int) -> str:
+    def log_message(self, number: int) -> str:
         """The text of a log point, empty for a breakpoint."""
         return next((one.log for group in self.groups.values() for one in group if one.number == number), "")
 
-    def kind_of(self, number: int) -> str:
+    def stop_reason(self, number: int) -> str:
         """Why a stop at it came, as the protocol calls it."""
         of = next((name for name, group in self.groups.items() if any(one.number == number for one in group)), "")
         return {"functions": "function breakpoint", "instructions": "instruction breakpoint"}.get(of, "breakpoint")
 
-    def replace(self, group: str, places: Sequence[tuple[str, Given]]) -> list[Given]:
+    def replace_group(self, group: str, places: Sequence[tuple[str, Given]]) -> list[Given]:
         """Take these as the breakpoints of a group: WHERE, and what the editor says with it. Equal ones stay."""
         old = {one.key: one for one in self.groups.pop(group, [])}
         alive = {b.id for b in self.debugger.stops.breakpoints.all}
-        wanted = {self._key(where, given) for where, given in places}
+        wanted = {self._breakpoint_key(where, given) for where, given in places}
         for key, one in list(old.items()):
             if key not in wanted or one.number not in alive:
                 del old[key]
                 if one.number in alive:
                     self.debugger.stops.delete(str(one.number))
-        kept: list[Known] = []
+        kept: list[EditorBreakpoint] = []
         told: list[Given] = []
         self.groups[group] = kept
         for where, given in places:
-            key = self._key(where, given)
+            key = self._breakpoint_key(where, given)
             line: Given = {"line": given["line"]} if "line" in given else {}
             try:
-                one = old.get(key) or Known(key, self._set(where, given), str(given.get("logMessage") or ""))
+                one = old.get(key) or EditorBreakpoint(key, self._create_breakpoint(where, given), str(given.get("logMessage") or ""))
             except WeftError as error:
                 told.append({"verified": False, "message": str(error), **line})
                 continue
@@ -69,19 +69,19 @@ class Points:
         return told
 
     @staticmethod
-    def _key(where: str, given: Given) -> str:
+    def _breakpoint_key(where: str, given: Given) -> str:
         return json.dumps([where, *(given.get(name) for name in ("condition", "hitCondition", "logMessage"))])
 
-    def _set(self, where: str, given: Given) -> int:
+    def _create_breakpoint(self, where: str, given: Given) -> int:
         """Set one, and give its number. WeftError where it cannot be."""
-        passed = ignored(str(given.get("hitCondition") or ""))
+        passed = parse_hit_condition(str(given.get("hitCondition") or ""))
         condition = str(given.get("condition") or "").strip()
         made = self.debugger.stops.break_at(f"{where} if {condition}" if condition else where)["breakpoint"]
         if passed:
             made = self.debugger.stops.ignore(f"{made['id']} {passed}")["breakpoint"]
         return int(made["id"])
 
-    def watch(self, wanted: Sequence[Given]) -> list[Given]:
+    def replace_watchpoints(self, wanted: Sequence[Given]) -> list[Given]:
         """Take these as the data that is watched: its id as `data_id` made it."""
         ids = [str(given["dataId"]) for given in wanted]
         for gone in [one for one in self._data if one not in ids]:
@@ -94,13 +94,13 @@ class Points:
                 if given.get("condition") or given.get("hitCondition"):
                     raise UsageError("a watch takes no condition: set a breakpoint with one where the value is set")
                 if not any(number in self.debugger.stops.watches for number in self._data.get(name, [])):
-                    self._data[name] = self._watch(name)
+                    self._data[name] = self._create_watchpoint(name)
                 told.append({"verified": True, "id": self._data[name][0]})
             except WeftError as error:
                 told.append({"verified": False, "message": str(error)})
         return told
 
-    def _watch(self, name: str) -> list[int]:
+    def _create_watchpoint(self, name: str) -> list[int]:
         rank, level, expression = json.loads(name)
         self.debugger.frames.choose(int(rank), int(level))
         try:
@@ -114,7 +114,7 @@ def data_id(rank: int, level: int, expression: str) -> str:
     return json.dumps([rank, level, expression])
 
 
-def ignored(text: str) -> int:
+def parse_hit_condition(text: str) -> int:
     """How many hits a hit condition passes over. UsageError for one that is not known."""
     if not text.strip():
         return 0
@@ -124,7 +124,7 @@ def ignored(text: str) -> int:
     return int(found[2]) - (found[1] != ">")
 
 
-def file_line(path: str, line: int, files: Sequence[str]) -> str:
+def source_location(path: str, line: int, files: Sequence[str]) -> str:
     """FILE:LINE, the file as the record names it, where it does under another name (a link)."""
     if path not in files:
         real = Path(path).resolve()

@@ -30,7 +30,7 @@ KINDS: dict[str, tuple[type, ...]] = {
 """The arguments of `launch`, and of which types they may be."""
 
 
-def check(arguments: Arguments) -> None:
+def check_arguments(arguments: Arguments) -> None:
     """UsageError for an argument of a wrong type; those of editors (`__sessionId`) and names not ours are theirs."""
     for name, kinds in KINDS.items():
         value = arguments.get(name)
@@ -45,7 +45,7 @@ def check(arguments: Arguments) -> None:
         raise UsageError(f"launch: cwd is {cwd}, which is not a folder")
 
 
-def program(arguments: Arguments) -> list[str]:
+def program_command(arguments: Arguments) -> list[str]:
     """The program's command line: Python scripts with their interpreter."""
     given = arguments.get("program")
     if not given:
@@ -58,13 +58,13 @@ def program(arguments: Arguments) -> list[str]:
     return words + (shlex.split(rest) if isinstance(rest, str) else [str(word) for word in rest])
 
 
-def options(arguments: Arguments) -> list[str]:
+def replay_options(arguments: Arguments) -> list[str]:
     """Options of the replay."""
     ranks, stdin = arguments.get("ranks"), arguments.get("stdin")
     return (["-n", str(ranks)] if ranks else []) + (["--stdin", str(Path(stdin).absolute())] if stdin else [])
 
 
-def agreed(run: Path, arguments: Arguments) -> list[str]:
+def trust_options(run: Path, arguments: Arguments) -> list[str]:
     """The option that lets a replay execute what the run names. UsageError for another's run that is not trusted."""
     facts = facts_of(run)
     word = agreement(facts)
@@ -77,42 +77,42 @@ def agreed(run: Path, arguments: Arguments) -> list[str]:
     return ["--agreed", word]
 
 
-def places(arguments: Arguments) -> list[str]:
+def start_locations(arguments: Arguments) -> list[str]:
     """Where the session begins, as the command `until` takes it."""
     until = arguments.get("until") or []
     found = [until] if isinstance(until, str) else [str(place) for place in until]
     return found + ([f"finding:{arguments['finding']}"] if arguments.get("finding") else [])
 
 
-def run_of(arguments: Arguments, said: Callable[[str], None], look: Callable[[], None]) -> tuple[Path, list[str]]:
+def find_or_record_run(arguments: Arguments, show_output: Callable[[str], None], poll: Callable[[], None]) -> tuple[Path, list[str]]:
     """The run to debug, and another build of its program, if one is given. A program without a run is recorded.
 
-    `said`: shows what the program writes; `look`: called while it runs, KeyboardInterrupt from it ends that.
+    `show_output`: shows what the program writes; `poll`: called while it runs, KeyboardInterrupt from it ends that.
     """
     os.environ.update({str(name): str(value) for name, value in (arguments.get("env") or {}).items()})
     if arguments.get("cwd"):
         os.chdir(arguments["cwd"])
-    words = program(arguments)
+    words = program_command(arguments)
     if arguments.get("run"):
         return Path(arguments["run"]), words
     if not words:
         return newest(), []
-    return record(words, arguments, said, look), []
+    return record_program(words, arguments, show_output, poll), []
 
 
-def record(words: Sequence[str], arguments: Arguments, said: Callable[[str], None], look: Callable[[], None]) -> Path:
+def record_program(words: Sequence[str], arguments: Arguments, show_output: Callable[[str], None], poll: Callable[[], None]) -> Path:
     """Record a program by `weft run`; its run. WeftError with its words where there is none."""
     before = set(BASE.glob("*"))
     ranks, stdin = arguments.get("ranks"), arguments.get("stdin")
     command = own_python("-m", "weft.cli.main", "run", *(["-n", str(ranks)] if ranks else []), "--", *words)
-    said(f"recording: {shlex.join(words)}\n")
+    show_output(f"recording: {shlex.join(words)}\n")
     with open(stdin or os.devnull, "rb") as source:  # noqa: PTH123
         process = subprocess.Popen(
             command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"}, preexec_fn=bound_to_parent(signal.SIGTERM),  # noqa: PLW1509 - from the main thread
         )  # fmt: skip
     try:
-        _listen(process, said, look)
+        _forward_output(process, show_output, poll)
     except BaseException:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(10)
@@ -123,7 +123,7 @@ def record(words: Sequence[str], arguments: Arguments, said: Callable[[str], Non
     return newest()
 
 
-def _listen(process: subprocess.Popen[bytes], said: Callable[[str], None], look: Callable[[], None]) -> None:
+def _forward_output(process: subprocess.Popen[bytes], show_output: Callable[[str], None], poll: Callable[[], None]) -> None:
     """Show what a program writes until it ends."""
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
@@ -131,10 +131,10 @@ def _listen(process: subprocess.Popen[bytes], said: Callable[[str], None], look:
     while True:
         data = process.stdout.read(1 << 16)
         if data:
-            said(data.decode(errors="replace"))
+            show_output(data.decode(errors="replace"))
         elif ended:
             return
         else:
-            look()
+            poll()
             ended = process.poll() is not None
             time.sleep(0.02)

@@ -22,7 +22,7 @@ Serve = Callable[[Wire], None]
 
 
 @contextmanager
-def port(number: int) -> Iterator[socket.socket]:
+def listen_on_port(number: int) -> Iterator[socket.socket]:
     """A port of this host that is listened on. WeftError where it cannot be."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -35,7 +35,7 @@ def port(number: int) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def unix_socket(path: Path) -> Iterator[socket.socket]:
+def listen_on_unix_socket(path: Path) -> Iterator[socket.socket]:
     """A socket in the file system that only this user can connect to; gone at the end. WeftError where it cannot be."""
     if why := weakness(path):
         raise WeftError(f"--socket {path}: {why}, who could put another socket there; choose a folder of yours")
@@ -54,13 +54,13 @@ def unix_socket(path: Path) -> Iterator[socket.socket]:
             path.unlink(missing_ok=True)
 
 
-def answer(server: socket.socket, serve: Serve) -> None:
+def serve_connections(server: socket.socket, serve: Serve) -> None:
     """Serve whoever connects, for ever. What one session does to folder and environment is gone with it."""
     told = set[int | None]()
     while True:
         with suppress(OSError):  # a peer that has gone again is no reason to end
             editor, _ = server.accept()
-            with editor, as_before():
+            with editor, restored_environment():
                 if not is_ours(editor):
                     if (user := peer(editor)) not in told:  # once: who comes again and again fills no terminal
                         print(f"weft: user {user} has connected, and is sent away", file=sys.stderr, flush=True)
@@ -86,7 +86,7 @@ def _serve_editor(editor: socket.socket, serve: Serve) -> None:
 
 
 @contextmanager
-def as_before() -> Iterator[None]:
+def restored_environment() -> Iterator[None]:
     """Have this process's folder and environment afterwards as they were."""
     home, environment = os.getcwd(), dict(os.environ)  # noqa: PTH109
     try:

@@ -13,22 +13,22 @@ Written = tuple[int, str, str]
 """Rank, the protocol's name of the stream, text."""
 
 
-def prepare(folder: Path) -> None:
+def create_output_folder(folder: Path) -> None:
     """Have the ranks of a replay write by rank."""
     (folder / FOLDER).mkdir()
 
 
-class Output:
+class RankOutput:
     """How much of each rank's output people have seen: a replay that starts anew does not repeat it."""
 
     def __init__(self) -> None:
         self._shown: dict[str, int] = {}
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """The program starts anew: all is shown again."""
         self._shown.clear()
 
-    def take(self, folder: Path, *, whole: bool = True) -> Iterator[Written]:
+    def read_new(self, folder: Path, *, whole: bool = True) -> Iterator[Written]:
         """What has been written since. `whole`: up to the last line's end only, as a rank may be about to write on."""
         for path in sorted((folder / FOLDER).glob("rank-*.*")):
             found = re.fullmatch(r"rank-(\d+)\.(out|err)", path.name)

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from weft.dap.breakpoints import Points
-from weft.dap.output import Output
+from weft.dap.breakpoints import EditorBreakpoints
+from weft.dap.output import RankOutput
 from weft.dap.stacks import Stacks
 from weft.dap.task_threads import TaskThreads
 from weft.dap.wire import Wire
@@ -25,7 +25,7 @@ from weft.tasks.ranks import TaskPrompt
 
 Answer = dict[str, Any]
 Move = Callable[[], Answer]
-Stands = dict[int, tuple[str, Any, Any]]
+RankPositions = dict[int, tuple[str, Any, Any]]
 """Of each rank its state, how many calls it has passed, and its stop at a line."""
 PATIENCE = 0.5
 """Seconds after a pause in which a rank that computes is awaited at its next call; then it stops at a line."""
@@ -44,88 +44,88 @@ class Session:
     ) -> None:  # fmt: skip
         self.prompt, self.wire, self._look, self._take = prompt, wire, look, take
         self.debugger = prompt.debugger
-        self.debugger.pulse = self._pulse
-        self.points = Points(self.debugger)
+        self.debugger.pulse = self._poll
+        self.breakpoints = EditorBreakpoints(self.debugger)
         self.tasks = TaskThreads(prompt) if tasks else None
         self.stacks = Stacks(self.debugger, native, self.tasks)
-        self.output = Output()
+        self.output = RankOutput()
         self.rows: list[Answer] = self.debugger.ranks()["ranks"]
         """Where the ranks stood last."""
         self.text = ""
         """What is to be said of the last stop."""
-        self.again = False
+        self.is_interrupted = False
         """Whether the ranks were stopped only to take up what the editor has asked for: then they go on."""
         self.progress = False
-        self._begun = self._told = 0.0
-        self._shows = False
+        self._move_started = self._last_update = 0.0
+        self._is_progress_shown = False
 
     # While ranks run
 
-    def _pulse(self) -> None:
+    def _poll(self) -> None:
         now = time.monotonic()
-        if now - self._told > 0.1:
-            self._told = now
-            self.write()
-            self._say_progress(now)
+        if now - self._last_update > 0.1:
+            self._last_update = now
+            self.forward_output()
+            self._report_progress(now)
         self._look()
 
-    def _say_progress(self, now: float) -> None:
+    def _report_progress(self, now: float) -> None:
         """Tell the editor how far the ranks have come, where they take their time."""
-        if not self.progress or now - self._begun < SLOW:
+        if not self.progress or now - self._move_started < SLOW:
             return
         record, replica = self.debugger.record, self.debugger.replica
         threads = [t for t in record.threads if replica.goals[t] <= record.entries(*t)]
         passed = sum(replica.at(*t) for t in threads)
         share = 100 * passed / max(sum(replica.goals[t] for t in threads), 1)
-        if not self._shows:
-            self._shows = True
+        if not self._is_progress_shown:
+            self._is_progress_shown = True
             self.wire.event("progressStart", progressId="move", title="replay")
         self.wire.event("progressUpdate", progressId="move", message=f"{passed} calls made", percentage=min(share, 100))
 
-    def write(self, *, whole: bool = True) -> None:
+    def forward_output(self, *, whole: bool = True) -> None:
         """Show what the ranks have written."""
         for rank, stream, text in self.output.take(self.debugger.replica.folder, whole=whole):
             lines = "".join(f"[rank {rank}] {line}" for line in text.splitlines(keepends=True))
             self.wire.event("output", category=stream, output=lines, data={"rank": rank})
         if text := self.debugger.replica.output():
-            self.say(text, "stdout")
+            self.show_text(text, "stdout")
 
-    def say(self, text: str, category: str = "console") -> None:
+    def show_text(self, text: str, category: str = "console") -> None:
         """Show a text in the editor's console."""
         self.wire.event("output", category=category, output=text if text.endswith("\n") else text + "\n")
 
     # Moves
 
-    def move(self, why: str, go: Move, *, on: Callable[[], Move | None] = lambda: None) -> None:
-        """Let ranks run, and tell where they stop. `on`: how they go on after a log point, if they do."""
+    def run_move(self, why: str, go: Move, *, next_move: Callable[[], Move | None] = lambda: None) -> None:
+        """Let ranks run, and tell where they stop. `next_move`: how they go on after a log point, if they do."""
         self.stacks.moved()
-        self._begun, before = time.monotonic(), self._stands()
+        self._move_started, before = time.monotonic(), self._rank_positions()
         try:
             answer = go()
-            while (more := self._passed(answer, before, on)) is not None:
-                before = self._stands()
+            while (more := self._handle_log_points(answer, before, next_move)) is not None:
+                before = self._rank_positions()
                 answer = more()
         except KeyboardInterrupt:
-            if self.again:
+            if self.is_interrupted:
                 return
-            why, answer = "pause", self._paused()
+            why, answer = "pause", self._settle_after_pause()
         except WeftError as error:
-            self.say(f"weft: {error}", "important")
+            self.show_text(f"weft: {error}", "important")
             why, answer = "pause", self.debugger.stopped()
         finally:
-            if self._shows:
-                self._shows = False
+            if self._is_progress_shown:
+                self._is_progress_shown = False
                 self.wire.event("progressEnd", progressId="move")
-        self.tell(why, answer, before)
+        self.report_stop(why, answer, before)
 
-    def _stands(self) -> Stands:
+    def _rank_positions(self) -> RankPositions:
         """Where each rank stands, to know which ones have come on: a stop at a line is an object of its own."""
         hands = self.debugger.hands
         rows = [row for row in self.debugger.ranks()["ranks"] if row["thread"] == 0]
         stops = {rank: hand.stopped for rank, hand in hands.items()}
         return {row["rank"]: (row["state"], row.get("passed"), stops.get(row["rank"])) for row in rows}
 
-    def hits(self, answer: Answer, before: Stands) -> list[tuple[int, int]]:
+    def find_breakpoint_hits(self, answer: Answer, before: RankPositions) -> list[tuple[int, int]]:
         """The ranks that came to breakpoints, and their numbers."""
         found = []
         for row in (row for row in answer["ranks"] if row["thread"] == 0):
@@ -138,16 +138,16 @@ class Session:
                 found += [(rank, b.id) for b in self.debugger.stops.breakpoints.at([tuple(row["next"]["event"])])]
         return found
 
-    def _passed(self, answer: Answer, before: Stands, on: Callable[[], Move | None]) -> Move | None:
+    def _handle_log_points(self, answer: Answer, before: RankPositions, next_move: Callable[[], Move | None]) -> Move | None:
         """After log points: their texts are shown, and how ranks go on, unless one stands at another breakpoint."""
-        hits = self.hits(answer, before)
-        logs = [(rank, text) for rank, number in hits if (text := self.points.log_of(number))]
-        self.write()
+        hits = self.find_breakpoint_hits(answer, before)
+        logs = [(rank, text) for rank, number in hits if (text := self.breakpoints.log_of(number))]
+        self.forward_output()
         for rank, text in logs:
-            self.say(f"[rank {rank}] {self._filled(rank, text)}")
-        return on() if logs and len(logs) == len(hits) and not answer["over"] else None
+            self.show_text(f"[rank {rank}] {self._expand_log_message(rank, text)}")
+        return next_move() if logs and len(logs) == len(hits) and not answer["over"] else None
 
-    def _filled(self, rank: int, text: str) -> str:
+    def _expand_log_message(self, rank: int, text: str) -> str:
         """A log point's text, with the values of what stands in braces."""
 
         def value(found: re.Match[str]) -> str:
@@ -156,7 +156,7 @@ class Session:
 
         return re.sub(r"\{([^{}]+)\}", value, text)
 
-    def _paused(self) -> Answer:
+    def _settle_after_pause(self) -> Answer:
         """Where ranks stand after a pause: at their next calls; those that compute on, at a line."""
         since = time.monotonic()
 
@@ -175,17 +175,17 @@ class Session:
                 with suppress(KeyboardInterrupt, DebuggerError, UsageError):
                     self.debugger.step("step", busy)
         finally:
-            self.debugger.pulse = self._pulse
+            self.debugger.pulse = self._poll
         return self.debugger.stopped()
 
-    def tell(self, why: str, answer: Answer, before: Stands) -> None:
+    def report_stop(self, why: str, answer: Answer, before: RankPositions) -> None:
         """Tell the editor where the ranks have stopped."""
         self.rows = answer["ranks"]
-        self.write(whole=False)
+        self.forward_output(whole=False)
         for text in self.tasks.look() if self.tasks is not None else ():
-            self.say(f"weft: {text}", "important")
-        hits = self.hits(answer, before)
-        reason, self.text = self._reason(why, answer, hits)
+            self.show_text(f"weft: {text}", "important")
+        hits = self.find_breakpoint_hits(answer, before)
+        reason, self.text = self._stop_reason(why, answer, hits)
         body: Answer = {
             "reason": reason, "threadId": self.stacks.focused(), "allThreadsStopped": True,
         }  # fmt: skip
@@ -195,14 +195,14 @@ class Session:
             body["hitBreakpointIds"] = sorted({number for _, number in hits})
         self.wire.event("stopped", **body)
 
-    def _reason(self, why: str, answer: Answer, hits: list[tuple[int, int]]) -> tuple[str, str]:
+    def _stop_reason(self, why: str, answer: Answer, hits: list[tuple[int, int]]) -> tuple[str, str]:
         """The protocol's reason of a stop, and what to say of it."""
         rows = {row["rank"]: row for row in answer["ranks"] if row["thread"] == 0}
         focus = rows[self.debugger.focus]
         if answer["over"]:
             code = answer.get("exit_code")
             text = "the program has come to its end" + (f", with status {code}" if code else "")
-            self.say(f"{text}: go back, restart, or end the session")
+            self.show_text(f"{text}: go back, restart, or end the session")
             return "pause", text
         for row in rows.values():
             if row["state"] == "diverged":
@@ -210,14 +210,14 @@ class Session:
         if "signal" in focus:
             return "exception", f"{focus['signal']} on rank {focus['rank']}"
         if answer.get("waiting"):
-            self.say("\n".join(line for line in tell(answer) if "gets no further" in line))
+            self.show_text("\n".join(line for line in tell(answer) if "gets no further" in line))
         if hits:
-            return self.points.kind_of(hits[0][1]), ""
+            return self.breakpoints.kind_of(hits[0][1]), ""
         news = focus.get("news", {})
         if "expression" in news:
             return "data breakpoint", f"{news['expression']}: {news['old'] or '(none)'} -> {news['new'] or '(none)'}"
         if why == "continue":
-            self.say("the record goes no further:\n" + "\n".join(tell(answer)))
+            self.show_text("the record goes no further:\n" + "\n".join(tell(answer)))
             return "pause", "the record goes no further"
         return why, ""
 
@@ -229,9 +229,9 @@ class Session:
             if last is not None:
                 move = lambda: self.debugger.until(f"{rank}:{last.index}")  # noqa: E731
         while True:
-            self.again = False
-            self.move("continue", move, on=lambda: move)
-            if not self.again:
+            self.is_interrupted = False
+            self.run_move("continue", move, on=lambda: move)
+            if not self.is_interrupted:
                 return
             self._take()
 
@@ -247,7 +247,7 @@ class Session:
                 return d.next_event(1, rank)
 
         d.focus = rank
-        self.move("step", go)
+        self.run_move("step", go)
 
     def step_task(self, how: How, rank: int, task: int) -> None:
         """To the next line of a task, wherever it is suspended and goes on; other tasks run as they like."""
@@ -257,17 +257,17 @@ class Session:
         def go() -> Answer:
             answer = tasks.go(how, rank, task)
             if answer["why"] not in ("line", "breakpoint"):
-                self.say("\n".join(told_of_task(answer)))
+                self.show_text("\n".join(told_of_task(answer)))
             return d.stopped()
 
         d.focus = rank
-        self.move("step", go)
+        self.run_move("step", go)
 
-    def until(self, where: str, *, through: bool = False) -> None:
+    def run_until(self, where: str, *, through: bool = False) -> None:
         """To a call, and no further than is needed for it; forwards or back. `through`: past breakpoints, too."""
-        self.move("goto", lambda: self.debugger.until(where, through=through))
+        self.run_move("goto", lambda: self.debugger.until(where, through=through))
 
-    def back(self, rank: int) -> None:
+    def step_back(self, rank: int) -> None:
         """Back to the line before on a rank; to before its last call where no line is known or lies behind."""
         d = self.debugger
 
@@ -278,11 +278,11 @@ class Session:
                 return d.prev_event(1, rank)
 
         d.focus = rank
-        self.move("step", go)
+        self.run_move("step", go)
 
-    def back_to_breakpoint(self) -> None:
+    def reverse_continue(self) -> None:
         """Back to the last place behind us that a breakpoint names."""
-        self.move("breakpoint", self.debugger.go_back)
+        self.run_move("breakpoint", self.debugger.go_back)
 
     def restart(self) -> Answer:
         """A new replay from its start."""
@@ -291,19 +291,19 @@ class Session:
 
     # The prompt's own commands
 
-    def command(self, line: str) -> str:
+    def run_prompt_command(self, line: str) -> str:
         """A line of the prompt, and what it says. WeftError where it cannot be done."""
-        before = self._stands()
+        before = self._rank_positions()
         answer = self.prompt.answer(line)
-        if answer["kind"] == "stopped" or (answer["kind"] == "of-rank" and self._stands() != before):
+        if answer["kind"] == "stopped" or (answer["kind"] == "of-rank" and self._rank_positions() != before):
             self.stacks.moved()
-            self.tell("step", answer if answer["kind"] == "stopped" else self.debugger.stopped(), before)
+            self.report_stop("step", answer if answer["kind"] == "stopped" else self.debugger.stopped(), before)
         return "\n".join(self.prompt.told(answer))
 
-    def warn(self) -> None:
+    def warn_value_changed(self) -> None:
         """Say what comes of another value."""
-        self.say(f"weft: {PARTS}", "important")
+        self.show_text(f"weft: {PARTS}", "important")
 
-    def files(self) -> list[Answer]:
+    def list_source_files(self) -> list[Answer]:
         """The program's files that the record names."""
         return [{"name": Path(file).name, "path": file} for file in self.debugger.record.files()]

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from weft.errors import WeftError
 
 Message = dict[str, Any]
-LONGEST = 64 << 20
+MAX_MESSAGE_BYTES = 64 << 20
 """Bytes of a message; a longer one is none, and would only fill the memory."""
 
 
@@ -21,7 +21,7 @@ class WireError(WeftError):
     """What came is no message of the protocol."""
 
 
-FROM_STRANGERS = 1 << 20
+MAX_UNAUTHENTICATED_BYTES = 1 << 20
 """The same of a peer that has not shown yet that it may ask for anything."""
 HEADERS = ("content-length", "content-type")
 """Those of the protocol: what sends another one speaks another protocol, as a browser does."""
@@ -30,7 +30,7 @@ HEADERS = ("content-length", "content-type")
 class Wire:
     """One editor. Messages may be sent from several threads. `longest`: bytes of a message that it may send."""
 
-    longest = LONGEST
+    max_bytes = MAX_MESSAGE_BYTES
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._source, self._sink = source, sink
@@ -38,9 +38,9 @@ class Wire:
         self._sending = threading.Lock()
         self.closed = False
 
-    def messages(self) -> Iterator[Message]:
+    def read_messages(self) -> Iterator[Message]:
         """All that come, until the editor closes. WireError for what is no message."""
-        while (length := self._length()) is not None:
+        while (length := self._read_header()) is not None:
             body = self._source.read(length)
             if len(body) < length:
                 return
@@ -52,24 +52,24 @@ class Wire:
                 raise WireError("a message that is not an object")
             yield message
 
-    def _length(self) -> int | None:
+    def _read_header(self) -> int | None:
         """The length that a header gives; None where there are no more messages."""
         found: dict[str, str] = {}
         while line := self._source.readline(1000):
             name, _, value = line.decode("ascii", "replace").strip().partition(":")
             if not name:
-                return self._known_length(found)
+                return self._parse_length(found)
             if name.lower() not in HEADERS or name.lower() in found:
                 raise WireError(f"no header of the Debug Adapter Protocol: {name[:60]!r}")
             found[name.lower()] = value.strip()
         return None
 
-    def _known_length(self, headers: dict[str, str]) -> int:
+    def _parse_length(self, headers: dict[str, str]) -> int:
         """What Content-Length says. WireError where it is not there, or not the length of a message."""
         length = headers.get("content-length")
         if length is None:
             raise WireError("a header without Content-Length")
-        if not length.isdigit() or int(length) > self.longest:
+        if not length.isdigit() or int(length) > self.max_bytes:
             raise WireError(f"{length[:60]!r} is not the length of a message")
         return int(length)
 
@@ -84,6 +84,6 @@ class Wire:
             except (OSError, ValueError):
                 self.closed = True
 
-    def event(self, name: str, **body: Any) -> None:
+    def send_event(self, name: str, **body: Any) -> None:
         """Tell the editor what has happened."""
         self.send("event", event=name, body=body)

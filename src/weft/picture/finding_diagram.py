@@ -21,8 +21,8 @@ from weft.deadlock.blocked import Blocked, Reason, Standstill
 from weft.findings import Finding
 from weft.match import Match
 from weft.match import match as match_of
-from weft.picture.last_messages import Message, between, laid_out, tag_text
-from weft.picture.sequence_diagram import ENDED, WAITS, Stroke, StrokeRow, draw
+from weft.picture.last_messages import Message, arrange_rows, last_messages_between, tag_text
+from weft.picture.sequence_diagram import ENDED, WAITS, Stroke, StrokeRow, draw_diagram
 from weft.terms import describe
 from weft.terms.progress import end_of, reached_finalize
 from weft.trace import Event, Trace
@@ -40,7 +40,7 @@ KINDS: Final = frozenset(("deadlock", "message-race"))
 """What there are pictures of."""
 
 
-def lines(
+def draw_finding(
     trace: Trace, finding: Finding, match: Match | None = None, *, plain: bool = False, width: int | None = None
 ) -> list[str]:
     """The picture of a finding, at most MAX_LINES lines; none for a finding that has no picture.
@@ -50,18 +50,18 @@ def lines(
     if finding.kind not in KINDS or finding.evidence.get("order_only") or not finding.events:
         return []
     match = match or match_of(trace)
-    picture = _deadlock(trace, finding, match) if finding.kind == "deadlock" else _race(trace, finding, match)
+    picture = _draw_deadlock(trace, finding, match) if finding.kind == "deadlock" else _draw_race(trace, finding, match)
     if picture is None:
         return []
     heads = [f"rank {rank}" for rank in picture.ranks]
     rows = [StrokeRow(row.strokes, row.marks, printable(row.note)) for row in picture.rows]
-    made = draw(heads, rows, plain=plain, width=width)
+    made = draw_diagram(heads, rows, plain=plain, width=width)
     if others := len(set(finding.ranks).difference(picture.ranks)):
         made[0] += f"    and {plural(others, 'other')}"
     return made
 
 
-def of_report(
+def draw_findings(
     trace: Trace, findings: Iterable[Finding], most: int, *, plain: bool = False, width: int | None = None
 ) -> list[tuple[Finding, list[str]]]:
     """The pictures of the first findings that have one, `most` at most."""
@@ -70,50 +70,50 @@ def of_report(
     for finding in findings:
         if len(found) < most and finding.kind in KINDS:
             match = match or match_of(trace)
-            made = lines(trace, finding, match, plain=plain, width=width)
+            made = draw_finding(trace, finding, match, plain=plain, width=width)
             found += [(finding, made)] if made else []
     return found
 
 
 @dataclass
-class _Picture:
+class _Diagram:
     """The ranks of the columns, and the rows."""
 
     ranks: list[int]
     rows: list[StrokeRow]
 
 
-def _some(wanted: Iterable[int], ranks: int) -> list[int]:
+def _first_ranks(wanted: Iterable[int], ranks: int) -> list[int]:
     """The first ranks that are wanted, as many as have room, in their order."""
     known = [rank for rank in dict.fromkeys(wanted) if 0 <= rank < ranks]
     return sorted(known[:MAX_COLUMNS])
 
 
-def _where(event: Event) -> str:
+def _call_site_text(event: Event) -> str:
     return describe.where(event).removeprefix(" at ")
 
 
 # Deadlocks
 
 
-def _deadlock(trace: Trace, finding: Finding, match: Match) -> _Picture | None:
+def _draw_deadlock(trace: Trace, finding: Finding, match: Match) -> _Diagram | None:
     standstill = Standstill(trace)
-    groups = _grouped(standstill, finding)
+    groups = _group_waiting_ranks(standstill, finding)
     if not groups:
         return None
-    ranks = _columns(trace, standstill, finding, groups)
+    ranks = _choose_ranks(trace, standstill, finding, groups)
     column = {rank: place for place, rank in enumerate(ranks)}
-    waits = _waits(groups, standstill, column)
-    ends = _ends(trace, standstill, column)
+    waits = _waiting_rows(groups, standstill, column)
+    ends = _ended_rows(trace, standstill, column)
     open_ = {event.id for events in standstill.open_calls.values() for event in events}
     open_ |= {reason.event.id for group in groups for one in group.blocked.values() for reason in one.reasons}
-    sent = [message for message in between(trace, match, ranks) if message.sent not in open_]
+    sent = [message for message in last_messages_between(trace, match, ranks) if message.sent not in open_]
     room = MAX_LINES - 2 - len(ends) - len(waits)
-    return _Picture(ranks, [*laid_out(trace, sent, column, room), *ends, *waits])
+    return _Diagram(ranks, [*arrange_rows(trace, sent, column, room), *ends, *waits])
 
 
 @dataclass
-class _Group:
+class _WaitingGroup:
     """Ranks that wait in the same call of the same line."""
 
     blocked: dict[int, Blocked]
@@ -124,25 +124,25 @@ class _Group:
         return list(self.blocked)
 
     @property
-    def one(self) -> Blocked:
+    def first(self) -> Blocked:
         """What the first of them waits in."""
         return next(iter(self.blocked.values()))
 
 
-def _grouped(standstill: Standstill, finding: Finding) -> list[_Group]:
+def _group_waiting_ranks(standstill: Standstill, finding: Finding) -> list[_WaitingGroup]:
     """The waiting ranks of a finding, those of one line together, in the order of its sites."""
-    found: dict[tuple[object, ...], _Group] = defaultdict(lambda: _Group({}))
+    found: dict[tuple[object, ...], _WaitingGroup] = defaultdict(lambda: _WaitingGroup({}))
     order = [site.rank for site in finding.sites]
     for rank in [*dict.fromkeys(order), *(rank for rank in finding.ranks if rank not in order)]:
         of = standstill.blocked.get(rank, [])
         one = next((blocked for blocked in of if blocked.event.id in finding.events), of[0] if of else None)
         if one is not None:
-            key = describe.call(one.event, peers=False), _where(one.event), one.event.comm and one.event.comm.index
+            key = describe.call(one.event, peers=False), _call_site_text(one.event), one.event.comm and one.event.comm.index
             found[key].blocked[rank] = one
     return list(found.values())
 
 
-def _columns(trace: Trace, standstill: Standstill, finding: Finding, groups: Sequence[_Group]) -> list[int]:
+def _choose_ranks(trace: Trace, standstill: Standstill, finding: Finding, groups: Sequence[_WaitingGroup]) -> list[int]:
     """Which ranks are drawn: a cycle first, one of each line and for whom it waits, then the others."""
     cycle = finding.evidence.get("cycle")
     wanted = list(cycle) if isinstance(cycle, list) and len(cycle) <= MAX_COLUMNS else []
@@ -154,10 +154,10 @@ def _columns(trace: Trace, standstill: Standstill, finding: Finding, groups: Seq
         wanted += inside[:2]
     for miss in finding.evidence.get("near_misses", ()):
         wanted += [miss["source"]] if isinstance(miss, dict) and "source" in miss else []
-    return _some([*wanted, *finding.ranks], len(trace.ranks))
+    return _first_ranks([*wanted, *finding.ranks], len(trace.ranks))
 
 
-def _ends(trace: Trace, standstill: Standstill, column: dict[int, int]) -> list[StrokeRow]:
+def _ended_rows(trace: Trace, standstill: Standstill, column: dict[int, int]) -> list[StrokeRow]:
     """A row for those who are gone, by how they ended."""
     told: dict[str, list[int]] = defaultdict(list)
     for rank in column:
@@ -170,16 +170,16 @@ def _ends(trace: Trace, standstill: Standstill, column: dict[int, int]) -> list[
     ]
 
 
-def _waits(groups: Sequence[_Group], standstill: Standstill, column: dict[int, int]) -> list[StrokeRow]:
+def _waiting_rows(groups: Sequence[_WaitingGroup], standstill: Standstill, column: dict[int, int]) -> list[StrokeRow]:
     """The rows of those who wait, with a stroke for what does not come."""
     rows: list[StrokeRow] = []
     for group in groups:
         drawn = [rank for rank in group.ranks if rank in column]
         if not drawn:
             continue
-        first = StrokeRow(marks=dict.fromkeys((column[rank] for rank in drawn), WAITS), note=_note(group, standstill))
+        first = StrokeRow(marks=dict.fromkeys((column[rank] for rank in drawn), WAITS), note=_waiting_note(group, standstill))
         mine = [first]
-        for found in _strokes(group, drawn, column):
+        for found in _missing_strokes(group, drawn, column):
             # Below the crosses a stroke needs a head to say which end it belongs to.
             stroke = found if first.has_room(found) else replace(found, kind="refused")
             row = next((row for row in mine if row.has_room(stroke)), None)
@@ -190,7 +190,7 @@ def _waits(groups: Sequence[_Group], standstill: Standstill, column: dict[int, i
     return rows[:MAX_WAITS]
 
 
-def _strokes(group: _Group, drawn: Sequence[int], column: dict[int, int]) -> list[Stroke]:
+def _missing_strokes(group: _WaitingGroup, drawn: Sequence[int], column: dict[int, int]) -> list[Stroke]:
     places = sorted(column[rank] for rank in drawn)
     if group.one.reasons and group.one.reasons[0].what == "members":
         name = describe.call(group.one.event, peers=False).split("(")[0]
@@ -206,14 +206,14 @@ def _strokes(group: _Group, drawn: Sequence[int], column: dict[int, int]) -> lis
     return found
 
 
-def _note(group: _Group, standstill: Standstill) -> str:
+def _waiting_note(group: _WaitingGroup, standstill: Standstill) -> str:
     """`a.py:5  waits in recv(source=0, tag=1)`, and for whom where no stroke shows it."""
     ranks, event = group.ranks, group.one.event
     call = describe.call(event, peers=len(ranks) == 1)
-    text = f"{_where(event)}  {'waits' if len(ranks) == 1 else 'wait'} in {call}".strip()
+    text = f"{_call_site_text(event)}  {'waits' if len(ranks) == 1 else 'wait'} in {call}".strip()
     reasons = group.one.reasons
     if reasons and reasons[0].event != event:
-        text += f" for {_asked(reasons)}"
+        text += f" for {_posting_calls_text(reasons)}"
     elif not reasons or reasons[0].what not in ("message", "receive") or reasons[0].peer == ANY_SOURCE:
         whom = frozenset().union(*(standstill.needs[rank].all_ranks() for rank in ranks if rank in standstill.needs))
         whom = whom.difference(ranks) if len(ranks) > 1 else whom
@@ -221,41 +221,41 @@ def _note(group: _Group, standstill: Standstill) -> str:
     return text
 
 
-def _asked(reasons: Sequence[Reason]) -> str:
+def _posting_calls_text(reasons: Sequence[Reason]) -> str:
     """The calls that began what is waited for."""
-    asked = list(dict.fromkeys(f"{describe.call(reason.event)} at {_where(reason.event)}" for reason in reasons))
+    asked = list(dict.fromkeys(f"{describe.call(reason.event)} at {_call_site_text(reason.event)}" for reason in reasons))
     return asked[0] + (f" and {len(asked) - 1} more" if len(asked) > 1 else "")
 
 
 # Races
 
 
-def _race(trace: Trace, finding: Finding, match: Match) -> _Picture | None:
+def _draw_race(trace: Trace, finding: Finding, match: Match) -> _Diagram | None:
     evidence = finding.evidence
     took, others = evidence.get("took"), evidence.get("others")
     if not isinstance(took, dict) or not isinstance(others, list | tuple) or not others:
         return None
     receive = finding.events[0]
-    ranks = _some([receive[0], took["rank"], *(other["rank"] for other in others)], len(trace.ranks))
+    ranks = _first_ranks([receive[0], took["rank"], *(other["rank"] for other in others)], len(trace.ranks))
     column = {rank: place for place, rank in enumerate(ranks)}
     call = trace.event(*receive)
-    first = _racing(trace, took, "taken", column, receive[0])
-    first.note += f"  taken by {describe.call(call)} at {_where(call)}"
+    first = _race_row(trace, took, "taken", column, receive[0])
+    first.note += f"  taken by {describe.call(call)} at {_call_site_text(call)}"
     rows = [first]
     for other in others:
         if other["rank"] in column:
-            row = _racing(trace, other, "lost" if other.get("taken_by") is None else "taken", column, receive[0])
+            row = _race_row(trace, other, "lost" if other.get("taken_by") is None else "taken", column, receive[0])
             row.note += "  could have come first" + (", never received" if other.get("taken_by") is None else "")
             rows.append(row)
-    return _Picture(ranks, rows)
+    return _Diagram(ranks, rows)
 
 
-def _racing(trace: Trace, message: dict[str, int], kind: str, column: dict[int, int], receiver: int) -> StrokeRow:
+def _race_row(trace: Trace, message: dict[str, int], kind: str, column: dict[int, int], receiver: int) -> StrokeRow:
     """The row of one message of a race."""
     event = trace.event(message["rank"], message["event"])
     start, end = column[message["rank"]], column[receiver]
     strokes = [Stroke(start, end, "taken" if kind == "taken" else "lost", f"tag {event.tag}")] if start != end else []
-    return StrokeRow(strokes, note=_where(event))
+    return StrokeRow(strokes, note=_call_site_text(event))
 
 
 __all__ = ["KINDS", "Message", "lines", "of_report"]

@@ -24,7 +24,7 @@ _ENDS: Final = named(Act.BEGIN_OR_END)
 
 
 @dataclass
-class Step:
+class CallStep:
     """A call, or several equal ones in a row, of ranks that do the same. `event` is the last, of the first rank."""
 
     event: Event
@@ -44,11 +44,11 @@ class Step:
 
 
 @dataclass
-class Group:
+class RankGroup:
     """Ranks whose last calls are the same but for the other side."""
 
     ranks: list[int]
-    steps: list[Step]
+    steps: list[CallStep]
     more: bool
     state: str
     """How it ended: what Rank.state says."""
@@ -56,46 +56,46 @@ class Group:
     columns: list[int] = field(default_factory=list)
 
 
-def groups(trace: Trace, depth: int) -> list[Group]:
+def group_ranks(trace: Trace, depth: int) -> list[RankGroup]:
     """The ranks grouped by their last `depth` calls, in order of their first rank."""
-    found: dict[tuple[object, ...], list[tuple[Rank, list[Step]]]] = defaultdict(list)
+    found: dict[tuple[object, ...], list[tuple[Rank, list[CallStep]]]] = defaultdict(list)
     for rank in trace.ranks:
-        steps = _steps(rank, depth + 1)
-        key = (rank.state, *(_key(step) for step in steps))
+        steps = _last_steps(rank, depth + 1)
+        key = (rank.state, *(_step_key(step) for step in steps))
         found[key].append((rank, steps))
-    return [_group(members, depth) for members in found.values()]
+    return [_make_group(members, depth) for members in found.values()]
 
 
-def _group(members: Sequence[tuple[Rank, list[Step]]], depth: int) -> Group:
+def _make_group(members: Sequence[tuple[Rank, list[CallStep]]], depth: int) -> RankGroup:
     rank, first = members[0]
     for place, step in enumerate(first):
-        step.peers = tuple(_peer(steps[place].event) for _, steps in members)
-    return Group([r.index for r, _ in members], first[-depth:], len(first) > depth, rank.state)
+        step.peers = tuple(_peer_rank(steps[place].event) for _, steps in members)
+    return RankGroup([r.index for r, _ in members], first[-depth:], len(first) > depth, rank.state)
 
 
-def _steps(rank: Rank, depth: int) -> list[Step]:
+def _last_steps(rank: Rank, depth: int) -> list[CallStep]:
     """The last calls that say something of the rank, the oldest first."""
-    steps: list[Step] = []
+    steps: list[CallStep] = []
     for index in range(len(rank) - 1, max(-1, len(rank) - 1 - LOOKED_AT), -1):
         event = rank.event(index)
         if not event.open and class_of(event.function.name) == OTHER and _base(event) not in _ENDS:
             continue
-        if steps and _same(steps[-1].event, event):
+        if steps and _is_repetition(steps[-1].event, event):
             steps[-1].times += 1
         elif len(steps) == depth:
             break
         else:
-            steps.append(Step(event))
+            steps.append(CallStep(event))
     # Of several threads the open calls come last, whenever they began.
     steps.reverse()
     return sorted(steps, key=lambda step: step.open)
 
 
-def _same(later: Event, event: Event) -> bool:
-    return not later.open and _key(Step(later)) == _key(Step(event)) and _peer(later) == _peer(event)
+def _is_repetition(later: Event, event: Event) -> bool:
+    return not later.open and _step_key(CallStep(later)) == _step_key(CallStep(event)) and _peer_rank(later) == _peer_rank(event)
 
 
-def _key(step: Step) -> tuple[object, ...]:
+def _step_key(step: CallStep) -> tuple[object, ...]:
     """What is equal for calls that do the same."""
     event, comm = step.event, step.event.comm
     wild = bool(event.flags & Flag.ANY_SOURCE)
@@ -106,7 +106,7 @@ def _base(event: Event) -> str:
     return base(event.function.name)
 
 
-def _peer(event: Event) -> int | None:
+def _peer_rank(event: Event) -> int | None:
     """The other side as a rank of the run; None where the call has none or its argument is a wildcard."""
     slot = event.function.slot
     if "peer" not in slot or event.peer in (ANY_SOURCE, PROC_NULL):
@@ -118,13 +118,13 @@ def _peer(event: Event) -> int | None:
 # Columns
 
 
-def give_columns(trace: Trace, found: Sequence[Group], match: Match) -> int:
+def assign_columns(trace: Trace, found: Sequence[RankGroup], match: Match) -> int:
     """Give every step a column: behind the step before it, and behind what sent it its message. How many there are.
 
     The last column belongs to the calls that never returned.
     """
     of_rank = {rank: group for group in found for rank in group.ranks}
-    edges = list(_edges(found, of_rank, match))
+    edges = list(_message_edges(found, of_rank, match))
     for group in found:
         group.columns = list(range(len(group.steps)))
     # Ranks that are shown as one may wait for each other in a ring: then no order fits, and enough is enough.
@@ -133,31 +133,31 @@ def give_columns(trace: Trace, found: Sequence[Group], match: Match) -> int:
         for group, step, sender, sent in edges:
             least = sender.columns[sent] + 1
             if group.columns[step] < least:
-                _push(group, step, least)
+                _move_right(group, step, least)
                 moved = True
         if not moved:
             break
     last = max((c for g in found for s, c in zip(g.steps, g.columns, strict=True) if not s.open), default=-1)
     for group in found:
-        _to_the_right(group, last)
+        _move_open_calls_last(group, last)
     return last + 2
 
 
-def _push(group: Group, step: int, column: int) -> None:
+def _move_right(group: RankGroup, step: int, column: int) -> None:
     for later in range(step, len(group.columns)):
         group.columns[later] = max(group.columns[later], column + later - step)
 
 
-def _to_the_right(group: Group, last: int) -> None:
+def _move_open_calls_last(group: RankGroup, last: int) -> None:
     """Open calls stand in the last column; a rank's last closed call keeps its place among the others'."""
     for place_, step in enumerate(group.steps):
         if step.open:
             group.columns[place_] = last + 1
 
 
-def _edges(
-    found: Sequence[Group], of_rank: dict[int, Group], match: Match
-) -> Iterator[tuple[Group, int, Group, int]]:  # fmt: skip
+def _message_edges(
+    found: Sequence[RankGroup], of_rank: dict[int, RankGroup], match: Match
+) -> Iterator[tuple[RankGroup, int, RankGroup, int]]:  # fmt: skip
     """(group, step that got a message, group of the sender, step that sent it), for the first rank of each group."""
     for group in found:
         rank = group.ranks[0]
@@ -177,6 +177,6 @@ def _edges(
                 yield group, places[int(match.recvs.completion[row])], other, mine[0]
 
 
-def class_word(step: Step) -> str:
+def class_word(step: CallStep) -> str:
     """The word of a step's class."""
     return CLASSES[step.call_class].word

@@ -35,7 +35,7 @@ class Message:
     sent: EventId
     received: EventId | None
 
-    def before(self, other: Message) -> bool:
+    def precedes(self, other: Message) -> bool:
         """Whether a rank that has to do with both had to do with this one first."""
         ends = [self.sent, *([self.received] if self.received else [])]
         others = [other.sent, *([other.received] if other.received else [])]
@@ -47,7 +47,7 @@ def tag_text(tag: int) -> str:
     return "any tag" if tag == ANY_TAG else f"tag {tag}"
 
 
-def between(trace: Trace, match: Match, ranks: Sequence[int]) -> list[Message]:
+def last_messages_between(trace: Trace, match: Match, ranks: Sequence[int]) -> list[Message]:
     """Of each pair of ranks, communicator and tag the last message that was received, and the last that was not.
 
     Of many the last ones, and those that nobody received before all others.
@@ -68,14 +68,14 @@ def between(trace: Trace, match: Match, ranks: Sequence[int]) -> list[Message]:
     return latest[-MOST:]
 
 
-def laid_out(trace: Trace, messages: Sequence[Message], column: Mapping[int, int], room: int) -> list[StrokeRow]:
+def arrange_rows(trace: Trace, messages: Sequence[Message], column: Mapping[int, int], room: int) -> list[StrokeRow]:
     """The messages in rows, in an order that each rank saw; the last of them, as many as there is room for."""
     placed: list[tuple[StrokeRow, list[Message]]] = []
-    for message in _ordered(messages):
+    for message in _sort_causally(messages):
         kind: Kind = "taken" if message.received else "lost"
         stroke = Stroke(column[message.sender], column[message.receiver], kind, tag_text(message.tag))
-        note = f"{_where(trace, message.sent)}  send, {_received(trace, message)}{_on(trace, message)}".strip()
-        row = _fitting(placed, message, stroke, f"{note} {kind}")
+        note = f"{_call_site_text(trace, message.sent)}  send, {_received_text(trace, message)}{_comm_text(trace, message)}".strip()
+        row = _find_row(placed, message, stroke, f"{note} {kind}")
         if row is None:
             placed.append((StrokeRow([stroke], note=note), [message]))
         else:
@@ -85,7 +85,7 @@ def laid_out(trace: Trace, messages: Sequence[Message], column: Mapping[int, int
     return rows[max(0, len(rows) - max(0, min(room, MAX_ROWS))) :]
 
 
-def _fitting(
+def _find_row(
     placed: Sequence[tuple[StrokeRow, list[Message]]], message: Message, stroke: Stroke, note: str
 ) -> tuple[StrokeRow, list[Message]] | None:
     """The last row of the same line with room for a stroke, unless what came before the message stands below it."""
@@ -98,7 +98,7 @@ def _fitting(
     return None
 
 
-def _ordered(messages: Sequence[Message]) -> list[Message]:
+def _sort_causally(messages: Sequence[Message]) -> list[Message]:
     """By how many messages had to come before, one after the other: the same for every run that went the same way."""
     by_end = sorted(messages, key=lambda m: (m.sent[0], m.sent[1]))
     depth = dict.fromkeys(by_end, 0)
@@ -114,16 +114,16 @@ def _ordered(messages: Sequence[Message]) -> list[Message]:
     return sorted(by_end, key=lambda m: (depth[m], m.sent))
 
 
-def _where(trace: Trace, event: EventId) -> str:
+def _call_site_text(trace: Trace, event: EventId) -> str:
     return describe.where(trace.event(*event)).removeprefix(" at ")
 
 
-def _received(trace: Trace, message: Message) -> str:
+def _received_text(trace: Trace, message: Message) -> str:
     if message.received is None:
         return "never received"
-    place = _where(trace, message.received)
+    place = _call_site_text(trace, message.received)
     return f"received at {place}" if place else "received"
 
 
-def _on(trace: Trace, message: Message) -> str:
+def _comm_text(trace: Trace, message: Message) -> str:
     return f" on {trace.communicators[message.comm].name}" if message.comm else ""

@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 _PART: Final = 1 << 17
 
 
-class Boxes(NamedTuple):
+class CallBoxes(NamedTuple):
     """Calls of one thread that are at least a pixel wide: index in thread.events, times and class."""
 
     position: Ints
@@ -26,9 +26,9 @@ class Boxes(NamedTuple):
     call_class: NDArray[np.uint8]
     open: NDArray[np.bool_]
 
-    def of(self, which: NDArray[np.bool_]) -> Boxes:
+    def select(self, which: NDArray[np.bool_]) -> CallBoxes:
         """Some of them."""
-        return Boxes(
+        return CallBoxes(
             self.position[which], self.enter[which], self.leave[which], self.call_class[which], self.open[which]
         )  # fmt: skip
 
@@ -38,33 +38,33 @@ class ThreadColumns(NamedTuple):
 
     thread: Thread
     short: Ints
-    boxes: Boxes
+    boxes: CallBoxes
 
 
-def edges(start: int, end: int, width: int) -> Ints:
+def column_edges(start: int, end: int, width: int) -> Ints:
     """The borders of `width` columns over a window, in whole ns; no column is empty."""
     end = max(end, start + width)
     # In Python's numbers: the product of a span and a width may need more than 64 bits.
     return np.array([start + k * (end - start) // width for k in range(width + 1)], np.int64)
 
 
-def row(thread: Thread, borders: Ints, last: int) -> ThreadColumns:
+def thread_columns(thread: Thread, borders: Ints, last: int) -> ThreadColumns:
     """What a thread did in the columns between `borders`; what never returned lasts until `last`."""
     width = len(borders) - 1
     short = np.zeros(width * len(CLASSES), np.int64)
     pixel = int(borders[-1] - borders[0]) / width
     kept = []
-    for part in _parts(thread, borders, last):
+    for part in _read_window(thread, borders, last):
         long = (part.leave - part.enter >= pixel) | part.open
         kept.append(part.of(long))
-        _add(short, borders, part.of(~long))
-    return ThreadColumns(thread, short.reshape(width, len(CLASSES)), _together(kept))
+        _add_short_calls(short, borders, part.of(~long))
+    return ThreadColumns(thread, short.reshape(width, len(CLASSES)), _concatenate_boxes(kept))
 
 
-def _together(parts: list[Boxes]) -> Boxes:
+def _concatenate_boxes(parts: list[CallBoxes]) -> CallBoxes:
     none = np.zeros(0, np.int64)
-    every = [Boxes(none, none, none, np.zeros(0, np.uint8), np.zeros(0, np.bool_)), *parts]
-    return Boxes(
+    every = [CallBoxes(none, none, none, np.zeros(0, np.uint8), np.zeros(0, np.bool_)), *parts]
+    return CallBoxes(
         np.concatenate([part.position for part in every]),
         np.concatenate([part.enter for part in every]),
         np.concatenate([part.leave for part in every]),
@@ -73,7 +73,7 @@ def _together(parts: list[Boxes]) -> Boxes:
     )
 
 
-def _parts(thread: Thread, borders: Ints, last: int) -> Iterator[Boxes]:
+def _read_window(thread: Thread, borders: Ints, last: int) -> Iterator[CallBoxes]:
     """The calls that lie in the window, in parts; one that never returned ends where the next one begins."""
     events, axis = thread.events, thread.rank.axis
     table = class_table(thread.rank.trace.functions)
@@ -88,12 +88,12 @@ def _parts(thread: Thread, borders: Ints, last: int) -> Iterator[Boxes]:
         here = (leave >= borders[0]) & (enter < borders[-1])
         here[_PART:] = False
         position = np.flatnonzero(here) + start
-        yield Boxes(position, enter[here], leave[here], table[part["function"][here]], open_[here])
+        yield CallBoxes(position, enter[here], leave[here], table[part["function"][here]], open_[here])
         if len(enter) and enter[-1] >= borders[-1]:
             return
 
 
-def _add(short: Ints, borders: Ints, calls: Boxes) -> None:
+def _add_short_calls(short: Ints, borders: Ints, calls: CallBoxes) -> None:
     """Add calls shorter than a column to the columns that they lie in, two at most."""
     enter, leave = np.clip(calls.enter, borders[0], borders[-1]), np.clip(calls.leave, borders[0], borders[-1])
     column = np.clip(np.searchsorted(borders, enter, side="right") - 1, 0, len(borders) - 2)
@@ -105,7 +105,7 @@ def _add(short: Ints, borders: Ints, calls: Boxes) -> None:
     np.add.at(short, place[over] + len(CLASSES), rest[over])
 
 
-def totals(found: ThreadColumns, borders: Ints) -> Ints:
+def class_totals(found: ThreadColumns, borders: Ints) -> Ints:
     """Ns of each class in each column, boxes included."""
     whole = found.short.copy()
     for enter, leave, kind in zip(found.boxes.enter, found.boxes.leave, found.boxes.call_class, strict=True):
@@ -113,6 +113,6 @@ def totals(found: ThreadColumns, borders: Ints) -> Ints:
     return whole
 
 
-def rows(ranks: list[Rank], borders: Ints, last: int) -> list[ThreadColumns]:
+def rank_columns(ranks: list[Rank], borders: Ints, last: int) -> list[ThreadColumns]:
     """The rows of the threads of some ranks."""
-    return [row(thread, borders, last) for rank in ranks for thread in rank.threads]
+    return [thread_columns(thread, borders, last) for rank in ranks for thread in rank.threads]

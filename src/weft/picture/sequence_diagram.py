@@ -59,41 +59,41 @@ class StrokeRow:
         return all(set(stroke.span).isdisjoint(other.span) for other in self.strokes)
 
 
-def draw(
+def draw_diagram(
     heads: Sequence[str], rows: Sequence[StrokeRow], *, plain: bool = False, width: int | None = None
 ) -> list[str]:
     """The lines of a picture. `plain`: of ASCII alone; `width`: what is said behind is cut there."""
     gap = _WIDE if len(heads) <= _FEW else _NARROW
     gap = max(gap, *(len(head) + 2 for head in heads))
-    lines = [_heading(heads, gap), _row(StrokeRow(), len(heads), gap, set())]
+    lines = [_draw_heading(heads, gap), _draw_row(StrokeRow(), len(heads), gap, set())]
     stopped: set[int] = set()
     for row in rows:
-        lines.append(_row(row, len(heads), gap, stopped))
+        lines.append(_draw_row(row, len(heads), gap, stopped))
         stopped |= set(row.marks)
     if width is not None:
         lines = [line if len(line) <= width else line[: width - 1] + "…" for line in lines]
     return [line.translate(_PLAIN) for line in lines] if plain else lines
 
 
-def _heading(heads: Sequence[str], gap: int) -> str:
+def _draw_heading(heads: Sequence[str], gap: int) -> str:
     text = ""
     for column, head in enumerate(heads):
         text = text.ljust(_MARGIN + column * gap - (len(head) - 1) // 2) + head
     return text
 
 
-def _row(row: StrokeRow, columns: int, gap: int, stopped: set[int]) -> str:
+def _draw_row(row: StrokeRow, columns: int, gap: int, stopped: set[int]) -> str:
     canvas = [" "] * (_MARGIN + (columns - 1) * gap + 1)
     for column in range(columns):
         canvas[_MARGIN + column * gap] = "┆" if column in stopped else "│"
     for stroke in row.strokes:
-        _stroke(canvas, stroke, gap, set(row.marks))
+        _draw_stroke(canvas, stroke, gap, set(row.marks))
     for column, mark in row.marks.items():
         canvas[_MARGIN + column * gap] = mark
     return f"{''.join(canvas)}    {row.note}".rstrip()
 
 
-def _stroke(canvas: list[str], stroke: Stroke, gap: int, marked: set[int]) -> None:
+def _draw_stroke(canvas: list[str], stroke: Stroke, gap: int, marked: set[int]) -> None:
     low, high = sorted((stroke.start, stroke.end))
     line = _LINES.get(stroke.kind, "─")
     for at in range(_MARGIN + low * gap + 1, _MARGIN + high * gap):
@@ -110,14 +110,14 @@ def _stroke(canvas: list[str], stroke: Stroke, gap: int, marked: set[int]) -> No
         column, off = divmod(at - _MARGIN, gap)
         if stroke.kind == "gathering" and off == 1 and column > low and column not in marked:
             canvas[at] = " "
-    _label(canvas, stroke, gap)
+    _draw_label(canvas, stroke, gap)
     if stroke.kind in _HEADS:
         left, right = tuple(_HEADS[stroke.kind])
         end = _MARGIN + stroke.end * gap
         canvas[end + 1 if stroke.end < stroke.start else end - 1] = left if stroke.end < stroke.start else right
 
 
-def _label(canvas: list[str], stroke: Stroke, gap: int) -> None:
+def _draw_label(canvas: list[str], stroke: Stroke, gap: int) -> None:
     """The word stands in the gap beside the stroke's end, as far as it fits."""
     first = stroke.end if stroke.end < stroke.start else stroke.end - 1
     text = stroke.label if len(stroke.label) <= gap - 4 else stroke.label.removeprefix("tag ")

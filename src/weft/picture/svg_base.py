@@ -38,10 +38,10 @@ class Picture(str):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to a new file. UsageError where there is one."""
-        write(Path(path), self)
+        write_new_file(Path(path), self)
 
 
-def head(width: int, height: int) -> str:
+def svg_head(width: int, height: int) -> str:
     """The beginning of a picture of so many pixels."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="weft-svg" viewBox="0 0 {width} {height}" width="{width}" '
@@ -49,12 +49,12 @@ def head(width: int, height: int) -> str:
     )
 
 
-def inert(told: str) -> str:
+def escape_text(told: str) -> str:
     """What a record or a program says, as it may stand in a picture."""
     return escape(printable(told))
 
 
-def write(path: Path, text: str) -> None:
+def write_new_file(path: Path, text: str) -> None:
     """Write a new file. UsageError where there is one, or where it cannot be written."""
     try:
         with path.open("x", encoding="utf-8") as file:

@@ -13,7 +13,7 @@ Window = str | tuple[float | None, float | None] | None
 """`1.2s-3s`, or (start, end) in seconds, None for the run's own."""
 
 
-def ranks_of(trace: Trace, wanted: str | Iterable[int] | None) -> list[Rank]:
+def select_ranks(trace: Trace, wanted: str | Iterable[int] | None) -> list[Rank]:
     """The ranks `0-3,7` or of an iterable. UsageError where the run has none of them."""
     if wanted is None:
         return trace.ranks
@@ -24,10 +24,10 @@ def ranks_of(trace: Trace, wanted: str | Iterable[int] | None) -> list[Rank]:
     return found
 
 
-def window_of(trace: Trace, wanted: Window, run: Extent) -> tuple[int, int]:
+def parse_window(trace: Trace, wanted: Window, run: Extent) -> tuple[int, int]:
     """Start and end in ns. UsageError for a window that is none."""
     if wanted is None:
-        return _calm_start(trace, run), _calm_end(trace, run)
+        return _default_start(trace, run), _default_end(trace, run)
     if isinstance(wanted, str):
         first, dash, last = wanted.partition("-")
         start, end = duration_ns(first) if first else run.first, duration_ns(last) if last else run.last
@@ -41,17 +41,17 @@ def window_of(trace: Trace, wanted: Window, run: Extent) -> tuple[int, int]:
     return int(start), int(end)
 
 
-def _calm_start(trace: Trace, run: Extent) -> int:
+def _default_start(trace: Trace, run: Extent) -> int:
     """Where a picture of the whole run begins: MPI's start, where it takes long, squeezes what is behind it too."""
     firsts = [rank.event(0) for rank in trace.ranks if len(rank)]
     ends = [event.exit_ns or event.enter_ns for event in firsts if event.function.name.startswith("MPI_Init")]
-    end = _calm_end(trace, run)
+    end = _default_end(trace, run)
     if not ends or min(ends) - run.first < 0.3 * (end - run.first):
         return run.first
     return max(run.first, min(ends) - (end - min(ends)) // 20)
 
 
-def _calm_end(trace: Trace, run: Extent) -> int:
+def _default_end(trace: Trace, run: Extent) -> int:
     """Where a picture of the whole run ends: what hung for hours must not squeeze what was before it."""
     last = run.first
     for rank in trace.ranks:

@@ -21,56 +21,56 @@ START_SECONDS: Final = 120.0
 """Until the replay has begun: the record is read, and the program is started."""
 
 
-class Adapter:
+class AdapterProcess:
     """One process of `weft dap`. `heard`: takes its events; `gone`: told when it has ended by itself."""
 
-    def __init__(self, heard: Callable[[str, Body], None], gone: Callable[[Adapter], None]) -> None:
-        self._heard, self._gone = heard, gone
+    def __init__(self, heard: Callable[[str, Body], None], gone: Callable[[AdapterProcess], None]) -> None:
+        self._on_event, self._on_exit = heard, gone
         self._process = subprocess.Popen(
             COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         assert self._process.stdin is not None and self._process.stdout is not None
         self._wire = Wire(self._process.stdout, self._process.stdin)  # type: ignore[arg-type]
         self._answers: dict[int, Message] = {}
-        self._asked, self._ended, self._errors = 0, False, b""
+        self._request_count, self._has_ended, self._errors = 0, False, b""
         self._came = threading.Condition()
-        threading.Thread(target=self._read, name="adapter", daemon=True).start()
+        threading.Thread(target=self._read_messages, name="adapter", daemon=True).start()
         threading.Thread(target=self._read_errors, name="errors", daemon=True).start()
 
-    def _read(self) -> None:
+    def _read_messages(self) -> None:
         with suppress(WireError, OSError, ValueError):
             for message in self._wire.messages():
                 if message.get("type") == "event":
-                    self._heard(str(message.get("event")), message.get("body") or {})
+                    self._on_event(str(message.get("event")), message.get("body") or {})
                     continue
                 with self._came:
                     self._answers[int(message["request_seq"])] = message
                     self._came.notify_all()
         with self._came:
-            self._ended = True
+            self._has_ended = True
             self._came.notify_all()
-        self._gone(self)
+        self._on_exit(self)
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self._errors = (self._errors + line)[-2000:]
 
-    def errors(self) -> str:
+    def error_output(self) -> str:
         """What it wrote last to its standard error."""
         return self._errors.decode(errors="replace").strip()
 
-    def ask(self, command: str, seconds: float = SECONDS, /, **arguments: Any) -> Body:
+    def request(self, command: str, seconds: float = SECONDS, /, **arguments: Any) -> Body:
         """A request, and the body of its response. WeftError where it is refused or does not come."""
         with self._came:
-            self._asked += 1
-            number = self._asked
+            self._request_count += 1
+            number = self._request_count
         self._wire.send("request", command=command, arguments=arguments, seq=number)
         with self._came:
-            self._came.wait_for(lambda: number in self._answers or self._ended, seconds)
+            self._came.wait_for(lambda: number in self._answers or self._has_ended, seconds)
             answer = self._answers.pop(number, None)
         if answer is None:
-            what = f"has ended: {self.errors()}" if self._ended else f"has not answered for {seconds:g} s"
+            what = f"has ended: {self.error_output()}" if self._has_ended else f"has not answered for {seconds:g} s"
             raise WeftError(f"the debugger {what}")
         if not answer.get("success"):
             raise WeftError(str(answer.get("message") or "refused"))
@@ -78,7 +78,7 @@ class Adapter:
 
     def close(self) -> None:
         """End the session and its process: it ends by itself when nobody listens, and is ended where it does not."""
-        self._gone = lambda _: None
+        self._on_exit = lambda _: None
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.close()

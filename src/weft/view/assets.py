@@ -10,7 +10,7 @@ TYPES: Final = {".js": "text/javascript; charset=utf-8", ".css": "text/css; char
 
 
 @cache
-def assets() -> dict[str, bytes]:
+def load_assets() -> dict[str, bytes]:
     """Every module and style of the page by its name, read once."""
     return {
         entry.name: entry.read_bytes()
@@ -20,11 +20,11 @@ def assets() -> dict[str, bytes]:
 
 
 @cache
-def page(name: str = "main") -> str:
+def load_page(name: str = "main") -> str:
     """The page of a module, in which {{head}} stands for what loads modules and styles."""
     return files("weft").joinpath("web", f"{name}.html").read_text("utf-8")
 
 
-def modules() -> list[str]:
+def module_names() -> list[str]:
     """Names of the page's modules."""
-    return sorted(name for name in assets() if name.endswith(".js"))
+    return sorted(name for name in load_assets() if name.endswith(".js"))

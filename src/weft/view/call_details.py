@@ -15,7 +15,7 @@ from weft.terms.describe import in_task
 from weft.terms.shown import call_text, error_text, value_json, value_text
 from weft.trace import CallSite, Event, Flag
 from weft.trace.communicators import members_text
-from weft.view.message_details import size
+from weft.view.message_details import call_bytes
 
 AROUND: Final = 14
 """Lines of source shown before and after the call's."""
@@ -24,7 +24,7 @@ MAX_VALUES: Final = 256
 MAX_CALLERS: Final = 20
 
 
-def details(event: Event, match: Match | None, findings: Sequence[Finding]) -> dict[str, object]:
+def call_facts(event: Event, match: Match | None, findings: Sequence[Finding]) -> dict[str, object]:
     """The facts of a call: what it was given and gave back, whom it dealt with, where it stands, what is wrong."""
     comm, status = event.comm, event.status
     exit_ns = event.exit_ns
@@ -34,13 +34,13 @@ def details(event: Event, match: Match | None, findings: Sequence[Finding]) -> d
         "error_text": error_text(event.rank.trace.system, event.error),
         "enter_ns": event.enter_ns, "exit_ns": exit_ns,
         "duration_ns": None if exit_ns is None else exit_ns - event.enter_ns,
-        "args": _arguments(event), "polls": event.polls, "state": event.rank.state,
+        "args": _arguments_to_json(event), "polls": event.polls, "state": event.rank.state,
         "status": None if status is None else {"source": status.source, "tag": status.tag, "bytes": status.count},
         "cancelled": bool(event.flags & Flag.CANCELLED), "buffer_changed": bool(event.flags & Flag.BUFFER_CHANGED),
-        "task": in_task(event).strip() or None, "tip": tip(event),
-        "damage": event.damage, "site": _site(event.site), "source": source(event),
+        "task": in_task(event).strip() or None, "tip": tooltip_facts(event),
+        "damage": event.damage, "site": _site_to_json(event.site), "source": source_panel(event),
         "replay": f"weft replay {shlex.quote(str(event.rank.trace.path))} --until {event.rank.index}:{event.index}",
-        "partners": partners(event, match) if match else None,
+        "partners": find_message_partners(event, match) if match else None,
         "findings": [n for n, f in enumerate(findings) if event.id in f.events],
         "count": len(event.rank.events),
     }  # fmt: skip
@@ -60,13 +60,13 @@ def details(event: Event, match: Match | None, findings: Sequence[Finding]) -> d
     return facts
 
 
-def tip(event: Event) -> dict[str, object]:
+def tooltip_facts(event: Event) -> dict[str, object]:
     """What a call's box says of itself: whom it dealt with, how many bytes, and where it stands."""
-    return {"text": call_text(event), "bytes": size(event), "site": event.site.text, "tag": _tag(event),
-            "peer": _peer(event)}  # fmt: skip
+    return {"text": call_text(event), "bytes": call_bytes(event), "site": event.site.text, "tag": _tag(event),
+            "peer": _peer_text(event)}  # fmt: skip
 
 
-def _peer(event: Event) -> str | None:
+def _peer_text(event: Event) -> str | None:
     """`from any, got 2`, `to 3`, `root 0`; None for a call without."""
     function = event.function
     named = function.slot.get("peer")
@@ -83,7 +83,7 @@ def _tag(event: Event) -> int | None:
     return None if named is None or named.handle or event.tag < 0 else event.tag
 
 
-def _arguments(event: Event) -> list[dict[str, Any]]:
+def _arguments_to_json(event: Event) -> list[dict[str, Any]]:
     """Arguments by name, for people and as values."""
     found = []
     for name, value in event.args.items():
@@ -97,7 +97,7 @@ def _arguments(event: Event) -> list[dict[str, Any]]:
     return found
 
 
-def _site(site: CallSite) -> dict[str, Any]:
+def _site_to_json(site: CallSite) -> dict[str, Any]:
     return {
         "text": site.text, "file": site.file, "line": site.line, "function": site.function, "module": site.module,
         "offset": site.offset,
@@ -106,7 +106,7 @@ def _site(site: CallSite) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def source(event: Event) -> dict[str, Any] | None:
+def source_panel(event: Event) -> dict[str, Any] | None:
     """The lines around a call, as weft.sources gives them; None where they are not known."""
     site = event.site
     if not site.file or not site.line:
@@ -116,28 +116,28 @@ def source(event: Event) -> dict[str, Any] | None:
     return panel and {**panel, "note": of.note([site.file])}
 
 
-def partners(event: Event, match: Match) -> list[dict[str, object]]:
+def find_message_partners(event: Event, match: Match) -> list[dict[str, object]]:
     """The other sides of the messages of a call: of those that it posts, and of those that it waits for."""
     found: list[dict[str, Any]] = []
-    found += [_side(match, "sends to", int(match.sends.partner[i]), sends=False) for i in match.sends_of(event.id)]
-    found += [_side(match, "receives from", int(match.recvs.partner[i]), sends=True)
+    found += [_partner_to_json(match, "sends to", int(match.sends.partner[i]), sends=False) for i in match.sends_of(event.id)]
+    found += [_partner_to_json(match, "receives from", int(match.recvs.partner[i]), sends=True)
               for i in match.receives_of(event.id)]  # fmt: skip
-    found += _completed(event, match)
+    found += _find_completed_messages(event, match)
     return found[:64]
 
 
-def _side(match: Match, what: str, row: int, *, sends: bool) -> dict[str, object]:
+def _partner_to_json(match: Match, what: str, row: int, *, sends: bool) -> dict[str, object]:
     if row == NONE:
         return {"what": what, "event": None}
     other = match.trace.event(*(match.sends if sends else match.recvs).id(row))
     return {"what": what, "event": list(other.id), "text": call_text(other), "site": other.site.text}
 
 
-def _completed(event: Event, match: Match) -> list[dict[str, Any]]:
+def _find_completed_messages(event: Event, match: Match) -> list[dict[str, Any]]:
     """Messages that another call posted and at whose completion this one returned."""
     found = []
     for what, mine, sends in (("got the message of", match.recvs, True), ("completed the send to", match.sends, False)):
         part = mine.of_rank(event.rank.index)
         rows = part.start + np.flatnonzero((mine.completion[part] == event.index) & (mine.event[part] != event.index))
-        found += [_side(match, what, int(mine.partner[row]), sends=sends) for row in rows[:32]]
+        found += [_partner_to_json(match, what, int(mine.partner[row]), sends=sends) for row in rows[:32]]
     return found

@@ -19,7 +19,7 @@ MAX_ROWS: Final = 1000
 Ints = NDArray[np.int64]
 
 
-def culprits(
+def waits_by_culprit(
     trace: Trace, match: Match, within: Callable[[Ints, Ints], Ints] | None = None
 ) -> list[dict[str, object]]:  # fmt: skip
     """By rank that was late and cause of waiting: what it cost the others, the dearest first, and the worst wait.

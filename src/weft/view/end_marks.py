@@ -30,13 +30,13 @@ class EndMark:
     kind: str
 
 
-def end_marks(trace: Trace) -> list[EndMark]:
+def find_end_marks(trace: Trace) -> list[EndMark]:
     """The ranks that ended before their time, each where it did; those that only never left a call are drawn by it."""
     running = trace.run.get("ended") in (None, "running")
-    return [_mark(end) for end in ends(trace) if _of_note(end, running)]
+    return [_make_mark(end) for end in ends(trace) if _is_early_end(end, running)]
 
 
-def _of_note(end: End, running: bool) -> bool:
+def _is_early_end(end: End, running: bool) -> bool:
     if end.how is How.EXIT:
         return not finalized(end.rank) or (end.ending is not None and end.ending.code != 0)
     if end.how in (How.CUT_OFF, How.SIGNAL):
@@ -44,19 +44,19 @@ def _of_note(end: End, running: bool) -> bool:
     return end.how in _OF
 
 
-def _mark(end: End) -> EndMark:
-    time = end.ending.time_ns if end.ending is not None else _last(end.rank)
-    return EndMark(end.rank.index, max(time, _last(end.rank)), words(end), _OF[end.how])
+def _make_mark(end: End) -> EndMark:
+    time = end.ending.time_ns if end.ending is not None else _last_time(end.rank)
+    return EndMark(end.rank.index, max(time, _last_time(end.rank)), words(end), _OF[end.how])
 
 
-def _last(rank: Rank) -> int:
+def _last_time(rank: Rank) -> int:
     if not len(rank):
         return 0
     event = rank.event(len(rank) - 1)
     return event.exit_ns if event.exit_ns is not None else event.enter_ns
 
 
-def placed(marks: list[EndMark], scale: Scale, first_row: list[int], trace: Trace) -> list[dict[str, Any]]:
+def marks_to_json(marks: list[EndMark], scale: Scale, first_row: list[int], trace: Trace) -> list[dict[str, Any]]:
     """The marks on an axis, as the page draws them. Logical time has no clock: there a mark follows the last call."""
     found = []
     for mark in marks:

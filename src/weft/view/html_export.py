@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from weft.errors import WeftError
 from weft.picture.classes import CLASSES
-from weft.view.assets import assets, modules, page
+from weft.view.assets import load_assets, load_page, module_names
 from weft.view.links import Links
-from weft.view.run_view import Picture
-from weft.view.window import pack
+from weft.view.run_view import RunView
+from weft.view.window import pack_arrays
 
 MAX_CALLS: Final = 60_000
 MAX_DETAILS: Final = 3_000
@@ -37,66 +37,66 @@ LAST_CALLS: Final = 6
 Window = tuple[int, int]
 
 
-def to_html(picture: Picture) -> bytes:
+def render_html(picture: RunView) -> bytes:
     """The file. The picture must have been analysed."""
     if picture.links is None:
         raise WeftError(picture.failure or "the run could not be matched")
-    data = base64.b64encode(gzip.compress(_Data(picture, picture.links).packed(), 9, mtime=0)).decode()
-    imports = {f"weft/{name}": _as_url(assets()[name]) for name in modules()}
+    data = base64.b64encode(gzip.compress(_ExportData(picture, picture.links).packed(), 9, mtime=0)).decode()
+    imports = {f"weft/{name}": _module_url(load_assets()[name]) for name in module_names()}
     text = json.dumps({"imports": imports})
     start = 'import "weft/main.js";'
     policy = (
-        f"default-src 'none'; script-src '{_hash(text)}' '{_hash(start)}' data:; style-src 'unsafe-inline'; "
+        f"default-src 'none'; script-src '{_csp_hash(text)}' '{_csp_hash(start)}' data:; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
     head = (
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        f'<style>{assets()["style.css"].decode()}</style>\n<script type="importmap">{text}</script>\n'
+        f'<style>{load_assets()["style.css"].decode()}</style>\n<script type="importmap">{text}</script>\n'
         f'<script type="application/octet-stream" id="weft-data">{data}</script>\n'
         f'<script type="module">{start}</script>'
     )
-    return page().replace("{{head}}", head).encode(errors="backslashreplace")
+    return load_page().replace("{{head}}", head).encode(errors="backslashreplace")
 
 
-def _as_url(module: bytes) -> str:
+def _module_url(module: bytes) -> str:
     return "data:text/javascript;base64," + base64.b64encode(module).decode()
 
 
-def _hash(text: str) -> str:
+def _csp_hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode(errors="backslashreplace")).digest()).decode()
 
 
-class _Data:
+class _ExportData:
     """What goes into the file, in forms that hold for every axis: calls by rank and index, not by places."""
 
-    def __init__(self, picture: Picture, links: Links) -> None:
+    def __init__(self, picture: RunView, links: Links) -> None:
         self.picture, self.links = picture, links
         self.timeline = picture.scale("time").timeline
         self.whole = picture.trace.event_count <= MAX_CALLS
-        self.windows = [] if self.whole else self._windows()
-        self.ranges = self._ranges()
+        self.windows = [] if self.whole else self._choose_windows()
+        self.ranges = self._exported_ranges()
         self.sources: dict[str, Any] = {}
         """By file and line what is shown of the source, once for all calls there."""
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         names = ["time", "folded", "logical"] if self.whole else ["time", "folded"]
-        messages, bands = self._links()
+        messages, bands = self._collect_links()
         head = {
             "run": self.picture.facts(), "axes": {name: self.picture.axis(name) for name in names},
             "findings": {name: self.picture.findings(name) for name in names}, "tables": self.picture.tables("time"),
-            "whole": self.whole, "windows": self.windows, "row_first": self._firsts(), "messages": messages,
-            "bands": bands, "message_facts": self._messages_told(messages), "details": self._details(),
-            "sources": self.sources, "shades": self._shades(),
+            "whole": self.whole, "windows": self.windows, "row_first": self._row_offsets(), "messages": messages,
+            "bands": bands, "message_facts": self._collect_message_facts(messages), "details": self._collect_details(),
+            "sources": self.sources, "shades": self._collect_frontiers(),
         }  # fmt: skip
-        return pack(head, {**self._calls(), **self._columns()})
+        return pack_arrays(head, {**self._call_arrays(), **self._whole_run_columns()})
 
     # Calls
 
-    def _windows(self) -> list[Window]:
+    def _choose_windows(self) -> list[Window]:
         """Stretchs of the clock whose calls are all in the file: the findings' ones, worst first, and the end."""
         found: list[Window] = []
         left = MAX_CALLS
-        for start, end in [*self._wanted(), *self._ends()]:
+        for start, end in [*self._finding_windows(), *self._last_windows()]:
             first, last = self.timeline.range(start, end)
             count = int((last - first).sum())
             if count <= left:
@@ -104,20 +104,20 @@ class _Data:
                 left -= count
         return found
 
-    def _wanted(self) -> Iterable[Window]:
+    def _finding_windows(self) -> Iterable[Window]:
         for finding in self.picture.findings("time")["findings"][:12]:
             if finding["window"]:
                 start, end = finding["window"]
                 wide = (end - start) * 0.5
                 yield int(start - wide), int(end + wide)
 
-    def _ends(self) -> Iterable[Window]:
+    def _last_windows(self) -> Iterable[Window]:
         """The end of the run, as much of it as may fit."""
         last = self.timeline.last
         for part in range(1, 24):
             yield last - (last >> part), last
 
-    def _ranges(self) -> list[list[tuple[int, int]]]:
+    def _exported_ranges(self) -> list[list[tuple[int, int]]]:
         """By row the calls that are in the file, as [first, end) of its events."""
         if self.whole:
             return [[(0, len(row.events))] for row in self.picture.rows]
@@ -126,13 +126,13 @@ class _Data:
             first, last = self.timeline.range(start, end)
             for row, (a, b) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
                 ranges[row].append((int(a), int(b)))
-        return [_merged(found) for found in ranges]
+        return [_merge_ranges(found) for found in ranges]
 
-    def _firsts(self) -> list[int]:
+    def _row_offsets(self) -> list[int]:
         counts = [sum(b - a for a, b in found) for found in self.ranges]
         return [0, *np.cumsum(counts).tolist()]
 
-    def _calls(self) -> dict[str, NDArray[Any]]:
+    def _call_arrays(self) -> dict[str, NDArray[Any]]:
         rows = self.picture.rows
         boxes, logical, slots, events = [], [], [], []
         steps = self.picture.scale("logical") if self.whole else None
@@ -154,7 +154,7 @@ class _Data:
             arrays |= {"step_start": steps.positions(step["start"]), "step_end": steps.positions(step["end"])}
         return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
-    def _columns(self) -> dict[str, NDArray[Any]]:
+    def _whole_run_columns(self) -> dict[str, NDArray[Any]]:
         """The whole run, each row at one level of detail, on every axis that the file has."""
         if self.whole:
             return {}
@@ -169,7 +169,7 @@ class _Data:
 
     # Links and details
 
-    def _links(self) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    def _collect_links(self) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
         """Messages and collectives as events: their places follow from these."""
         scale = self.picture.scale("time")
         spans: Sequence[Window] = self.windows or [(-1, self.timeline.last + 1)]
@@ -185,22 +185,22 @@ class _Data:
                       for band in list(bands.values())[:MAX_LINKS]]  # fmt: skip
         return list(messages.values())[:MAX_LINKS], kept_bands
 
-    def _details(self) -> dict[str, Any]:
+    def _collect_details(self) -> dict[str, Any]:
         """The facts of the calls that matter most, without what differs from axis to axis."""
         found: dict[str, Any] = {}
         size = 0
-        for rank, event in self._matter():
+        for rank, event in self._calls_by_importance():
             if f"{rank}:{event}" in found:
                 continue
             facts = self.picture.event_facts(rank, event)
-            facts["source"] = self._shared(facts["source"])
+            facts["source"] = self._share_source(facts["source"])
             size += len(json.dumps(facts, default=str))
             if len(found) >= MAX_DETAILS or size > MAX_DETAIL_BYTES:
                 break
             found[f"{rank}:{event}"] = facts
         return found
 
-    def _shared(self, source: dict[str, object] | None) -> str | None:
+    def _share_source(self, source: dict[str, object] | None) -> str | None:
         """Keeps what is shown of the source once, and returns its name."""
         if source is None:
             return None
@@ -208,7 +208,7 @@ class _Data:
         self.sources.setdefault(name, {key: source[key] for key in source if key != "lines"})
         return name
 
-    def _messages_told(self, messages: Sequence[dict[str, Any]]) -> dict[str, object]:
+    def _collect_message_facts(self, messages: Sequence[dict[str, Any]]) -> dict[str, object]:
         """The facts of messages by side and row, those that made somebody wait or were lost first."""
         found: dict[str, Any] = {}
         for one in sorted(messages, key=lambda m: (m.get("kind") is None, -m.get("ns", 0)))[:MAX_DETAILS]:
@@ -216,7 +216,7 @@ class _Data:
             found[f"{side}:{one['row']}"] = self.picture.message_facts(side, one["row"])
         return found
 
-    def _matter(self) -> Iterable[tuple[int, int]]:
+    def _calls_by_importance(self) -> Iterable[tuple[int, int]]:
         findings = self.picture.report.findings if self.picture.report else ()
         for finding in findings:
             yield from finding.events[:MAX_SHADES]
@@ -226,14 +226,14 @@ class _Data:
             for a, b in reversed(found):
                 yield from ((row.rank.index, row.event_of(k)) for k in range(b - 1, a - 1, -1))
 
-    def _shades(self) -> dict[str, object]:
+    def _collect_frontiers(self) -> dict[str, object]:
         """Past and future of the findings' calls: by row [event, is its end] or None."""
         findings = self.picture.report.findings if self.picture.report else ()
         events = [event for finding in findings for event in finding.events[:8]][:MAX_SHADES]
         return {f"{rank}:{event}": self.picture.frontiers((rank, event)) for rank, event in dict.fromkeys(events)}
 
 
-def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for a, b in sorted(r for r in ranges if r[1] > r[0]):
         if found and a <= found[-1][1]:

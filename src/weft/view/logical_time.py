@@ -19,7 +19,7 @@ U64 = NDArray[np.uint64]
 U32 = NDArray[np.uint32]
 
 
-class Places:
+class EventNumbers:
     """The events of all rows in one line."""
 
     def __init__(self, rows: Rows) -> None:
@@ -27,7 +27,7 @@ class Places:
         counts = [len(row.events) for row in rows]
         self.first: U64 = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64)
 
-    def of(self, rank: int, events: NDArray[Any]) -> U64:
+    def number_events(self, rank: int, events: NDArray[Any]) -> U64:
         """The places of some events of a rank."""
         found, row = self.rows.trace.ranks[rank], self.rows.first[rank]
         if len(found.threads) < 2:
@@ -37,26 +37,26 @@ class Places:
         places: U64 = self.first[row + threads] + positions.astype(np.uint64)
         return places
 
-    def of_rows(self, posts: Any, column: NDArray[np.generic]) -> U64:
+    def number_column(self, posts: Any, column: NDArray[np.generic]) -> U64:
         """The places of a column of events of the rows of a match; of NONE it is meaningless."""
         out = np.zeros(len(column), np.uint64)
         for rank in self.rows.trace.ranks:
             part = posts.of_rank(rank.index)
             known = column[part] < len(rank.events)
-            out[part][known] = self.of(rank.index, column[part][known])
+            out[part][known] = self.number_events(rank.index, column[part][known])
         return out
 
 
-def steps(rows: Rows, match: Match) -> list[U32]:
+def logical_steps(rows: Rows, match: Match) -> list[U32]:
     """By row the step at which each of its events ends."""
-    places, recvs, colls = Places(rows), match.recvs, match.collectives
+    places, recvs, colls = EventNumbers(rows), match.recvs, match.collectives
     had = (recvs.partner != NONE) & (recvs.completion != NONE)
     sent = places.of_rows(match.sends, match.sends.event)
-    message = _sorted(places.of_rows(recvs, recvs.completion)[had], sent[recvs.partner[had]])
+    message = _sort_by_key(places.of_rows(recvs, recvs.completion)[had], sent[recvs.partner[had]])
     # What makes no collective of itself (an incomplete one, or one half of a mistake) still has its parts as members.
-    arrival = _sorted(places.of_rows(colls, colls.event), colls.instance)
+    arrival = _sort_by_key(places.of_rows(colls, colls.event), colls.instance)
     done = colls.completion != NONE
-    departure = _sorted(places.of_rows(colls, colls.completion)[done], colls.instance[done])
+    departure = _sort_by_key(places.of_rows(colls, colls.completion)[done], colls.instance[done])
     parts = np.bincount(colls.instance, minlength=len(match.instances)).astype(np.uint32)
     ends = np.zeros(int(places.first[-1]), np.uint32)
     given = Steps(
@@ -69,14 +69,14 @@ def steps(rows: Rows, match: Match) -> list[U32]:
     return [ends[int(a) : int(b)] for a, b in zip(places.first[:-1], places.first[1:], strict=True)]
 
 
-def _sorted(keys: U64, values: NDArray[np.generic]) -> tuple[U64, NDArray[np.generic]]:
+def _sort_by_key(keys: U64, values: NDArray[np.generic]) -> tuple[U64, NDArray[np.generic]]:
     by = np.argsort(keys, kind="stable")
     return np.ascontiguousarray(keys[by]), np.ascontiguousarray(values[by])
 
 
-def logical(rows: Rows, match: Match) -> Scale:
+def logical_scale(rows: Rows, match: Match) -> Scale:
     """The axis of logical time. Calls that are open go on to its end."""
-    ends = steps(rows, match)
+    ends = logical_steps(rows, match)
     most = max((int(e[-1]) for e in ends if len(e)), default=0)
     last = most + max(1, most // 16)
     for row, end in zip(rows, ends, strict=True):

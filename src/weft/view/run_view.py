@@ -23,17 +23,17 @@ from weft.report.text import heading, replays
 from weft.safety.runs import doubt, executes
 from weft.trace import Level, Trace
 from weft.trace.filter import Filter
-from weft.view.call_details import details, tip
-from weft.view.end_marks import end_marks, placed
-from weft.view.links import Links, arrows_of, open_events
-from weft.view.logical_time import logical
-from weft.view.message_details import message
-from weft.view.replay_session import Replayed
+from weft.view.call_details import call_facts, tooltip_facts
+from weft.view.end_marks import find_end_marks, marks_to_json
+from weft.view.links import Links, draw_finding_arrows, find_open_calls
+from weft.view.logical_time import logical_scale
+from weft.view.message_details import message_facts
+from weft.view.replay_session import ReplaySession
 from weft.view.rows import Rows
-from weft.view.scale import Scale, folded, on_the_clock
-from weft.view.tables import Sums
-from weft.view.timeline import Progress, indexed, last_time, margin, remembered
-from weft.view.window import Hits, parse_lanes, window
+from weft.view.scale import Scale, clock_scale, folded_scale
+from weft.view.tables import IntervalTables
+from weft.view.timeline import Progress, end_margin, last_event_time, load_or_build_timeline, load_or_make_json
+from weft.view.window import Hits, pack_window, parse_lanes
 
 AXES: Final = ("time", "folded", "logical")
 KEPT_FILTERS: Final = 6
@@ -48,7 +48,7 @@ OPEN_CONTEXT: Final = 6
 """... where they take no more than so many times the time of the finding's own (that of a hang is hardly recorded)."""
 
 
-class Picture:
+class RunView:
     """A run, its rows, its axes, and what the analyses say of it. Questions may come from several threads."""
 
     def __init__(self, trace: Trace, progress: Progress | None = None) -> None:
@@ -58,19 +58,19 @@ class Picture:
             )
         self.trace = trace
         self.rows = Rows(trace)
-        self.ends = end_marks(trace)
-        last = max([last_time(self.rows), *(mark.time for mark in self.ends)])
+        self.ends = find_end_marks(trace)
+        last = max([last_event_time(self.rows), *(mark.time for mark in self.ends)])
         self.measured = last
-        timeline = indexed(self.rows, last + margin(last), progress)
-        self._scales: dict[str, Scale] = {"time": on_the_clock(timeline, last), "folded": folded(timeline, last)}
+        timeline = load_or_build_timeline(self.rows, last + end_margin(last), progress)
+        self._scales: dict[str, Scale] = {"time": clock_scale(timeline, last), "folded": folded_scale(timeline, last)}
         self._lock = threading.Lock()
         self._filters: OrderedDict[str, Hits] = OrderedDict()
         self.ground = Ground(trace)
-        self.replayed = Replayed(trace)
+        self.replayed = ReplaySession(trace)
         self.report: Report | None = None
         self.failure: str | None = None
         self._links: Links | None = None
-        self._sums: Sums | None = None
+        self._sums: IntervalTables | None = None
         self.matched, self.reported = threading.Event(), threading.Event()
         self.shown = threading.Event()
 
@@ -99,15 +99,15 @@ class Picture:
         if name not in AXES:
             raise UsageError(f"there is no axis {name!r}, only {', '.join(AXES)}")
         if name == "logical":
-            self._matched()
+            self._wait_for_match()
         with self._lock:
             if name not in self._scales:
-                self._scales[name] = logical(self.rows, self._matched().match)
+                self._scales[name] = logical_scale(self.rows, self._wait_for_match().match)
             return self._scales[name]
 
     # What the page asks for
 
-    def facts(self) -> dict[str, Any]:
+    def run_facts(self) -> dict[str, Any]:
         """The run, its rows and what colours mean."""
         trace = self.trace
         table = class_table(trace.functions)
@@ -120,45 +120,45 @@ class Picture:
             "functions": {f.id: [f.name, int(table[f.id])] for f in trace.functions},
             "rows": [[row.label, row.rank.index, row.thread, row.rank.state] for row in self.rows],
             "names": trace.names, "system": trace.system.name,
-            "open": [[*event, self.rows.of_event(*event)[0]] for event in open_events(trace)],
-            "groupings": remembered(trace, self.scale("time").timeline.last, "groupings", self.rows.groupings),
+            "open": [[*event, self.rows.of_event(*event)[0]] for event in find_open_calls(trace)],
+            "groupings": load_or_make_json(trace, self.scale("time").timeline.last, "groupings", self.rows.groupings),
             "sources_note": sources.of(trace).note(),
         }  # fmt: skip
 
-    def here(self) -> dict[str, Any]:
+    def local_run_facts(self) -> dict[str, Any]:
         """The facts, as this machine's server tells them; what is exported says the same everywhere."""
         run = self.trace.run
         foreign = bool(doubt(self.trace.path, run)) or run.get("host") != platform.node()
-        return {**self.facts(), "elsewhere": foreign, "folder": executes(run)[1]}
+        return {**self.run_facts(), "elsewhere": foreign, "folder": executes(run)[1]}
 
-    def axis(self, name: str) -> dict[str, Any]:
+    def axis_facts(self, name: str) -> dict[str, Any]:
         """Where the axis ends, and what is folded."""
         scale = self.scale(name)
         folds = [[fold.at, fold.width, fold.start, fold.end] for fold in scale.folds]
-        ends = placed(self.ends, scale, self.rows.first, self.trace)
+        ends = marks_to_json(self.ends, scale, self.rows.first, self.trace)
         return {"name": name, "end": scale.end, "measured": scale.measured, "folds": folds, "ends": ends}
 
-    def window(self, axis: str, lanes: str, span: tuple[float, float], columns: int, query: str = "") -> bytes:
+    def pack_window(self, axis: str, lanes: str, span: tuple[float, float], columns: int, query: str = "") -> bytes:
         """A stretch of the axis."""
         start, end = span
         if not start < end:
             raise UsageError("a window has to end after it begins")
-        hits = self.hits(query) if query else None
+        hits = self.find_hits(query) if query else None
         lanes_asked = parse_lanes(lanes, len(self.rows))
-        found = window(self.rows, self.scale(axis), lanes_asked, span, columns=columns, hits=hits)
+        found = pack_window(self.rows, self.scale(axis), lanes_asked, span, columns=columns, hits=hits)
         self.shown.set()
         return found
 
-    def between(self, axis: str, start: float, end: float, query: str = "") -> dict[str, Any]:
+    def links_between(self, axis: str, start: float, end: float, query: str = "") -> dict[str, Any]:
         """Messages and collectives of a stretch of the axis; not ready until the run is matched."""
         if self._links is None:
             return {"ready": self.matched.is_set(), "messages": [], "bands": [], "hidden": 0, "bands_hidden": False}
-        hits = self.hits(query) if query else None
+        hits = self.find_hits(query) if query else None
         return {"ready": True, **self._links.in_window(self.scale(axis), start, end, hits=hits)}
 
-    def message(self, axis: str, side: str, row: int) -> dict[str, Any]:
+    def message_with_arrow(self, axis: str, side: str, row: int) -> dict[str, Any]:
         """One message, with its arrow as the graph draws it."""
-        links, scale, facts = self._matched(), self.scale(axis), self.message_facts(side, row)
+        links, scale, facts = self._wait_for_match(), self.scale(axis), self.message_facts(side, row)
         rows = np.array([row], np.int64)
         arrows = links.messages(scale, rows) if side == "send" else links.lonely(scale, rows)
         ends = [facts[end]["event"] for end in ("send", "post", "receive") if facts[end]]
@@ -166,19 +166,19 @@ class Picture:
 
     def message_facts(self, side: str, row: int) -> dict[str, Any]:
         """One message, without where it is drawn."""
-        return message(self._matched(), side, row)
+        return message_facts(self._wait_for_match(), side, row)
 
-    def _matched(self) -> Links:
+    def _wait_for_match(self) -> Links:
         self.matched.wait()
         if self._links is None:
             raise WeftError(self.failure or "the run could not be matched")
         return self._links
 
-    def tip(self, rank: int, index: int) -> dict[str, Any]:
+    def tooltip_facts(self, rank: int, index: int) -> dict[str, Any]:
         """What the box of a call says of itself."""
-        return tip(self._known(rank, index))
+        return tooltip_facts(self._checked_event(rank, index))
 
-    def findings(self, axis: str, patience: float = 0.0) -> dict[str, Any]:
+    def list_findings(self, axis: str, patience: float = 0.0) -> dict[str, Any]:
         """The findings, worst first, with where they are on the axis."""
         if not self.reported.wait(patience) or self.report is None:
             return {"ready": self.reported.is_set(), "findings": [], "failures": [self.failure] if self.failure else []}
@@ -186,22 +186,22 @@ class Picture:
         return {
             "ready": True,
             "heading": heading(self.trace, self.report),
-            "findings": [self._finding(scale, f) for f in self.report.findings],
+            "findings": [self._finding_to_json(scale, f) for f in self.report.findings],
             "failures": failure_lines(self.trace.path, self.report.failures),
             "problems": [*only_the_end(self.trace), *self.trace.problems],
             "ends": ends(self.trace),
         }
 
-    def _finding(self, scale: Scale, finding: Finding) -> dict[str, Any]:
+    def _finding_to_json(self, scale: Scale, finding: Finding) -> dict[str, Any]:
         of = finding.events[:MAX_EVENTS]
         events = [[*event, *spot] for event, spot in zip(of, scale.spots(of), strict=True)]
-        marks = arrows_of(finding, scale)
-        first = _of_the_first(finding)
+        marks = draw_finding_arrows(finding, scale)
+        first = _count_first_events(finding)
         return {**finding.to_json(), "events": events, "first": first, "arrows": marks,
                 "replays": replays(self.trace, finding),
-                "window": self._around_of(scale, finding, events[:first], marks)}  # fmt: skip
+                "window": self._finding_window(scale, finding, events[:first], marks)}  # fmt: skip
 
-    def _around_of(
+    def _finding_window(
         self, scale: Scale, finding: Finding, events: list[Any], marks: list[dict[str, Any]]
     ) -> list[float] | None:
         """The stretch of the axis that shows a finding: its calls, and some that came before them."""
@@ -209,37 +209,37 @@ class Picture:
         if not starts:
             return None
         last = max(min(e[4], scale.measured) for e in events)
-        before = [self.event_spot(scale, (e[0], max(0, e[1] - BEFORE)))[1] for e in events]
+        before = [self.event_position(scale, (e[0], max(0, e[1] - BEFORE)))[1] for e in events]
         is_open = any(self.trace.event(e[0], e[1]).open for e in events)
         reach = (last - min(starts)) * (OPEN_CONTEXT if is_open else CONTEXT)
         first = min(*starts, max(float(np.median(before)), min(starts) - reach))
         wide = max(last - first, scale.end * 1e-7, 2.0 if scale.name == "logical" else 1000.0)
         return [first - wide * 0.06, last + wide * (0.35 if is_open else 0.08)]
 
-    def event_spot(self, scale: Scale, event: tuple[int, int]) -> tuple[int, float, float]:
+    def event_position(self, scale: Scale, event: tuple[int, int]) -> tuple[int, float, float]:
         """Row, start and end of an event on an axis."""
         return scale.spots([event])[0]
 
-    def event(self, axis: str, rank: int, index: int) -> dict[str, Any]:
+    def event_with_links(self, axis: str, rank: int, index: int) -> dict[str, Any]:
         """One call, with its messages and its collective as the graph draws them."""
         facts, scale = self.event_facts(rank, index), self.scale(axis)
-        facts["place"] = self.event_spot(scale, (rank, index))
-        facts["links"] = self._links_of(scale, (rank, index)) if self._links else None
+        facts["place"] = self.event_position(scale, (rank, index))
+        facts["links"] = self._links_of_call(scale, (rank, index)) if self._links else None
         return facts
 
     def event_facts(self, rank: int, index: int) -> dict[str, Any]:
         """One call, without where it is drawn."""
         findings = self.report.findings if self.report else ()
-        return details(self._known(rank, index), self._links.match if self._links else None, findings)
+        return call_facts(self._checked_event(rank, index), self._links.match if self._links else None, findings)
 
-    def _known(self, rank: int, index: int) -> Any:
+    def _checked_event(self, rank: int, index: int) -> Any:
         if not 0 <= rank < len(self.trace.ranks):
             raise UsageError(f"the run has no rank {rank}")
         if not 0 <= index < len(self.trace.ranks[rank].events):
             raise UsageError(f"rank {rank} has no event {index}")
         return self.trace.event(rank, index)
 
-    def _links_of(self, scale: Scale, event: tuple[int, int]) -> dict[str, object]:
+    def _links_of_call(self, scale: Scale, event: tuple[int, int]) -> dict[str, object]:
         links = self._links
         if links is None:
             return {}
@@ -256,27 +256,27 @@ class Picture:
             "band": None if instance is None else links.band(scale, instance),
         }
 
-    def around(self, axis: str, rank: int, index: int) -> dict[str, Any]:
+    def causal_past_and_future(self, axis: str, rank: int, index: int) -> dict[str, Any]:
         """How far the past of a call reaches in each row, and where its future begins; None for nowhere."""
         scale = self.scale(axis)
-        found = self.frontiers(self._known(rank, index).id)
-        return {key: [self._frontier(scale, row, point) for row, point in enumerate(points)]
+        found = self.frontier_events(self._checked_event(rank, index).id)
+        return {key: [self._frontier_position(scale, row, point) for row, point in enumerate(points)]
                 for key, points in found.items()}  # fmt: skip
 
-    def frontiers(self, event: tuple[int, int]) -> dict[str, list[tuple[int, bool] | None]]:
+    def frontier_events(self, event: tuple[int, int]) -> dict[str, list[tuple[int, bool] | None]]:
         """By row the last event before a call and the first one after it, and whether their ends are meant."""
-        self._matched()
+        self._wait_for_match()
         order = self.ground.order
         past, future = order.past(event, end=True).points.tolist(), order.future(event).points.tolist()
-        return {"past": [_point(p, 0) for p in past], "future": [_point(p, 0xFFFFFFFF) for p in future]}
+        return {"past": [_decode_point(p, 0) for p in past], "future": [_decode_point(p, 0xFFFFFFFF) for p in future]}
 
-    def _frontier(self, scale: Scale, row: int, point: tuple[int, bool] | None) -> float | None:
+    def _frontier_position(self, scale: Scale, row: int, point: tuple[int, bool] | None) -> float | None:
         if point is None or not len(self.rows[row].events):
             return None
-        _, start, end = self.event_spot(scale, (self.rows[row].rank.index, point[0]))
+        _, start, end = self.event_position(scale, (self.rows[row].rank.index, point[0]))
         return end if point[1] else start
 
-    def at(self, axis: str, row: int, start: float, end: float) -> dict[str, Any]:
+    def longest_call_between(self, axis: str, row: int, start: float, end: float) -> dict[str, Any]:
         """The longest call of a row in a stretch of the axis: what a click there means."""
         if not 0 <= row < len(self.rows):
             raise UsageError(f"there is no row {row}")
@@ -294,7 +294,7 @@ class Picture:
 
     # The filter
 
-    def hits(self, query: str) -> Hits:
+    def find_hits(self, query: str) -> Hits:
         """By row the places of the calls that fit a filter."""
         with self._lock:
             found = self._filters.get(query)
@@ -318,18 +318,18 @@ class Picture:
                 self._filters.popitem(last=False)
         return made
 
-    def search(self, axis: str, query: str, near: float, row: int, back: bool) -> dict[str, Any]:
+    def search_calls(self, axis: str, query: str, near: float, row: int, back: bool) -> dict[str, Any]:
         """How many calls fit a filter, and the next one after a place in a row (with `back`: before it).
 
         Of calls that begin at one time those of lower rows come first.
         """
-        hits = self.hits(query)
+        hits = self.find_hits(query)
         scale = self.scale(axis)
         count = sum(map(len, hits.values()))
         best: tuple[float, int, int] | None = None
         for other, places in hits.items():
             too = other < row if back else other > row
-            found = _next(scale, other, places, near, back=back, too=too)
+            found = _next_hit(scale, other, places, near, back=back, too=too)
             if found and (best is None or (found > best if back else found < best)):
                 best = found
         event = None
@@ -345,19 +345,19 @@ class Picture:
 
         Of a stretch of the axis, or where that holds all of the run (or none is given), of the run as a whole.
         """
-        links, scale = self._matched(), self.scale(axis)
+        links, scale = self._wait_for_match(), self.scale(axis)
         with self._lock:
-            self._sums = self._sums or Sums(links)
+            self._sums = self._sums or IntervalTables(links)
         if span is None or (span[0] <= 0 and span[1] >= scale.measured):
             return {**self._sums.whole(), "from": 0.0, "to": scale.measured}
         start, end = max(0.0, span[0]), min(max(span[1], 0.0), scale.measured)
         t0, t1 = (int(t) for t in scale.time([start, max(start, end)]))
         on_the_clock = self._scales["time"].timeline
         if axis == "logical":
-            t0, t1 = self._clock_of(scale, t0, t1)
+            t0, t1 = self._clock_span(scale, t0, t1)
         return {**self._sums.of(t0, t1, links.events(on_the_clock, t0, t1)), "from": start, "to": end}
 
-    def _clock_of(self, scale: Scale, t0: int, t1: int) -> tuple[int, int]:
+    def _clock_span(self, scale: Scale, t0: int, t1: int) -> tuple[int, int]:
         """The time in which the calls of a stretch of another axis were under way."""
         first, end = (a.astype(np.int64) for a in scale.timeline.range(t0, t1))
         rows = np.flatnonzero(end > first)
@@ -367,19 +367,19 @@ class Picture:
         return int(clock.times(rows, first[rows])[0].min()), int(clock.times(rows, end[rows] - 1)[1].max())
 
 
-def _point(point: int, nothing: int) -> tuple[int, bool] | None:
+def _decode_point(point: int, nothing: int) -> tuple[int, bool] | None:
     """Rows are what the order calls processes: point 2e + 1 is the start of event e, 2e + 2 its end."""
     return None if point == nothing else ((point - 1) // 2, point % 2 == 0)
 
 
-def _of_the_first(finding: Finding) -> int:
+def _count_first_events(finding: Finding) -> int:
     """How many of a finding's events belong to the first of the places that it stands for."""
     if finding.kind == "message-race":
         return 2 + len(finding.evidence.get("others", ()))
     return 2 if "count" in finding.evidence else MAX_EVENTS
 
 
-def _next(
+def _next_hit(
     scale: Scale, row: int, places: NDArray[np.int64], near: float, *, back: bool, too: bool
 ) -> tuple[float, int, int] | None:
     """The hit of a row that begins next after a place of the axis (`back`: before), or at it where `too` is said."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.view.timeline import MARKS, Timeline, margin
+from weft.view.timeline import MARKS, Timeline, end_margin
 
 LEAST_FOLD: Final = 0.02
 """Idle time is folded where it is this share of the run ..."""
@@ -55,7 +55,7 @@ class Scale:
         times += [float(measured), float(timeline.last)]
         places += [
             self.measured,
-            self.measured + (margin(self.measured) if folds else (timeline.last - measured) / unit),
+            self.measured + (end_margin(self.measured) if folds else (timeline.last - measured) / unit),
         ]
         self._times, self._places = np.array(times), np.array(places)
         self.end = places[-1]
@@ -68,13 +68,13 @@ class Scale:
         inside: Numbers = np.interp(wide, self._times, self._places)
         return inside
 
-    def spots(self, events: Sequence[tuple[int, int]]) -> list[Spot]:
+    def event_positions(self, events: Sequence[tuple[int, int]]) -> list[Spot]:
         """Rows, starts and ends of events, named (rank, event), on the axis."""
         named = np.array(events, np.int64).reshape(-1, 2)
         rows, starts, ends = self.timeline.times_of(named[:, 0], named[:, 1])
         return list(zip(rows.tolist(), self.positions(starts).tolist(), self.positions(ends).tolist(), strict=True))
 
-    def time(self, places: Any) -> Numbers:
+    def times_at(self, places: Any) -> Numbers:
         """Which times are drawn at places."""
         wide = np.asarray(places, np.float64)
         if not self.folds:
@@ -82,20 +82,20 @@ class Scale:
         inside: Numbers = np.interp(wide, self._places, self._times)
         return inside + np.minimum(wide, 0) + np.maximum(wide - self.end, 0)
 
-    def edges(self, start: float, end: float, columns: int) -> NDArray[np.int64]:
+    def column_edges(self, start: float, end: float, columns: int) -> NDArray[np.int64]:
         """The times at the edges of equal columns of a stretch of the screen's axis."""
-        found: NDArray[np.int64] = np.rint(self.time(np.linspace(start, end, columns + 1))).astype(np.int64)
+        found: NDArray[np.int64] = np.rint(self.times_at(np.linspace(start, end, columns + 1))).astype(np.int64)
         return found
 
 
-def on_the_clock(timeline: Timeline, measured: int) -> Scale:
+def clock_scale(timeline: Timeline, measured: int) -> Scale:
     """Time as it was."""
     return Scale("time", timeline, measured)
 
 
-def folded(timeline: Timeline, measured: int) -> Scale:
+def folded_scale(timeline: Timeline, measured: int) -> Scale:
     """Time without the stretchs in which nothing begins or ends."""
-    gaps = idle(timeline.marks, timeline.last)
+    gaps = find_idle_spans(timeline.marks, timeline.last)
     left = measured - sum(end - start for start, end in gaps)
     width = max(1.0, left * FOLDED)
     folds, at, before = [], 0.0, 0
@@ -106,7 +106,7 @@ def folded(timeline: Timeline, measured: int) -> Scale:
     return Scale("folded", timeline, measured, tuple(folds))
 
 
-def idle(marks: NDArray[np.uint8], last: int) -> list[tuple[int, int]]:
+def find_idle_spans(marks: NDArray[np.uint8], last: int) -> list[tuple[int, int]]:
     """The stretchs without a mark that are long enough to be folded, as times."""
     marked = np.flatnonzero(marks)
     if not len(marked):

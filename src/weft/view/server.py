@@ -24,11 +24,11 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from weft.errors import WeftError
 from weft.native import cuts
 from weft.safety.peers import is_ours
-from weft.view.assets import TYPES, assets, modules, page
+from weft.view.assets import TYPES, load_assets, load_page, module_names
 from weft.view.replay_session import MOVES
-from weft.view.run_view import Picture
-from weft.view.side_by_side import Others
-from weft.view.value_view import Valued
+from weft.view.run_view import RunView
+from weft.view.side_by_side import OtherRuns
+from weft.view.value_view import ValueView
 
 LOOPBACK: Final = "127.0.0.1"
 MOST_PATIENCE: Final = 20.0
@@ -51,7 +51,7 @@ PAGES: Final = {"/": "main", "/beside": "beside", "/values": "values"}
 Given = Mapping[str, str]
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not answered: `status` says why."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
@@ -59,7 +59,7 @@ class Refused(Exception):
         self.status = status
 
 
-class Server(ThreadingHTTPServer):
+class ViewServer(ThreadingHTTPServer):
     """Serves one picture; with a run `beside` it, the page opens on both.
 
     With `values` it serves a comparison of values, too, and opens on that where they differ or there is no picture.
@@ -69,13 +69,13 @@ class Server(ThreadingHTTPServer):
     allow_reuse_address = True
 
     def __init__(
-        self, picture: Picture | None, port: int = 0, beside: Path | None = None, values: Valued | None = None
+        self, picture: RunView | None, port: int = 0, beside: Path | None = None, values: ValueView | None = None
     ) -> None:
-        super().__init__((LOOPBACK, port), Handler)
+        super().__init__((LOOPBACK, port), ViewRequestHandler)
         self._values = values
         self.home = "/"
         named = beside.resolve() if beside is not None else None
-        self._others = Others(picture, named, has_values=values is not None) if picture is not None else None
+        self._others = OtherRuns(picture, named, has_values=values is not None) if picture is not None else None
         if beside is not None and picture is not None:
             self.home = f"/beside?{urlencode({'of': beside.resolve().name})}"
         if values is not None and (picture is None or not values.made.alike):
@@ -85,22 +85,22 @@ class Server(ThreadingHTTPServer):
         self.cookie = f"weft-{self.server_address[1]}"
 
     @property
-    def others(self) -> Others:
+    def others(self) -> OtherRuns:
         """The run that is shown, and those beside it. Refused where only values are."""
         if self._others is None:
-            raise Refused(HTTPStatus.NOT_FOUND, "these runs have values only, and no calls")
+            raise RequestRefused(HTTPStatus.NOT_FOUND, "these runs have values only, and no calls")
         return self._others
 
     @property
-    def picture(self) -> Picture:
+    def picture(self) -> RunView:
         """The run that is shown. Refused where only values are."""
         return self.others.picture
 
     @property
-    def values(self) -> Valued:
+    def values(self) -> ValueView:
         """The comparison of values. Refused where there is none."""
         if self._values is None:
-            raise Refused(HTTPStatus.NOT_FOUND, "no values of these runs were compared: see `weft compare --view`")
+            raise RequestRefused(HTTPStatus.NOT_FOUND, "no values of these runs were compared: see `weft compare --view`")
         return self._values
 
     @property
@@ -118,12 +118,12 @@ class Server(ThreadingHTTPServer):
         """Where the page is, for the command line of a browser: all users can read it, and this one alone use it."""
         return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self._for_browser}"
 
-    def opens(self, token: str, connection: socket.socket) -> bool:
+    def accepts_token(self, token: str, connection: socket.socket) -> bool:
         """Whether a token is the right one, and may be brought by who is at the other end."""
         is_browsers = hmac.compare_digest(token.encode(), self._for_browser.encode())
-        return self.is_right(token) or (is_browsers and is_ours(connection))
+        return self.is_token(token) or (is_browsers and is_ours(connection))
 
-    def is_right(self, token: str) -> bool:
+    def is_token(self, token: str) -> bool:
         """Whether a token is the one that was printed."""
         return hmac.compare_digest(token.encode(), self.token.encode())
 
@@ -139,10 +139,10 @@ class Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class Handler(BaseHTTPRequestHandler):
+class ViewRequestHandler(BaseHTTPRequestHandler):
     """Answers one request."""
 
-    server: Server
+    server: ViewServer
     server_version = "weft"
     sys_version = ""
     protocol_version = "HTTP/1.1"
@@ -155,39 +155,39 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer, or say why not."""
-        self._told(self._answer)
+        self._respond(self._handle_get)
 
     def do_POST(self) -> None:
         """Move the replay, or say why not."""
-        self._told(self._move)
+        self._respond(self._handle_move)
 
-    def _told(self, answer: Callable[[], None]) -> None:
+    def _respond(self, answer: Callable[[], None]) -> None:
         try:
             answer()
-        except Refused as refused:
+        except RequestRefused as refused:
             self.close_connection = True  # a body may be left unread
-            self._send(refused.status, str(refused).encode(), "text/plain; charset=utf-8")
+            self._send_body(refused.status, str(refused).encode(), "text/plain; charset=utf-8")
         except (WeftError, ValueError, IndexError) as error:
-            self._send(HTTPStatus.BAD_REQUEST, json.dumps({"error": str(error)}).encode(), "application/json")
+            self._send_body(HTTPStatus.BAD_REQUEST, json.dumps({"error": str(error)}).encode(), "application/json")
         except ConnectionError:
             self.close_connection = True
         except Exception as error:
             text = json.dumps({"error": f"Weft failed: {type(error).__name__}: {error}"})
-            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, text.encode(), "application/json")
+            self._send_body(HTTPStatus.INTERNAL_SERVER_ERROR, text.encode(), "application/json")
             raise
 
-    def _move(self) -> None:
+    def _handle_move(self) -> None:
         self._check_origin()
         self._check_token()
         # Another page can send a form without asking, but not this type of content, nor our own origin.
         if self.headers.get_content_type() != "application/json" or self.headers.get("Origin") is None:
-            raise Refused(HTTPStatus.FORBIDDEN, "moves come from the page itself")
+            raise RequestRefused(HTTPStatus.FORBIDDEN, "moves come from the page itself")
         length = self.headers.get("Content-Length", "")
         if not re.fullmatch(r"\d{1,4}", length):
-            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "a move is at most 9999 bytes of JSON")
+            raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "a move is at most 9999 bytes of JSON")
         name = urlsplit(self.path).path.removeprefix("/api/replay/")
         if name not in MOVES:
-            raise Refused(HTTPStatus.NOT_FOUND, "the replay has no such move")
+            raise RequestRefused(HTTPStatus.NOT_FOUND, "the replay has no such move")
         try:
             given = json.loads(self.rfile.read(int(length)))
         except RecursionError as error:
@@ -195,24 +195,24 @@ class Handler(BaseHTTPRequestHandler):
         if not isinstance(given, dict):
             raise ValueError("a move is a JSON object")
         self.server.picture.replayed.do(name, given)
-        self._send(HTTPStatus.OK, b"{}", "application/json")
+        self._send_body(HTTPStatus.OK, b"{}", "application/json")
 
-    def _answer(self) -> None:
+    def _handle_get(self) -> None:
         self._check_origin()
         where = urlsplit(self.path)
         given = {key: values[-1] for key, values in parse_qs(where.query, keep_blank_values=True).items()}
         if where.path == "/" and "token" in given:
-            self._exchange(given["token"])
+            self._exchange_token(given["token"])
             return
         self._check_token()
         if where.path in PAGES:
-            self._page(PAGES[where.path])
+            self._send_page(PAGES[where.path])
         elif where.path.startswith("/web/"):
-            self._asset(where.path.removeprefix("/web/"))
+            self._send_asset(where.path.removeprefix("/web/"))
         elif where.path.startswith("/api/"):
-            self._api(where.path.removeprefix("/api/"), given)
+            self._send_answer(where.path.removeprefix("/api/"), given)
         else:
-            raise Refused(HTTPStatus.NOT_FOUND, "this server has no such page")
+            raise RequestRefused(HTTPStatus.NOT_FOUND, "this server has no such page")
 
     # Who asks
 
@@ -220,14 +220,14 @@ class Handler(BaseHTTPRequestHandler):
         """Only pages of this server: a name that somebody else's DNS leads here, or another origin, is refused."""
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or not _NAMES.fullmatch(hosts[0]):
-            raise Refused(HTTPStatus.FORBIDDEN, "this server answers to localhost only")
-        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not self._arrives():
-            raise Refused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
+            raise RequestRefused(HTTPStatus.FORBIDDEN, "this server answers to localhost only")
+        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not self._is_navigation():
+            raise RequestRefused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
         origin = self.headers.get("Origin")
         if origin is not None and origin != f"http://{hosts[0]}":
-            raise Refused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
+            raise RequestRefused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
 
-    def _arrives(self) -> bool:
+    def _is_navigation(self) -> bool:
         """Whether somebody follows a link to the page itself; its token is checked all the same."""
         return self.headers.get("Sec-Fetch-Mode") == "navigate" and self.headers.get("Sec-Fetch-Dest") == "document"
 
@@ -235,12 +235,12 @@ class Handler(BaseHTTPRequestHandler):
         # Other servers of this machine set cookies for the same host, in any form: each is looked at for itself.
         kept = [part.strip().partition("=") for part in self.headers.get("Cookie", "").split(";")]
         if not any(name == self.server.cookie and self.server.is_right(value) for name, _, value in kept):
-            raise Refused(HTTPStatus.FORBIDDEN, "open the address that `weft view` printed: it holds the token")
+            raise RequestRefused(HTTPStatus.FORBIDDEN, "open the address that `weft view` printed: it holds the token")
 
-    def _exchange(self, token: str) -> None:
+    def _exchange_token(self, token: str) -> None:
         """Take the token out of the address, where histories and screenshots would keep it, into a cookie."""
         if not self.server.opens(token, self.connection):
-            raise Refused(
+            raise RequestRefused(
                 HTTPStatus.FORBIDDEN, "this token is not that of `weft view`, which prints a new one each time"
             )
         kept = f"{self.server.cookie}={self.server.token}; HttpOnly; SameSite=Strict; Path=/"
@@ -249,11 +249,11 @@ class Handler(BaseHTTPRequestHandler):
             '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" '
             f'content="0;url={escape(self.server.home)}"><title>Weft</title>'
         )
-        self._send(HTTPStatus.OK, onward.encode(), "text/html; charset=utf-8", {"Set-Cookie": kept})
+        self._send_body(HTTPStatus.OK, onward.encode(), "text/html; charset=utf-8", {"Set-Cookie": kept})
 
     # Answers
 
-    def _send(self, status: HTTPStatus, body: bytes, kind: str, more: Mapping[str, str] | None = None) -> None:
+    def _send_body(self, status: HTTPStatus, body: bytes, kind: str, more: Mapping[str, str] | None = None) -> None:
         if status == HTTPStatus.OK:
             cuts.check()
         headers = {**_SAFE, "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", **(more or {})}
@@ -265,9 +265,9 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _page(self, name: str) -> None:
-        imports = json.dumps({"imports": {f"weft/{name}": f"/web/{name}" for name in modules()}})
-        early = "".join(f'<link rel="modulepreload" href="/web/{name}">\n' for name in modules())
+    def _send_page(self, name: str) -> None:
+        imports = json.dumps({"imports": {f"weft/{name}": f"/web/{name}" for name in module_names()}})
+        early = "".join(f'<link rel="modulepreload" href="/web/{name}">\n' for name in module_names())
         head = (
             f'<script type="importmap">{imports}</script>\n'
             f'<link rel="stylesheet" href="/web/style.css">\n{early}'
@@ -278,18 +278,18 @@ class Handler(BaseHTTPRequestHandler):
             f"default-src 'none'; script-src 'self' 'sha256-{hashed}'; style-src 'self'; connect-src 'self'; "
             "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
-        body = page(name).replace("{{head}}", head).encode()
-        self._send(HTTPStatus.OK, body, "text/html; charset=utf-8", {"Content-Security-Policy": policy})
+        body = load_page(name).replace("{{head}}", head).encode()
+        self._send_body(HTTPStatus.OK, body, "text/html; charset=utf-8", {"Content-Security-Policy": policy})
 
-    def _asset(self, name: str) -> None:
-        body = assets().get(name)
+    def _send_asset(self, name: str) -> None:
+        body = load_assets().get(name)
         if body is None:
-            raise Refused(HTTPStatus.NOT_FOUND, "this server has no such page")
-        self._send(HTTPStatus.OK, body, TYPES[f".{name.rsplit('.', 1)[-1]}"])
+            raise RequestRefused(HTTPStatus.NOT_FOUND, "this server has no such page")
+        self._send_body(HTTPStatus.OK, body, TYPES[f".{name.rsplit('.', 1)[-1]}"])
 
-    def _api(self, name: str, given: Given) -> None:
+    def _send_answer(self, name: str, given: Given) -> None:
         if name not in ANSWERS and name not in OF_OTHERS and name not in OF_VALUES:
-            raise Refused(HTTPStatus.NOT_FOUND, "this server has no such page")
+            raise RequestRefused(HTTPStatus.NOT_FOUND, "this server has no such page")
         try:
             if name in OF_VALUES:
                 found = OF_VALUES[name](self.server.values, given)
@@ -298,26 +298,26 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 found = ANSWERS[name](self.server.others.picture_of(given.get("of", "")), given)
         except KeyError as error:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"{name} needs {error}") from None
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, f"{name} needs {error}") from None
         if isinstance(found, bytes):
-            self._send(HTTPStatus.OK, found, "application/octet-stream")
+            self._send_body(HTTPStatus.OK, found, "application/octet-stream")
         else:
-            self._send(HTTPStatus.OK, json.dumps(found, default=str).encode(), "application/json")
+            self._send_body(HTTPStatus.OK, json.dumps(found, default=str).encode(), "application/json")
 
 
-def _span(given: Given) -> tuple[float, float]:
+def _parse_span(given: Given) -> tuple[float, float]:
     start, end = float(given["from"]), float(given["to"])
     if not (abs(start) < 1e18 and abs(end) < 1e18):
         raise ValueError("from and to are times in ns")
     return start, end
 
 
-def _numbers(text: str) -> list[int]:
+def _parse_numbers(text: str) -> list[int]:
     """`3,4`: indices; none of an empty text."""
     return [int(word) for word in text.split(",")] if text else []
 
 
-def _box(text: str) -> tuple[tuple[int, int], ...]:
+def _parse_box(text: str) -> tuple[tuple[int, int], ...]:
     """`0:10,3:4`: first index and end in each dimension."""
     sides = [[int(end) for end in word.split(":")] for word in text.split(",")]
     if any(len(side) != 2 for side in sides):
@@ -325,19 +325,19 @@ def _box(text: str) -> tuple[tuple[int, int], ...]:
     return tuple((first, end) for first, end in sides)
 
 
-ANSWERS: Final[Mapping[str, Callable[[Picture, Given], object]]] = {
+ANSWERS: Final[Mapping[str, Callable[[RunView, Given], object]]] = {
     "run": lambda p, g: p.here(),
     "axis": lambda p, g: p.axis(g["axis"]),
-    "window": lambda p, g: p.window(g["axis"], g["lanes"], _span(g), int(g["columns"]), g.get("filter", "")),
-    "links": lambda p, g: p.between(g["axis"], *_span(g), g.get("filter", "")),
+    "window": lambda p, g: p.window(g["axis"], g["lanes"], _parse_span(g), int(g["columns"]), g.get("filter", "")),
+    "links": lambda p, g: p.between(g["axis"], *_parse_span(g), g.get("filter", "")),
     "message": lambda p, g: p.message(g["axis"], g["side"], int(g["row"])),
     "tip": lambda p, g: p.tip(int(g["rank"]), int(g["event"])),
     "findings": lambda p, g: p.findings(g["axis"], min(float(g.get("patience", "0")), MOST_PATIENCE)),
     "event": lambda p, g: p.event(g["axis"], int(g["rank"]), int(g["event"])),
     "around": lambda p, g: p.around(g["axis"], int(g["rank"]), int(g["event"])),
-    "at": lambda p, g: p.at(g["axis"], int(g["row"]), *_span(g)),
+    "at": lambda p, g: p.at(g["axis"], int(g["row"]), *_parse_span(g)),
     "search": lambda p, g: p.search(g["axis"], g["filter"], float(g["near"]), int(g["row"]), g.get("back") == "1"),
-    "tables": lambda p, g: p.tables(g["axis"], _span(g)),
+    "tables": lambda p, g: p.tables(g["axis"], _parse_span(g)),
     "replay": lambda p, g: p.replayed.told(
         p.scale(g["axis"]), version=int(g["version"]), written=int(g["written"]),
         patience=min(float(g.get("patience", "0")), MOST_PATIENCE),
@@ -345,18 +345,18 @@ ANSWERS: Final[Mapping[str, Callable[[Picture, Given], object]]] = {
 }  # fmt: skip
 """What the page can ask of a run, and how it is answered."""
 
-OF_OTHERS: Final[Mapping[str, Callable[[Others, Given], object]]] = {
+OF_OTHERS: Final[Mapping[str, Callable[[OtherRuns, Given], object]]] = {
     "beside": lambda o, g: o.beside(g["other"]).told(g["axis"]),
 }
 """The same of a run and those beside it."""
 
-OF_VALUES: Final[Mapping[str, Callable[[Valued, Given], object]]] = {
+OF_VALUES: Final[Mapping[str, Callable[[ValueView, Given], object]]] = {
     "values": lambda v, g: v.told(),
     "strip": lambda v, g: v.strip(int(g["from"]), int(g["to"]), int(g["columns"])),
     "moment": lambda v, g: v.moment(int(g["at"])),
     "field": lambda v, g: v.field(
-        (int(g["at"]), int(g["layer"])), _box(g["window"]), _numbers(g["axes"]), _numbers(g["most"]), g["unit"]
+        (int(g["at"]), int(g["layer"])), _parse_box(g["window"]), _parse_numbers(g["axes"]), _parse_numbers(g["most"]), g["unit"]
     ),
-    "element": lambda v, g: v.element(int(g["at"]), int(g["layer"]), tuple(_numbers(g["index"]))),
+    "element": lambda v, g: v.element(int(g["at"]), int(g["layer"]), tuple(_parse_numbers(g["index"]))),
 }  # fmt: skip
 """The same of two runs' values."""

@@ -25,7 +25,7 @@ from weft.errors import UsageError
 from weft.match import NONE
 from weft.terms.shown import call_text
 from weft.trace.explored import kept
-from weft.view.run_view import Picture
+from weft.view.run_view import RunView
 from weft.view.scale import Scale
 
 Body = dict[str, Any]
@@ -36,18 +36,18 @@ CONTEXT: Final = 8
 """Calls of a rank before and behind its difference that are shown with it."""
 
 
-class Others:
+class OtherRuns:
     """The runs that can be shown beside one, by name: each is opened when it is first asked for."""
 
-    def __init__(self, picture: Picture, named: Path | None = None, *, has_values: bool = False) -> None:
+    def __init__(self, picture: RunView, named: Path | None = None, *, has_values: bool = False) -> None:
         self.picture = picture
         self.named = named
         self.has_values = has_values
         """Whether the values of that run can be seen beside those of this one."""
         self._lock = threading.Lock()
-        self._known: dict[str, Beside] = {}
+        self._known: dict[str, SideBySide] = {}
 
-    def path(self, name: str) -> Path:
+    def run_path(self, name: str) -> Path:
         """Where a run lies. UsageError for one that was neither named nor explored."""
         if self.named is not None and name == self.named.name:
             return self.named
@@ -56,46 +56,46 @@ class Others:
             return self.picture.trace.path.resolve().with_name(name)
         raise UsageError(f"{name!r} is not a run beside this one")
 
-    def beside(self, name: str) -> Beside:
+    def open_beside(self, name: str) -> SideBySide:
         """A run beside the one that is shown."""
-        path = self.path(name)
+        path = self.run_path(name)
         with self._lock:
             if name not in self._known:
-                other = Picture(weft.open(path))
+                other = RunView(weft.open(path))
                 threading.Thread(target=other.analyse, daemon=True).start()
-                self._known[name] = Beside(self.picture, other, has_values=self.has_values)
+                self._known[name] = SideBySide(self.picture, other, has_values=self.has_values)
             return self._known[name]
 
-    def picture_of(self, name: str) -> Picture:
+    def find_view(self, name: str) -> RunView:
         """The run that a question is about; that which is shown has no name."""
-        return self.beside(name).after if name else self.picture
+        return self.open_beside(name).after if name else self.picture
 
 
-class Beside:
+class SideBySide:
     """Two runs, `after` held against `before`."""
 
-    def __init__(self, before: Picture, after: Picture, *, has_values: bool = False) -> None:
+    def __init__(self, before: RunView, after: RunView, *, has_values: bool = False) -> None:
         self.before, self.after, self.has_values = before, after, has_values
         self._lock = threading.Lock()
         self._comparison: Comparison | None = None
         self._contents: Contents | None = None
         self._texts: list[str] = []
 
-    def told(self, axis: str) -> Body:
+    def to_json(self, axis: str) -> Body:
         """What differs, in words and in places of an axis; waits until both runs are analysed."""
-        comparison = self._compared()
+        comparison = self._compare_runs()
         scales = self.before.scale(axis), self.after.scale(axis)
         found = [*comparison.first, *comparison.following]
         return {
             "axis": axis, "texts": self._texts, "values": self.has_values,
             "differences": [
-                *(self._content(scales, one) for one in (self._contents.first if self._contents else ())),
-                *(self._difference(scales, one, n < len(comparison.first)) for n, one in enumerate(found)),
+                *(self._content_to_json(scales, one) for one in (self._contents.first if self._contents else ())),
+                *(self._difference_to_json(scales, one, n < len(comparison.first)) for n, one in enumerate(found)),
             ],
-            "sides": [self._side(side, scales[side], found) for side in (0, 1)],
+            "sides": [self._side_to_json(side, scales[side], found) for side in (0, 1)],
         }  # fmt: skip
 
-    def _compared(self) -> Comparison:
+    def _compare_runs(self) -> Comparison:
         with self._lock:
             if self._comparison is None:
                 reports = []
@@ -112,36 +112,36 @@ class Beside:
                 self._comparison = made
             return self._comparison
 
-    def _difference(self, scales: tuple[Scale, Scale], one: Difference, first: bool) -> Body:
+    def _difference_to_json(self, scales: tuple[Scale, Scale], one: Difference, first: bool) -> Body:
         sides = ((self.before, one.before), (self.after, one.after))
-        found = [_seen(picture, scale, one.rank, event)
+        found = [_locate_difference(picture, scale, one.rank, event)
                  for (picture, event), scale in zip(sides, scales, strict=True)]  # fmt: skip
         return {"rank": one.rank, "what": "call", "first": first, "alike": one.alike, "sides": found}
 
-    def _content(self, scales: tuple[Scale, Scale], one: Content) -> Body:
+    def _content_to_json(self, scales: tuple[Scale, Scale], one: Content) -> Body:
         """The first message of those that depend on each other that holds other bytes."""
         sides = ((self.before, one.before), (self.after, one.after))
-        found = [_seen(picture, scale, one.rank, event)
+        found = [_locate_difference(picture, scale, one.rank, event)
                  for (picture, event), scale in zip(sides, scales, strict=True)]  # fmt: skip
         what = "sent" if one.sent else "received"
         return {"rank": one.rank, "what": what, "first": True, "alike": 0, "sides": found}
 
-    def _side(self, side: int, scale: Scale, found: Iterable[Difference]) -> Body:
+    def _side_to_json(self, side: int, scale: Scale, found: Iterable[Difference]) -> Body:
         picture = (self.before, self.after)[side]
         spread = []
         for one in found:
-            seen = _seen(picture, scale, one.rank, one.after if side else one.before)
+            seen = _locate_difference(picture, scale, one.rank, one.after if side else one.before)
             spread.append([seen["row"], seen["at"]])
         assert self._comparison is not None
-        changed, only = marked(self._comparison, side)
-        held = self._held(side)
+        changed, only = find_marked_calls(self._comparison, side)
+        held = self._calls_with_other_contents(side)
         return {
             "name": picture.trace.path.resolve().name, "ended": str(picture.trace.run.get("ended") or "unknown"),
-            "spread": spread, "changed": _spots(scale, changed), "only": _spots(scale, only),
-            "held": _spots(scale, held), "messages": self._messages(side, scale, [*changed, *only, *held]),
+            "spread": spread, "changed": _events_with_positions(scale, changed), "only": _events_with_positions(scale, only),
+            "held": _events_with_positions(scale, held), "messages": self._messages_of_calls(side, scale, [*changed, *only, *held]),
         }  # fmt: skip
 
-    def _held(self, side: int) -> list[Id]:
+    def _calls_with_other_contents(self, side: int) -> list[Id]:
         """The calls of a run whose messages hold other bytes than their like; the first ones."""
         ranks = (self.before, self.after)[side].trace.ranks
         found: list[tuple[int, Id]] = []
@@ -151,7 +151,7 @@ class Beside:
             found += [(int(t), (rank, int(e))) for t, e in zip(times.tolist(), events.tolist(), strict=True)]
         return [event for _, event in sorted(found)[:MARKED]]
 
-    def _messages(self, side: int, scale: Scale, events: Iterable[Id]) -> list[Any]:
+    def _messages_of_calls(self, side: int, scale: Scale, events: Iterable[Id]) -> list[Any]:
         """The messages of calls, that came."""
         links = (self.before, self.after)[side].links
         if links is None:
@@ -163,13 +163,13 @@ class Beside:
         return links.messages(scale, np.array(sorted(rows), np.int64))
 
 
-def marked(comparison: Comparison, side: int) -> tuple[list[Id], list[Id]]:
+def find_marked_calls(comparison: Comparison, side: int) -> tuple[list[Id], list[Id]]:
     """The calls of one side that take another message than their like, and those that have none; the first ones."""
     changed: list[tuple[int, Id]] = []
     only: list[tuple[int, Id]] = []
     for one, two, stretchs in comparison.threads:
         mine = two if side else one
-        other, alone = _unlike(one, two, stretchs, side)
+        other, alone = _find_unlike_calls(one, two, stretchs, side)
         for found, places in ((changed, other), (only, alone)):
             events = mine.events[places[:MARKED]]
             times = mine.rank.enter_ns(slice(None))[events] if len(events) else events
@@ -177,7 +177,7 @@ def marked(comparison: Comparison, side: int) -> tuple[list[Id], list[Id]]:
     return [event for _, event in sorted(changed)[:MARKED]], [event for _, event in sorted(only)[:MARKED]]
 
 
-def _unlike(
+def _find_unlike_calls(
     one: Calls, two: Calls, stretchs: Iterable[Stretch], side: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Places of a thread's calls that take another message, and of those that the other run does not have."""
@@ -192,7 +192,7 @@ def _unlike(
     return np.concatenate(other), np.flatnonzero(alone).astype(np.int64)
 
 
-def _seen(picture: Picture, scale: Scale, rank: int, event: Id | None) -> Body:
+def _locate_difference(picture: RunView, scale: Scale, rank: int, event: Id | None) -> Body:
     """A rank's place of difference in one run: its call, or where the rank's record ends; and what lies around it."""
     count = len(picture.trace.ranks[rank].events)
     if event is None and not count:
@@ -208,5 +208,5 @@ def _seen(picture: Picture, scale: Scale, rank: int, event: Id | None) -> Body:
     }  # fmt: skip
 
 
-def _spots(scale: Scale, events: list[Id]) -> list[list[float]]:
+def _events_with_positions(scale: Scale, events: list[Id]) -> list[list[float]]:
     return [[*event, *spot] for event, spot in zip(events, scale.spots(events), strict=True)] if events else []

@@ -17,7 +17,7 @@ from weft.match import Match
 from weft.report.tables import MAX_BLOCKS, MAX_ROWS, tables, to_json
 from weft.terms.describe import where
 from weft.trace import Rank, Trace
-from weft.view.culprits import culprits
+from weft.view.culprits import waits_by_culprit
 from weft.view.links import Links
 from weft.waits import KEYS, Key, blocks
 from weft.waits.causes import LATE
@@ -32,7 +32,7 @@ _BITS: Final = 16
 """Bits of a function's id beside a site's."""
 
 
-class Sums:
+class IntervalTables:
     """The tables of a matched run, by stretchs of its time."""
 
     def __init__(self, links: Links) -> None:
@@ -43,7 +43,7 @@ class Sums:
     @cached_property
     def _whole(self) -> dict[str, Any]:
         made = to_json(tables(self.trace, self.match))
-        return {**made, "culprits": culprits(self.trace, self.match)}
+        return {**made, "culprits": waits_by_culprit(self.trace, self.match)}
 
     @cached_property
     def _clock(self) -> Clockwork:
@@ -58,30 +58,30 @@ class Sums:
         """By event of the run the ns that it waited, as the report has them."""
         return waiting(self.trace, self.match).by_event()
 
-    def whole(self) -> dict[str, Any]:
+    def whole_run(self) -> dict[str, Any]:
         """The tables of the run."""
         return {**self._whole, "whole": True}
 
-    def of(self, t0: int, t1: int, events: tuple[Ints, Ints]) -> dict[str, Any]:
+    def tables_between(self, t0: int, t1: int, events: tuple[Ints, Ints]) -> dict[str, Any]:
         """The tables of [t0, t1) of the run's time; `events` are those under way in it, by rank as [first, end)."""
         spans = [slice(int(a), int(b)) for a, b in zip(*events, strict=True)]
         times: dict[Key, dict[str, list[int]]] = {key: {} for key in KEYS}
         for rank, span in zip(self.trace.ranks, spans, strict=True):
             if span.stop > span.start:
-                self._add(times, rank, span, (t0, t1))
-        made = {key: _rows(rows) for key, rows in times.items()}
-        (messages, each), (sizes, _) = (blocks(values, MAX_BLOCKS) for values in self._sent(t0, t1, spans))
+                self._add_rank(times, rank, span, (t0, t1))
+        made = {key: _largest_rows(rows) for key, rows in times.items()}
+        (messages, each), (sizes, _) = (blocks(values, MAX_BLOCKS) for values in self._sent_between(t0, t1, spans))
         return {
-            "times": made, "whole": False, "waiting": self._waiting(t0, t1, sum(row["ns"] for row in made["rank"])),
+            "times": made, "whole": False, "waiting": self._waiting_by_cause(t0, t1, sum(row["ns"] for row in made["rank"])),
             "matrix": {"ranks_per_block": each, "messages": messages.tolist(), "bytes": sizes.tolist()},
-            "culprits": culprits(self.trace, self.match, within=lambda who, cost: self._inside(who, cost, t0, t1)),
+            "culprits": waits_by_culprit(self.trace, self.match, within=lambda who, cost: self._wait_ns_between(who, cost, t0, t1)),
         }  # fmt: skip
 
-    def _waiting(self, t0: int, t1: int, in_mpi: int) -> dict[str, Any]:
+    def _waiting_by_cause(self, t0: int, t1: int, in_mpi: int) -> dict[str, Any]:
         """Waiting by cause in a stretch; the base is that of the report, all ranks' time, cut to the stretch."""
         rows, run = waiting(self.trace, self.match).late, self._ledger
         base = Base(t1 - t0, run.base.ranks, run.base.streams)
-        inside = self._inside(rows.waiter, rows.ns, t0, t1)
+        inside = self._wait_ns_between(rows.waiter, rows.ns, t0, t1)
         found = [(cause, int(inside[rows.cause == cause].sum())) for cause in LATE]
         late = sum(ns for _, ns in found)
         causes: list[tuple[str, str, bool, int]] = [(c.slug, c.label, True, ns) for c, ns in found if ns]
@@ -93,15 +93,15 @@ class Sums:
                        for slug, name, of_late, ns in causes],
         }  # fmt: skip
 
-    def _add(
+    def _add_rank(
         self, times: dict[Key, dict[str, list[int]]], rank: Rank, span: slice, stretch: tuple[int, int]
     ) -> None:  # fmt: skip
         first = int(self._clock.first[rank.index])
         part = slice(first + span.start, first + span.stop)
         enter, leave = self._clock.enter[part], self._clock.exit[part]
         inside = (enter < stretch[1]) & ((leave < 0) | (leave >= stretch[0]))
-        spent = np.where(leave >= 0, _overlap(enter, leave, stretch), 0)
-        waited = np.minimum(_overlap(enter, enter + np.minimum(self._waits[part], leave - enter), stretch), spent)
+        spent = np.where(leave >= 0, _overlap_ns(enter, leave, stretch), 0)
+        waited = np.minimum(_overlap_ns(enter, enter + np.minimum(self._waits[part], leave - enter), stretch), spent)
         events = rank.events[span]
         keys = {
             "rank": np.zeros(len(events), np.int64), "function": events["function"].astype(np.int64),
@@ -117,12 +117,12 @@ class Sums:
                 row = rows.setdefault(name + (where(event) if key == "site" else ""), [0, 0, 0])
                 row[:] = [have + int(value) for have, value in zip(row, values, strict=True)]
 
-    def _inside(self, waiter: Ints, cost: Ints, t0: int, t1: int) -> Ints:
+    def _wait_ns_between(self, waiter: Ints, cost: Ints, t0: int, t1: int) -> Ints:
         """How much of some waits lies in a stretch."""
         enter = self._clock.enter[waiter]
-        return _overlap(enter, enter + cost, (t0, t1))
+        return _overlap_ns(enter, enter + cost, (t0, t1))
 
-    def _sent(self, t0: int, t1: int, spans: Sequence[slice]) -> tuple[Ints, Ints]:
+    def _sent_between(self, t0: int, t1: int, spans: Sequence[slice]) -> tuple[Ints, Ints]:
         """Messages and bytes from rank to rank of the sends that began in a stretch."""
         n, sends = len(self.trace.ranks), self.match.sends
         messages, sizes = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
@@ -138,11 +138,11 @@ class Sums:
         return messages, sizes
 
 
-def _overlap(start: Ints, end: Ints, stretch: tuple[int, int]) -> Ints:
+def _overlap_ns(start: Ints, end: Ints, stretch: tuple[int, int]) -> Ints:
     inside: Ints = np.maximum(0, np.minimum(end, stretch[1]) - np.maximum(start, stretch[0]))
     return inside
 
 
-def _rows(rows: dict[str, list[int]]) -> list[dict[str, Any]]:
+def _largest_rows(rows: dict[str, list[int]]) -> list[dict[str, Any]]:
     by_time = sorted(rows.items(), key=lambda row: -row[1][1])[:MAX_ROWS]
     return [{"name": name, "calls": n, "ns": ns, "waiting_ns": waited} for name, (n, ns, waited) in by_time]

@@ -35,7 +35,7 @@ VERSION: Final = 1
 MARKS: Final = 1 << 16
 """Parts of the run's time of which it is known whether a call begins or ends in them."""
 
-KEPT: Final = 20
+MAX_CACHED: Final = 20
 """Indices that are kept, the latest ones."""
 
 Ints = NDArray[np.int64]
@@ -51,7 +51,7 @@ class Timeline:
         self.rows = rows
         self.last = last
         """The end of the picture, where calls that are open end."""
-        self.block = _block(rows.trace.event_count)
+        self.block = _events_per_block(rows.trace.event_count)
         self.classes = class_table(rows.trace.functions)
         counts = [len(row.events) for row in rows]
         self._counts = np.array([*counts, 0], np.int64)
@@ -63,9 +63,9 @@ class Timeline:
         self._ends = ends
         self._events = [np.ascontiguousarray(row.events) for row in rows]
         self._axes = axes([row.rank for row in rows])
-        self._point()
+        self._fill_c_rows()
 
-    def _point(self) -> None:
+    def _fill_c_rows(self) -> None:
         """Fill what C reads."""
         made = []
         for r, events in enumerate(self._events):
@@ -93,13 +93,13 @@ class Timeline:
 
     # Questions
 
-    def range(self, t0: int, t1: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    def events_between(self, t0: int, t1: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """By row the events [first, end) that are under way somewhere in [t0, t1)."""
         first, end = np.zeros(len(self.rows), np.uint64), np.zeros(len(self.rows), np.uint64)
         kernel().weft_view_range(self.c_rows, len(self.rows), t0, t1, first, end)
         return first, end
 
-    def columns(self, lanes: Sequence[Sequence[int]], edges: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def class_shares(self, lanes: Sequence[Sequence[int]], edges: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Shares of the classes, 255 for all: (lanes, classes, columns). A lane is the rows that it stands for."""
         columns = len(edges) - 1
         of = np.array([row for lane in lanes for row in lane], np.uint32)
@@ -118,14 +118,14 @@ class Timeline:
             list(pool.map(some, range(workers)))
         return out
 
-    def boxes(self, row: int, first: int, end: int) -> NDArray[Any]:
+    def event_boxes(self, row: int, first: int, end: int) -> NDArray[Any]:
         """Events of a row as boxes (dtype BOX); `index` is the place in the row."""
         end = min(end, len(self._events[row]))
         out = np.zeros(max(0, end - first), BOX)
         kernel().weft_view_boxes(self.c_rows[row], self.classes, first, end, out)
         return out
 
-    def times(self, rows: NDArray[Any], positions: NDArray[Any]) -> tuple[Ints, Ints]:
+    def event_times(self, rows: NDArray[Any], positions: NDArray[Any]) -> tuple[Ints, Ints]:
         """Starts and ends of the events at some positions of some rows. IndexError where a row has none there."""
         of, which = np.ascontiguousarray(rows, np.uint32), np.ascontiguousarray(positions, np.int64)
         if len(which) and ((which < 0) | (which >= self._counts[of])).any():
@@ -134,18 +134,18 @@ class Timeline:
         kernel().weft_view_times(self.c_rows, of, which, len(which), starts, ends)
         return starts, ends
 
-    def times_of(self, ranks: NDArray[Any], events: NDArray[np.generic]) -> tuple[Ints, Ints, Ints]:
+    def rank_event_times(self, ranks: NDArray[Any], events: NDArray[np.generic]) -> tuple[Ints, Ints, Ints]:
         """Rows, starts and ends of some events of some ranks."""
         rows, positions = self.rows.places_of(np.asarray(ranks, np.int64), np.asarray(events, np.int64))
-        return rows, *self.times(rows, positions)
+        return rows, *self.event_times(rows, positions)
 
 
-def _block(events: int) -> int:
+def _events_per_block(events: int) -> int:
     """Events between two sums: about 10 bytes an event where there are few, two and a half where there are many."""
     return 8 if events <= 20_000_000 else 32
 
 
-def last_time(rows: Rows) -> int:
+def last_event_time(rows: Rows) -> int:
     """The time at which the last event of any row begins or ends."""
     found = 0
     for row in rows:
@@ -156,22 +156,22 @@ def last_time(rows: Rows) -> int:
     return min(found, 1 << 60)
 
 
-def margin(last: float) -> int:
+def end_margin(last: float) -> int:
     """How far the picture goes on behind the last event, so that an open call is seen to be open."""
     return max(int(last) // 16, 1000)
 
 
-def indexed(rows: Rows, last: int, progress: Progress | None = None) -> Timeline:
+def load_or_build_timeline(rows: Rows, last: int, progress: Progress | None = None) -> Timeline:
     """The timeline on the clock: out of the cache, or built and kept there."""
     timeline = Timeline(rows, last)
     place = _cache_folder(rows.trace, last)
-    if not _load(timeline, place):
+    if not _load_cached(timeline, place):
         timeline.build(progress)
-        _keep(timeline, place)
+        _store_in_cache(timeline, place)
     return timeline
 
 
-def remembered(trace: Trace, last: int, name: str, make: Callable[[], object]) -> object:
+def load_or_make_json(trace: Trace, last: int, name: str, make: Callable[[], object]) -> object:
     """Plain JSON values that were made from this state of the run: out of the cache beside the index, or made now."""
     file = _cache_folder(trace, last) / f"{name}.json"
     try:
@@ -180,11 +180,11 @@ def remembered(trace: Trace, last: int, name: str, make: Callable[[], object]) -
         made = make()
     with suppress(OSError):
         if file.parent.is_dir():
-            _write(file, json.dumps(made))
+            _write_atomically(file, json.dumps(made))
     return made
 
 
-def _write(file: Path, text: str) -> None:
+def _write_atomically(file: Path, text: str) -> None:
     """Whole or not at all."""
     handle, name = tempfile.mkstemp(prefix=".new-", dir=file.parent)
     with os.fdopen(handle, "w") as to:
@@ -194,7 +194,7 @@ def _write(file: Path, text: str) -> None:
 
 def _cache_folder(trace: Trace, last: int) -> Path:
     """The folder of this state of the run in the cache."""
-    known: list[object] = [VERSION, last, _block(trace.event_count), str(trace.path.resolve())]
+    known: list[object] = [VERSION, last, _events_per_block(trace.event_count), str(trace.path.resolve())]
     for rank in trace.ranks:
         if rank.file:
             status = rank.file.path.stat()
@@ -202,7 +202,7 @@ def _cache_folder(trace: Trace, last: int) -> Path:
     return cache_folder() / "view" / hashlib.sha256(repr(known).encode()).hexdigest()[:32]
 
 
-def _load(timeline: Timeline, place: Path) -> bool:
+def _load_cached(timeline: Timeline, place: Path) -> bool:
     """Take starts, sums and marks from the cache; whether they are there and fit."""
     found = []
     try:
@@ -220,7 +220,7 @@ def _load(timeline: Timeline, place: Path) -> bool:
     return True
 
 
-def _keep(timeline: Timeline, place: Path) -> None:
+def _store_in_cache(timeline: Timeline, place: Path) -> None:
     """Whole or not at all; a cache that cannot be written is no error."""
     try:
         make_private(place.parent)
@@ -231,13 +231,13 @@ def _keep(timeline: Timeline, place: Path) -> None:
         if place.exists():
             shutil.rmtree(place, ignore_errors=True)
         folder.replace(place)
-        _forget(place.parent)
+        _remove_old_caches(place.parent)
     except OSError:
         return
 
 
-def _forget(folder: Path) -> None:
+def _remove_old_caches(folder: Path) -> None:
     """Keep the latest indices only."""
     kept = sorted((p for p in folder.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
-    for old in kept[KEPT:]:
+    for old in kept[MAX_CACHED:]:
         shutil.rmtree(old, ignore_errors=True)

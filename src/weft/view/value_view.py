@@ -21,7 +21,7 @@ from weft.errors import UsageError
 from weft.native.headers.value_format import PlaceKind
 from weft.values.process import Box, Kept
 from weft.values.trace import ValueTrace
-from weft.view.window import pack
+from weft.view.window import pack_arrays
 
 Body = dict[str, Any]
 
@@ -40,7 +40,7 @@ FAR: Final = 1e9
 """Units in the last place from which on their power of ten is enough."""
 
 
-class Valued:
+class ValueView:
     """Two runs' values. Questions may come from several threads."""
 
     def __init__(self, made: ValueComparison, *, calls: bool) -> None:
@@ -52,18 +52,18 @@ class Valued:
         self._lock = threading.Lock()
         self._place = np.empty(len(self._aligned.keys), np.int64)
         self._place[self._aligned.order] = np.arange(len(self._aligned.order))
-        self._sides = [_Side(self, side) for side in (0, 1)]
+        self._sides = [_RunStates(self, side) for side in (0, 1)]
 
     @property
     def moments(self) -> int:
         """How many there are, of both runs."""
         return len(self._aligned.order)
 
-    def place(self, key: int) -> int:
+    def moment_position(self, key: int) -> int:
         """Where a moment stands, from 0 on."""
         return int(self._place[key])
 
-    def told(self) -> Body:
+    def to_json(self) -> Body:
         """What differs, in words, and where it reached which probe on which rank first, in order."""
         with self._lock:
             parting = self.made.parting
@@ -72,12 +72,12 @@ class Valued:
                 "moments": self.moments, "ramp": RAMP, "calls": self.calls, "alike": self.made.alike,
                 "ranks": [[_rank_name(trace, n) for n in range(len(trace.processes))]
                           for trace in (self.made.before, self.made.after)],
-                "texts": list(lines(self.made, drawn=False)), "reached": list(self._reached()),
-                "spread": self._spread(), "errors": self._range(),
-                "parting": None if parting is None else self._where(parting.only, parting.side),
+                "texts": list(lines(self.made, drawn=False)), "reached": list(self._first_reached()),
+                "spread": self._first_by_process(), "errors": self._error_range(),
+                "parting": None if parting is None else self._moment_of_value(parting.only, parting.side),
             }  # fmt: skip
 
-    def _reached(self) -> Iterator[Body]:
+    def _first_reached(self) -> Iterator[Body]:
         known: set[tuple[str, int]] = set()
         told = 0
         for key, some in zip(self.made.keys, self.made.found, strict=True):
@@ -87,77 +87,77 @@ class Valued:
             known |= {(one.after.place.name, one.after.process.rank) for one in new}
             told += 1
             yield {
-                "at": self.place(key), "probe": probe_text(new[0].after), "first": told == 1,
+                "at": self.moment_position(key), "probe": probe_text(new[0].after), "first": told == 1,
                 "iterations": iterations_text(new[0].after).removeprefix(", "), "text": unlike_text(new[0]),
                 "ranks": rank_words(sorted({one.after.process.rank for one in new})),
             }  # fmt: skip
 
-    def _spread(self) -> list[list[int]]:
+    def _first_by_process(self) -> list[list[int]]:
         """Of each process of the run that differs, its number and the moment at which it does first."""
         numbers = {id(process): n for n, process in enumerate(self.made.after.processes)}
         first: dict[int, int] = {}
         for key, some in zip(self.made.keys, self.made.found, strict=True):
             for one in some:
-                first.setdefault(numbers[id(one.after.process)], self.place(key))
+                first.setdefault(numbers[id(one.after.process)], self.moment_position(key))
         return [[process, at] for process, at in sorted(first.items())]
 
-    def _range(self) -> list[float] | None:
+    def _error_range(self) -> list[float] | None:
         """The least and the largest error of all moments, None where there is none that has a size."""
         sizes = [one.judged.most for some in self.made.found for one in some if one.sort == "value"]
         known = [size for size in sizes if 0 < size < np.inf]
         return [min(known), max(known)] if known else None
 
-    def _where(self, only: Kept, side: int) -> int:
+    def _moment_of_value(self, only: Kept, side: int) -> int:
         """The moment of a value that only one run has."""
         rows = (self._aligned.before, self._aligned.after)[side]
         process = next(n for n, one in enumerate(rows.trace.processes) if one is only.process)
         at = int(np.flatnonzero((rows.process == process) & (rows.row == only.row))[0])
-        return self.place(int(np.searchsorted(self._aligned.keys, rows.key[at])))
+        return self.moment_position(int(np.searchsorted(self._aligned.keys, rows.key[at])))
 
     # Both runs over their moments
 
-    def strip(self, start: int, end: int, columns: int) -> bytes:
+    def pack_states(self, start: int, end: int, columns: int) -> bytes:
         """What each process of both runs has in each of some columns of moments."""
         start, end = max(0, start), min(end, self.moments)
         columns = min(max(1, columns), MOST_COLUMNS, max(end - start, 1))
         with self._lock:
-            head = {"from": start, "to": end, "columns": columns, "ticks": list(self._ticks(start, end))}
+            head = {"from": start, "to": end, "columns": columns, "ticks": list(self._axis_labels(start, end))}
             arrays: dict[str, NDArray[Any]] = {}
             for name, side in zip(("reference", "run"), self._sides, strict=True):
                 arrays[name] = side.states(start, end, columns).ravel()
             arrays["error"] = self._sides[1].errors(start, end, columns).ravel()
-            return pack(head, arrays)
+            return pack_arrays(head, arrays)
 
-    def _ticks(self, start: int, end: int) -> Iterator[tuple[int, str]]:
+    def _axis_labels(self, start: int, end: int) -> Iterator[tuple[int, str]]:
         step = max(1, -(-(end - start) // TICKS))
         for at in range(start, end, step):
-            kept = self._any(at)
+            kept = self._any_value(at)
             around = kept.process.path_of(int(kept.process.rows["parent"][kept.row]))
             loop = next(((place, i) for place, i in around if place.kind == PlaceKind.LOOP), None)
             yield at, f"{loop[0].name} {loop[1]}" if loop is not None else kept.place.name
 
-    def _any(self, at: int) -> Kept:
+    def _any_value(self, at: int) -> Kept:
         key = int(self._aligned.order[at])
         side = 0 if self._aligned.counts[0][key] else 1
         return next(self._aligned.values(side, key))
 
     # One moment
 
-    def moment(self, at: int) -> Body:
+    def moment_facts(self, at: int) -> Body:
         """A moment: its place in both programs, its arrays, its numbers by rank."""
         with self._lock:
-            before, after = self._both(at)
+            before, after = self._values_at(at)
             kept = (after or before)[0]
-            made = self._arrays(before, after)
+            made = self._array_layers(before, after)
             return {
                 "at": at, "title": f"{probe_text(kept)}{iterations_text(kept)}",
                 "reference": before[0].place.where if before and after else "",
-                "texts": [unlike_text(one) for one in self._unlike(at)][:4] or [self._words(at, before, after)],
-                "layers": [self._layer(n, layer, kept, at) for n, layer in enumerate(made)],
-                "numbers": _numbers(before, after),
+                "texts": [unlike_text(one) for one in self._differences_at(at)][:4] or [self._moment_text(at, before, after)],
+                "layers": [self._layer_to_json(n, layer, kept, at) for n, layer in enumerate(made)],
+                "numbers": _small_values(before, after),
             }  # fmt: skip
 
-    def _both(self, at: int) -> tuple[list[Kept], list[Kept]]:
+    def _values_at(self, at: int) -> tuple[list[Kept], list[Kept]]:
         if not 0 <= at < self.moments:
             raise UsageError(f"there is no moment {at}: the runs have {self.moments:,}")
         key = int(self._aligned.order[at])
@@ -166,32 +166,32 @@ class Valued:
         )
         return before, after
 
-    def _arrays(self, before: Sequence[Kept], after: Sequence[Kept]) -> list[Layer]:
+    def _array_layers(self, before: Sequence[Kept], after: Sequence[Kept]) -> list[Layer]:
         return [one for one in layers(before, after) if any(end - first > 1 for first, end in one.whole) and one.exact]
 
-    def _unlike(self, at: int) -> list[Unlike]:
+    def _differences_at(self, at: int) -> list[Unlike]:
         key = int(self._aligned.order[at])
         return next((some for k, some in zip(self.made.keys, self.made.found, strict=True) if k == key), [])
 
-    def _words(self, at: int, before: Sequence[Kept], after: Sequence[Kept]) -> str:
+    def _moment_text(self, at: int, before: Sequence[Kept], after: Sequence[Kept]) -> str:
         if not (before and after):
             return f"only in {'the reference' if before else 'the run'}"
         if int(self._aligned.order[at]) in self.made.rounded_at:
             return "alike but for rounding"
         return "not looked at" if self._sides[1].state_at(at) == UNSEEN else "alike, or within the tolerance"
 
-    def _layer(self, number: int, layer: Layer, kept: Kept, at: int) -> Body:
-        first = next((one.element for one in self._unlike(at) if one.sort == "value" and _of(one, layer)), None)
+    def _layer_to_json(self, number: int, layer: Layer, kept: Kept, at: int) -> Body:
+        first = next((one.element for one in self._differences_at(at) if one.sort == "value" and _is_of_layer(one, layer)), None)
         return {"number": number, "name": layer.name, "whole": [list(side) for side in layer.whole],
                 "base": kept.base, "first": None if first is None else list(first)}  # fmt: skip
 
-    def field(self, where: tuple[int, int], window: Box, axes: Sequence[int], most: Sequence[int], unit: str) -> bytes:
+    def pack_field(self, where: tuple[int, int], window: Box, axes: Sequence[int], most: Sequence[int], unit: str) -> bytes:
         """The error over a window of an array (moment and layer `where`), in cells.
 
         `axes` are the dimensions of the picture, rows first, with at most `most` cells in each.
         """
         with self._lock:
-            chosen = self._chosen(*where)
+            chosen = self._layer_at(*where)
             shape = [end - first for first, end in chosen.whole]
             inside = len(window) == len(shape) and all(
                 low <= first < end <= high for (first, end), (low, high) in zip(window, chosen.whole, strict=True)
@@ -204,31 +204,31 @@ class Valued:
                 )
             room = [min(max(1, n), MOST_CELLS) for n in most]
             cells = error_cells(chosen.pairs, window, axes, room, MEASURES[unit])
-            return pack({"shape": list(cells.shape)}, {"cells": cells.ravel()})
+            return pack_arrays({"shape": list(cells.shape)}, {"cells": cells.ravel()})
 
-    def _chosen(self, at: int, layer: int) -> Layer:
-        made = self._arrays(*self._both(at))
+    def _layer_at(self, at: int, layer: int) -> Layer:
+        made = self._array_layers(*self._values_at(at))
         if not 0 <= layer < len(made):
             raise UsageError(f"this moment has no array {layer}")
         return made[layer]
 
-    def element(self, at: int, layer: int, index: tuple[int, ...]) -> Body:
+    def element_facts(self, at: int, layer: int, index: tuple[int, ...]) -> Body:
         """One element in both runs, and which ranks have it."""
         with self._lock:
-            for pair in self._chosen(at, layer).pairs:
+            for pair in self._layer_at(at, layer).pairs:
                 arrays = pair.arrays()
                 inside = len(index) == len(pair.box) and all(
                     first <= k < end for k, (first, end) in zip(index, pair.box, strict=True)
                 )
                 if inside and arrays is not None:
-                    return _element(pair, arrays, index)
+                    return _element_facts(pair, arrays, index)
         return {"text": f"{list(index)}: not in both runs", "numbers": None, "ranks": None}
 
 
-class _Side:
+class _RunStates:
     """The values of one run by moment."""
 
-    def __init__(self, of: Valued, side: int) -> None:
+    def __init__(self, of: ValueView, side: int) -> None:
         aligned, made = of._aligned, of.made
         self.places, self.processes = aligned.placed(side)
         self.count = len((made.before, made.after)[side].processes)
@@ -243,9 +243,9 @@ class _Side:
         self.state = states[self.places]
         self.error = np.zeros(len(self.places))
         if side:
-            self._differ(of)
+            self._mark_differences(of)
 
-    def _differ(self, of: Valued) -> None:
+    def _mark_differences(self, of: ValueView) -> None:
         numbers = {id(process): n for n, process in enumerate(of.made.after.processes)}
         for key, some in zip(of.made.keys, of.made.found, strict=True):
             first, end = np.searchsorted(self.places, [of.place(key), of.place(key) + 1])
@@ -258,15 +258,15 @@ class _Side:
         """The state of a moment on its first process."""
         return int(self.state[int(np.searchsorted(self.places, at))])
 
-    def states(self, start: int, end: int, columns: int) -> NDArray[np.uint8]:
+    def states_by_column(self, start: int, end: int, columns: int) -> NDArray[np.uint8]:
         """By process and column."""
-        return self._largest(self.state, start, end, columns)
+        return self._column_maxima(self.state, start, end, columns)
 
-    def errors(self, start: int, end: int, columns: int) -> NDArray[np.float64]:
+    def errors_by_column(self, start: int, end: int, columns: int) -> NDArray[np.float64]:
         """By process and column, how far apart values are at most."""
-        return self._largest(self.error, start, end, columns)
+        return self._column_maxima(self.error, start, end, columns)
 
-    def _largest(self, of: NDArray[Any], start: int, end: int, columns: int) -> NDArray[Any]:
+    def _column_maxima(self, of: NDArray[Any], start: int, end: int, columns: int) -> NDArray[Any]:
         first, last = np.searchsorted(self.places, [start, end])
         cells = np.zeros((self.count, columns), of.dtype)
         column = (self.places[first:last] - start) * columns // max(end - start, 1)
@@ -281,11 +281,11 @@ def _rank_name(trace: ValueTrace, number: int) -> str:
     return f"rank {process.rank}" + (f", process {int(process.header['pid'])}" if several else "")
 
 
-def _of(one: Unlike, layer: Layer) -> bool:
+def _is_of_layer(one: Unlike, layer: Layer) -> bool:
     return any(pair.two.process is one.after.process for pair in layer.pairs)
 
 
-def _numbers(before: Sequence[Kept], after: Sequence[Kept]) -> list[list[str]]:
+def _small_values(before: Sequence[Kept], after: Sequence[Kept]) -> list[list[str]]:
     """Of values with few elements, which are no part of an array: rank, element, both numbers, how far apart."""
     by_rank = {one.process.rank: one for one in before}
     found: list[list[str]] = []
@@ -296,12 +296,12 @@ def _numbers(before: Sequence[Kept], after: Sequence[Kept]) -> list[list[str]]:
         arrays = Pair(one, two, two.box).arrays()
         if arrays is not None:
             for index in np.ndindex(*arrays[1].shape):
-                made = _element(Pair(one, two, two.box), arrays, index, from_zero=True)
+                made = _element_facts(Pair(one, two, two.box), arrays, index, from_zero=True)
                 found.append([f"rank {two.process.rank}", made["text"], *made["numbers"]])
     return found
 
 
-def _element(
+def _element_facts(
     pair: Pair, arrays: tuple[NDArray[Any], NDArray[Any]], index: tuple[int, ...], *, from_zero: bool = False
 ) -> Body:
     at = index if from_zero else tuple(k - first for k, (first, _) in zip(index, pair.box, strict=True))

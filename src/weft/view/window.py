@@ -49,7 +49,7 @@ def parse_lanes(text: str, rows: int) -> list[list[int]]:
     return lanes
 
 
-def window(
+def pack_window(
     rows: Rows, scale: Scale, lanes: Sequence[Sequence[int]], span: tuple[float, float], *, columns: int,
     hits: Hits | None = None,
 ) -> bytes:  # fmt: skip
@@ -61,19 +61,19 @@ def window(
     used = np.flatnonzero(shares.any(axis=(0, 2)))
     first, last = scale.timeline.range(int(edges[0]), int(edges[-1]))
     counts = (last - first).astype(np.int64)
-    boxed = _boxed(lanes, counts, columns)
-    parts = [_boxes(rows, scale, lane, r, part=(int(first[r]), int(last[r])), hits=hits)
+    boxed = _choose_boxed_lanes(lanes, counts, columns)
+    parts = [_lane_boxes(rows, scale, lane, r, part=(int(first[r]), int(last[r])), hits=hits)
              for lane in boxed for r in [lanes[lane][0]]]  # fmt: skip
-    arrays = {"shares": np.ascontiguousarray(shares[:, used]), **_joined(parts)}
+    arrays = {"shares": np.ascontiguousarray(shares[:, used]), **_concatenate_arrays(parts)}
     if hits is not None:
-        arrays["hits"] = _hits(scale, lanes, hits, edges)
+        arrays["hits"] = _hit_columns(scale, lanes, hits, edges)
     counted = [int(sum(counts[r] for r in lane)) for lane in lanes]
     head = {"columns": columns, "classes": [CLASSES[c].word for c in used], "lanes": len(lanes), "events": counted,
             "boxed": [int(lane) for lane in boxed], "from": start, "to": end}  # fmt: skip
-    return pack(head, arrays)
+    return pack_arrays(head, arrays)
 
 
-def _boxed(lanes: Sequence[Sequence[int]], counts: NDArray[np.int64], columns: int) -> list[int]:
+def _choose_boxed_lanes(lanes: Sequence[Sequence[int]], counts: NDArray[np.int64], columns: int) -> list[int]:
     """The lanes whose calls are drawn one by one."""
     found, left = [], MAX_BOXES
     for lane, rows in enumerate(lanes):
@@ -83,7 +83,7 @@ def _boxed(lanes: Sequence[Sequence[int]], counts: NDArray[np.int64], columns: i
     return found
 
 
-def _boxes(
+def _lane_boxes(
     rows: Rows, scale: Scale, lane: int, row: int, *, part: tuple[int, int], hits: Hits | None
 ) -> dict[str, NDArray[Any]]:
     found = scale.timeline.boxes(row, *part)
@@ -100,11 +100,11 @@ def _boxes(
     }  # fmt: skip
 
 
-def _joined(parts: Sequence[Mapping[str, NDArray[np.generic]]]) -> dict[str, NDArray[np.generic]]:
+def _concatenate_arrays(parts: Sequence[Mapping[str, NDArray[np.generic]]]) -> dict[str, NDArray[np.generic]]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
 
-def _hits(
+def _hit_columns(
     scale: Scale, lanes: Sequence[Sequence[int]], hits: Hits, edges: NDArray[np.int64]
 ) -> NDArray[np.uint8]:  # fmt: skip
     """By lane and column 1 where a call begins that fits the filter."""
@@ -127,7 +127,7 @@ def _hits(
 _TYPES: Final = {"<f8": "f64", "<u4": "u32", "<i4": "i32", "<u2": "u16", "|u1": "u8"}
 
 
-def pack(head: Mapping[str, object], arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
+def pack_arrays(head: Mapping[str, object], arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
     """Head and arrays as bytes."""
     listed = [[name, _TYPES[array.dtype.str], int(array.size)] for name, array in arrays.items()]
     text = json.dumps({**head, "arrays": listed}).encode()
