@@ -414,4 +414,4 @@ man: $(VENV)/.weft
 	$(BIN)/python -m weft.cli._man build/man
 
 clean:
-	rm -rf build $(VENV) $(VENV_OPENMPI) src/weft/native/*.so src/*.egg-info
+	rm -rf build $(VENV) $(VENV_OPENMPI) src/weft/native/*.so src/weft/values/*.so src/*.egg-info

@@ -37,6 +37,10 @@ def test_each_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_the_page_of_evidence_is_made_of_its_records() -> None:
+    assert "evidence.md" in MADE
+
+
 def test_the_page_of_all_functions_is_made_and_not_kept() -> None:
     assert "coverage.md" in MADE
     assert not (DOCS / "coverage.md").exists(), "docs/coverage.md is made by tools/site.py, and is not kept"

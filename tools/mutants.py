@@ -163,9 +163,9 @@ def outcome(one: tuple[Path, Mutant], seconds: float) -> str:
         return f"failed: {error}"
     names = set(re.findall(r"\w+", mutant.clause.lower()))
     for finding in held.findings:
-        lines = {finding.evidence.get("loop", {}).get("line", 0), *(site.line for site in finding.sites)}
+        lines = {finding.facts().get("loop", {}).get("line", 0), *(site.line for site in finding.sites)}
         near = any(mutant.first <= line <= mutant.line + NEAR for line in lines)
-        if near or str(finding.evidence.get("variable", "")).lower() in names:
+        if near or str(finding.facts().get("variable", "")).lower() in names:
             return "found"
     return "elsewhere" if held.findings else "silent" if held.whole else "ended badly"
 

@@ -17,6 +17,7 @@ from mkdocs.structure.files import File, Files
 from weft.cli import main
 from weft.kinds import KINDS, SEVERITIES
 from weft.mpi import coverage
+from weft.report import evidence
 
 ROOT: Final = Path(__file__).parents[1]
 OUTSIDE: Final = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
@@ -65,6 +66,7 @@ def made() -> Iterator[tuple[str, str]]:
     yield "commands/index.md", "\n".join(commands())
     yield "decisions/index.md", "\n".join(decisions())
     yield "coverage.md", coverage.page()
+    yield "evidence.md", evidence.page()
 
 
 def findings() -> Iterator[str]:

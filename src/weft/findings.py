@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from weft.base.event_id import EventId
+from weft.evidence import NO_EVIDENCE, Evidence, Proof
 from weft.kinds import CERTAINTIES, KINDS, SEVERITIES, Certainty, Severity
-
-EventId = tuple[int, int]
-"""(rank index in Trace.ranks, index in that rank's events)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Finding:
 
     `message` is one sentence for a person and names no kind: views put `[kind]` behind it. `sites` begin with the
     one to look at first, and `events` are the evidence in the record. `evidence` holds what else a view or a script
-    can use: plain JSON values. `cause` is equal for findings that one line can stand for; None: kind and sites decide.
+    can use. `cause` is equal for findings that one line can stand for; None: kind and sites decide.
 
     Raises ValueError for a kind, severity or certainty that does not exist.
     """
@@ -57,8 +56,15 @@ class Finding:
     ranks: tuple[int, ...] = ()
     sites: tuple[Site, ...] = ()
     events: tuple[EventId, ...] = ()
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Evidence = NO_EVIDENCE
     cause: str | None = None
+    alike: int = 1
+    """How many findings of this cause it stands for."""
+    consequences: tuple[str, ...] = ()
+    """What was found that only follows from it, in words."""
+    beyond: int = 0
+    """Of a line's last finding that is told: how many more there are."""
+    proof: Proof | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -85,7 +91,17 @@ class Finding:
             "ranks": list(self.ranks),
             "sites": [site.to_json() for site in self.sites],
             "events": [list(event) for event in self.events],
-            "evidence": dict(self.evidence),
+            "evidence": self.facts(),
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """The evidence as the report's JSON holds it."""
+        return {
+            **self.evidence.to_json(),
+            **({"more_at_this_line": self.beyond} if self.beyond else {}),
+            **({"count": self.alike} if self.alike > 1 else {}),
+            **({"consequences": list(self.consequences)} if self.consequences else {}),
+            **({"proof": self.proof.to_json()} if self.proof else {}),
         }
 
 

@@ -42,6 +42,8 @@ class Kind:
     """Names of analyses in `weft.report.registry`, or CHECK."""
     certainty: Certainty = "certain"
     """The surest that a finding of this kind can be."""
+    evidence: tuple[str, ...] = ()
+    """Names of the shapes of its evidence: of `weft.evidence`, or of the module of the analysis."""
 
     @property
     def title(self) -> str:
@@ -66,58 +68,86 @@ class Kind:
 
 RECORDS: Final = (
     # how a rank ended
-    Kind("uncaught-exception", "error", ("how the ranks ended",)),
-    Kind("crash", "error", ("how the ranks ended",)),
-    Kind("weft-error", "error", ("how the ranks ended",)),
-    Kind("abort", "error", ("how the ranks ended",)),
-    Kind("early-exit", "error", ("how the ranks ended",)),
+    Kind("uncaught-exception", "error", ("how the ranks ended",), evidence=("Ended",)),
+    Kind("crash", "error", ("how the ranks ended",), evidence=("Ended",)),
+    Kind("weft-error", "error", ("how the ranks ended",), evidence=("Ended",)),
+    Kind("abort", "error", ("how the ranks ended",), evidence=("Ended",)),
+    Kind("early-exit", "error", ("how the ranks ended",), evidence=("Ended",)),
     # messages and collectives
-    Kind("message-race", "warning", ("message races", "lifetime and threads")),
-    Kind("deadlock", "error", ("deadlock", CHECK)),
-    Kind("potential-deadlock", "warning", ("potential deadlock", "other matches", CHECK)),
-    Kind("collective-mismatch", "error", ("collectives", "lifetime and threads")),
-    Kind("argument-mismatch", "error", ("collectives",)),
-    Kind("type-mismatch", "error", ("messages", "memory behind buffers", "packing and buffers")),
-    Kind("truncation", "error", ("messages",)),
-    Kind("unmatched-send", "error", ("messages",)),
-    Kind("unmatched-receive", "error", ("messages",)),
+    Kind(
+        "message-race", "warning", ("message races", "lifetime and threads"), evidence=("Race", "OrderOnly", "Around")
+    ),
+    Kind("deadlock", "error", ("deadlock", CHECK), evidence=("Deadlock", "Processes")),
+    Kind(
+        "potential-deadlock",
+        "warning",
+        ("potential deadlock", "other matches", CHECK),
+        evidence=("Cycle", "Alternative", "Untried", "Processes"),
+    ),
+    Kind(
+        "collective-mismatch",
+        "error",
+        ("collectives", "lifetime and threads"),
+        evidence=("Instance", "Absent", "Freed"),
+    ),
+    Kind("argument-mismatch", "error", ("collectives",), evidence=("Argument",)),
+    Kind(
+        "type-mismatch",
+        "error",
+        ("messages", "memory behind buffers", "packing and buffers"),
+        evidence=("Sizes", "Variable", "Around"),
+    ),
+    Kind("truncation", "error", ("messages",), evidence=("Sizes", "Around")),
+    Kind("unmatched-send", "error", ("messages",), evidence=("Sent",)),
+    Kind("unmatched-receive", "error", ("messages",), evidence=("Wanted",)),
     # requests, objects and arguments
     Kind("request-leak", "error", ("requests",)),
     Kind("request-misuse", "error", ("requests",)),
-    Kind("buffer-reuse", "error", ("requests", "accesses of buffers", "one-sided")),
-    Kind("buffer-overrun", "error", ("memory behind buffers",)),
-    Kind("resource-leak", "warning", ("resources", "packing and buffers")),
+    Kind(
+        "buffer-reuse",
+        "error",
+        ("requests", "accesses of buffers", "one-sided"),
+        evidence=("Overlap", "Sampled", "MetPending"),
+    ),
+    Kind("buffer-overrun", "error", ("memory behind buffers",), evidence=("Overrun", "Outlived")),
+    Kind("resource-leak", "warning", ("resources", "packing and buffers"), evidence=("OfClass",)),
     Kind(
         "invalid-argument",
         "error",
         ("invalid arguments", "packing and buffers", "lifetime and threads", "one-sided", "ready sends"),
+        evidence=("Parameter", "Refused", "Returned", "Spawned"),
     ),
     # one-sided
-    Kind("epoch-misuse", "error", ("one-sided",)),
-    Kind("rma-race", "error", ("one-sided", "accesses of windows")),
-    Kind("file-race", "error", ("files",)),
+    Kind("epoch-misuse", "error", ("one-sided",), evidence=("Epoch",)),
+    Kind(
+        "rma-race",
+        "error",
+        ("one-sided", "accesses of windows"),
+        evidence=("WindowOverlap", "MetOperation", "MetShared"),
+    ),
+    Kind("file-race", "error", ("files",), evidence=("Bytes",)),
     # waiting
-    Kind("late-sender", "note", ("waits",)),
-    Kind("late-receiver", "note", ("waits",)),
-    Kind("wait-at-collective", "note", ("waits",)),
-    Kind("wait-at-epoch", "note", ("waits",)),
-    Kind("imbalance", "note", ("waits",)),
+    Kind("late-sender", "note", ("waits",), evidence=("Cost",)),
+    Kind("late-receiver", "note", ("waits",), evidence=("Cost",)),
+    Kind("wait-at-collective", "note", ("waits",), evidence=("Cost",)),
+    Kind("wait-at-epoch", "note", ("waits",), evidence=("Cost",)),
+    Kind("imbalance", "note", ("waits",), evidence=("Imbalance",)),
     # data-parallel programs
-    Kind("data-race", "error", (CHECK,)),
-    Kind("missed-barrier", "error", (CHECK,)),
-    Kind("loop-dependence", "error", (CHECK,)),
-    Kind("uninitialised-read", "error", (CHECK,)),
-    Kind("shared-write", "error", (CHECK,)),
-    Kind("early-copy-use", "error", (CHECK,)),
-    Kind("early-reduction-use", "error", ("accesses of buffers", CHECK)),
-    Kind("out-of-bounds", "error", (CHECK,)),
-    Kind("remote-access", "error", ("ghost cells", CHECK)),
-    Kind("halo-write", "error", ("ghost cells", CHECK)),
-    Kind("stale-halo-read", "error", ("ghost cells", CHECK)),
-    Kind("stale-copy", "error", (CHECK,)),
-    Kind("directive-order", "error", (CHECK,)),
-    Kind("wrong-reduction", "error", ("reductions", CHECK)),
-    Kind("divergence", "warning", (CHECK,)),
+    Kind("data-race", "error", (CHECK,), evidence=("CheckCase",)),
+    Kind("missed-barrier", "error", (CHECK,), evidence=("Processes",)),
+    Kind("loop-dependence", "error", (CHECK,), evidence=("CheckCase", "Compared")),
+    Kind("uninitialised-read", "error", (CHECK,), evidence=("CheckCase",)),
+    Kind("shared-write", "error", (CHECK,), evidence=("CheckCase", "Compared")),
+    Kind("early-copy-use", "error", (CHECK,), evidence=("CheckCase",)),
+    Kind("early-reduction-use", "error", ("accesses of buffers", CHECK), evidence=("MetPending", "CheckCase")),
+    Kind("out-of-bounds", "error", (CHECK,), evidence=("CheckCase",)),
+    Kind("remote-access", "error", ("ghost cells", CHECK), evidence=("Ghost", "CheckCase")),
+    Kind("halo-write", "error", ("ghost cells", CHECK), evidence=("Ghost", "CheckCase")),
+    Kind("stale-halo-read", "error", ("ghost cells", CHECK), evidence=("Ghost", "CheckCase")),
+    Kind("stale-copy", "error", (CHECK,), evidence=("CheckCase",)),
+    Kind("directive-order", "error", (CHECK,), evidence=("CheckCase",)),
+    Kind("wrong-reduction", "error", ("reductions", CHECK), evidence=("Element", "CheckCase", "Compared")),
+    Kind("divergence", "warning", (CHECK,), evidence=("Compared",)),
 )
 """Every kind there is."""
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests_support import WEFT, Installed, execute
+from weft.base.event_id import EventId
+from weft.evidence import Met
+
+OfMet = TypeVar("OfMet", bound=Met)
 
 NOTES = {"late-sender", "late-receiver", "wait-at-collective", "imbalance", "wait-at-epoch"}
 
@@ -29,3 +33,8 @@ def run(mpi: Installed, folder: Path, program: Path, mode: str, threads: int = 1
     assert done.returncode == 0, done.stdout + done.stderr
     findings = json.loads((folder / f"{mode}.json").read_text())["findings"]
     return [finding for finding in findings if finding["kind"] not in NOTES]
+
+
+def met(kind: type[OfMet], told: dict[str, Any]) -> OfMet:
+    """The evidence of an access, from the report's JSON."""
+    return kind(**{key: EventId(*value) if isinstance(value, list) else value for key, value in told.items()})

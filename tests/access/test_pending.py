@@ -11,10 +11,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from access_programs import built, run
+from access_programs import built, met, run
 
 from tests_support import Installed
 from weft.access import proof
+from weft.base.event_id import EventId
+from weft.base.facts import changed
+from weft.evidence import MetPending
 from weft.trace import Trace
 
 SOURCE = Path(__file__).parent / "pending.c"
@@ -52,9 +55,9 @@ def test_the_proof_of_each_finding_holds_on_the_record(of_mpi: tuple[Installed, 
         run(mpi, folder, built(mpi, folder, SOURCE), "wrong")
     trace = Trace.open(folder / "run-wrong")
     findings = json.loads((folder / "wrong.json").read_text())["findings"]
-    proofs = [f["evidence"] for f in findings if "access" in f["evidence"]]
+    proofs = [met(MetPending, f["evidence"]) for f in findings if "access" in f["evidence"]]
     assert len(proofs) == len(bugs(SOURCE))
     assert [proof.holds(trace, one) for one in proofs] == [True] * len(proofs)
     # And of an access that was made after the operation was complete it does not.
-    late = [{**one, "before": [one["before"][0], one["completed"][1] + 1]} for one in proofs]
-    assert [proof.holds(trace, one) for one in late] == [False] * len(late)
+    late = [changed(one, before=EventId(one.before.rank, one.completed.event + 1)) for one in proofs if one.completed]
+    assert [proof.holds(trace, one) for one in late] == [False] * len(proofs)

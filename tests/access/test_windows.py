@@ -12,10 +12,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from access_programs import built, run
+from access_programs import built, met, run
 
 from tests_support import Installed
 from weft.access import proof
+from weft.base.event_id import EventId
+from weft.base.facts import changed
+from weft.evidence import MetOperation, MetShared
 from weft.match import match
 from weft.order import order
 from weft.trace import Trace
@@ -58,12 +61,11 @@ def test_the_proof_of_each_race_holds_on_the_record(of_mpi: tuple[Installed, Pat
         run(mpi, folder, built(mpi, folder, SOURCE), "wrong")
     trace = Trace.open(folder / "run-wrong")
     ordered = order(trace, match(trace))
-    proofs = [
-        f["evidence"] for f in json.loads((folder / "wrong.json").read_text())["findings"] if "access" in f["evidence"]
-    ]
+    told = [f["evidence"] for f in json.loads((folder / "wrong.json").read_text())["findings"]]
+    proofs = [met(MetOperation if "operation" in one else MetShared, one) for one in told if "access" in one]
     assert len(proofs) >= 13
     assert [proof.holds(trace, one, ordered) for one in proofs] == [True] * len(proofs)
     # Of an operation that begins at the program's end, behind a barrier, it does not hold.
-    operations = [one for one in proofs if "operation" in one]
-    late = [{**one, "operation": [i := one["operation"][0], len(trace.ranks[i]) - 1]} for one in operations]
+    operations = [one for one in proofs if isinstance(one, MetOperation)]
+    late = [changed(one, operation=EventId(i := one.operation.rank, len(trace.ranks[i]) - 1)) for one in operations]
     assert [proof.holds(trace, one, ordered) for one in late] == [False] * len(late)

@@ -53,7 +53,7 @@ def faults(name: str, folder: Path = PROGRAMS) -> list[Fault]:
 
 def fault(finding: Finding) -> Fault:
     """A finding in the terms of the comments."""
-    held = finding.evidence
+    held = finding.facts()
     loop = held.get("loop", {})
     iteration = held.get("iteration")
     index = "".join(f"[{i}]" for i in held.get("index") or ())

@@ -56,7 +56,7 @@ def told(folder: Path, grid: str, renewal: str, across_rows: bool = False) -> di
     built.mkdir()
     found = check(Request((path,), grid=grid, timeout=60), built).findings
     assert {one.kind for one in found} <= {"stale-halo-read"}
-    return {one.sites[0].line: int(one.evidence["count"]) for one in found}
+    return {one.sites[0].line: int(one.facts()["count"]) for one in found}
 
 
 def expected(grid: str) -> dict[int, int]:

@@ -14,6 +14,7 @@ from weft.check.excerpt import marked
 from weft.dataparallel.record import operand
 from weft.dataparallel.texts import AccessPlace
 from weft.errors import UsageError
+from weft.evidence import CheckCase
 from weft.findings import Finding, Site
 
 MAIN = """\
@@ -264,7 +265,9 @@ def test_what_is_written_is_marked_left_and_what_is_read_right(
     path = tmp_path / "p.f"
     path.write_text(f"      {text}\n")
     site = Site(0, call, str(path), 1)
-    finding = Finding("loop-dependence", "error", "certain", "m", sites=(site,), evidence={"variable": "a"})
+    finding = Finding(
+        "loop-dependence", "error", "certain", "m", sites=(site,), evidence=CheckCase(case="", count=1, variable="a")
+    )
     shown = marked(finding, site)
     assert shown[0] == f"1 | {text}"
     assert shown[1:] == (() if mark is None else (f"  | {mark}",))

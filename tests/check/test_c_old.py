@@ -54,7 +54,7 @@ def run(text: str, folder: Path) -> list[tuple[str, int, int]]:
     built = folder / "built"
     built.mkdir()
     findings = check(Request((path,), timeout=30), built).findings
-    return [(f.kind, f.sites[0].line, f.evidence["loop"]["line"]) for f in findings]
+    return [(f.kind, f.sites[0].line, f.facts()["loop"]["line"]) for f in findings]
 
 
 OLD = PROGRAMS.with_name("old")

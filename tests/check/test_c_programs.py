@@ -86,7 +86,7 @@ def test_a_local_of_an_iteration_is_judged_where_nothing_else_is_known_of_the_st
     built = tmp_path / "built"
     built.mkdir()
     found = check(Request((path,), timeout=30), built).findings
-    told = [(one.kind, one.sites[0].line, one.evidence["iteration"], one.evidence["count"]) for one in found]
+    told = [(one.kind, one.sites[0].line, one.facts()["iteration"], one.facts()["count"]) for one in found]
     assert told == ([] if right else [("uninitialised-read", 17, [0], 1)])
 
 

@@ -135,7 +135,7 @@ def test_headers_with_directives_are_part_of_the_program(tmp_path: Path) -> None
     built = tmp_path / "built"
     built.mkdir()
     findings = check(Request((tmp_path / "main.c", tmp_path / "grid.c"), timeout=20), built).findings
-    assert [(f.kind, f.sites[0].line, f.evidence["variable"]) for f in findings] == [("loop-dependence", 9, "a")]
+    assert [(f.kind, f.sites[0].line, f.facts()["variable"]) for f in findings] == [("loop-dependence", 9, "a")]
 
 
 def test_odd_c_around_directives_is_marked_and_silent(tmp_path: Path) -> None:

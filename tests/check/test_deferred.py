@@ -76,7 +76,7 @@ def told(text: str, folder: Path) -> list[tuple[str, int, str]]:
     built.mkdir()
     one = check(Request((path,), timeout=60), built)
     assert one.whole
-    return [(f.kind, f.sites[0].line, str(f.evidence["case"])) for f in one.findings]
+    return [(f.kind, f.sites[0].line, str(f.facts()["case"])) for f in one.findings]
 
 
 @pytest.mark.matrix

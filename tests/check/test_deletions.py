@@ -26,7 +26,7 @@ def run(text: str, folder: Path) -> list[Finding]:
 
 def lines(finding: Finding) -> set[int]:
     """The directive's line, or that of the access where no loop is about it."""
-    return {finding.evidence.get("loop", {}).get("line", 0), finding.sites[0].line}
+    return {finding.facts().get("loop", {}).get("line", 0), finding.sites[0].line}
 
 
 @pytest.mark.cases(4)

@@ -103,7 +103,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def tells(finding: Finding, fault: Fault, path: Path) -> bool:
     """Whether a finding is this fault."""
-    held = finding.evidence
+    held = finding.facts()
     index = [held["value"]] if finding.kind == "out-of-bounds" else held.get("index")
     return (
         finding.kind == fault.kind
@@ -116,7 +116,7 @@ def tells(finding: Finding, fault: Fault, path: Path) -> bool:
 
 
 def shown(findings: tuple[Finding, ...]) -> str:
-    return "\n".join(f"{f.sites[0].line}: {f.message} [{f.kind}] {dict(f.evidence)}" for f in findings)
+    return "\n".join(f"{f.sites[0].line}: {f.message} [{f.kind}] {f.facts()}" for f in findings)
 
 
 @pytest.mark.cases(9)

@@ -115,7 +115,7 @@ def test_each_deleted_clause_is_told_at_its_loop(tmp_path: Path) -> None:
             if here:
                 wrong.append(f"{deletion}: {here}")
             continue
-        at_loop = [f for f in here if f.evidence.get("loop", {}).get("line") == deletion.directive]
+        at_loop = [f for f in here if f.facts().get("loop", {}).get("line") == deletion.directive]
         if not any(f.kind in KINDS[deletion.word] for f in at_loop):
             wrong.append(f"{deletion}: {[(f.kind, f.message) for f in here]}")
     if wrong:

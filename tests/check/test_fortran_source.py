@@ -153,7 +153,7 @@ def test_files_modules_includes_and_procedures_are_one_program(tmp_path: Path) -
     (finding,) = findings(tmp_path, sources)
     assert finding.kind == "stale-halo-read"
     assert (finding.sites[0].file, finding.sites[0].line) == (str(tmp_path / "step.f"), 5)
-    assert (finding.evidence["variable"], finding.evidence["index"]) == ("u", [1])
+    assert (finding.facts()["variable"], finding.facts()["index"]) == ("u", [1])
 
 
 @pytest.mark.cases(1)
@@ -168,7 +168,7 @@ def test_a_grid_of_processors_makes_blocks(tmp_path: Path, grid: str, iteration:
         ),
     )
     (finding,) = findings(tmp_path, sources, grid=grid)
-    assert finding.evidence["iteration"] == iteration
+    assert finding.facts()["iteration"] == iteration
 
 
 # --- what is told -----------------------------------------------------------------------------------------------------

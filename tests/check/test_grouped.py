@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests_support import WEFT, execute
+from weft.base.facts import changed
 from weft.dataparallel.grouped import grouped
+from weft.evidence import CheckCase, Line, Loop
 from weft.findings import Finding, Site
 
 PROGRAM = """\
@@ -80,7 +82,8 @@ def test_a_report_of_findings_of_one_cause_is_a_baseline_of_all_its_places(folde
 
 
 def finding(variable: str = "a", kind: str = "stale-halo-read", line: int = 7, **held: object) -> Finding:
-    evidence = {"case": "never", "count": 2, "variable": variable, "loop": {"file": "p.cdv", "line": 5}} | held
+    loop = Loop(kind="do", file="p.cdv", line=5)
+    evidence = changed(CheckCase(case="never", count=2, variable=variable, loop=loop), **held)
     return Finding(kind, "error", "certain", "It reads (2 times)", sites=(Site(0, "read", "p.cdv", line),),
                    evidence=evidence)  # fmt: skip
 
@@ -91,8 +94,8 @@ def finding(variable: str = "a", kind: str = "stale-halo-read", line: int = 7, *
         finding("b", line=8),
         finding(kind="remote-access", line=8),
         finding(line=8, case="changed"),
-        finding(line=8, loop={"file": "p.cdv", "line": 6}),
-        finding(line=8, declared={"file": "q.cdv", "line": 1}),
+        finding(line=8, loop=Loop(kind="do", file="p.cdv", line=6)),
+        finding(line=8, declared=Line(file="q.cdv", line=1)),
     ],
 )
 def test_another_variable_kind_case_or_loop_is_another_cause(other: Finding) -> None:

@@ -101,7 +101,7 @@ def checked(text: str, folder: Path) -> Checked:
 
 
 def told(one: Checked) -> list[tuple[str, int, str]]:
-    return sorted((f.kind, f.sites[0].line, str(f.evidence["variable"])) for f in one.findings)
+    return sorted((f.kind, f.sites[0].line, str(f.facts()["variable"])) for f in one.findings)
 
 
 def test_plain_blocks_that_iterations_write_are_each_processors_own(tmp_path: Path) -> None:

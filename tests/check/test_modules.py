@@ -263,7 +263,7 @@ def findings(folder: Path, files: dict[str, str], order: Sequence[str]) -> list[
     places = (
         (one.kind, Path(place["file"]).name, place["line"])
         for one in checked.findings
-        for place in one.evidence.get("places", [site.to_json() for site in one.sites[:1]])
+        for place in one.facts().get("places", [site.to_json() for site in one.sites[:1]])
     )
     return sorted(places)
 

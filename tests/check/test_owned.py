@@ -49,7 +49,7 @@ def found(statements: str, folder: Path, grid: str = "") -> tuple[Finding, ...]:
 
 def counted(findings: tuple[Finding, ...]) -> dict[tuple[str, int], int]:
     """How often each kind came, by its line."""
-    return {(one.kind, one.sites[0].line - FIRST): one.evidence["count"] for one in findings}
+    return {(one.kind, one.sites[0].line - FIRST): one.facts()["count"] for one in findings}
 
 
 def test_what_the_owner_has_is_right_each_time(tmp_path: Path) -> None:
@@ -70,12 +70,12 @@ def test_with_a_grid_only_other_blocks_are_wrong(grid: str, times: int, tmp_path
 def test_a_function_may_read_within_a_statement_what_it_may_not_outside(tmp_path: Path) -> None:
     both = "            b[i] = of(i);\n            sum += of(i);\n"
     wrong = found(both, tmp_path)
-    assert [(one.kind, one.evidence["count"], one.sites[0].line) for one in wrong] == [("remote-access", 30, 8)]
+    assert [(one.kind, one.facts()["count"], one.sites[0].line) for one in wrong] == [("remote-access", 30, 8)]
 
 
 def test_the_owner_of_another_element_has_not_what_a_function_reads(tmp_path: Path) -> None:
     wrong = found("            b[i] = of(i);\n            b[i] = of(11 - i);\n", tmp_path)
-    assert [(one.kind, one.evidence["count"], one.sites[0].line) for one in wrong] == [("remote-access", 30, 8)]
+    assert [(one.kind, one.facts()["count"], one.sites[0].line) for one in wrong] == [("remote-access", 30, 8)]
 
 
 def test_a_statement_of_a_formal_parameter_is_of_what_was_passed(tmp_path: Path) -> None:
@@ -91,4 +91,4 @@ def test_an_array_that_was_distributed_anew_has_other_owners(tmp_path: Path) -> 
 """
     wrong = found(text, tmp_path)
     assert [one.kind for one in wrong] == ["remote-access"]
-    assert wrong[0].evidence["count"] in (9, 10)
+    assert wrong[0].facts()["count"] in (9, 10)

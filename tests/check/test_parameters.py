@@ -43,7 +43,7 @@ def found(text: str, name: str, folder: Path) -> list[tuple[str, int, str]]:
     built = folder / "built"
     built.mkdir()
     return [
-        (one.kind, one.sites[0].line, str(one.evidence["case"]))
+        (one.kind, one.sites[0].line, str(one.facts()["case"]))
         for one in check(Request((path,), timeout=30), built).findings
     ]
 

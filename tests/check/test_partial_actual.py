@@ -55,5 +55,5 @@ def test_what_actual_puts_in_place_of_a_regions_values_was_fetched(
     built = tmp_path / "built"
     built.mkdir()
     found = check(Request((path,), timeout=60), built).findings
-    told = [(one.kind, one.sites[0].line, one.evidence["case"], one.evidence["count"]) for one in found]
+    told = [(one.kind, one.sites[0].line, one.facts()["case"], one.facts()["count"]) for one in found]
     assert told == ([("stale-copy", 20, "overwritten", 7)] if wrong else [])

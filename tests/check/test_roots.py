@@ -64,7 +64,7 @@ def counted(text: str, grid: str, folder: Path) -> tuple[set[str], int]:
     built = folder / "built"
     built.mkdir()
     found = check(Request((path,), grid=grid, timeout=60), built).findings
-    return {one.kind for one in found}, sum(int(one.evidence["count"]) for one in found)
+    return {one.kind for one in found}, sum(int(one.facts()["count"]) for one in found)
 
 
 @pytest.mark.cases(2)

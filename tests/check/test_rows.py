@@ -83,7 +83,7 @@ def test_code_without_a_loop_is_found_out_alike_with_a_copy_and_with_hooks(
     assert int(taken) > 60
     assert none == "0"
     assert found == expected
-    assert {one.kind: one.evidence["count"] for one in found} == {"remote-access": 40 * 16, "uninitialised-read": 20}
+    assert {one.kind: one.facts()["count"] for one in found} == {"remote-access": 40 * 16, "uninitialised-read": 20}
 
 
 @pytest.mark.cases(1)

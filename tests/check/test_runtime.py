@@ -86,11 +86,11 @@ def test_a_wrong_program_is_told_with_its_iteration_and_element(  # noqa: PLR091
     found = findings_of(program, texts, tmp_path, str(number), "wrong")
     told = [f for f in found if f.kind == kind]
     assert told, found
-    assert told[0].evidence["case"] == case
+    assert told[0].facts()["case"] == case
     if iteration is not None:
-        assert told[0].evidence["iteration"] == iteration
+        assert told[0].facts()["iteration"] == iteration
     if index is not None:
-        assert told[0].evidence["index"] == index
+        assert told[0].facts()["index"] == index
     if kind != "directive-order":
         assert told[0].sites[0].file == str(SOURCE)
         assert told[0].sites[0].line > 0
@@ -108,8 +108,8 @@ def test_within_a_block_of_a_grid_neighbours_are_local(program: Path, texts: Tex
     (tmp_path / "grid").mkdir()
     blocks = findings_of(program, texts, tmp_path / "grid", number, "wrong", grid="2x2")
     assert {f.kind for f in blocks} == {f.kind for f in alone} == {"stale-halo-read"}
-    assert 0 < sum(f.evidence["count"] for f in blocks) < sum(f.evidence["count"] for f in alone)
-    assert blocks[0].evidence["iteration"] in ([1, 3], [4, 1])
+    assert 0 < sum(f.facts()["count"] for f in blocks) < sum(f.facts()["count"] for f in alone)
+    assert blocks[0].facts()["iteration"] in ([1, 3], [4, 1])
 
 
 def test_one_processor_owns_everything(program: Path, texts: Texts, tmp_path: Path) -> None:

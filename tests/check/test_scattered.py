@@ -97,7 +97,7 @@ def told(text: str, name: str, folder: Path, grid: str = "", **words: str) -> li
     built.mkdir()
     one = check(Request((path,), grid=grid, timeout=30), built)
     assert one.whole
-    return sorted((f.kind, f.sites[0].line, str(f.evidence["variable"])) for f in one.findings)
+    return sorted((f.kind, f.sites[0].line, str(f.facts()["variable"])) for f in one.findings)
 
 
 RIGHT = {"local": "next", "index": "next[c]", "of_face": "sides[c][1]", "renewal": 'shadow_renew(u["next"])'}

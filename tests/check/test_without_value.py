@@ -19,7 +19,7 @@ def found(text: str, name: str, folder: Path) -> list[tuple[str, int, str]]:
     built.mkdir()
     checked = check(Request((path,), timeout=30), built)
     assert checked.whole
-    return sorted((one.kind, one.sites[0].line, str(one.evidence["variable"])) for one in checked.findings)
+    return sorted((one.kind, one.sites[0].line, str(one.facts()["variable"])) for one in checked.findings)
 
 
 def test_locals_of_c_that_were_never_set_are_told(tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_the_others_that_would_hang_with_it_are_counted() -> None:
     for r in b.ranks:
         r.barrier()
     [finding] = found(b)
-    assert finding.evidence["stuck"] == 3
+    assert finding.facts()["stuck"] == 3
     assert finding.message.endswith("and 2 more ranks with it")
 
 
@@ -226,11 +226,11 @@ def test_what_was_not_tried_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
             b.ranks[0].recv(1, site=at(10 * k + 1))
         return b
 
-    assert all("untried" not in f.evidence for f in found(build(True)))
+    assert all("untried" not in f.facts() for f in found(build(True)))
     monkeypatch.setattr(alternatives, "BUDGET", 1)
     monkeypatch.setattr(alternatives, "MIN_TRIED", 1)
     told = found(build(True))
-    assert len(told) == 1 and told[0].evidence["untried"] > 0
+    assert len(told) == 1 and told[0].facts()["untried"] > 0
 
 
 def test_a_thousand_rounds_of_one_cause_are_one_finding() -> None:

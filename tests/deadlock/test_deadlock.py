@@ -82,7 +82,7 @@ def test_two_ranks_that_receive_first_are_deadlocked_and_with_one_send_they_are_
     b = Builder(ranks=2)
     b.ranks[0].open.recv(1)
     b.ranks[1].open.recv(0)
-    assert one(b).evidence["cycle"] == [0, 1]
+    assert one(b).facts()["cycle"] == [0, 1]
     b = Builder(ranks=2)
     b.ranks[0].open.recv(1)
     b.ranks[1].send(0)

@@ -41,8 +41,8 @@ def test_an_exception_is_one_finding_that_names_who_waits() -> None:
         "rank 1 ended by KeyError: 'missing' at exc.py:4 in work (called at exc.py:6); "
         "ranks 0 and 2 wait for it in barrier at exc.py:7"
     )
-    assert one.evidence["traceback"] == "Traceback ..."
-    assert "deadlock" not in str(one.evidence["consequences"])
+    assert one.facts()["traceback"] == "Traceback ..."
+    assert "deadlock" not in str(one.facts()["consequences"])
     assert one.sites[0].line == 4 and one.sites[0].callers[0][1] == 6
 
 
@@ -311,7 +311,7 @@ def test_the_misused_epoch_inside_which_mpi_ended_a_rank_is_told_and_the_end_wit
     [one] = found(b.open())
     assert one.kind == "epoch-misuse"
     assert one.message == "rank 0 unlocks rank 1, which it has not locked, in win_unlock(rank=1) at a.c:5"
-    assert any("[abort]" in text for text in one.evidence["consequences"])
+    assert any("[abort]" in text for text in one.facts()["consequences"])
 
 
 def test_an_epoch_that_an_exception_leaves_open_follows_from_it() -> None:

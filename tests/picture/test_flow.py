@@ -182,7 +182,9 @@ def test_findings_of_other_kinds_have_no_picture() -> None:
 
 
 def test_a_finding_that_names_no_call_of_the_run_has_no_picture() -> None:
-    assert draw_finding(silent(), Finding("deadlock", "error", "certain", "it hangs", sites=(Site(0, "MPI_Recv"),))) == []
+    assert (
+        draw_finding(silent(), Finding("deadlock", "error", "certain", "it hangs", sites=(Site(0, "MPI_Recv"),))) == []
+    )
 
 
 def test_nothing_of_the_record_steers_the_terminal() -> None:

@@ -32,7 +32,7 @@ def races(b: Builder) -> list[Finding]:
 
 def shown(found: list[Finding]) -> list[tuple[int, list[int]]]:
     """(line of the receive, lines of the racing sends)."""
-    return [(f.sites[0].line, [s.line for s in f.sites[2 : 2 + len(f.evidence["others"])]]) for f in found]
+    return [(f.sites[0].line, [s.line for s in f.sites[2 : 2 + len(f.facts()["others"])]]) for f in found]
 
 
 # One receive of rank 0, in all its forms. A form gets the source and tag that the receive asks for and those that it
@@ -140,7 +140,7 @@ def test_the_message_names_receive_taken_and_other() -> None:
         "the message of rank 1 (pool.py:31, never received) could have come first"
     )
     assert finding.events == ((0, 0), (2, 0), (1, 0))
-    assert finding.evidence["alternatives"] == 1
+    assert finding.facts()["alternatives"] == 1
     assert finding.to_json()["events"] == [[0, 0], [2, 0], [1, 0]]
 
 
@@ -275,7 +275,7 @@ def test_only_the_first_message_of_each_sender_is_listed_and_uninfluenced_races_
         r0.recv(ANY, 1, got=got, site=at(100 + line))
     found = races(b)
     assert shown(found) == [(100, [20, 30]), (101, [11, 30]), (102, [11, 21]), (103, [21, 31]), (104, [31])]
-    assert [f.evidence["influenced"] for f in found] == [False, True, True, True, True]
+    assert [f.facts()["influenced"] for f in found] == [False, True, True, True, True]
 
 
 def test_many_races_of_one_line_are_cut_and_counted() -> None:
@@ -288,7 +288,7 @@ def test_many_races_of_one_line_are_cut_and_counted() -> None:
         r0.recv(ANY, got=1 + k % 2, site=at(14))
     found = races(b)
     assert len(found) == 200
-    assert found[-1].evidence["more_at_this_line"] == 599 - 200
+    assert found[-1].facts()["more_at_this_line"] == 599 - 200
     assert len({f.group for f in found}) == 1
 
 

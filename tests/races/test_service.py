@@ -55,7 +55,7 @@ def test_a_pool_that_answers_whoever_comes_is_a_note() -> None:
         "order only: rank 0 serves ranks 1 and 2 at pool.py:14 as they come and answers each, so another run may serve "
         "them in another order ("
     )
-    assert finding.evidence["order_only"] is True
+    assert finding.facts()["order_only"] is True
 
 
 @pytest.mark.parametrize("answer", ["nobody", "other"])
@@ -165,13 +165,13 @@ def two(second: int | None, *, count: int = 1, room: int = 1, datatype: str = "M
 
 def test_a_race_whose_receives_exchange_their_messages_comes_to_the_same() -> None:
     finding = two(None)
-    assert finding.evidence["outcome"] == "same"
+    assert finding.facts()["outcome"] == "same"
     assert "; then" not in finding.message
 
 
 def test_a_race_that_leaves_a_receive_without_a_message_says_so() -> None:
     finding = two(2)
-    assert finding.evidence["outcome"] == "unmatched-receive"
+    assert finding.facts()["outcome"] == "unmatched-receive"
     assert finding.message.endswith(
         "; then recv(source=2, tag=1) at pool.py:11 cannot take the message of rank 1 in its place and may be left "
         "without one"
@@ -179,8 +179,8 @@ def test_a_race_that_leaves_a_receive_without_a_message_says_so() -> None:
 
 
 def test_a_race_whose_other_message_does_not_fit_says_so() -> None:
-    assert two(None, count=8, room=8).evidence["outcome"] == "truncation"
-    assert two(None, datatype="MPI_FLOAT").evidence["outcome"] == "type-mismatch"
+    assert two(None, count=8, room=8).facts()["outcome"] == "truncation"
+    assert two(None, datatype="MPI_FLOAT").facts()["outcome"] == "type-mismatch"
 
 
 def test_a_site_that_only_receives_the_rest_by_name_is_not_said_to_answer() -> None:

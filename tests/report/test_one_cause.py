@@ -174,5 +174,5 @@ def test_a_thousand_of_one_cause_are_one_finding(kind: str) -> None:
     found = [f for f in report.findings if f.kind == kind]
     assert len(found) == 1, [f.message for f in found]
     if counted:
-        assert found[0].evidence["count"] >= 50
+        assert found[0].facts()["count"] >= 50
         assert "more like it" in found[0].message

@@ -33,16 +33,16 @@ def test_a_proof_holds_on_the_record() -> None:
     ground = Ground(racing())
     report = proved(ground, examine(ground.trace, ground=ground))
     [race] = [f for f in report.findings if f.kind == "message-race"]
-    times = {(t["rank"], t["event"]): t for t in race.evidence["proof"]["times"]}
+    times = {(t["rank"], t["event"]): t for t in race.facts()["proof"]["times"]}
     receive = race.events[0]
-    for other in race.evidence["others"]:
+    for other in race.facts()["others"]:
         send = other["rank"], other["event"]
         assert times[send]["ended"][receive[0]] <= receive[1], "its sender knows nothing of the receive"
         assert not ground.order.before(receive, send)
         own = ground.order.past(send, end=False)
         assert times[send]["begun"] == own.started.tolist() and times[send]["ended"] == own.ended.tolist()
-    assert len(race.evidence["proof"]["because"]) == len(race.evidence["others"]) == 1
-    assert race.evidence["receive"] == {"what": "receive", "rank": 0, "nth": 1, "communicator": "world", "tag": 5}
+    assert len(race.facts()["proof"]["because"]) == len(race.facts()["others"]) == 1
+    assert race.facts()["receive"] == {"what": "receive", "rank": 0, "nth": 1, "communicator": "world", "tag": 5}
 
 
 def test_every_format_has_the_proof_where_it_was_asked_for(tmp_path: Path) -> None:
@@ -68,4 +68,4 @@ def test_what_does_not_race_has_no_proof() -> None:
         rank.finalize()
     ground = Ground(b.open())
     report = proved(ground, examine(ground.trace, ground=ground))
-    assert not any("proof" in f.evidence for f in report.findings)
+    assert not any("proof" in f.facts() for f in report.findings)

@@ -15,6 +15,7 @@ from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonS
 from tests_support import WEFT, execute
 from weft.cli import main as cli
 from weft.endings import lines as ends
+from weft.evidence import Parameter
 from weft.findings import Finding, Site
 from weft.report import Failure, Ground, Report, analyse, examine, summary, to_json
 from weft.report.analysis import merged
@@ -62,7 +63,7 @@ def test_a_thousand_findings_of_one_cause_are_one_with_the_count() -> None:
     found = merged([_finding(n, sites=(Site(0, "MPI_Isend", "a.c", 5, "main"),)) for n in range(1000)])
     assert len(found) == 1
     assert found[0].message == "a request leaks (and 999 more like it)"
-    assert found[0].evidence["count"] == 1000
+    assert found[0].facts()["count"] == 1000
     assert found[0].ranks == tuple(range(1000))
 
 
@@ -168,7 +169,9 @@ class _Tags(HTMLParser):
 def test_nothing_out_of_the_record_is_markup() -> None:
     trace = hung(file=f"/tmp/{EVIL}.py").open()
     trace.run["command"] = [EVIL]
-    report = Report((*tuple(analyse(trace)), _finding(message=EVIL, evidence={"x": EVIL})), (Failure(EVIL, EVIL),))
+    report = Report(
+        (*tuple(analyse(trace)), _finding(message=EVIL, evidence=Parameter(parameter=EVIL))), (Failure(EVIL, EVIL),)
+    )
     page = to_html(trace, report)
     parser = _Tags()
     parser.feed(page)

@@ -105,8 +105,10 @@ def test_every_form_of_the_report_tells_the_same_numbers() -> None:
     document = to_json(trace, [], (), made)["waiting"]
     assert document["base"]["ns"] == 180 * MS and document["in_mpi_ns"] == 95 * MS and document["late_ns"] == 80 * MS
     [finding] = [f for f in find(trace, match(trace)) if f.kind == "late-sender"]
-    assert finding.evidence["ns"] == document["late_ns"] == sum(row["ns"] for row in waits_by_culprit(trace, match(trace)))
-    assert finding.evidence["base_ns"] == document["base"]["ns"]
+    assert (
+        finding.facts()["ns"] == document["late_ns"] == sum(row["ns"] for row in waits_by_culprit(trace, match(trace)))
+    )
+    assert finding.facts()["base_ns"] == document["base"]["ns"]
     assert document["base"]["text"] in to_html(made).replace("&#x27;", "'")
     assert [row.waiting for row in made.times["rank"]] == [80 * MS, 0]
 

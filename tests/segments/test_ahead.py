@@ -189,7 +189,7 @@ def test_who_sends_no_more_need_not_be_told(tmp_path: Path) -> None:
 
 def proofs(ground: Ground, races: list[Finding]) -> dict[tuple[tuple[int, int], ...], object]:
     told = proved(ground, Report(tuple(races))).findings
-    return {one.events: one.evidence["proof"] for one in told if "proof" in one.evidence}
+    return {one.events: one.facts()["proof"] for one in told if "proof" in one.facts()}
 
 
 @pytest.mark.matrix
@@ -292,7 +292,7 @@ def test_what_another_match_comes_to_behind_a_look_is_left_open(end: str, tmp_pa
     assert made is not None
     found = made[1]["other matches"]
     told = {tuple(site.line for site in f.sites) for f in found if f.certainty == "possible"}
-    untried = [f.evidence["untried"] for f in found if f.certainty == "undecided"]
+    untried = [f.facts()["untried"] for f in found if f.certainty == "undecided"]
     assert (told, len(untried)) == {
         "well": (set(), 1), "waiting for the other": ({(7, 11, 5, 5), (10, 11, 5, 5)}, 1), "soon": ({(7, 8, 5, 5)}, 0),
     }[end]  # fmt: skip

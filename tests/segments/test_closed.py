@@ -494,7 +494,7 @@ def test_what_is_received_later_or_never_stands_in_no_cuts_way(tmp_path: Path) -
     assert compared(trace) > 20
     made = in_segments(trace)
     assert made is not None
-    assert [f.evidence["tag"] for f in made[1]["messages"]] == [55, 56]
+    assert [f.facts()["tag"] for f in made[1]["messages"]] == [55, 56]
     assert "request-leak" in [f.kind for f in made[1]["requests"]]
 
 

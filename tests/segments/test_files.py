@@ -136,7 +136,7 @@ def test_a_view_and_a_place_in_it_are_known_in_later_segments(tmp_path: Path) ->
     of.move(1, 0, "File_read")
     trace = closed(of)
     assert compared(trace) > 5
-    assert [(f.kind, f.evidence["from"]) for f in found_of_files(trace)] == [("file-race", 80)]
+    assert [(f.kind, f.facts()["from"]) for f in found_of_files(trace)] == [("file-race", 80)]
 
 
 @pytest.mark.matrix

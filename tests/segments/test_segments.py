@@ -86,7 +86,7 @@ def in_segments(trace: Trace, least: int = 8) -> tuple[Ground, dict[str, list[Fi
 def as_told(findings: Iterable[Finding]) -> Counter[str]:
     return Counter(
         repr((f.kind, f.severity, f.certainty, f.message, f.ranks, f.sites, f.events, sorted(
-            (key, value) for key, value in f.evidence.items() if key != "more_at_this_line"
+            (key, value) for key, value in f.facts().items() if key != "more_at_this_line"
         ))) for f in findings
     )  # fmt: skip
 
@@ -135,9 +135,9 @@ def compared(trace: Trace, least: int = 8) -> int:
         if analysis.name == "message races":
             mine, theirs = races_in_segments(ground), racing(whole.trace, lambda event: event, False)
             assert sorted(mine) == sorted(theirs)
-            if any("order_only" in f.evidence for f in [*alike, *found[analysis.name]]):
+            if any("order_only" in f.facts() for f in [*alike, *found[analysis.name]]):
                 continue  # an answer may lie behind a segment
-            if any("more_at_this_line" in f.evidence for f in alike):
+            if any("more_at_this_line" in f.facts() for f in alike):
                 continue  # each chooses some of them
         if analysis.name in ONCE:
             told_of = {line for *_, where in once(alike) for line in where.split("; ")}
@@ -370,7 +370,7 @@ def test_the_proofs_of_races_count_the_calls_of_the_run(tmp_path: Path) -> None:
     mine = proved(ground, examine(trace, ANALYSES, ground, found=alone_in_segments_of(ground)))  # type: ignore[arg-type]
     other = Ground(Trace.open(trace.path))
     theirs = proved(other, examine(other.trace, ANALYSES, other, found={}))
-    proofs = [[f.evidence["proof"] for f in report.findings if f.kind == "message-race"] for report in (mine, theirs)]
+    proofs = [[f.facts()["proof"] for f in report.findings if f.kind == "message-race"] for report in (mine, theirs)]
     assert proofs[0] and proofs[0] == proofs[1]
 
 

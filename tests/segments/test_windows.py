@@ -214,7 +214,7 @@ def test_fences_alone_are_moments_to_cut_at(tmp_path: Path) -> None:
     assert compared(trace) > 15
     races = one_sided_findings(trace)
     assert {f.kind for f in races} == {"rma-race"}
-    assert {access["fence"] for f in races for access in f.evidence["accesses"]} == {18}
+    assert {access["fence"] for f in races for access in f.facts()["accesses"]} == {18}
 
 
 def test_fences_that_assert_something_are_no_moments(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from weft.base.event_id import EventId
+from weft.base.facts import changed
+from weft.evidence import BufferAccess, Evidence, Overlap, WindowOverlap
 from weft.findings import Finding
 from weft.order import Order
 from weft.trace import Trace
@@ -22,16 +24,21 @@ def unproven(trace: Trace, findings: Sequence[Finding], order: Order) -> list[st
     ]
 
 
-def _spoilt(evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _spoilt(evidence: Evidence) -> Iterator[Evidence]:
     """Evidence that says something else than the record: bytes beside, nobody writes, over before the other began."""
-    if "accesses" not in evidence:
+    if not isinstance(evidence, Overlap | WindowOverlap):
         return
-    one, two = evidence["accesses"]
-    yield {**evidence, "accesses": [{**one, "from": one["to"], "to": one["to"] + 4}, two]}
-    yield {**evidence, "accesses": [{**access, "access": "read"} for access in (one, two)]}
-    if one["call"][0] == two["call"][0]:
-        first, second = sorted((one, two), key=lambda access: list(access["call"]))
-        yield {**evidence, "accesses": [{**first, "until": [second["call"][0], second["call"][1] - 1]}, second]}
+    one, two = evidence.accesses
+    for accesses in _others(one, two):
+        yield changed(evidence, accesses=accesses)
+
+
+def _others(one: BufferAccess, two: BufferAccess) -> Iterator[list[BufferAccess]]:
+    yield [changed(one, from_=one.to, to=one.to + 4), two]
+    yield [changed(access, access="read") for access in (one, two)]
+    if one.call.rank == two.call.rank:
+        first, second = sorted((one, two), key=lambda access: access.call)
+        yield [changed(first, until=EventId(second.call.rank, second.call.event - 1)), second]
     else:
-        yield {**evidence, "accesses": [{**one, "fence": 1}, {**two, "fence": 2}]}
-        yield {**evidence, "accesses": [{**one, "lock": "exclusive"}, {**two, "lock": "shared"}]}
+        yield [changed(one, fence=1), changed(two, fence=2)]
+        yield [changed(one, lock="exclusive"), changed(two, lock="shared")]

@@ -12,7 +12,7 @@ from weft.usage.arguments import find
 def found(make) -> list[str]:  # type: ignore[no-untyped-def]
     b = Builder(ranks=2)
     make(b.ranks[0])
-    return [str(f.evidence["parameter"]) for f in find(b.open())]
+    return [str(f.facts()["parameter"]) for f in find(b.open())]
 
 
 def sendrecv(r: RankBuilder, apart: int, *, source: int = 1, count: int = 2) -> None:

@@ -59,7 +59,7 @@ def test_a_forbidden_argument_is_told_with_its_parameter(name: str) -> None:
     [finding] = found(WRONG[name])
     assert finding.kind == "invalid-argument"
     assert finding.certainty == "certain"
-    assert finding.evidence["parameter"] == name.split(maxsplit=1)[0]
+    assert finding.facts()["parameter"] == name.split(maxsplit=1)[0]
 
 
 def _typed(r: RankBuilder) -> None:
@@ -106,7 +106,7 @@ def test_a_returned_error_class_is_told() -> None:
     b = Builder(ranks=1)
     b.ranks[0].call("MPI_Type_commit", datatype=300, error=3)
     [finding] = find(b.open())
-    assert finding.evidence["parameter"] == "datatype"
+    assert finding.facts()["parameter"] == "datatype"
 
 
 @pytest.mark.parametrize(("library", "error"), [("MPICH 5.0", 28), ("Open MPI 5.0", 34)])
@@ -117,7 +117,7 @@ def test_an_info_object_that_mpi_refused_is_told_under_either_librarys_number(li
         trace = b.open()
         trace.functions.mpi["library"] = library
         found = find(trace)
-        assert [finding.evidence["parameter"] for finding in found] == ["info"] * (numbered == error)
+        assert [finding.facts()["parameter"] for finding in found] == ["info"] * (numbered == error)
 
 
 @pytest.mark.parametrize("wrong", [False, True])

@@ -150,7 +150,7 @@ def test_other_types_of_one_size_are_told(name: str) -> None:
     [finding] = build("MPI_FLOAT")
     assert finding.kind == "argument-mismatch"
     assert "rank 0 gives MPI_INT at a.c:10 but rank 1 gives MPI_FLOAT at a.c:11" in finding.message
-    assert build("MPI_BYTE") == [] or build("MPI_BYTE")[0].evidence["argument"] == "count"
+    assert build("MPI_BYTE") == [] or build("MPI_BYTE")[0].facts()["argument"] == "count"
 
 
 def test_other_types_of_one_size_in_a_v_collective_are_told() -> None:

@@ -98,7 +98,7 @@ def sent_twice(make: Maker, apart: int, count: int | None = None) -> list[Findin
         r.finalize()
     trace = b.open()
     found = analyse(trace)
-    assert unproven(trace, [f for f in found if f.evidence.get("accesses")], order(trace, match(trace))) == []
+    assert unproven(trace, [f for f in found if f.facts().get("accesses")], order(trace, match(trace))) == []
     return [f for f in found if f.kind == "buffer-reuse"]
 
 
@@ -107,7 +107,7 @@ def test_two_receives_of_very_many_blocks_are_told_where_they_share_bytes(name: 
     make, beside, within = MANY[name]
     (found,) = sent_twice(make, within)
     assert found.certainty == "certain"
-    assert found.evidence["bytes"] == beside - within
+    assert found.facts()["bytes"] == beside - within
     if "rows" not in name:
         assert sent_twice(make, beside) == []
 
@@ -171,7 +171,7 @@ def sendrecv(apart: int, count: int) -> list[Any]:
         "MPI_Sendrecv", sendbuf=1 << 40, sendcount=1, sendtype=of, dest=1, sendtag=0, recvbuf=(1 << 40) + apart,
         recvcount=1, recvtype=of, source=1, recvtag=0, comm=2,
     )  # fmt: skip
-    return [f.evidence["parameter"] for f in analyse(b.open()) if f.kind == "invalid-argument"]
+    return [f.facts()["parameter"] for f in analyse(b.open()) if f.kind == "invalid-argument"]
 
 
 @pytest.mark.parametrize("count", [100, 100_000_000])
@@ -188,7 +188,7 @@ def test_a_datatype_of_which_very_many_entries_overlap_may_not_be_received_into(
     r.type_commit(of)
     r.recv(0, datatype=of)
     r.finalize()
-    assert [f.evidence["parameter"] for f in analyse(b.open()) if f.kind == "invalid-argument"] == (
+    assert [f.facts()["parameter"] for f in analyse(b.open()) if f.kind == "invalid-argument"] == (
         ["datatype"] if stride < 2 else []
     )
 

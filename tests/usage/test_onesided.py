@@ -217,7 +217,7 @@ def test_a_store_that_meets_a_get_of_the_same_fences_is_told() -> None:
     for step in (fence, get, fence, stored(2, 1, (2, 2, 0))):
         step(run)
     [finding] = run.find()
-    assert (finding.kind, finding.evidence["bytes"]) == ("rma-race", 2)
+    assert (finding.kind, finding.facts()["bytes"]) == ("rma-race", 2)
     assert "rank 2 in a store of its own before win_fence" in finding.message
     assert kinds(fence, get, fence, stored(2, 1, (5, 3, 0))) == []
     assert kinds(fence, fence, get, fence, stored(2, 1, (2, 2, 0))) == []

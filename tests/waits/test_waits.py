@@ -30,7 +30,7 @@ def message(send: tuple[int, int], receive: tuple[int, int], name: str = "send")
 def test_a_late_sender_costs_its_receiver_the_time_until_it_sends() -> None:
     [finding] = message((100, 101), (10, 102))
     assert (finding.kind, finding.severity) == ("late-sender", "note")
-    assert finding.evidence["ns"] == 90 * MS
+    assert finding.facts()["ns"] == 90 * MS
     assert finding.message == (
         "rank 1 waits 90 ms (24% of all ranks' time) in recv at a.c:7 for messages that rank 0 sent late at a.c:3"
     )
@@ -38,7 +38,7 @@ def test_a_late_sender_costs_its_receiver_the_time_until_it_sends() -> None:
 
 def test_a_late_receiver_costs_a_send_that_waits() -> None:
     [finding] = message((10, 103), (100, 102), "ssend")
-    assert (finding.kind, finding.evidence["ns"]) == ("late-receiver", 90 * MS)
+    assert (finding.kind, finding.facts()["ns"]) == ("late-receiver", 90 * MS)
 
 
 def test_a_buffered_send_and_a_prompt_message_are_silent() -> None:
@@ -54,8 +54,8 @@ def test_the_last_at_a_collective_is_named(name: str) -> None:
         getattr(r, name)(site=("a.c", 5, "f"), enter=start * MS, exit=100 * MS)
     [finding] = [f for f in found(b) if f.kind != "imbalance"]
     assert finding.kind == "wait-at-collective"
-    assert finding.evidence["ns"] == 240 * MS
-    assert finding.evidence["late"] == [2]
+    assert finding.facts()["ns"] == 240 * MS
+    assert finding.facts()["late"] == [2]
     assert "ranks 0, 1 and 3 wait 240 ms" in finding.message
 
 
@@ -66,7 +66,7 @@ def test_a_broadcast_waits_for_its_root_only() -> None:
             r.bcast(0, enter=(90 if r.index == late else 10) * MS, exit=100 * MS)
         return [f for f in found(b) if f.kind != "imbalance"]
 
-    assert [f.evidence["ns"] for f in build(0)] == [160 * MS]
+    assert [f.facts()["ns"] for f in build(0)] == [160 * MS]
     assert build(1) == []
 
 

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from weft.access.exposed import Exposed
+from weft.base.event_id import EventId
 from weft.order import Order
 from weft.terms.calls import masks, words
 from weft.terms.windows import EXCLUSIVE
@@ -56,7 +57,9 @@ class Ordering:
             return False
         if rank == other:
             return event <= behind
-        return self.order.reaches((rank, event), (other, behind)) or self._handed.reaches(rank, event, other, behind)
+        return self.order.reaches(EventId(rank, event), EventId(other, behind)) or self._handed.reaches(
+            rank, event, other, behind
+        )
 
     @staticmethod
     def kept_apart(program: Exposed, row: int, of: Accesses, op: int) -> bool:

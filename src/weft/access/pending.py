@@ -7,16 +7,18 @@ from its start to the call that completed it. Both together are the proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from weft.access.touches import Holds, Parts, Placed, Touches, left
 from weft.access.words import at, lies, site_of
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic, behind
+from weft.evidence import MetPending
 from weft.findings import Finding
 from weft.mpi.meaning import Form, Share, base
 from weft.terms import calls
@@ -165,16 +167,16 @@ class _Pending:
         )
         return site_of(made, rank, site, kind)
 
-    def _proof(self, met: Met, start: Event, completed: Event | None) -> Mapping[str, object]:
+    def _proof(self, met: Met, start: Event, completed: Event | None) -> MetPending:
         touches = self.touches
-        return {
-            "access": "write" if touches.kind[met.touch] & TouchKind.WRITE else "read",
-            "bytes": [met.low, met.high],
-            "before": [self.rank.index, int(touches.before[met.touch])],
-            "ticks": int(touches.first[met.touch]),
-            "started": list(start.id),
-            "completed": list(completed.id) if completed else None,
-        }
+        return MetPending(
+            access="write" if touches.kind[met.touch] & TouchKind.WRITE else "read",
+            bytes=[met.low, met.high],
+            before=EventId(self.rank.index, int(touches.before[met.touch])),
+            ticks=int(touches.first[met.touch]),
+            started=start.id,
+            completed=completed.id if completed else None,
+        )
 
 
 def _top(holds: Holds, hold: int) -> int:

@@ -7,46 +7,43 @@ happen before the other: each is looked for in the other's whole causal past.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 
 from weft.access.touches import Placed
+from weft.base.event_id import EventId
+from weft.evidence import Met, MetOperation, MetPending, MetShared
 from weft.order import Order
 from weft.trace import Rank, Trace
 
-Evidence = Mapping[str, Any]
 
-
-def holds(trace: Trace, evidence: Evidence, order: Order | None = None) -> bool:
+def holds(trace: Trace, met: Met, order: Order | None = None) -> bool:
     """Whether a finding's evidence holds on the record. A race needs the order of the run."""
-    if "started" in evidence:
-        return _pending(trace, evidence)
-    return order is not None and _unordered(trace, evidence, order)
+    if isinstance(met, MetPending):
+        return _pending(trace, met)
+    return order is not None and _unordered(trace, met, order)
 
 
-def _pending(trace: Trace, evidence: Evidence) -> bool:
+def _pending(trace: Trace, met: MetPending) -> bool:
     """Whether the access lies in the time of its operation, and in the bytes that the operation has."""
-    index, before = evidence["before"]
+    index, before = met.before
     rank = trace.ranks[index]
-    started, completed = evidence["started"], evidence["completed"]
-    if started[0] != index or not _touched(rank, before, evidence):
+    started, completed = met.started, met.completed
+    if started.rank != index or not _touched(rank, before, met):
         return False
     if completed is None:
-        return bool(started[1] < before)
-    return bool(started[1] < before <= completed[1]) or _by_the_clock(rank, started[1], completed[1], evidence["ticks"])
+        return started.event < before
+    return started.event < before <= completed.event or _by_the_clock(rank, started.event, completed.event, met.ticks)
 
 
-def _touched(rank: Rank, before: int, evidence: Evidence) -> bool:
+def _touched(rank: Rank, before: int, met: MetPending) -> bool:
     """Whether the record has such an access, and the buffer."""
     placed = Placed(rank)
     touches, buffers = placed.touches(), placed.holds()
-    low, high = evidence["bytes"]
-    writes = evidence["access"] == "write"
+    low, high = met.bytes
+    writes = met.access == "write"
     near = np.flatnonzero((touches.before == before) & (touches.low < high) & (touches.high > low))
     seen = any(touches.meets(row, low, high) == (low, high) and touches.writes[row] == writes for row in near.tolist())
-    own = buffers.event == evidence["started"][1]
+    own = buffers.event == met.started.event
     if not writes:
         own &= buffers.written
     span = 2 * buffers.bytes
@@ -61,34 +58,38 @@ def _by_the_clock(rank: Rank, start: int, end: int, ticks: int) -> bool:
     return several and int(enter[start]) < ticks < int(enter[end])
 
 
-def _unordered(trace: Trace, evidence: Evidence, order: Order) -> bool:
+def _unordered(trace: Trace, met: Met, order: Order) -> bool:
     """Whether the access is there and neither it nor what it races with comes before the other."""
-    if not _written_down(trace, evidence["before"], evidence["ticks"]):
+    if not _written_down(trace, met.before, met.ticks):
         return False
-    if "other" in evidence:
-        first, second = evidence["before"], evidence["other"]
+    if isinstance(met, MetShared):
+        first, second = met.before, met.other
         return not _knows(trace, order, second, first) and not _knows(trace, order, first, second)
-    rank, before = evidence["before"]
-    operation, over = evidence["operation"], evidence["over"]
-    own = operation[0] == rank
-    known = operation[1] >= before if own else _in_past(trace, order, operation, rank, before)
-    complete = over is not None and (over[1] < before if own else _in_past(trace, order, [rank, before - 1], *over))
+    if not isinstance(met, MetOperation):
+        return False
+    rank, before = met.before
+    operation, over = met.operation, met.over
+    own = operation.rank == rank
+    known = operation.event >= before if own else _in_past(trace, order, operation, rank, before)
+    complete = over is not None and (
+        over.event < before if own else _in_past(trace, order, EventId(rank, before - 1), *over)
+    )
     return not known and not complete
 
 
-def _written_down(trace: Trace, before: Sequence[int], ticks: int) -> bool:
-    placed = Placed(trace.ranks[before[0]])
+def _written_down(trace: Trace, before: EventId, ticks: int) -> bool:
+    placed = Placed(trace.ranks[before.rank])
     touches = placed.touches()
-    return bool(((touches.before == before[1]) & (touches.first == ticks)).any())
+    return bool(((touches.before == before.event) & (touches.first == ticks)).any())
 
 
-def _knows(trace: Trace, order: Order, later: Sequence[int], earlier: Sequence[int]) -> bool:
+def _knows(trace: Trace, order: Order, later: EventId, earlier: EventId) -> bool:
     """Whether an access comes behind another: the event before it has in its past the event behind the other."""
-    return later[1] > 0 and _in_past(trace, order, [later[0], later[1] - 1], *earlier)
+    return later.event > 0 and _in_past(trace, order, EventId(later.rank, later.event - 1), *earlier)
 
 
-def _in_past(trace: Trace, order: Order, event: Sequence[int], rank: int, index: int) -> bool:
+def _in_past(trace: Trace, order: Order, event: EventId, rank: int, index: int) -> bool:
     """Whether the start of an event of a rank belongs to the causal past of another's end."""
-    if event[1] < 0 or index >= len(trace.ranks[rank]):
+    if event.event < 0 or index >= len(trace.ranks[rank]):
         return False
-    return bool(order.past((event[0], event[1])).started[rank] > index)
+    return bool(order.past(event).started[rank] > index)

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from weft.access.exposed import Exposed, exposed
 from weft.access.ordering import Ordering
 from weft.access.words import at, site_of, word
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.deadlock.gatherings import Gatherings
+from weft.evidence import MetOperation, MetShared
 from weft.findings import Finding
 from weft.order import Order
 from weft.terms.cited import cause, finding, said
@@ -203,11 +205,11 @@ class _Memory:
             f"rank {self.target}'s window{at(site)}, which rank {event.rank.index} "
             f"{_WORDS[int(self.of.sort[op])]} in {said(event)}: nothing orders the two",
             [event],
-            evidence={
-                "access": "write" if kind & TouchKind.WRITE else "read", "bytes": list(bytes_), "target": self.target,
-                "before": [rank.index, int(touches.before[row])], "ticks": int(touches.first[row]),
-                "operation": list(event.id), "over": [event.rank.index, end] if end >= 0 else None,
-            },
+            evidence=MetOperation(
+                access="write" if kind & TouchKind.WRITE else "read", bytes=bytes_, target=self.target,
+                before=EventId(rank.index, int(touches.before[row])), ticks=int(touches.first[row]),
+                operation=event.id, over=EventId(event.rank.index, end) if end >= 0 else None,
+            ),
             cause="; ".join((word(kind), *key)),
         )  # fmt: skip
         yield site_of(made, rank, site, kind)
@@ -227,11 +229,11 @@ class _Memory:
             f"rank {one.rank.index} {verbs[0]} {_said(bytes_)} of rank {self.target}'s shared "
             f"window{key[0]}, rank {two.rank.index} {verbs[1]} them{key[1]}: nothing orders the two",
             [],
-            evidence={
-                "access": "write" if kinds[0] & TouchKind.WRITE else "read", "bytes": list(bytes_),
-                "target": self.target, "before": [one.rank.index, int(one.touches.before[a])],
-                "ticks": int(one.touches.first[a]), "other": [two.rank.index, int(two.touches.before[b])],
-            },
+            evidence=MetShared(
+                access="write" if kinds[0] & TouchKind.WRITE else "read", bytes=bytes_,
+                target=self.target, before=EventId(one.rank.index, int(one.touches.before[a])),
+                ticks=int(one.touches.first[a]), other=EventId(two.rank.index, int(two.touches.before[b])),
+            ),
             cause="; ".join(sorted(key)),
         )  # fmt: skip
         yield site_of(site_of(made, two.rank, sites[1], kinds[1]), one.rank, sites[0], kinds[0])

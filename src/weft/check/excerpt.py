@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from weft.base.words import visible
+from weft.evidence import CheckCase
 from weft.findings import Finding, Site
 from weft.sources import today
 
@@ -33,7 +34,7 @@ def marked(finding: Finding, site: Site) -> tuple[str, ...]:
 
 def access(finding: Finding, site: Site, text: str) -> tuple[int, int] | None:
     """Where the finding's variable with its subscripts stands in a line: what is written left, what is read right."""
-    name = str(finding.evidence.get("variable") or "")
+    name = finding.evidence.variable if isinstance(finding.evidence, CheckCase) else ""
     if site.call not in ACCESSES or not name:
         return None
     spans = [
@@ -51,7 +52,8 @@ def access(finding: Finding, site: Site, text: str) -> tuple[int, int] | None:
 def nearest(finding: Finding, site: Site, spans: Sequence[tuple[int, int]], text: str) -> tuple[int, int]:
     """The one of several reads whose subscripts are as far from the loop's index as the element: `a[i - 1]` for -1."""
     first = finding.sites and finding.sites[0] == site
-    delta = [d for d in finding.evidence.get("delta") or () if d] if first else []
+    held = finding.evidence
+    delta = [d for d in held.delta or () if d] if first and isinstance(held, CheckCase) else []
     for span in spans:
         numbers = [int(n.replace(" ", "")) for n in re.findall(r"[-+] ?\d+", text[span[0] : span[1]])]
         if delta and numbers == delta:

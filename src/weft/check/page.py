@@ -37,7 +37,7 @@ def to_html(checked: Checked) -> str:
 
 def article(finding: Finding) -> str:
     """One finding: its sentence, the source lines of its places, what else is known."""
-    evidence = escape(json.dumps(dict(finding.evidence), indent=1, ensure_ascii=True, default=str))
+    evidence = escape(json.dumps(finding.facts(), indent=1, ensure_ascii=True, default=str))
     return (
         f'<article class="{escape(finding.severity)}" id="{escape(finding.kind)}">'
         f'<p class="kind">{escape(finding.severity)}: {escape(finding.kind)}</p>'

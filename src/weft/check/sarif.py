@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.check import excerpt
 from weft.dataparallel import looked
+from weft.evidence import CheckCase
 from weft.findings import Finding, Site
 from weft.report import sarif
 from weft.report.quotes import Quotes
@@ -41,5 +42,6 @@ def place(finding: Finding, site: Site, quotes: Quotes) -> dict[str, Any]:
 
 def told(finding: Finding, site: Site, text: str) -> tuple[int, int]:
     """From where the runtime says that the access of a finding stands, to the line's end; else the whole line."""
-    column = finding.evidence.get("column", 0) if finding.sites[0] == site else 0
+    held = finding.evidence
+    column = (held.column or 0) if isinstance(held, CheckCase) and finding.sites[0] == site else 0
     return (column - 1, len(text)) if 0 < column <= len(text) else (0, len(text))

@@ -30,12 +30,12 @@ from weft.cli.run import ranks_text
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
+    from weft.base.event_id import EventId
     from weft.launch.job import Job
     from weft.launch.plan import Plan
     from weft.launch.rundir import RunDirectory
     from weft.mpi.prebuilt import Shim
     from weft.replay import Conductor, Cut, RankPlan, Replay
-    from weft.replay.points import EventId
     from weft.trace import Trace
 
 TAKES_PROGRAM = True

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.compare.calls import Calls, Ints, Stretch
 from weft.compare.differences import Comparison
@@ -22,7 +23,6 @@ from weft.order import Order
 from weft.trace import Rank
 from weft.trace.layout import HashSide
 
-EventId = tuple[int, int]
 _OF_A_CALL: Final = 20
 """Bits that count the operations of one call (MPI_Startall)."""
 
@@ -82,9 +82,9 @@ class _Kept:
         event = int(self.two["event"][row])
         alike = np.flatnonzero(~self.other[:row] & (self.two["event"][:row] < event))
         return Content(
-            rank, bool(self.sent[row]), (rank, int(self.one["event"][row])), (rank, event),
+            rank, bool(self.sent[row]), EventId(rank, int(self.one["event"][row])), EventId(rank, event),
             int(self.one["bytes"][row]), int(self.two["bytes"][row]),
-            (rank, int(self.two["event"][alike[-1]])) if len(alike) else None,
+            EventId(rank, int(self.two["event"][alike[-1]])) if len(alike) else None,
             (int(self.rows[0][row]), int(self.rows[1][row])),
         )  # fmt: skip
 
@@ -198,10 +198,10 @@ def _point(content: Content, match: Match) -> EventId:
         return content.after
     for row in match.receives_of(content.after):
         if int(match.recvs.completion[row]) != NONE:
-            return content.rank, int(match.recvs.completion[row])
+            return EventId(content.rank, int(match.recvs.completion[row]))
     part = match.collectives.of_rank(content.rank)
     for row in np.flatnonzero(match.collectives.event[part] == content.after[1]).tolist():
         completion = int(match.collectives.completion[part][row])
         if completion != NONE:
-            return content.rank, completion
+            return EventId(content.rank, completion)
     return content.after

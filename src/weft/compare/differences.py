@@ -8,12 +8,12 @@ from typing import Literal
 
 import numpy as np
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.compare.calls import Calls, Stretch, aligned, calls
 from weft.match import NONE, Match
 from weft.order import Order
 
-EventId = tuple[int, int]
 Kind = Literal["call", "message", "ends", "goes on"]
 """Another call; the same receive with another message; the run has no further call; it has more than the reference."""
 
@@ -89,11 +89,11 @@ def _first(one: Calls, two: Calls, alike: int) -> Difference | None:
     taken = np.flatnonzero(one.taken[:alike] != two.taken[:alike])
     if len(taken):
         k = int(taken[0])
-        return Difference("message", rank, k, (rank, int(one.events[k])), (rank, int(two.events[k])))
+        return Difference("message", rank, k, EventId(rank, int(one.events[k])), EventId(rank, int(two.events[k])))
     if alike == len(one) == len(two):
         return None
-    before = (rank, int(one.events[alike])) if alike < len(one) else None
-    after = (rank, int(two.events[alike])) if alike < len(two) else None
+    before = EventId(rank, int(one.events[alike])) if alike < len(one) else None
+    after = EventId(rank, int(two.events[alike])) if alike < len(two) else None
     return Difference("ends" if after is None else "goes on" if before is None else "call", rank, alike, before, after)
 
 
@@ -129,10 +129,10 @@ def _shows(difference: Difference, match: Match) -> EventId | None:
     """The event of the run at which a difference shows: of a message the one that had it, of an end the last call."""
     if difference.after is None:
         last = len(match.trace.ranks[difference.rank].events) - 1
-        return (difference.rank, last) if last >= 0 else None
+        return EventId(difference.rank, last) if last >= 0 else None
     completions = [int(match.recvs.completion[row]) for row in match.receives_of(difference.after)]
     if difference.kind == "message" and completions and completions[0] != NONE:
-        return difference.rank, completions[0]
+        return EventId(difference.rank, completions[0])
     return difference.after
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.compare.calls import Ints, aligned, shape
 from weft.compare.contents import hashed
@@ -20,7 +21,6 @@ from weft.terms.reduced import Numbers, kin, numbers
 from weft.trace import Rank
 from weft.trace.layout import HashSide
 
-EventId = tuple[int, int]
 BROADCAST: Final = "Bcast"
 SHARED: Final = frozenset(("Allreduce", "Reduce", BROADCAST))
 """The collectives with one result that does not depend on how many ranks there are, by their blocking function."""
@@ -110,7 +110,7 @@ class _Shared:
 
     def id(self, at: int) -> EventId:
         """The call of the rank that has a result."""
-        return int(self.holder[at]), int(self.event[at])
+        return EventId(int(self.holder[at]), int(self.event[at]))
 
 
 def other_ranks(before: Match, after: Match) -> bool:

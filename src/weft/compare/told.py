@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal
 
+from weft.base.event_id import EventId
 from weft.base.words import listed, plural, rank_words
 from weft.compare.differences import Comparison, Difference
 from weft.compare.times import TOLD, Slower, elapsed
@@ -18,8 +19,6 @@ NAMED: Final = 3
 """Findings, and ranks that follow, that are named."""
 _SILENT: Final = frozenset(["status", "statuses", "array_of_statuses", "comm", "request", "array_of_requests", "win"])
 """Arguments that are not told: results, and handles, whose numbers are Weft's."""
-
-EventId = tuple[int, int]
 
 
 def lines(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.event_id import EventId
 from weft.base.words import plural, rank_words
 from weft.compare.contents import Content, Contents, hashed
 from weft.compare.differences import Comparison
@@ -16,7 +17,6 @@ from weft.terms.cited import said
 from weft.terms.reduced import Numbers, combined, members, numbers, operation
 from weft.trace import Event
 
-EventId = tuple[int, int]
 CALLERS = 3
 """Callers of a call that are named: programs have functions of their own around MPI's."""
 FAR = 1 << 20
@@ -82,7 +82,9 @@ def _end(one: Content, match: Match) -> str:
         if one.sent:
             return "it is what this rank brings to the collective"
         return "every member brings what it did in the reference: the result differs, as by another order of sums"
-    others = [f"{rank_words([rank])} ({called(match, (rank, event))})" for rank, event in match.partners(one.after)]
+    others = [
+        f"{rank_words([rank])} ({called(match, EventId(rank, event))})" for rank, event in match.partners(one.after)
+    ]
     other = others[0] if others else "nobody in the record"
     if one.sent:
         return f"the sender's end: it was computed there, and went to {other}"

@@ -127,7 +127,11 @@ class Adapter:
             self.wire.send("response", success=True, **about, body={"result": "", "variablesReference": 0})
             self._end_session()
         except (WeftError, OSError) as error:
-            problem = {"id": 1, "format": str(error).replace("{", "(").replace("}", ")"), "showUser": name in SHOWN_FAILURES}
+            problem = {
+                "id": 1,
+                "format": str(error).replace("{", "(").replace("}", ")"),
+                "showUser": name in SHOWN_FAILURES,
+            }
             self.wire.send("response", success=False, message=str(error), **about, body={"error": problem})
         except (KeyError, TypeError, ValueError) as error:  # what an editor sends is not ours to trust
             text = f"{name}: an argument is missing or of a wrong kind ({type(error).__name__}: {error})"

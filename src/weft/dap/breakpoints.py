@@ -60,7 +60,9 @@ class EditorBreakpoints:
             key = self._breakpoint_key(where, given)
             line: Given = {"line": given["line"]} if "line" in given else {}
             try:
-                one = old.get(key) or EditorBreakpoint(key, self._create_breakpoint(where, given), str(given.get("logMessage") or ""))
+                one = old.get(key) or EditorBreakpoint(
+                    key, self._create_breakpoint(where, given), str(given.get("logMessage") or "")
+                )
             except WeftError as error:
                 told.append({"verified": False, "message": str(error), **line})
                 continue

@@ -84,7 +84,9 @@ def start_locations(arguments: Arguments) -> list[str]:
     return found + ([f"finding:{arguments['finding']}"] if arguments.get("finding") else [])
 
 
-def find_or_record_run(arguments: Arguments, show_output: Callable[[str], None], poll: Callable[[], None]) -> tuple[Path, list[str]]:
+def find_or_record_run(
+    arguments: Arguments, show_output: Callable[[str], None], poll: Callable[[], None]
+) -> tuple[Path, list[str]]:
     """The run to debug, and another build of its program, if one is given. A program without a run is recorded.
 
     `show_output`: shows what the program writes; `poll`: called while it runs, KeyboardInterrupt from it ends that.
@@ -100,7 +102,9 @@ def find_or_record_run(arguments: Arguments, show_output: Callable[[str], None],
     return record_program(words, arguments, show_output, poll), []
 
 
-def record_program(words: Sequence[str], arguments: Arguments, show_output: Callable[[str], None], poll: Callable[[], None]) -> Path:
+def record_program(
+    words: Sequence[str], arguments: Arguments, show_output: Callable[[str], None], poll: Callable[[], None]
+) -> Path:
     """Record a program by `weft run`; its run. WeftError with its words where there is none."""
     before = set(BASE.glob("*"))
     ranks, stdin = arguments.get("ranks"), arguments.get("stdin")
@@ -123,7 +127,9 @@ def record_program(words: Sequence[str], arguments: Arguments, show_output: Call
     return newest()
 
 
-def _forward_output(process: subprocess.Popen[bytes], show_output: Callable[[str], None], poll: Callable[[], None]) -> None:
+def _forward_output(
+    process: subprocess.Popen[bytes], show_output: Callable[[str], None], poll: Callable[[], None]
+) -> None:
     """Show what a program writes until it ends."""
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)

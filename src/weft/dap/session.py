@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from weft.dap.breakpoints import EditorBreakpoints
+from weft.base.event_id import EventId
 from weft.dap.output import RankOutput
 from weft.dap.stacks import Stacks
 from weft.dap.task_threads import TaskThreads
@@ -135,10 +135,12 @@ class Session:
                 if "point" in row.get("news", {}) and self.debugger.hands[rank].stopped is not stopped:
                     found.append((rank, int(row["news"]["point"])))
             elif row["state"] == "before" and row["next"] and (state, passed) != (row["state"], row["passed"]):
-                found += [(rank, b.id) for b in self.debugger.stops.breakpoints.at([tuple(row["next"]["event"])])]
+                found += [(rank, b.id) for b in self.debugger.stops.breakpoints.at([EventId(*row["next"]["event"])])]
         return found
 
-    def _handle_log_points(self, answer: Answer, before: RankPositions, next_move: Callable[[], Move | None]) -> Move | None:
+    def _handle_log_points(
+        self, answer: Answer, before: RankPositions, next_move: Callable[[], Move | None]
+    ) -> Move | None:
         """After log points: their texts are shown, and how ranks go on, unless one stands at another breakpoint."""
         hits = self.find_breakpoint_hits(answer, before)
         logs = [(rank, text) for rank, number in hits if (text := self.breakpoints.log_of(number))]

@@ -38,7 +38,9 @@ class TaskThreads:
                         self._rows[rank] = hand.backend.tasks()
             except DebuggerError:  # it has ended, or has no tasks
                 continue
-        more = {rank: len(rows) for rank, rows in self._rows.items() if len(rows) > MAX_TASKS and rank not in self._told}
+        more = {
+            rank: len(rows) for rank, rows in self._rows.items() if len(rows) > MAX_TASKS and rank not in self._told
+        }
         self._told |= more.keys()
         return [f"rank {rank} has {count} tasks: the first {MAX_TASKS} are threads here, `tasks @{rank}` lists all"
                 for rank, count in more.items()]  # fmt: skip

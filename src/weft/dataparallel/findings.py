@@ -15,6 +15,7 @@ from weft.dataparallel.lines import Told
 from weft.dataparallel.record import NOBODY, Record
 from weft.dataparallel.texts import AccessPlace, Texts
 from weft.errors import UsageError, WeftError
+from weft.evidence import CheckCase, Line, Loop
 from weft.findings import Finding, Site, worst_first
 from weft.kinds import KINDS
 
@@ -162,29 +163,39 @@ def _finding(record: Record, texts: Texts) -> Finding:
     sites += [Site(0, "write" if write else "read", one.file, one.line, one.function) for one, write in others]
     if record.construct.line and (record.construct.file, record.construct.line) != (place.file, place.line):
         sites.append(Site(0, record.construct.kind, record.construct.file, record.construct.line))
-    evidence: dict[str, Any] = {
-        "case": record.why or record.kind,
-        "count": record.count,
-        "variable": record.variable.name if record.variable else sentences.name_at(place) if record.type else "",
-        "column": place.column or sentences.column(place, record.variable.name if record.variable else ""),
-    }
-    for key in ("index", "iteration", "other", "task", "delta", "offset", "bytes", "expected", "got", "value"):
-        if (fact := getattr(record, key)) is not None:
-            evidence[key] = fact
-    if record.variable:
-        evidence["declared"] = {"file": record.variable.file, "line": record.variable.line}
-    if record.construct.line:
-        evidence["loop"] = {
-            "kind": record.construct.kind, "file": record.construct.file, "line": record.construct.line,
-            "text": record.construct.text, "indices": list(record.construct.indices),
-        }  # fmt: skip
     return Finding(
         kind=record.kind,
         severity=KINDS[record.kind].severity,
         certainty="certain",
         message=sentences.message(record, texts) + times(record.count),
         sites=tuple(sites),
-        evidence=evidence,
+        evidence=_evidence(record),
+    )
+
+
+def _evidence(record: Record) -> CheckCase:
+    """The facts that the report's JSON holds."""
+    place, construct, variable = record.place, record.construct, record.variable
+    loop = Loop(
+        kind=construct.kind, file=construct.file, line=construct.line, text=construct.text, indices=construct.indices
+    )
+    return CheckCase(
+        case=record.why or record.kind,
+        count=record.count,
+        variable=variable.name if variable else sentences.name_at(place) if record.type else "",
+        column=place.column or sentences.column(place, variable.name if variable else ""),
+        index=record.index,
+        iteration=record.iteration,
+        other=record.other,
+        task=record.task,
+        delta=record.delta,
+        offset=record.offset,
+        bytes=record.bytes,
+        expected=record.expected,
+        got=record.got,
+        value=record.value,
+        declared=Line(file=variable.file, line=variable.line) if variable else None,
+        loop=loop if construct.line else None,
     )
 
 

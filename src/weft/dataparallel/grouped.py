@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
+from weft.base.facts import changed
 from weft.base.words import plural
+from weft.evidence import CheckCase, Group
 from weft.findings import Finding, Site
 
 BY_PLACE: Final = frozenset(("out-of-bounds", "directive-order", "wrong-reduction"))
@@ -25,11 +27,10 @@ def grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def cause(finding: Finding) -> object:
     """What findings that one change mends have in common: kind, case, variable and loop; else the finding itself."""
     held = finding.evidence
-    if finding.kind in BY_PLACE or not held.get("variable"):
+    if finding.kind in BY_PLACE or not isinstance(held, CheckCase) or not held.variable:
         return id(finding)
-    loop, declared = held.get("loop", {}), held.get("declared", {})
-    return (finding.kind, held.get("case"), held["variable"], declared.get("file"), declared.get("line"),
-            loop.get("file"), loop.get("line"))  # fmt: skip
+    places = [(at.file, at.line) if at is not None else None for at in (held.declared, held.loop)]
+    return (finding.kind, held.case, held.variable, *places)
 
 
 def together(findings: Sequence[Finding]) -> Finding:
@@ -37,6 +38,7 @@ def together(findings: Sequence[Finding]) -> Finding:
     first = findings[0]
     if len(findings) == 1:
         return first
+    assert isinstance(first.evidence, CheckCase)
     count = sum(counted(one) for one in findings)
     said = first.message.removesuffix(times(counted(first)))
     added = tuple(one.sites[0] for one in findings[1:])
@@ -44,19 +46,19 @@ def together(findings: Sequence[Finding]) -> Finding:
         first,
         message=f"{said} ({plural(count, 'time')} at {len(findings)} places)",
         sites=tuple(dict.fromkeys((*first.sites, *added))),
-        evidence={**first.evidence, "count": count, "places": [place(one) for one in findings]},
+        evidence=changed(first.evidence, count=count, places=[place(one) for one in findings]),
     )
 
 
-def place(finding: Finding) -> dict[str, Any]:
+def place(finding: Finding) -> Group:
     """Where one of the findings is, and how often."""
     site: Site = finding.sites[0]
-    return {"file": site.file, "line": site.line, "function": site.function, "count": counted(finding)}
+    return Group(file=site.file, line=site.line, function=site.function, count=counted(finding))
 
 
 def counted(finding: Finding) -> int:
     """How often it was seen."""
-    return int(finding.evidence.get("count", 1))
+    return finding.evidence.count if isinstance(finding.evidence, CheckCase) else 1
 
 
 def times(count: int) -> str:

@@ -18,10 +18,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from weft.base.facts import changed
 from weft.base.lazy import dataclass
 from weft.base.words import plural
 from weft.deadlock.blocked import Standstill
 from weft.deadlock.potential import Constraints, Processes, constraints_of
+from weft.evidence import Alternative, Place, Untried
 from weft.findings import Finding
 from weft.match import NONE, Match, Post, Posts
 from weft.match.grouping import group
@@ -83,11 +85,13 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
             found.setdefault(told.cause or told.message, told)
             hit.add(place)
     if left:
-        bounded = {"untried": left}
-        return [replace(f, evidence={**f.evidence, **bounded}) for f in found.values()] or [
-            _bounded(tried - open_, left)
-        ]
+        return [_with_untried(one, left) for one in found.values()] or [_bounded(tried - open_, left)]
     return list(found.values())
+
+
+def _with_untried(one: Finding, left: int) -> Finding:
+    assert isinstance(one.evidence, Alternative)
+    return replace(one, evidence=changed(one.evidence, untried=left))
 
 
 def _bounded(tried: int, left: int) -> Finding:
@@ -99,18 +103,19 @@ def _bounded(tried: int, left: int) -> Finding:
             f"{plural(tried, 'other match')} of wildcard receives would not hang; {left:,} more were not tried, "
             "because the record is large"
         ),
-        evidence={"tried": tried, "untried": left},
+        evidence=Untried(tried=tried, untried=left),
     )
 
 
 def bounded(one: Finding) -> bool:
     """Whether a finding only tells how many other matches were tried, and how many were not."""
-    return one.certainty == "undecided" and "untried" in one.evidence
+    return isinstance(one.evidence, Untried)
 
 
 def joined(notes: Sequence[Finding]) -> Finding:
     """One such note for those of several segments of a run."""
-    return _bounded(*(sum(int(note.evidence[what]) for note in notes) for what in ("tried", "untried")))
+    held = [note.evidence for note in notes if isinstance(note.evidence, Untried)]
+    return _bounded(sum(one.tried for one in held), sum(one.untried for one in held))
 
 
 class _Choices(NamedTuple):
@@ -433,10 +438,10 @@ def _finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Finding:
         f"{describe.call(waiting)}{describe.where(waiting)}{via}{company}",
         list(dict.fromkeys((receive, waiting, other, took, at))),
         certainty="possible",
-        evidence={
-            "took": {"rank": took.rank.index, "event": took.index},
-            "alternative": {"rank": other.rank.index, "event": other.index},
-            "stuck": stuck,
-        },
+        evidence=Alternative(
+            took=Place(rank=took.rank.index, event=took.index),
+            alternative=Place(rank=other.rank.index, event=other.index),
+            stuck=stuck,
+        ),
         cause=f"{receive.function.name}{describe.where(receive)}; {waiting.function.name}{describe.where(waiting)}",
     )

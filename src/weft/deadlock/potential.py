@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from weft.base.lazy import dataclass
 from weft.base.words import listed, rank_words
 from weft.deadlock.blocked import Standstill
+from weft.evidence import Cycle
 from weft.findings import Finding
 from weft.match import NONE, Match, Post, Posts
 from weft.match.operations import I32, U32
@@ -362,7 +363,7 @@ def _finding(match: Match, links: list[_Link]) -> Finding:
         ranks=ranks,
         sites=tuple(dict.fromkeys(describe.site(event) for event in named))[:64],
         events=tuple(event.id for event in named),
-        evidence={"cycle": [link.rank for link in links]},
+        evidence=Cycle(cycle=[link.rank for link in links]),
         cause="; ".join(sorted({f"{e.function.name}{describe.where(e)}" for e in events})),
     )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from weft.base.lazy import dataclass
 from weft.base.words import listed, rank_words
@@ -13,6 +13,7 @@ from weft.deadlock.gatherings import Absence
 from weft.deadlock.ledger import ledgers
 from weft.deadlock.partitions import numbers
 from weft.deadlock.waitfor import core
+from weft.evidence import Deadlock, OtherCall, OtherMessage, OtherTag, Wait
 from weft.findings import Finding
 from weft.mpi.meaning import base
 from weft.terms import calls, describe
@@ -62,7 +63,7 @@ class _Telling:
         inside = frozenset().union(*self.cores)
         self.groups = self._grouped(inside)
         self.behind = part - inside
-        self.misses: list[dict[str, Any]] = []
+        self.misses: list[OtherCall | OtherTag | OtherMessage] = []
         self.told: set[int] = set()
 
     def finding(self) -> Finding:
@@ -97,21 +98,17 @@ class _Telling:
         first = [group.blocked.event for group in groups]
         return first + [self.blocked[index].event for group in groups for index in group.ranks[:MAX_SITES]]
 
-    def _evidence(self, groups: list[Group]) -> Mapping[str, object]:
+    def _evidence(self, groups: list[Group]) -> Deadlock:
         waits = [
-            {
-                "ranks": list(g.ranks),
-                "call": describe.call(g.blocked.event),
-                "for": sorted(self.standstill.needs[g.ranks[0]].all_ranks())[:64],
-            }
+            Wait(
+                ranks=g.ranks,
+                call=describe.call(g.blocked.event),
+                for_=sorted(self.standstill.needs[g.ranks[0]].all_ranks())[:64],
+            )
             for g in groups[:64]
         ]
         cycle = self._cycle(frozenset().union(*self.cores))
-        return {
-            "waits": waits,
-            **({"cycle": cycle} if cycle else {}),
-            **({"near_misses": self.misses} if self.misses else {}),
-        }
+        return Deadlock(waits=waits, cycle=tuple(cycle), near_misses=tuple(self.misses))
 
     def _grouped(self, ranks: Iterable[int]) -> list[Group]:
         """The blocked ranks by call and line; what tells most comes first."""
@@ -193,7 +190,7 @@ class _Telling:
         if different:
             event = self.standstill.trace.ranks[different[0]].event(absence.other[different[0]])
             same = [i for i in different if self._same_call(i, absence.other[i], event)]
-            self.misses.append({"ranks": same, "call": describe.call(event), "instead": absence.call.name.lower()})
+            self.misses.append(OtherCall(ranks=same, call=describe.call(event), instead=absence.call.name.lower()))
             self.told.update(same)
             text = f"{rank_words(same)} called {describe.call(event)}{describe.where(event)} in its place"
             still = event.open
@@ -213,7 +210,7 @@ class _Telling:
         for blocked in self.standstill.blocked.get(reason.peer, []):
             for other in blocked.reasons:
                 if other.what == "message" and other.peer == reason.event.rank.index and other.comm is reason.comm:
-                    self.misses.append({"sent": reason.tag, "wanted": other.tag})
+                    self.misses.append(OtherTag(sent=reason.tag, wanted=other.tag))
                     return f" (sent with tag {reason.tag}, waited for tag {other.tag})"
         return ""
 
@@ -221,7 +218,7 @@ class _Telling:
         """A message that almost fits, the same for each rank of the group: of other tag, communicator or sender."""
         if reason.comm is None or len(group.ranks) > MAX_SITES:
             return ""
-        books = ledgers(self.standstill.traffic, set(group.ranks), self.standstill.before)
+        books = ledgers(self.standstill.traffic, set(group.ranks), self.standstill.dropped)
         found = {_near_channel(books[me].left, reason, source) for me in group.ranks}
         first = found.pop()
         if found or first is None:
@@ -231,7 +228,7 @@ class _Telling:
             return ""
         comm = self.standstill.trace.communicators[first.comm]
         on = f" on {comm.name}" if comm is not reason.comm else ""
-        self.misses.append({"source": first.source, "tag": first.tag, "comm": comm.name, "event": list(event.id)})
+        self.misses.append(OtherMessage(source=first.source, tag=first.tag, comm=comm.name, event=event.id))
         who = "it" if first.source == source else _name(first.source)
         whom = " to each" if len(group.ranks) > 1 else ""
         return f" ({who} sent tag {first.tag}{on}{whom}{describe.where(event)}, which nobody receives)"

@@ -12,12 +12,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 
+from weft.base.event_id import EventId
 from weft.debug.breakpoints import Breakpoints
 from weft.debug.hands import Frame, Marks, NoLines, Place, Tally, Watched
 from weft.debug.standing import Known, Standing
 from weft.errors import UsageError, WeftError
 from weft.replay import Goals
-from weft.replay.points import EventId
 
 LOG = 10_000
 """Ticks whose lines are looked at for where a line begins."""

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from weft.base.event_id import EventId
 from weft.debug.record import Position, Record
 from weft.errors import UsageError
 from weft.gdb.point import Point
 from weft.replay import resolve
-from weft.replay.points import EventId, SourcePoint, parse_place, visits
+from weft.replay.points import SourcePoint, parse_place, visits
 from weft.systems import System
 from weft.trace.filter import Filter
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from weft.base.event_id import EventId
 from weft.debug.back import reverse_line, reverse_run
 from weft.debug.hands import PythonHand
 from weft.debug.looks import Looks
@@ -19,7 +20,6 @@ from weft.debug.standing import Answer, HandMaker, Standing, hand_in
 from weft.debug.stops import Stops
 from weft.errors import DebuggerError, UsageError
 from weft.replay import Goals, demanded
-from weft.replay.points import EventId
 from weft.trace import Event, Trace
 
 __all__ = ["Answer", "Debugger", "HandMaker", "hand_in"]

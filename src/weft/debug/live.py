@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.event_id import EventId
 from weft.debug.record import Record
 from weft.errors import DebuggerError
 from weft.launch.rankfile import Chunk, read_chunks, read_header
-from weft.replay.points import EventId
 from weft.trace import EVENT, Event, Rank, Trace
 from weft.trace.layout import PAGE, StreamKind
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import weft
+from weft.base.event_id import EventId
 from weft.base.interpreters import is_free_threaded, refusal
 from weft.errors import UsageError
 from weft.match import NONE, match
@@ -16,7 +17,6 @@ from weft.mpi.meaning import Act, Form, named
 from weft.order import order
 from weft.replay import Cuts, Goals, plans_of
 from weft.replay.layout import GOAL_NONE, PlanFlag
-from weft.replay.points import EventId
 from weft.terms.cited import said
 from weft.trace import Event, Level
 
@@ -178,7 +178,7 @@ class Record:
         """The call that holds buffer, count and type of a send: itself, or the ..._init of a persistent one."""
         rows = self.match.sends_of(event)
         args = int(self.match.sends.args[rows[0]]) if rows else NONE
-        return event if args == NONE else (event[0], args)
+        return event if args == NONE else EventId(event.rank, args)
 
 
 def call_facts(event: Event) -> dict[str, object]:

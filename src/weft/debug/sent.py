@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft.base.event_id import EventId
 from weft.debug.live import buffer_of
 from weft.debug.payload import Memory, values
 from weft.debug.record import Record, call_facts
 from weft.debug.replica import Replica
 from weft.errors import DebuggerError, UsageError
 from weft.replay import Goals
-from weft.replay.points import EventId
 from weft.terms.cited import said
 from weft.trace import Event
 

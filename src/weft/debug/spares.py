@@ -14,12 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from weft.base.event_id import EventId
 from weft.debug.hands import Hand
 from weft.debug.record import Record
 from weft.debug.replica import Replica
 from weft.errors import WeftError
 from weft.replay import Goals
-from weft.replay.points import EventId
 
 KEPT = 2
 """Spares at a time: a search counts in one replay and stops in another."""

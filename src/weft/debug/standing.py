@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.base.lifetime import temporary_folder
 from weft.debug.frames import Frames
@@ -23,7 +24,6 @@ from weft.debug.spares import Spares
 from weft.errors import DebuggerError, UsageError, WeftError
 from weft.replay import Goals
 from weft.replay.layout import ControlState
-from weft.replay.points import EventId
 from weft.trace import Event, Trace
 
 Answer = dict[str, Any]

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from weft.base.event_id import EventId
 from weft.debug.back import level_of, watched
 from weft.debug.breakpoints import Breakpoint, Breakpoints, Scope
 from weft.debug.hands import Watched
 from weft.debug.standing import Answer, Standing
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
-from weft.replay.points import EventId
 
 
 class Stops:

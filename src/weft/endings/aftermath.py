@@ -9,6 +9,7 @@ from typing import Final
 from weft.deadlock.blocked import Standstill
 from weft.endings.findings import KINDS, moved
 from weft.endings.ranks import How, ends, own_finalize
+from weft.evidence import Absent, Deadlock, Ended, Epoch, Refused
 from weft.findings import Finding
 from weft.terms.progress import LEFT
 from weft.trace import Trace
@@ -86,14 +87,18 @@ def _may_follow(trace: Trace, one: Finding, end: Finding | None) -> bool:
     MPI may end a rank inside the very call that is wrong, or in MPI_Finalize, when it had done all that it does.
     Exceptions are different: calls on the way out come after.
     """
-    how = end.evidence.get("how") if end is not None else None
+    how = _how(end) if end is not None else None
     if end is None or how == How.EXCEPTION:
         return True
     if how == How.ERROR and one.kind != "deadlock" and (LEFT in end.message or _in_finalize(trace, end)):
         return False
     if how == How.ERROR and one.kind in ("epoch-misuse", "collective-mismatch") and set(one.events) & set(end.events):
         return False
-    return one.kind != "epoch-misuse" or bool(one.evidence.get("left_open"))
+    return one.kind != "epoch-misuse" or (isinstance(one.evidence, Epoch) and one.evidence.left_open)
+
+
+def _how(end: Finding) -> str | None:
+    return end.evidence.how if isinstance(end.evidence, Ended) else None
 
 
 def _in_finalize(trace: Trace, end: Finding) -> bool:
@@ -103,20 +108,24 @@ def _in_finalize(trace: Trace, end: Finding) -> bool:
 def _refusals(found: list[Finding], result: Consequences) -> Iterator[tuple[Finding, Finding]]:
     """Calls of which only MPI's own words are known, each with the finding that says what was wrong with them."""
     for one in found:
-        if one.kind != "invalid-argument" or "inside" not in one.evidence:
+        if one.kind != "invalid-argument" or not isinstance(one.evidence, Refused):
             continue
         for other in found:
-            if other is not one and other.kind in ARGUMENTS and not result.of(other) and _tells(other, one):
+            if (
+                other is not one
+                and other.kind in ARGUMENTS
+                and not result.of(other)
+                and _tells(other, one, one.evidence)
+            ):
                 yield one, other
                 break
 
 
-def _tells(other: Finding, refused: Finding) -> bool:
+def _tells(other: Finding, refused: Finding, how: Refused) -> bool:
     """Whether a finding says more of the call that MPI refused: it is about it, or about what its words name."""
     if set(other.events) & set(refused.events):
         return True
-    inside, words = refused.evidence["inside"], str(refused.evidence.get("said"))
-    on_window = inside.startswith("MPI_Win_") or "synchronization of RMA" in words
+    on_window = how.inside.startswith("MPI_Win_") or "synchronization of RMA" in how.said
     return other.kind == "epoch-misuse" and on_window and set(refused.ranks) <= set(other.ranks)
 
 
@@ -125,10 +134,10 @@ def _too_late(trace: Trace, found: list[Finding]) -> Iterator[tuple[Finding, Fin
     told = {event: one for one in found if one.kind == "invalid-argument" for event in one.events}
     for one in found:
         if one.kind == "collective-mismatch":
-            for rank, index in one.events[:64]:
-                last = own_finalize(trace.ranks[rank]) if (rank, index) in told else None
-                if last is not None and last.index < index:
-                    yield one, told[rank, index]
+            for event in one.events[:64]:
+                last = own_finalize(trace.ranks[event.rank]) if event in told else None
+                if last is not None and last.index < event.event:
+                    yield one, told[event]
                     break
 
 
@@ -150,14 +159,15 @@ def _cause(trace: Trace, one: Finding, causes: Collection[int], alone: frozenset
     if one.kind == "deadlock":
         if alone.intersection(one.ranks):
             return None
-        named = {rank for wait in one.evidence.get("waits", ()) for rank in wait.get("for", ())}
+        waits = one.evidence.waits if isinstance(one.evidence, Deadlock) else ()
+        named = {rank for wait in waits for rank in wait.for_}
         return next((rank for rank in sorted(named) if rank in causes), min(causes))
     return next((rank for rank in sorted(_touched(trace, one)) if rank in causes), None)
 
 
 def _touched(trace: Trace, one: Finding) -> set[int]:
     """The ranks that a finding is about, and those that its calls deal with."""
-    ranks = set(one.ranks) | set(one.evidence.get("absent", ()))
+    ranks = set(one.ranks) | set(one.evidence.absent if isinstance(one.evidence, Absent) else ())
     for rank, index in one.events[:64]:
         event = trace.event(rank, index)
         comm = event.comm
@@ -172,9 +182,9 @@ def _why(end: Finding, found: list[Finding], result: Consequences) -> tuple[Find
     mpi4py raises what MPI returns: the exception tells it all. Where MPI itself ended the process, the finding that
     says what was wrong with the call tells more than its end.
     """
-    how = end.evidence.get("how")
-    raised = how == "exception" and "mpi4py" in str(end.evidence.get("name", ""))
-    if not raised and how != "error":
+    how = _how(end)
+    raised = how == How.EXCEPTION and isinstance(end.evidence, Ended) and "mpi4py" in (end.evidence.name or "")
+    if not raised and how != How.ERROR:
         return None
     events, places = set(end.events), {(s.rank, s.file, s.line) for s in end.sites}
     left = LEFT in end.message

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from weft.base.words import listed, rank_words
 from weft.deadlock.blocked import Standstill
 from weft.endings.ranks import End, How, callers, ends, own_line
 from weft.endings.sentences import of_thread, words
+from weft.evidence import Ended, Frame, Waiting
 from weft.findings import Finding, Site
 from weft.terms import describe
 from weft.terms.progress import finalized
@@ -34,7 +35,8 @@ def find(trace: Trace) -> list[Finding]:
 
 
 def _when(one: Finding) -> int:
-    return int(one.evidence.get("at_ns", 2**63))
+    at = one.evidence.at_ns if isinstance(one.evidence, Ended) else None
+    return 2**63 if at is None else at
 
 
 class Scene:
@@ -162,29 +164,29 @@ def _last_events(group: list[End]) -> list[Event]:
     return [end.rank.event(len(end.rank) - 1) for end in group[:64] if len(end.rank)]
 
 
-def _evidence(end: End, behind: list[tuple[int, Event]]) -> dict[str, object]:
+def _evidence(end: End, behind: list[tuple[int, Event]]) -> Ended:
     ending = end.ending
-    told: dict[str, Any] = {"how": end.how.value}
-    if ending is not None:
-        told |= {"name": ending.name, "text": ending.text, "code": ending.code, "at_ns": ending.time_ns}
-        if ending.part_of_weft:
-            told |= {"part": ending.part_of_weft, "recorder": [f"{s.offset:#x}" for s in ending.native if _of_weft(s)]}
-        elif ending.traceback:
-            told["traceback"] = ending.traceback
-        told["stack"] = _frames(ending.stack)
-        if ending.python and ending.native:
-            told["native"] = _frames(ending.native)
-    if behind:
-        told["waiting"] = [{"rank": index, "call": describe.call(event)} for index, event in behind[:64]]
-    return told
+    waiting = tuple(Waiting(rank=index, call=describe.call(event)) for index, event in behind[:64])
+    if ending is None:
+        return Ended(how=end.how.value, waiting=waiting)
+    own = bool(ending.part_of_weft)
+    return Ended(
+        how=end.how.value, name=ending.name, text=ending.text, code=ending.code, at_ns=ending.time_ns,
+        part=ending.part_of_weft or None,
+        recorder=[f"{s.offset:#x}" for s in ending.native if _of_weft(s)] if own else None,
+        traceback=None if own else ending.traceback or None,
+        stack=_frames(ending.stack),
+        native=_frames(ending.native) if ending.python and ending.native else None,
+        waiting=waiting,
+    )  # fmt: skip
 
 
 def _of_weft(site: CallSite) -> bool:
     return (site.module or "").endswith("/libweft-shim.so")
 
 
-def _frames(stack: tuple[CallSite, ...]) -> list[dict[str, Any]]:
-    return [{"file": s.file or s.module or "", "line": s.line, "function": s.function or ""} for s in stack]
+def _frames(stack: tuple[CallSite, ...]) -> list[Frame]:
+    return [Frame(file=s.file or s.module or "", line=s.line, function=s.function or "") for s in stack]
 
 
 def _thread(end: End, one: Ending) -> Finding:

@@ -78,7 +78,7 @@ def wanted(forcing: Forcing, made: Mapping[Place, Choice]) -> dict[Place, Taken]
     kept: dict[Place, Taken] = {}
     for place, choice in made.items():
         if (place[0], choice.event) == forcing.event:
-            kept[place] = (forcing.forced.index,) if forcing.forced.index >= 0 else forcing.sender
+            kept[place] = (forcing.forced.request,) if forcing.forced.request >= 0 else forcing.sender
         elif forcing.keeps(place[0], choice.event, receive=choice.receive):
             kept[place] = choice.source
     return kept

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from weft.base.event_id import EventId, Forced
 from weft.base.lazy import dataclass
 from weft.explore.choices import NOBODY, Choice, Place
 from weft.match import NONE, Match, Posts
 from weft.order import Order
 from weft.races import Races
-from weft.replay.force import Forced
 from weft.replay.ready import Requests, completing
 from weft.terms import describe
 from weft.trace import Trace
-
-EventId = tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -81,9 +79,9 @@ def variants(outcome: Outcome) -> Iterator[Variant]:
     trace, requests = outcome.trace, Requests(outcome.trace, outcome.match, outcome.order)
     for rank in trace.ranks:
         for call in completing(rank):
-            event = rank.index, call.event
+            event = EventId(rank.index, call.event)
             for index in requests.others(rank.index, call)[0]:
-                yield Variant(outcome.number, Forced(event, index=index), line_of(trace, event))
+                yield Variant(outcome.number, Forced(event, request=index), line_of(trace, event))
 
 
 def untold(outcome: Outcome) -> int:

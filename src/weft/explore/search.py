@@ -119,7 +119,7 @@ class Search:
                 # its hundredth, one near the record more than one far from it.
                 seen = self._lines.get(one.line, 0)
                 self._lines[one.line] = seen + 1
-                self._push((one.forced.index >= 0, seen, outcome.number), one)
+                self._push((one.forced.request >= 0, seen, outcome.number), one)
         return outcome
 
     def _push(self, key: tuple[bool, int, int], variant: Variant) -> None:

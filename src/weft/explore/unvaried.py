@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.base.words import plural
 from weft.explore.outcomes import Outcome, line_of
@@ -56,7 +57,7 @@ def _polls(trace: Trace) -> Iterator[str]:
         polls = trace.functions.mask(f"MPI_{name}" for name in POLLS)[events["function"]]
         mine = polls & (events["flags"] & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED)
         rows = np.flatnonzero(mine & (events["count"] > 0))
-        yield from (line_of(trace, (rank.index, row)) for row in _once(events["site"][rows], rows))
+        yield from (line_of(trace, EventId(rank.index, row)) for row in _once(events["site"][rows], rows))
 
 
 def _sets(trace: Trace) -> Iterator[str]:
@@ -64,7 +65,7 @@ def _sets(trace: Trace) -> Iterator[str]:
     for rank in trace.ranks:
         some = trace.functions.mask(f"MPI_{name}" for name in SOME)[rank.events["function"]]
         rows = np.array([c.event for c in completing(rank) if some[c.event] and len(c.requests) > 1], np.int64)
-        yield from (line_of(trace, (rank.index, row)) for row in _once(rank.events["site"][rows], rows))
+        yield from (line_of(trace, EventId(rank.index, row)) for row in _once(rank.events["site"][rows], rows))
 
 
 def _once(sites: NDArray[np.uint32], rows: NDArray[np.int64]) -> list[int]:

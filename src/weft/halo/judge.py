@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.findings import Finding
 from weft.halo import sentences
 from weft.halo.grid import Field, Placed, fields
@@ -75,7 +76,7 @@ class Judge:
             count = len(self.trace.ranks[rank])
             last = min(moment, count) - 1
             none = np.zeros(len(self.trace.ranks), np.int64)
-            self._started[key] = self.order.past((rank, last)).started if last >= 0 else none
+            self._started[key] = self.order.past(EventId(rank, last)).started if last >= 0 else none
         return self._started[key]
 
 
@@ -164,7 +165,7 @@ class _OfRank:
         """Whether a change of the owner comes behind a read."""
         if moment >= len(self.judge.trace.ranks[self.rank]) or not 0 < changed <= len(self.judge.trace.ranks[owner]):
             return False
-        return self.judge.order.reaches((self.rank, moment), (owner, changed - 1))
+        return self.judge.order.reaches(EventId(self.rank, moment), EventId(owner, changed - 1))
 
     def _paces(self, use: int, k: int, owner: int) -> list[tuple[Ints, Pace]]:
         key = (use, k, owner)

@@ -4,14 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from weft.findings import EventId, Finding, Site
+from weft.base.event_id import EventId
+from weft.evidence import Evidence
+from weft.findings import Finding, Site
 from weft.halo.grid import LOW, Declared, Placed, Side
 from weft.halo.receives import Box
 from weft.halo.story import Line, Use
 from weft.halo.wrong import Case
 from weft.kinds import KINDS, Certainty
+
+
+class Ghost(Evidence):
+    """A ghost cell: its global and its own index, its owner, what it holds and should hold, and how many there are.
+
+    `moment` is the rank that reads and the number of its events by then, `changed` the same of the owner's store, and
+    `from` whose cell it holds.
+    """
+
+    array: str
+    cell: Sequence[int]
+    ghost: Sequence[int]
+    owner: int
+    value: float
+    owned: float
+    moment: Sequence[int]
+    cells: int
+    changed: Sequence[int] | None = None
+    from_: Sequence[int | list[int]] | None = None
 
 
 def stale(case: Case, store: Use | None, moment: int, *, ever: bool) -> Finding:
@@ -22,12 +42,12 @@ def stale(case: Case, store: Use | None, moment: int, *, ever: bool) -> Finding:
     kind = "stale-halo-read" if ever else "remote-access"
     sites = [Site(wrong.owner, "store", *_file(store.at))] if store else []
     words = f"it is older than what rank {wrong.owner} stored{line}{never}"
-    return _made(kind, case, words, sites, {"changed": [wrong.owner, moment]}, sure=wrong.told)
+    return _made(kind, case, words, sites, changed=[wrong.owner, moment], sure=wrong.told)
 
 
 def never(case: Case) -> Finding:
     """The ghost was never renewed."""
-    return _made("remote-access", case, "no message ever brings it here", [], {})
+    return _made("remote-access", case, "no message ever brings it here", [])
 
 
 def written(case: Case, use: Use, *, redundant: bool) -> Finding:
@@ -36,14 +56,14 @@ def written(case: Case, use: Use, *, redundant: bool) -> Finding:
     words = f"rank {rank} itself {'computed' if redundant else 'wrote'} the copy at {_at(use.at)}"
     words += f", not as rank {owner} did" if redundant else ""
     kind = "stale-halo-read" if redundant else "halo-write"
-    return _made(kind, case, words, [Site(rank, "store", *_file(use.at))], {})
+    return _made(kind, case, words, [Site(rank, "store", *_file(use.at))])
 
 
 def elsewhere(case: Case, rank: int, where: list[int]) -> Finding:
     """The ghost holds another element."""
     where = case.source.of.told(where)
     words = f"the copy holds what rank {rank} has at {_name(case.source)}{where}"
-    return _made("remote-access", case, words, [], {"from": [rank, where]})
+    return _made("remote-access", case, words, [], from_=[rank, where])
 
 
 def unused(part: Declared) -> str:
@@ -135,10 +155,13 @@ def _end(part: Declared, side: Side) -> str:
 def brought(case: Case) -> Finding:
     """The ghost holds what its owner's cell never had, and where that is from is not known."""
     words = f"the copy holds what rank {case.wrong.owner} never had there"
-    return _made("remote-access", case, words, [], {}, sure=False)
+    return _made("remote-access", case, words, [], sure=False)
 
 
-def _made(kind: str, case: Case, why: str, others: list[Site], more: dict[str, Any], *, sure: bool = True) -> Finding:
+def _made(
+    kind: str, case: Case, why: str, others: list[Site], *, changed: Sequence[int] | None = None,
+    from_: Sequence[int | list[int]] | None = None, sure: bool = True,
+) -> Finding:  # fmt: skip
     """`sure`: whether it is proven that the reader should have had what the owner has.
 
     Of compiled code it is not: that it loaded the ghost and then stored the cell leaves out a factor of 0.
@@ -153,11 +176,11 @@ def _made(kind: str, case: Case, why: str, others: list[Site], more: dict[str, A
         f"rank {wrong.rank} uses {name}{cell} of rank {wrong.owner}, its ghost cell {local}{many}, at {_at(read.at)}: "
         f"{why} ({held:.6g} in place of {should:.6g})"
     )
-    events: list[EventId] = [(wrong.rank, wrong.moment - 1)] if wrong.moment else []
-    evidence = {
-        "array": name, "cell": cell, "ghost": local, "owner": wrong.owner, "value": held, "owned": should,
-        "moment": [wrong.rank, wrong.moment], "cells": len(wrong.ghosts), **more,
-    }  # fmt: skip
+    events: list[EventId] = [EventId(wrong.rank, wrong.moment - 1)] if wrong.moment else []
+    evidence = Ghost(
+        array=name, cell=cell, ghost=local, owner=wrong.owner, value=held, owned=should,
+        moment=[wrong.rank, wrong.moment], cells=len(wrong.ghosts), changed=changed, from_=from_,
+    )  # fmt: skip
     sites = (Site(wrong.rank, "load", *_file(read.at)), *others)
     cause = "; ".join(f"{site.call} {site.file}:{site.line}" for site in sites)
     ranks = tuple(sorted({wrong.rank, wrong.owner}))

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.match.functions import Functions, tables
 from weft.native.bridge import U8, addresses
@@ -59,9 +60,9 @@ class _Rows:
         counts = np.diff(self.first).astype(np.int64)
         return np.repeat(np.arange(len(counts), dtype=np.int32), counts)
 
-    def id(self, row: int) -> tuple[int, int]:
+    def id(self, row: int) -> EventId:
         """The event that posted the row: (rank index, event index)."""
-        return self.rank_of(row), int(self.event[row])
+        return EventId(self.rank_of(row), int(self.event[row]))
 
 
 @dataclass(slots=True)

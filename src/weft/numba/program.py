@@ -17,6 +17,7 @@ from weft.dataparallel.lines import Told, read
 from weft.dataparallel.process import Ended, execute
 from weft.dataparallel.texts import Texts
 from weft.errors import UsageError
+from weft.evidence import Compared, Loop
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
 from weft.numba.runtime import library
@@ -142,11 +143,14 @@ def _finding(one: Mapping[str, Any]) -> Finding:
         certainty=one["certainty"],
         message=one["message"] + times,
         sites=tuple(sites),
-        evidence={
-            **one["evidence"], "case": "compared", "count": one["count"], "variable": one["name"],
-            "loop": {"kind": "prange", "file": one["file"], "line": one["loop"]},
-        },
-    )  # fmt: skip
+        evidence=Compared(
+            **one["evidence"],
+            case="compared",
+            count=one["count"],
+            variable=one["name"],
+            loop=Loop(kind="prange", file=one["file"], line=one["loop"]),
+        ),
+    )
 
 
 def left(folder: Path) -> Iterable[str]:

@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from weft.base.facts import changed
 from weft.base.words import plural, rank_words
 from weft.dataparallel import lines
 from weft.dataparallel.front_end import Outcome, Request
@@ -22,13 +23,14 @@ from weft.dataparallel.record import NOWHERE
 from weft.dataparallel.sentences import NO_ROOM
 from weft.dataparallel.texts import AccessPlace, Texts
 from weft.errors import WeftError
+from weft.evidence import CheckCase, Evidence, Line, Loop, Pair
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
 from weft.openmp import copies, privates, reductions, sentences
 from weft.openmp.directives import Directive
 from weft.openmp.names import Names, behind_atomic, is_fortran, line_of, single_of
 from weft.openmp.program import Built, build
-from weft.openmp.record import Access, Named, Record, counters, records
+from weft.openmp.record import Access, Named, Record, Strand, counters, records
 from weft.openmp.sources import constructs, language, one_memory
 
 LOOPS: Final = frozenset(("for", "do", "sections", "taskloop", "simd", "loop", "distribute"))
@@ -101,6 +103,12 @@ def found_in(process: Process, program: Path, sources: Sequence[Path]) -> Iterat
         yield dataclasses.replace(one, sites=tuple(dataclasses.replace(site, rank=rank) for site in one.sites))
 
 
+class Processes(Evidence):
+    """The ranks of the processes in which it was found."""
+
+    ranks: Sequence[int]
+
+
 def of_all(processes: Sequence[Sequence[Finding]]) -> tuple[Finding, ...]:
     """The findings of all processes: what several found at the same places is one, and says on which ranks."""
     if len(processes) == 1:
@@ -108,7 +116,8 @@ def of_all(processes: Sequence[Sequence[Finding]]) -> tuple[Finding, ...]:
     known: dict[object, list[Finding]] = defaultdict(list)
     for one in (one for found in processes for one in found):
         places = tuple((site.call, site.file, site.line) for site in one.sites)
-        known[one.kind, one.evidence.get("variable"), places].append(one)
+        variable = one.evidence.variable if isinstance(one.evidence, CheckCase) else None
+        known[one.kind, variable, places].append(one)
     return tuple(at_ranks(found, len(processes)) for found in known.values())
 
 
@@ -116,9 +125,18 @@ def at_ranks(found: Sequence[Finding], many: int) -> Finding:
     """The first of findings at the same places, with the ranks of all of them."""
     numbers = sorted({site.rank for one in found for site in one.sites[:1]})
     said = f"all {many} ranks" if len(numbers) == many else rank_words(numbers)
+    case = found[0].evidence
     return dataclasses.replace(
-        found[0], message=f"{found[0].message}, on {said}", evidence={**found[0].evidence, "ranks": numbers}
+        found[0],
+        message=f"{found[0].message}, on {said}",
+        evidence=changed(case, ranks=numbers) if isinstance(case, CheckCase) else Processes(ranks=numbers),
     )
+
+
+def _loop(strand: Strand) -> Loop | None:
+    """The construct of a strand, where its line is known."""
+    at = strand.at
+    return Loop(kind=strand.what, file=at.file, line=at.line, text="") if at.line else None
 
 
 def misdeclared(sources: Sequence[Path], process: Process) -> Iterator[Finding]:
@@ -135,7 +153,7 @@ def misdeclared(sources: Sequence[Path], process: Process) -> Iterator[Finding]:
                     kind="wrong-reduction", severity=KINDS["wrong-reduction"].severity, certainty="certain",
                     message=sentences.reduction(wrong.name, wrong.declared, wrong.does, wrong.loop),
                     sites=(Site(0, "update", file, wrong.line, ""), Site(0, "directive", file, wrong.directive, "")),
-                    evidence={"case": "operation", "count": 1, "variable": wrong.name},
+                    evidence=CheckCase(case="operation", count=1, variable=wrong.name),
                 )  # fmt: skip
 
 
@@ -285,9 +303,7 @@ def _valueless(one: Record, names: Names, private: Collection[tuple[str, str]]) 
     if not name:  # what once was private, and is another function's now
         return
     message = sentences.valueless(name, sentences.who(strand, strand.at))
-    evidence: dict[str, Any] = {"case": "private", "count": one.count, "variable": name}
-    if strand.at.line:
-        evidence["loop"] = {"kind": strand.what, "file": strand.at.file, "line": strand.at.line, "text": ""}
+    evidence = CheckCase(case="private", count=one.count, variable=name, loop=_loop(strand))
     yield Finding(
         kind="uninitialised-read", severity=KINDS["uninitialised-read"].severity, certainty="certain",
         message=message + times(one.count), evidence=evidence,
@@ -303,7 +319,7 @@ def _who(access: Access) -> str:
 
 def _race(races: Sequence[Record]) -> Finding:
     first = races[0]
-    named, place, loop = first.named, first.one.place, first.one.strand
+    named, place = first.named, first.one.place
     fortran = is_fortran(place)
     count = sum(race.count for race in races)
     said = sentences.race(first, (_who(first.one), _who(first.other)), fortran)
@@ -311,21 +327,18 @@ def _race(races: Sequence[Record]) -> Finding:
     said += (
         sentences.unawaited(first) or sentences.advice(pairs.values(), named, place, fortran) or sentences.nowait(first)
     )
-    evidence: dict[str, Any] = {
-        "case": "race", "count": count, "variable": named.name,
-        "pairs": [
-            {"file": race.one.place.file, "line": race.one.place.line, "write": race.one.write,
-             "other_file": race.other.place.file, "other_line": race.other.place.line, "other_write": race.other.write,
-             "count": race.count}
+    evidence = CheckCase(
+        case="race", count=count, variable=named.name,
+        pairs=[
+            Pair(file=race.one.place.file, line=race.one.place.line, write=race.one.write,
+                 other_file=race.other.place.file, other_line=race.other.place.line, other_write=race.other.write,
+                 count=race.count)
             for race in races
         ],
-    }  # fmt: skip
-    if named.index:
-        evidence["index"] = list(named.index)
-    if named.line:
-        evidence["declared"] = {"file": place.file, "line": named.line}
-    if loop.at.line:
-        evidence["loop"] = {"kind": loop.what, "file": loop.at.file, "line": loop.at.line, "text": ""}
+        index=named.index or None,
+        declared=Line(file=place.file, line=named.line) if named.line else None,
+        loop=_loop(first.one.strand),
+    )  # fmt: skip
     accesses = [access for race in races for access in (race.one, race.other)]
     sites = dict.fromkeys(Site(0, at.does, at.place.file, at.place.line, at.place.function) for at in accesses)
     return Finding(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from weft.dataparallel.grouped import times
+from weft.evidence import CheckCase, Loop
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
 from weft.openmp import sentences
@@ -45,12 +46,14 @@ def _told(group: list[Record]) -> Finding:
     old = first.kind == "old-copy"
     said = sentences.copied(first, named.text(is_fortran(first.one.place)))
     kind = KINDS_OF[first.kind]
-    evidence: dict[str, Any] = {"case": first.why or "unmapped", "count": count, "variable": named.name}
-    evidence["side"] = "device" if first.device or not old else "host"
-    if named.index:
-        evidence["index"] = list(named.index)
-    if region.line:
-        evidence["loop"] = {"kind": "target", "file": region.file, "line": region.line, "text": ""}
+    evidence = CheckCase(
+        case=first.why or "unmapped",
+        count=count,
+        variable=named.name,
+        side="device" if first.device or not old else "host",
+        index=named.index or None,
+        loop=Loop(kind="target", file=region.file, line=region.line, text="") if region.line else None,
+    )
     return Finding(
         kind=kind, severity=KINDS[kind].severity, certainty="certain", message=said + times(count),
         sites=tuple(dict.fromkeys(site for one in group for site in _sites(one))), evidence=evidence,

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post
 from weft.native import bridge
@@ -25,8 +26,6 @@ from weft.order.edges import U32, Part, Processes, collective_edges, generic_edg
 from weft.trace import Trace
 
 __all__ = ["Cut", "Order", "order"]
-
-EventId = tuple[int, int]
 
 MEMORY: Final = 256 << 20
 """Bytes of vectors that are kept for questions."""
@@ -116,7 +115,7 @@ class Order:
 
     def point(self, rank: int, index: int, *, end: bool = False) -> tuple[int, int]:
         """Process and point of an event's start, or end, as `Cut.points` counts them."""
-        return self._point((rank, index), end)
+        return self._point(EventId(rank, index), end)
 
     def past_points(self, process: int, point: int) -> U32:
         """By process the latest point that happens before (or is) the point of a process."""

@@ -18,6 +18,7 @@ from typing import Final
 from weft.base.lazy import dataclass
 from weft.base.words import plural, printable, rank_words
 from weft.deadlock.blocked import Blocked, Reason, Standstill
+from weft.evidence import Deadlock, OrderOnly, Other, OtherMessage, Place, Race
 from weft.findings import Finding
 from weft.match import Match
 from weft.match import match as match_of
@@ -47,7 +48,7 @@ def draw_finding(
 
     `match` saves making it again. `plain`: in ASCII; `width`: how long a line may be.
     """
-    if finding.kind not in KINDS or finding.evidence.get("order_only") or not finding.events:
+    if finding.kind not in KINDS or isinstance(finding.evidence, OrderOnly) or not finding.events:
         return []
     match = match or match_of(trace)
     picture = _draw_deadlock(trace, finding, match) if finding.kind == "deadlock" else _draw_race(trace, finding, match)
@@ -137,23 +138,27 @@ def _group_waiting_ranks(standstill: Standstill, finding: Finding) -> list[_Wait
         of = standstill.blocked.get(rank, [])
         one = next((blocked for blocked in of if blocked.event.id in finding.events), of[0] if of else None)
         if one is not None:
-            key = describe.call(one.event, peers=False), _call_site_text(one.event), one.event.comm and one.event.comm.index
+            key = (
+                describe.call(one.event, peers=False),
+                _call_site_text(one.event),
+                one.event.comm and one.event.comm.index,
+            )
             found[key].blocked[rank] = one
     return list(found.values())
 
 
 def _choose_ranks(trace: Trace, standstill: Standstill, finding: Finding, groups: Sequence[_WaitingGroup]) -> list[int]:
     """Which ranks are drawn: a cycle first, one of each line and for whom it waits, then the others."""
-    cycle = finding.evidence.get("cycle")
-    wanted = list(cycle) if isinstance(cycle, list) and len(cycle) <= MAX_COLUMNS else []
+    cycle = finding.evidence.cycle if isinstance(finding.evidence, Deadlock) else ()
+    wanted = list(cycle) if len(cycle) <= MAX_COLUMNS else []
     for group in groups:
         rank = group.ranks[0]
         wanted.append(rank)
         whom = sorted(standstill.needs[rank].all_ranks() - {rank}) if rank in standstill.needs else []
         inside = [other for other in whom if other in finding.ranks or other in standstill.gone]
         wanted += inside[:2]
-    for miss in finding.evidence.get("near_misses", ()):
-        wanted += [miss["source"]] if isinstance(miss, dict) and "source" in miss else []
+    misses = finding.evidence.near_misses if isinstance(finding.evidence, Deadlock) else ()
+    wanted += [miss.source for miss in misses if isinstance(miss, OtherMessage)]
     return _first_ranks([*wanted, *finding.ranks], len(trace.ranks))
 
 
@@ -177,7 +182,9 @@ def _waiting_rows(groups: Sequence[_WaitingGroup], standstill: Standstill, colum
         drawn = [rank for rank in group.ranks if rank in column]
         if not drawn:
             continue
-        first = StrokeRow(marks=dict.fromkeys((column[rank] for rank in drawn), WAITS), note=_waiting_note(group, standstill))
+        first = StrokeRow(
+            marks=dict.fromkeys((column[rank] for rank in drawn), WAITS), note=_waiting_note(group, standstill)
+        )
         mine = [first]
         for found in _missing_strokes(group, drawn, column):
             # Below the crosses a stroke needs a head to say which end it belongs to.
@@ -223,7 +230,9 @@ def _waiting_note(group: _WaitingGroup, standstill: Standstill) -> str:
 
 def _posting_calls_text(reasons: Sequence[Reason]) -> str:
     """The calls that began what is waited for."""
-    asked = list(dict.fromkeys(f"{describe.call(reason.event)} at {_call_site_text(reason.event)}" for reason in reasons))
+    asked = list(
+        dict.fromkeys(f"{describe.call(reason.event)} at {_call_site_text(reason.event)}" for reason in reasons)
+    )
     return asked[0] + (f" and {len(asked) - 1} more" if len(asked) > 1 else "")
 
 
@@ -231,31 +240,30 @@ def _posting_calls_text(reasons: Sequence[Reason]) -> str:
 
 
 def _draw_race(trace: Trace, finding: Finding, match: Match) -> _Diagram | None:
-    evidence = finding.evidence
-    took, others = evidence.get("took"), evidence.get("others")
-    if not isinstance(took, dict) or not isinstance(others, list | tuple) or not others:
+    race = finding.evidence
+    if not isinstance(race, Race) or not race.others:
         return None
     receive = finding.events[0]
-    ranks = _first_ranks([receive[0], took["rank"], *(other["rank"] for other in others)], len(trace.ranks))
+    ranks = _first_ranks([receive[0], race.took.rank, *(other.rank for other in race.others)], len(trace.ranks))
     column = {rank: place for place, rank in enumerate(ranks)}
     call = trace.event(*receive)
-    first = _race_row(trace, took, "taken", column, receive[0])
+    first = _race_row(trace, race.took, "taken", column, receive[0])
     first.note += f"  taken by {describe.call(call)} at {_call_site_text(call)}"
     rows = [first]
-    for other in others:
-        if other["rank"] in column:
-            row = _race_row(trace, other, "lost" if other.get("taken_by") is None else "taken", column, receive[0])
-            row.note += "  could have come first" + (", never received" if other.get("taken_by") is None else "")
+    for other in race.others:
+        if other.rank in column:
+            row = _race_row(trace, other, "lost" if other.taken_by is None else "taken", column, receive[0])
+            row.note += "  could have come first" + (", never received" if other.taken_by is None else "")
             rows.append(row)
     return _Diagram(ranks, rows)
 
 
-def _race_row(trace: Trace, message: dict[str, int], kind: str, column: dict[int, int], receiver: int) -> StrokeRow:
+def _race_row(trace: Trace, message: Place | Other, kind: str, column: dict[int, int], receiver: int) -> StrokeRow:
     """The row of one message of a race."""
-    event = trace.event(message["rank"], message["event"])
-    start, end = column[message["rank"]], column[receiver]
+    event = trace.event(message.rank, message.event)
+    start, end = column[message.rank], column[receiver]
     strokes = [Stroke(start, end, "taken" if kind == "taken" else "lost", f"tag {event.tag}")] if start != end else []
     return StrokeRow(strokes, note=_call_site_text(event))
 
 
-__all__ = ["KINDS", "Message", "lines", "of_report"]
+__all__ = ["KINDS", "Message", "draw_finding", "draw_findings"]

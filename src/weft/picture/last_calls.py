@@ -92,7 +92,11 @@ def _last_steps(rank: Rank, depth: int) -> list[CallStep]:
 
 
 def _is_repetition(later: Event, event: Event) -> bool:
-    return not later.open and _step_key(CallStep(later)) == _step_key(CallStep(event)) and _peer_rank(later) == _peer_rank(event)
+    return (
+        not later.open
+        and _step_key(CallStep(later)) == _step_key(CallStep(event))
+        and _peer_rank(later) == _peer_rank(event)
+    )
 
 
 def _step_key(step: CallStep) -> tuple[object, ...]:

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.match import NONE, Match
 from weft.picture.sequence_diagram import Kind, Stroke, StrokeRow
@@ -20,8 +21,6 @@ MOST: Final = 40
 
 _LAST: Final = 4000
 """Sends of each rank that are looked at."""
-
-EventId = tuple[int, int]
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,9 @@ class _SvgDrawing:
         name = f"rank {first.rank.index}" if len(first.rank.threads) == 1 else f"rank {first.rank.index}.{first.slot}"
         if self.each > 1:
             name = f"ranks {first.rank.index}-{last.rank.index}"
-        return f'<text x="{_LABEL - 8}" y="{self.row_top(number) + self.step / 2 + 4:g}" text-anchor="end">{name}</text>'
+        return (
+            f'<text x="{_LABEL - 8}" y="{self.row_top(number) + self.step / 2 + 4:g}" text-anchor="end">{name}</text>'
+        )
 
     def _draw_shares(self, ns: NDArray[np.float64] | Ints, top: float) -> str:
         """Columns of short calls, stacked by class from below."""
@@ -233,7 +235,12 @@ class _SvgDrawing:
 
     def _draw_arrow(self, send: Event, received: Event) -> str:
         there = received.exit_ns if received.exit_ns is not None else received.enter_ns
-        x1, x2, y1, y2 = self.x_position(send.enter_ns), self.x_position(there), self._row_middle(send), self._row_middle(received)
+        x1, x2, y1, y2 = (
+            self.x_position(send.enter_ns),
+            self.x_position(there),
+            self._row_middle(send),
+            self._row_middle(received),
+        )
         right = _LABEL + self.plot
         head = ' marker-end="url(#weft-head)"'
         if x2 > right:

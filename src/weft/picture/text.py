@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from weft.base.words import plural, printable, rank_words
 from weft.deadlock import find
 from weft.deadlock.blocked import Standstill
+from weft.evidence import Deadlock
 from weft.match import NONE
 from weft.match import match as match_of
 from weft.mpi.meaning import base
@@ -81,7 +82,11 @@ class _TextDrawing:
         if len(found) > len(shown):
             left = sum(len(group.ranks) for group in found[MAX_GROUPS:])
             lines.append(
-                [StyledText(f"and {plural(left, 'more rank')} that did {plural(len(found) - MAX_GROUPS, 'other thing')}")]
+                [
+                    StyledText(
+                        f"and {plural(left, 'more rank')} that did {plural(len(found) - MAX_GROUPS, 'other thing')}"
+                    )
+                ]
             )
         if any("!" in part.text for line in lines[2:] for part in line):
             lines += [[], [StyledText("! nobody received it", _DIM)]]
@@ -189,7 +194,9 @@ class _TextDrawing:
         if all(one == whom[0] for one in whom):
             return f", waits for {rank_words(whom[0])}" if whom[0] else ", waits for nobody who could come"
         if all(len(one) == 1 for one in whom):
-            return f", each waits for rank {_peers_text(group.ranks, [min(one) for one in whom], len(self.trace.ranks))}"
+            return (
+                f", each waits for rank {_peers_text(group.ranks, [min(one) for one in whom], len(self.trace.ranks))}"
+            )
         return f", wait for {rank_words(frozenset().union(*whom))}"
 
     def _ending_text(self, group: RankGroup) -> str:
@@ -202,8 +209,8 @@ class _TextDrawing:
         """What is proven of who waits for whom."""
         lines: list[Line] = []
         for finding in find(self.trace):
-            cycle = finding.evidence.get("cycle")
-            if isinstance(cycle, list) and 1 < len(cycle) <= 12:
+            cycle = finding.evidence.cycle if isinstance(finding.evidence, Deadlock) else ()
+            if 1 < len(cycle) <= 12:
                 ring = " ⟶ ".join(str(rank) for rank in [*cycle, cycle[0]])
                 lines += [[], [StyledText(f"waits for: {ring}", _WARN)]]
             said = printable(f"deadlock: {finding.message}")

@@ -70,7 +70,10 @@ class Checks:
 
     def _is_new(self, finding: Finding) -> bool:
         site = finding.sites[0]
-        key = (finding.kind, site.file, site.line, finding.evidence.get("variable"))
+        from weft.evidence import CheckCase  # as in __init__
+
+        variable = finding.evidence.variable if isinstance(finding.evidence, CheckCase) else None
+        key = (finding.kind, site.file, site.line, variable)
         known = key in self._seen
         self._seen.add(key)
         return not known

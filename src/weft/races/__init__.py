@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId, Forced
+from weft.base.facts import changed
 from weft.base.words import plural, rank_words
-from weft.findings import EventId, Finding, Site
+from weft.evidence import OrderOnly, Other, Place, Race, Receive, moved_to
+from weft.findings import Finding, Site
 from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
 from weft.races.outcomes import outcome, strays
@@ -29,7 +32,7 @@ from weft.trace import Communicator, Trace
 __all__ = ["Races", "detect", "exchanged", "find", "joined", "moved", "served", "settled"]
 
 MOST_OF_A_SITE: Final = 200
-"""Findings for one line of one rank; what is beyond is counted in the evidence of the last."""
+"""Findings for one line of one rank; what is beyond is counted by the last."""
 
 NAMED: Final = 3
 """Racing messages that the sentence names."""
@@ -115,7 +118,7 @@ def _order_note(
         ranks=(rank, *sorted(clients)),
         sites=tuple(describe.site(trace.event(*event)) for event in events),
         events=tuple(events),
-        evidence={"order_only": True, "times": times, "answered": answered},
+        evidence=OrderOnly(order_only=True, times=times, answered=answered),
         cause=f"order only {site.call} {site.file}:{site.line}" if site.line else None,
     )
 
@@ -123,8 +126,8 @@ def _order_note(
 def joined(trace: Trace, notes: Sequence[Finding]) -> Finding:
     """One note for notes of one line that serves whoever comes, each of a segment of the run."""
     clients = {rank for note in notes for rank in note.ranks[1:]}
-    answered = all(note.evidence["answered"] for note in notes)
-    times = sum(note.evidence["times"] for note in notes)
+    held = [note.evidence for note in notes if isinstance(note.evidence, OrderOnly)]
+    answered, times = all(one.answered for one in held), sum(one.times for one in held)
     return _order_note(trace, notes[0].events, clients, times, answered=answered)
 
 
@@ -135,27 +138,28 @@ def moved(
 
     That is asked of "receive" or "probe", and of a rank. `behind_others`: another race is before the whole segment.
     """
-    if one.kind != "message-race" or "took" not in one.evidence:
+    race = one.evidence
+    if not isinstance(race, Race):
         return one
-    evidence, receiver = dict(one.evidence), one.events[0]
-
-    def there(event: dict[str, Any]) -> dict[str, Any]:
-        return {**event, "event": to((event["rank"], event["event"]))[1]}
-
-    evidence["took"] = there(evidence["took"])
-    evidence["others"] = [
-        there(other) | {
-            "taken_by": None if (by := other["taken_by"]) is None else to((receiver[0], by))[1],
-            "force": f"{receiver[0]}:{to(receiver)[1]}={other['force'].rpartition('=')[2]}",
-        }
-        for other in evidence["others"]
-    ]  # fmt: skip
-    receive = evidence["receive"]
-    evidence["receive"] = {**receive, "nth": receive["nth"] + before(receive["what"], receive["rank"])}
-    if behind_others and not evidence["influenced"]:
-        evidence["influenced"] = True
-        return replace(one, message=one.message + _INFLUENCED, evidence=evidence)
-    return replace(one, evidence=evidence)
+    receiver, receive = one.events[0], race.receive
+    others = [
+        Other(
+            rank=other.rank,
+            event=to(EventId(other.rank, other.event)).event,
+            taken_by=None if other.taken_by is None else to(EventId(receiver.rank, other.taken_by)).event,
+            force=Forced(to(receiver), other.force.source),
+        )
+        for other in race.others
+    ]
+    influences = behind_others and not race.influenced
+    evidence = changed(
+        race,
+        took=moved_to(race.took, to),
+        others=others,
+        receive=changed(receive, nth=receive.nth + before(receive.what, receive.rank)),
+        influenced=race.influenced or influences,
+    )
+    return replace(one, message=one.message + (_INFLUENCED if influences else ""), evidence=evidence)
 
 
 _INFLUENCED: Final = ". An earlier race decides whether this one occurs: look at that first"
@@ -198,20 +202,6 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
     sites = [describe.site(trace.event(*event)) for event in events]
     comm = trace.communicators[int(posts.comm[row])]
     tag = int(posts.tag[row])
-    evidence: dict[str, Any] = {
-        "communicator": comm.name,
-        "tag": None if posts.flags[row] & Post.ANY_TAG else tag,
-        "took": {"rank": took[0], "event": took[1]},
-        "others": [
-            {"rank": rank, "event": event, "taken_by": by and by[1], "force": _forced(comm, receive, rank)}
-            for (rank, event), by in zip(others, later, strict=True)
-        ],
-        "alternatives": int(races.total[k]),
-        "influenced": bool(races.influenced[k]),
-        "receive": _receive(match, races, k),
-    }
-    if beyond:
-        evidence["more_at_this_line"] = beyond
     where = "" if comm.index == 0 else f" on {comm.name}"
     # A matched probe is the post of its receive; mpi4py's recv() is one, and nobody wrote a probe there.
     verb = "saw" if races.probe[k] else "took"
@@ -221,13 +211,9 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
         f" (sent at {_line_of(sites[1])}); "
         f"{_others_text(trace, sites, others, later, int(races.total[k]))} could have come first"
     )
-    evidence["outcome"], what = outcome(match, races, k)
+    comes, what = outcome(match, races, k)
     inside = trace.event(*receive).function.within
-    evidence["remedy"] = (
-        _IN_ORDER.format(sites[0].call) if inside
-        else _remedy(comm, receive[0], took[0], sites[0], probe=bool(races.probe[k]))
-    )  # fmt: skip
-    tame = evidence["outcome"] in ("same", "unknown")
+    tame = comes in ("same", "unknown")
     if what:
         message += f"; then {what}"
     if races.influenced[k]:
@@ -240,22 +226,39 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
         ranks=tuple(dict.fromkeys(event[0] for event in events)),
         sites=tuple(sites),
         events=tuple(events),
-        evidence=evidence,
+        evidence=Race(
+            communicator=comm.name,
+            tag=None if posts.flags[row] & Post.ANY_TAG else tag,
+            took=Place(rank=took[0], event=took[1]),
+            others=[
+                Other(rank=rank, event=event, taken_by=by and by[1], force=_forced(comm, receive, rank))
+                for (rank, event), by in zip(others, later, strict=True)
+            ],
+            alternatives=int(races.total[k]),
+            influenced=bool(races.influenced[k]),
+            receive=_receive(match, races, k),
+            outcome=comes,
+            remedy=(
+                _IN_ORDER.format(sites[0].call) if inside
+                else _remedy(comm, receive[0], took[0], sites[0], probe=bool(races.probe[k]))
+            ),
+        ),
         cause=f"{sites[0].call} {sites[0].file}:{sites[0].line}" if sites[0].line else None,
-    )
+        beyond=beyond,
+    )  # fmt: skip
 
 
-def _receive(match: Match, races: Races, k: int) -> dict[str, object]:
+def _receive(match: Match, races: Races, k: int) -> Receive:
     """Which receive of its rank it is, counted in the order in which they were posted."""
     posts, row = _posts(match, races, k), int(races.row[k])
     rank = posts.rank_of(row)
-    return {
-        "what": "probe" if races.probe[k] else "receive",
-        "rank": rank,
-        "nth": row - int(posts.of_rank(rank).start) + 1,
-        "communicator": match.trace.communicators[int(posts.comm[row])].name,
-        "tag": None if posts.flags[row] & Post.ANY_TAG else int(posts.tag[row]),
-    }
+    return Receive(
+        what="probe" if races.probe[k] else "receive",
+        rank=rank,
+        nth=row - int(posts.of_rank(rank).start) + 1,
+        communicator=match.trace.communicators[int(posts.comm[row])].name,
+        tag=None if posts.flags[row] & Post.ANY_TAG else int(posts.tag[row]),
+    )
 
 
 _IN_ORDER: Final = (
@@ -274,13 +277,13 @@ def _remedy(comm: Communicator, receiver: int, took: int, site: Site, *, probe: 
     )
 
 
-def _forced(comm: Communicator, receive: tuple[int, int], other: int) -> str:
-    """What `weft replay --force` is given so that the receive takes the message of another rank: RANK:EVENT=SOURCE."""
-    return f"{receive[0]}:{receive[1]}={comm.peers(receive[0]).index(other)}"
+def _forced(comm: Communicator, receive: EventId, other: int) -> Forced:
+    """The other outcome, in which the receive takes the message of another rank."""
+    return Forced(receive, comm.peers(receive.rank).index(other))
 
 
 def _others_text(
-    trace: Trace, sites: list[Site], others: list[tuple[int, int]], later: list[tuple[int, int] | None], total: int
+    trace: Trace, sites: list[Site], others: list[EventId], later: list[EventId | None], total: int
 ) -> str:
     named = [
         f"rank {rank} ({_line_of(site)}{_taken_text(trace, sites[0], by)})"
@@ -294,7 +297,7 @@ def _others_text(
     return f"the messages of {', '.join(named[:-1])} and {named[-1]}"
 
 
-def _taken_text(trace: Trace, receive: Site, by: tuple[int, int] | None) -> str:
+def _taken_text(trace: Trace, receive: Site, by: EventId | None) -> str:
     """`, received at pool.py:15`, where that is another line than the race's."""
     if by is None:
         return ", never received"

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post, Posts
 from weft.match.grouping import group
@@ -179,8 +180,8 @@ def _without_ordered(match: Match, order: Order, races: Races) -> Races:
     for k in np.flatnonzero(ask).tolist():
         rank, row = int(ranks[k]), int(races.row[k])
         probe = bool(races.probe[k])
-        points = [(rank, int(match.probes.event[row] if probe else order.known[row]))]
-        points += [(s_rank, int(match.sends.completion[s])) for s in ([] if probe else exits.get(row, []))
+        points = [EventId(rank, int(match.probes.event[row] if probe else order.known[row]))]
+        points += [EventId(s_rank, int(match.sends.completion[s])) for s in ([] if probe else exits.get(row, []))
                    for s_rank in [match.sends.rank_of(s)]]  # fmt: skip
         for i in range(int(races.first[k]), int(races.first[k + 1])):
             send = match.sends.id(int(races.messages[i]))

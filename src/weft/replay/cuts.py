@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.match import NONE
 from weft.order import Order
 from weft.replay.layout import Check, PlanFlag
 from weft.replay.plan import RankPlan, check_of
-from weft.replay.points import EventId
 from weft.replay.turns import Turns, turns
 from weft.trace import Rank, Trace
 

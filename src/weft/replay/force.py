@@ -5,7 +5,6 @@ What cannot happen unless the call has ended is left free, as the record says no
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.base.lazy import dataclass
+from weft.base.event_id import EventId, Forced
 from weft.errors import UsageError
 from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import Access, Act, Sync, named
@@ -21,7 +20,7 @@ from weft.order import Order
 from weft.replay.layout import POSTED_FREE, EntryFlag, Outcome, PlanFlag
 from weft.replay.plan import RankPlan, ThreadPlan
 from weft.replay.planning import whole
-from weft.replay.points import EventId, check
+from weft.replay.points import check
 from weft.replay.ready import Requests, completing
 from weft.trace import Trace
 
@@ -33,33 +32,16 @@ _TURNS = [
 """Calls that the recorder counts as locks and atomic accesses of windows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forced:
-    """What is asked for: an event, and either the sender whose message it takes or the index of its request.
-
-    `source` is a rank of the call's communicator.
-    """
-
-    event: EventId
-    source: int = -1
-    index: int = -1
-
-    def __str__(self) -> str:
-        """RANK:EVENT=SOURCE or RANK:EVENT=#INDEX."""
-        chosen = str(self.source) if self.index < 0 else f"#{self.index}"
-        return f"{self.event[0]}:{self.event[1]}={chosen}"
-
-
 def parse_force(text: str, trace: Trace) -> Forced:
-    """RANK:EVENT=SOURCE or RANK:EVENT=#INDEX."""
-    found = re.fullmatch(r"(\d+):(\d+)=(#?)(\d+)", text)
-    if found is None:
+    """What a person asks for. UsageError where it is not that, or the run has no such event."""
+    forced = Forced.parse(text)
+    if forced is None:
         raise UsageError(
             f"--force {text}: give RANK:EVENT=SOURCE, as `weft report` prints it under a race, or RANK:EVENT=#INDEX "
             "for the request that MPI_Waitany and its kin complete"
         )
-    event = check(trace, int(found[1]), int(found[2]), f"--force {text}")
-    return Forced(event, index=int(found[4])) if found[3] else Forced(event, source=int(found[4]))
+    check(trace, forced.event, f"--force {text}")
+    return forced
 
 
 class Forcing:
@@ -70,7 +52,7 @@ class Forcing:
         self.forced, self.event = forced, forced.event
         self.sender = -1
         self.processes = order.processes
-        seeds, losers = self._of_request() if forced.index >= 0 else self._of_message()
+        seeds, losers = self._of_request() if forced.request >= 0 else self._of_message()
         self.future = order.future_points(seeds)
         self.kept = self._kept(losers)
 
@@ -92,7 +74,7 @@ class Forcing:
         if comm is not None:
             probes = match.probes
             row = rows[0] if rows else next((k for k in range(len(probes)) if probes.id(k) == self.event), None)
-            self._can_happen(match.recvs if rows else probes, row, self.sender, (rank, decided), order)
+            self._can_happen(match.recvs if rows else probes, row, self.sender, EventId(rank, decided), order)
         seeds = dict([order.point(rank, decided, end=True)])
         losers = self._displaced(rows[0] if rows else None)
         late = [(rank, int(event)) for event in match.recvs.decided[losers]]
@@ -107,7 +89,7 @@ class Forcing:
 
     def _of_request(self) -> tuple[dict[int, int], list[int]]:
         """A call that completes another one of its requests: all that changes is behind its end."""
-        (rank, event), index = self.event, self.forced.index
+        (rank, event), index = self.event, self.forced.request
         name = self.trace.event(rank, event).function.name
         call = next(completing(self.trace.ranks[rank], event), None)
         if call is None:
@@ -217,7 +199,7 @@ class Forcing:
         send = int(self.match.recvs.partner[row])
         if send == NONE or not sends.flags[send] & Post.SYNCHRONOUS or sends.completion[send] == NONE:
             return []
-        return [(sends.rank_of(send), int(sends.completion[send]))]
+        return [EventId(sends.rank_of(send), int(sends.completion[send]))]
 
     def _kept(self, losers: list[int]) -> set[EventId]:
         """The posts of other wildcards that take the same message as in the record.
@@ -236,7 +218,7 @@ class Forcing:
                 self._before(rank, int(recvs.decided[row]), end=True)
                 or (row not in losers and rank not in free_on and self._sent_before(int(recvs.partner[row])))
             ):
-                kept.add((rank, event))
+                kept.add(EventId(rank, event))
             else:
                 free_on.add(rank)
         return kept
@@ -279,7 +261,7 @@ class Forcing:
         if ends_free and len(entries) and int(entries["event"][-1]) == edge and edge != own:
             entries["flags"][-1] |= EntryFlag.OPEN
         for k, event in enumerate(thread.posted.tolist()):
-            if event == own and self.forced.index < 0:
+            if event == own and self.forced.request < 0:
                 posts[k] = self.forced.source
             elif event >= edge or (rank.index, int(merged[event])) not in self.kept:
                 posts[k] = POSTED_FREE
@@ -297,6 +279,6 @@ class Forcing:
         if entry["outcome"] == Outcome.SOURCE:
             values[entry["value"]] = self.forced.source
         elif entry["outcome"] == Outcome.INDEX:
-            values[entry["value"]] = self.forced.index
+            values[entry["value"]] = self.forced.request
         elif entry["outcome"] == Outcome.COUNT:
-            values[entry["value"] : entry["value"] + 2] = 1, self.forced.index
+            values[entry["value"] : entry["value"] + 2] = 1, self.forced.request

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from weft.base.event_id import EventId
 from weft.base.words import plural, rank_words
 from weft.compare import Comparison, compare
 from weft.compare.calls import senders
@@ -13,7 +14,6 @@ from weft.compare.told import appeared
 from weft.findings import Finding
 from weft.match import NONE, Match, Post
 from weft.order import Order
-from weft.replay.points import EventId
 from weft.terms.cited import said
 
 

@@ -18,14 +18,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.base.words import plural
 from weft.errors import UsageError
+from weft.findings import Finding
 from weft.match import NONE, match
 from weft.trace import Trace
 from weft.trace.sites import CallSite
-
-EventId = tuple[int, int]
-
 
 INSTRUCTION: Final = r"\*[^\s#]+\+(?:0x[0-9a-fA-F]+|\d+)"
 """An instruction, by the file that it is of and its place there: the same in every replay, as addresses are not."""
@@ -43,22 +42,16 @@ class SourcePoint:
     visit: int
 
 
-def parse_event(text: str, trace: Trace) -> EventId:
-    """RANK:EVENT. UsageError where the run has no such event."""
-    rank_text, _, event_text = text.partition(":")
-    rank, index = int(rank_text), int(event_text)
-    return check(trace, rank, index, text)
-
-
-def check(trace: Trace, rank: int, index: int, text: str) -> EventId:
-    """The event, if the run has it."""
+def check(trace: Trace, event: EventId, text: str) -> EventId:
+    """The event, if the run has it. UsageError where it does not."""
+    rank, index = event
     if rank >= len(trace.ranks):
         raise UsageError(f"{text}: the run has no rank {rank}, only 0 to {len(trace.ranks) - 1}")
     count = len(trace.ranks[rank])
     if not 0 <= index < count:
         what = f"events 0 to {count - 1}" if count else "no events"
         raise UsageError(f"{text}: rank {rank} has no event {index}, its record has {what}")
-    return rank, index
+    return event
 
 
 def parse_place(text: str) -> SourcePoint:
@@ -84,7 +77,7 @@ def events_at(trace: Trace, place: SourcePoint) -> list[EventId]:
         most = max(most, len(rows))
         if len(rows) >= place.visit:
             row = int(rows[place.visit - 1])
-            found.append((int(rank.enter_ns(slice(row, row + 1))[0]), (rank.index, row)))
+            found.append((int(rank.enter_ns(slice(row, row + 1))[0]), EventId(rank.index, row)))
     if not found:
         where = f"rank {place.rank}" if place.rank is not None else "any rank"
         times = f"only {most} call{'s' * (most > 1)}" if most else f"no {trace.system.name} call"
@@ -112,7 +105,8 @@ def visits(trace: Trace, place: SourcePoint) -> list[EventId]:
     for rank in trace.ranks:
         if place.rank in (None, rank.index) and len(rank):
             rows = np.flatnonzero(_matching(rank, place)).tolist()
-            found += [(rank.index, row) for row in (rows[place.visit - 1 : place.visit] if "#" in place.text else rows)]
+            rows = rows[place.visit - 1 : place.visit] if "#" in place.text else rows
+            found += [EventId(rank.index, row) for row in rows]
     return found
 
 
@@ -136,17 +130,17 @@ def _is_there(site: CallSite, place: SourcePoint) -> bool:
     return site.line == place.line and site.file is not None and _is_file(site.file, str(place.file))
 
 
-def resolve(trace: Trace, text: str, findings: Callable[[], Sequence[Any]]) -> list[EventId]:
+def resolve(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]]) -> list[EventId]:
     """The events that a person names."""
-    if re.fullmatch(r"\d+:\d+", text):
-        return [parse_event(text, trace)]
+    if (event := EventId.parse(text)) is not None:
+        return [check(trace, event, text)]
     if found := re.fullmatch(r"finding:(\d+)", text):
         all_findings = findings()
         number = int(found[1])
         if not 1 <= number <= len(all_findings):
             have = "1 finding" if len(all_findings) == 1 else f"{len(all_findings)} findings"
             raise UsageError(f"{text}: the report has {have}, counted from 1 (`weft report {trace.path}`)")
-        events = [(int(r), int(e)) for r, e in all_findings[number - 1].events]
+        events = list(all_findings[number - 1].events)
         if not events:
             raise UsageError(f"{text}: this finding names no event of the record")
         return events
@@ -157,7 +151,7 @@ def resolve(trace: Trace, text: str, findings: Callable[[], Sequence[Any]]) -> l
     return events_at(trace, parse_place(text))[:1]
 
 
-def demanded(trace: Trace, text: str, findings: Callable[[], Sequence[Any]]) -> list[EventId]:
+def demanded(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]]) -> list[EventId]:
     """The events that a replay is to stop before: of a finding each rank's first, as a later one may need others."""
     events = resolve(trace, text, findings)
     if not text.startswith("finding:"):
@@ -165,7 +159,7 @@ def demanded(trace: Trace, text: str, findings: Callable[[], Sequence[Any]]) -> 
     first: dict[int, int] = {}
     for rank, event in events:
         first[rank] = min(event, first.get(rank, event))
-    return list(first.items())
+    return [EventId(rank, event) for rank, event in first.items()]
 
 
 def _receive(trace: Trace, found: re.Match[str]) -> EventId:
@@ -193,7 +187,7 @@ def _at_time(trace: Trace, seconds: float, text: str) -> list[EventId]:
     for rank in trace.ranks:
         before = int(np.searchsorted(rank.enter_ns(), limit)) if len(rank) else 0
         if before:
-            found.append((rank.index, before - 1))
+            found.append(EventId(rank.index, before - 1))
     if not found:
         raise UsageError(f"{text}: no call had begun by then")
     return found

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import Act, Form, Many, base, named
@@ -110,8 +111,8 @@ class Requests:
             return True
         return partner != NONE and not self._after(rank, event, self.match.recvs.id(partner))
 
-    def _after(self, rank: int, event: int, other: tuple[int, int]) -> bool:
-        return self.order.reaches((rank, event), other, a_end=True, b_end=False)
+    def _after(self, rank: int, event: int, other: EventId) -> bool:
+        return self.order.reaches(EventId(rank, event), other, a_end=True, b_end=False)
 
     def of(self, rank: int, event: int, request: int) -> Row | None:
         """The last operation that was begun under a request before an event."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from weft.base.event_id import Forced
 from weft.base.words import rank_words
 from weft.errors import WeftError
 from weft.replay.control import Control, plan_file
-from weft.replay.force import Forced
 from weft.replay.layout import Check, ControlState, Divergence
 from weft.replay.plan import ThreadPlan
 from weft.replay.running import Replay
@@ -201,7 +201,9 @@ def standing(trace: Trace, session: Replay, forced: Forced) -> list[str]:
     """What a forced outcome led to, where no rank goes on any more: often the message did not come."""
     rank, event = forced.event
     call = said(trace.event(rank, event))
-    wish = f"take a message of rank {forced.source}" if forced.index < 0 else f"complete its request #{forced.index}"
+    wish = (
+        f"take a message of rank {forced.source}" if forced.request < 0 else f"complete its request #{forced.request}"
+    )
     first = f"event {event} of rank {rank}, {call}, was to {wish}: no rank goes on"
     return [first, *_waits(trace, session)]
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from weft.base.event_id import EventId
 from weft.errors import UsageError
 from weft.mpi.meaning import pvm
 from weft.replay.control import Control
@@ -90,7 +91,7 @@ class _Walk:
     def _needed(self, rank: int, position: int) -> list[tuple[int, int, bool]]:
         """What the end of a call needs of others: rank, entries, and whether it needs the end of the last of them."""
         event = int(self.plans[rank].threads[0].entries["event"][position])
-        past = self.cuts.past([(rank, event)], ended=True)
+        past = self.cuts.past([EventId(rank, event)], ended=True)
         call = self.cuts.trace.ranks[rank].event(event)
         if call.function.name == pvm.KILL and 0 <= call.peer < len(self.plans):
             past.goals[call.peer, 0] = len(self.plans[call.peer].threads[0].entries)  # it had done so much

@@ -10,16 +10,16 @@ from typing import Final
 
 from weft.base.lazy import dataclass
 from weft.endings import consequences
+from weft.evidence import Met, Sampled
 from weft.findings import Finding, worst_first
 from weft.kinds import CERTAINTIES
 from weft.native.threads import workers
-from weft.report.around import with_around
 from weft.report.attempt import Found, Progress, attempt, may_find
 from weft.report.explored import with_explored
 from weft.report.failure import AnalysisWarning, Failure, failure_lines
 from weft.report.ground import Ground
 from weft.report.registry import ANALYSES, Analysis
-from weft.report.suffix import suffix
+from weft.report.rings import add_snapshot_findings, suffix_scope
 from weft.trace import Level, Trace
 from weft.trace.segment import SEGMENT
 
@@ -51,8 +51,8 @@ def examine(
         from weft.report.segments import alone_in_segments  # of no use to short runs, which do not wait for it
 
         found = alone_in_segments(ground, progress)
-    end = suffix(trace)
-    analyses = analyses if end is None else end.looked_for(analyses)
+    scope = suffix_scope(trace)
+    analyses = [one for one in analyses if scope is None or scope.is_searched(one)]
     findings: list[Finding] = []
     failures: list[Failure] = []
     results: dict[str, Found] = dict(found or {})
@@ -64,24 +64,24 @@ def examine(
         if isinstance(result, Failure):
             failures.append(result)
         else:
-            findings += [one for one in result if end is None or end.holds(analysis, one)]
+            findings += [one for one in result if scope is None or scope.holds(analysis, one)]
     try:
         findings = with_explored(trace, told_once(ground, findings))
     except Exception as error:
         failures.append(Failure.of("what follows from the ends of ranks", error))
     told = merged(findings)
-    if whole and end is not None:
-        told = with_around(trace, told, lambda part, of: examine(part, of).findings)
+    if whole and scope is not None:
+        told = add_snapshot_findings(trace, told, lambda snapshot, some: examine(snapshot, some).findings)
     return Report(tuple(worst_first(told)), tuple(failures))
 
 
 def told_once(ground: Ground, findings: list[Finding]) -> list[Finding]:
-    """The findings without those that only follow from how a rank ended; these become evidence of that."""
+    """The findings without those that only follow from how a rank ended; these are told with that."""
     findings = without_samples(findings)
     trace, asked = ground.at_end(findings)
     following = consequences(trace, asked)
     return [
-        replace(one, evidence={**one.evidence, "consequences": behind}) if (behind := following.behind(at_end)) else one
+        replace(one, consequences=tuple(behind)) if (behind := following.behind(at_end)) else one
         for one, at_end in zip(findings, asked, strict=True)
         if not following.of(at_end)
     ]
@@ -89,8 +89,8 @@ def told_once(ground: Ground, findings: list[Finding]) -> list[Finding]:
 
 def without_samples(findings: list[Finding]) -> list[Finding]:
     """The findings without those of watched samples of a buffer whose every access was seen (weft.access)."""
-    exact = {event for finding in findings if "access" in finding.evidence for event in finding.events}
-    return [f for f in findings if not (f.evidence.get("seen") == "by sample" and exact.intersection(f.events))]
+    exact = {event for finding in findings if isinstance(finding.evidence, Met) for event in finding.events}
+    return [f for f in findings if not (isinstance(f.evidence, Sampled) and exact.intersection(f.events))]
 
 
 def _side_by_side(ground: Ground, analyses: Sequence[Analysis], progress: Progress) -> dict[str, Found]:
@@ -151,5 +151,5 @@ def _merge(found: list[Finding]) -> Finding:
         ranks=tuple(sorted({rank for f in found for rank in f.ranks})),
         sites=sites[:MAX_MERGED],
         events=events[:MAX_MERGED],
-        evidence={**first.evidence, "count": len(found)},
+        alike=len(found),
     )

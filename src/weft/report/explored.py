@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from weft.base.facts import changed
+from weft.evidence import Explored, Race
 from weft.findings import Finding
 from weft.trace import Trace
 from weft.trace.explored import kept
@@ -17,12 +19,13 @@ def with_explored(trace: Trace, findings: list[Finding]) -> list[Finding]:
     outcomes = kept(trace.path).get("outcomes", [])
     if not outcomes:
         return findings
-    return [_told(one, outcomes) if one.kind == "message-race" else one for one in findings]
+    return [_told(one, outcomes) if isinstance(one.evidence, Race) else one for one in findings]
 
 
 def _told(race: Finding, outcomes: list[dict[str, Any]]) -> Finding:
-    rank, event = race.events[0]
-    mine = [one for one in outcomes if one.get("parent") == 0 and one["forced"].startswith(f"{rank}:{event}=")]
+    assert isinstance(race.evidence, Race)
+    event = race.events[0]
+    mine = [one for one in outcomes if one.get("parent") == 0 and one["forced"].startswith(f"{event}=")]
     if not mine:
         return race
     worst = max((one for one in mine if one["effects"]), key=lambda one: int(one.get("harm", 0)), default=None)
@@ -30,5 +33,5 @@ def _told(race: Finding, outcomes: list[dict[str, Any]]) -> Finding:
         text = f". Explored: then {worst['effects'][0]}: weft replay {worst['run']}"
     else:
         text = f". Explored: the same result with the message of {'another' if len(mine) == 1 else 'each other'} rank"
-    told = [{"forced": one["forced"], "run": one["run"], "effects": one["effects"]} for one in mine]
-    return replace(race, message=race.message + text, evidence={**race.evidence, "explored": told})
+    told = [Explored(forced=one["forced"], run=one["run"], effects=one["effects"]) for one in mine]
+    return replace(race, message=race.message + text, evidence=changed(race.evidence, explored=told))

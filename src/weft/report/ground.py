@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.findings import EventId, Finding
+from weft.base.event_id import EventId
+from weft.findings import Finding
 from weft.match import Match, Post, match
 from weft.terms import calls
 from weft.terms.calls import catalogue, masks
@@ -89,7 +90,9 @@ class Ground:
         segment = segment_of(ground)
 
         def here(event: EventId) -> EventId:
-            return segment.here(event) or (event[0], 0)  # what is drawn or proved of a race lies in one segment
+            return segment.here(event) or EventId(
+                event.rank, 0
+            )  # what is drawn or proved of a race lies in one segment
 
         found = moved(finding, here, lambda what, rank: 0)
         there = tuple(event for one in finding.events if (event := segment.here(one)) is not None)

@@ -8,12 +8,13 @@ from typing import Final
 
 from weft.base.words import visible
 from weft.endings import lines
+from weft.evidence import Ended
 from weft.findings import Finding, Site
 from weft.report import proof
 from weft.report.analysis import Report
 from weft.report.failure import failure_lines
 from weft.report.quotes import Quotes, places
-from weft.report.suffix import only_the_end
+from weft.report.rings import describe_scope
 from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
 from weft.report.text import advice, consequences, file_line, heading, printable, replays, short
@@ -67,7 +68,7 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
     parts += [f'<p class="failure">{escape(text)}</p>' for text in failure_lines(trace.path, report.failures)]
     parts.append(f"<h1>{title}</h1>")
     parts.append(f'<p class="run"><code>{escape(printable(words))}</code></p>')
-    parts += [f'<p class="end">{escape(printable(text))}</p>' for text in (*only_the_end(trace), *lines(trace))]
+    parts += [f'<p class="end">{escape(printable(text))}</p>' for text in (*describe_scope(trace), *lines(trace))]
     quotes = Quotes(trace)
     parts += [_article(trace, finding, quotes) for finding in report.findings]
     if tables:
@@ -89,10 +90,10 @@ def _article(trace: Trace, finding: Finding, quotes: Quotes) -> str:
     sure = "" if finding.certainty == "certain" else f", {finding.certainty}"
     told = [*advice(finding), *proof.lines(finding), *consequences(finding)]
     evidence = "".join(f'<p class="run">{escape(printable(text))}</p>' for text in told)
-    if trace_back := str(finding.evidence.get("traceback", "")):
+    if trace_back := (isinstance(finding.evidence, Ended) and finding.evidence.traceback):
         evidence += f"<details open><summary>traceback</summary><pre>{escape(_safe(trace_back))}</pre></details>"
-    if finding.evidence:
-        text = escape(json.dumps(dict(finding.evidence), indent=1, ensure_ascii=True, default=str))
+    if facts := finding.facts():
+        text = escape(json.dumps(facts, indent=1, ensure_ascii=True, default=str))
         evidence += f"<details><summary>evidence</summary><pre>{text}</pre></details>"
     commands = "".join(f'<p class="run"><code>{escape(text)}</code></p>' for text in replays(trace, finding))
     return (

@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from weft.base.event_id import EventId
 from weft.base.words import plural
-from weft.findings import EventId, Finding
+from weft.evidence import Proof, Race, VectorTime
+from weft.findings import Finding
 from weft.report.analysis import Report
 from weft.report.ground import Ground
 
@@ -24,48 +26,49 @@ _SHOWN: Final = 16
 
 
 def proved(ground: Ground, report: Report) -> Report:
-    """The report with the vector times of its races in their evidence, under `proof`."""
+    """The report with the vector times of its races in their evidence, as their `proof`."""
     many = 0
     findings = []
     for finding in report.findings:
-        if finding.kind in RACES and len(finding.events) > 1 and many < MOST and "outcome" in _with_outcome(finding):
+        if finding.kind in RACES and len(finding.events) > 1 and many < MOST and not _names_a_place(finding):
             many += 1
-            findings.append(replace(finding, evidence={**finding.evidence, "proof": _proof(ground, finding)}))
+            findings.append(replace(finding, proof=_proof(ground, finding)))
         else:
             findings.append(finding)
     return replace(report, findings=tuple(findings))
 
 
-def _with_outcome(finding: Finding) -> Iterable[str]:
-    """What tells a race from a note that only names a place: of accesses every finding has two."""
-    return finding.evidence if finding.kind == "message-race" else ("outcome",)
+def _names_a_place(finding: Finding) -> bool:
+    """Whether it is a note on a place, and no race: of accesses every finding has two."""
+    return finding.kind == "message-race" and not isinstance(finding.evidence, Race)
 
 
-def _proof(ground: Ground, finding: Finding) -> dict[str, object]:
+def _proof(ground: Ground, finding: Finding) -> Proof:
     events = list(finding.events[:EVENTS])
     if finding.kind == "rma-race":
         events = events[:2]
     times = [_time(*ground.around(event)) for event in events]
     reasons = _of_messages(*ground.holding(finding)) if finding.kind == "message-race" else _of_accesses(ground, events)
-    return {"times": times, "because": reasons}
+    return Proof(times=times, because=reasons)
 
 
-def _time(ground: Ground, event: EventId) -> dict[str, object]:
+def _time(ground: Ground, event: EventId) -> VectorTime:
     """The vector time of an event: of each rank the calls that had begun, and ended, before it began."""
     past = ground.order.past(event, end=False)
     rank, index = ground.named(event)
     begun, ended = (calls.tolist() for calls in ground.counted(past))
-    return {"rank": rank, "event": index, "begun": begun, "ended": ended}
+    return VectorTime(rank=rank, event=index, begun=begun, ended=ended)
 
 
 def _of_messages(ground: Ground, finding: Finding) -> list[str]:
-    (receiver, receive), *_ = finding.events
-    _, decided = ground.named((receiver, _decision(ground, receiver, receive)))
+    receive = finding.events[0]
+    receiver = receive.rank
+    _, decided = ground.named(EventId(receiver, _decision(ground, receive)))
     reasons = []
-    for other in finding.evidence.get("others", ())[: EVENTS - 2]:
-        sender, send = int(other["rank"]), int(other["event"])
-        _, call = ground.named((sender, send))
-        known = int(ground.counted(ground.order.past((sender, send), end=False))[1][receiver])
+    others = finding.evidence.others if isinstance(finding.evidence, Race) else ()
+    for send in (EventId(other.rank, other.event) for other in others[: EVENTS - 2]):
+        sender, call = ground.named(send)
+        known = int(ground.counted(ground.order.past(send, end=False))[1][receiver])
         reasons.append(
             f"rank {sender} sends in its call {call}, when it knows of {plural(known, 'finished call')} of rank "
             f"{receiver}; that receive was decided in call {decided}, which is not among them"
@@ -73,35 +76,34 @@ def _of_messages(ground: Ground, finding: Finding) -> list[str]:
     return reasons
 
 
-def _decision(ground: Ground, rank: int, receive: int) -> int:
+def _decision(ground: Ground, receive: EventId) -> int:
     """The call at whose end a receive was proved to be decided."""
-    for row in ground.match.receives_of((rank, receive)):
+    for row in ground.match.receives_of(receive):
         known = int(ground.order.known[row])
-        if known < len(ground.trace.ranks[rank]):
+        if known < len(ground.trace.ranks[receive.rank]):
             return known
-    return receive
+    return receive.event
 
 
-def _of_accesses(ground: Ground, events: list[tuple[int, int]]) -> list[str]:
+def _of_accesses(ground: Ground, events: list[EventId]) -> list[str]:
     reasons = []
-    for (rank, index), (other, place) in ((events[0], events[-1]), (events[-1], events[0])):
-        if rank != other:
-            known = int(ground.order.past((rank, index), end=False).ended[other])
+    for event, (other, place) in ((events[0], events[-1]), (events[-1], events[0])):
+        if event.rank != other:
+            known = int(ground.order.past(event, end=False).ended[other])
             reasons.append(
-                f"when rank {rank} begins its call {index}, it knows of {plural(known, 'finished call')} of rank "
-                f"{other}, whose access is its call {place}"
+                f"when rank {event.rank} begins its call {event.event}, it knows of "
+                f"{plural(known, 'finished call')} of rank {other}, whose access is its call {place}"
             )
     return reasons
 
 
 def lines(finding: Finding) -> Iterable[str]:
     """The proof for people."""
-    proof = finding.evidence.get("proof")
-    if not isinstance(proof, dict):
+    proof = finding.proof
+    if proof is None:
         return
-    yield from (str(text) for text in proof["because"])
-    for time in proof["times"]:
-        ranks = time["ended"][:_SHOWN]
-        more = ", ..." if len(time["ended"]) > _SHOWN else ""
-        numbers = ", ".join(map(str, ranks))
-        yield f"vector time of call {time['event']} of rank {time['rank']}: <{numbers}{more}> finished calls by rank"
+    yield from proof.because
+    for time in proof.times:
+        more = ", ..." if len(time.ended) > _SHOWN else ""
+        numbers = ", ".join(map(str, time.ended[:_SHOWN]))
+        yield f"vector time of call {time.event} of rank {time.rank}: <{numbers}{more}> finished calls by rank"

@@ -14,7 +14,7 @@ from weft.kinds import HOME, KINDS
 from weft.report.document import Subject
 from weft.report.failure import Failure, failure_line
 from weft.report.quotes import Quotes
-from weft.report.suffix import only_the_end
+from weft.report.rings import describe_scope
 from weft.report.text import file_line
 from weft.sources import Excerpt
 from weft.trace import Trace
@@ -44,7 +44,7 @@ def to_sarif(
     kinds = list(dict.fromkeys(f.kind for f in findings))
     root = str(trace.run.get("cwd") or "")
     quotes = Quotes(trace)
-    end = only_the_end(trace) if isinstance(trace, Trace) else []
+    end = describe_scope(trace) if isinstance(trace, Trace) else []
     told = [*end, *notes, *([note] if (note := quotes.note(findings)) else [])]
     driver = {
         "name": "Weft",
@@ -93,6 +93,7 @@ def _notification(level: str, text: str) -> dict[str, object]:
 def _result(finding: Finding, kinds: list[str], root: str, marked: Marked) -> dict[str, Any]:
     shown = [(_location(finding, site, root, marked), site) for site in finding.sites if site.file]
     places = [place for place, _ in shown]
+    told = {key: value for key, value in finding.facts().items() if key in _TOLD}
     result: dict[str, object] = {
         "ruleId": finding.kind,
         "ruleIndex": kinds.index(finding.kind),
@@ -101,11 +102,7 @@ def _result(finding: Finding, kinds: list[str], root: str, marked: Marked) -> di
         # SARIF has one location for what to look at and a list for what belongs to it.
         "locations": places[:1],
         "relatedLocations": [{**place, "id": i} for i, place in enumerate(places[1:], 1)],
-        "properties": {
-            "certainty": finding.certainty,
-            "ranks": list(finding.ranks),
-            **{key: finding.evidence[key] for key in _TOLD if key in finding.evidence},
-        },
+        "properties": {"certainty": finding.certainty, "ranks": list(finding.ranks), **told},
     }
     stacks = [_stack(site, root) for site in finding.sites if site.callers and site.file]
     if stacks:

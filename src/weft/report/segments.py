@@ -18,10 +18,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
+from weft.base.facts import changed
 from weft.base.lazy import dataclass
 from weft.deadlock.alternatives import bounded
 from weft.deadlock.alternatives import joined as all_tried
-from weft.findings import EventId, Finding
+from weft.evidence import Alternative, Deadlock, Evidence, OrderOnly, OtherMessage, Overlap, WindowOverlap, moved_to
+from weft.findings import Finding
 from weft.match import NONE, Match
 from weft.races import joined, moved
 from weft.report.attempt import Found, Progress, attempt, may_find
@@ -63,8 +66,6 @@ MOST_ALIKE: Final = 200
 _RACES: Final = "message races"
 _AHEAD: Final = (_RACES, "other matches", "potential deadlock")
 """Analyses of which what is received of any source asks for what comes behind a segment."""
-BEYOND: Final = "more_at_this_line"
-"""In the evidence of the last finding that is kept: how many there are beyond it."""
 TOGETHER: Final = 1 << 19
 """Calls of ranks of which what was made is given back together."""
 MOST_CELLS: Final = 4
@@ -178,8 +179,8 @@ class _Kept:
             return
         mine = self.found.setdefault(name, [])
         for one in found:
-            self.alike[_key(name, one)] += 1 + int(one.evidence.get(BEYOND, 0))
-            if self.alike[_key(name, one)] <= MOST_ALIKE or "order_only" in one.evidence or bounded(one):
+            self.alike[_key(name, one)] += 1 + one.beyond
+            if self.alike[_key(name, one)] <= MOST_ALIKE or isinstance(one.evidence, OrderOnly) or bounded(one):
                 mine.append((number, one))
 
     def add(self, one: Costs | Failure | None) -> None:
@@ -476,7 +477,7 @@ class _Report:
         untried = [one for one in found if bounded(one)]
         found = [one for one in found if not bounded(one)]
         for one in found:
-            of = notes if "order_only" in one.evidence else rest
+            of = notes if isinstance(one.evidence, OrderOnly) else rest
             of.setdefault(_key(name, one), []).append(one)
         first = [joined(self.trace, group) for group in notes.values()]
         first += [all_tried(untried)] if untried else []
@@ -489,9 +490,7 @@ class _Report:
                 cut[id(some[-1])] = alike[key] - len(some)
         for one in found:
             if id(one) in kept:
-                evidence = {name: value for name, value in one.evidence.items() if name != BEYOND}
-                more = {BEYOND: cut[id(one)]} if id(one) in cut else {}
-                first.append(replace(one, evidence=evidence | more))
+                first.append(replace(one, beyond=cut.get(id(one), 0)))
         return first
 
 
@@ -519,6 +518,23 @@ def _of_costs(trace: Trace, of: Costs) -> list[Finding]:
     return told(trace, of) if len(trace.ranks) > 1 else []
 
 
+def _renamed(evidence: Evidence, to: Callable[[EventId], EventId]) -> Evidence:
+    """The evidence with the names that its events have in the run."""
+    if isinstance(evidence, Alternative):
+        took, other = (moved_to(place, to) for place in (evidence.took, evidence.alternative))
+        return changed(evidence, took=took, alternative=other)
+    if isinstance(evidence, Deadlock):
+        misses = [changed(m, event=to(m.event)) if isinstance(m, OtherMessage) else m for m in evidence.near_misses]
+        return changed(evidence, near_misses=tuple(misses))
+    if isinstance(evidence, Overlap | WindowOverlap):
+        accesses = [
+            changed(access, **{name: to(value) for name, value in vars(access).items() if isinstance(value, EventId)})
+            for access in evidence.accesses
+        ]
+        return changed(evidence, accesses=accesses)
+    return evidence
+
+
 def _moved(
     one: Finding, to: Callable[[EventId], EventId], posted: Callable[[str, int], int], *, behind_others: bool
 ) -> Finding:
@@ -526,20 +542,5 @@ def _moved(
     if one.kind == "message-race":
         one = moved(one, to, posted, behind_others=behind_others)
     else:
-        named: dict[str, object] = {
-            key: {**value, "event": to((value["rank"], value["event"]))[1]}
-            for key, value in one.evidence.items()
-            if isinstance(value, dict) and {"rank", "event"} <= set(value)
-        }
-        if isinstance(misses := one.evidence.get("near_misses"), list):
-            named["near_misses"] = [
-                {**miss, "event": list(to((miss["event"][0], miss["event"][1])))} if "event" in miss else miss
-                for miss in misses
-            ]
-        if isinstance(accesses := one.evidence.get("accesses"), list):
-            named["accesses"] = [
-                {key: list(to((value[0], value[1]))) if isinstance(value, list) else value for key, value in of.items()}
-                for of in accesses
-            ]
-        one = replace(one, evidence={**one.evidence, **named})
+        one = replace(one, evidence=_renamed(one.evidence, to))
     return replace(one, events=tuple(to(event) for event in one.events))

@@ -10,6 +10,7 @@ from typing import Final, TextIO
 from weft.base.words import plural, rank_names, rank_set, rank_words, visible
 from weft.base.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.endings import lines as ends
+from weft.evidence import Ended, Race
 from weft.findings import Finding, Site
 from weft.kinds import SEVERITIES
 from weft.report import proof
@@ -18,7 +19,7 @@ from weft.report.failure import failure_lines
 from weft.report.ground import Ground
 from weft.report.pictures import pictures
 from weft.report.quotes import Quotes
-from weft.report.suffix import only_the_end
+from weft.report.rings import describe_scope
 from weft.report.terminal import INDENT, PICTURE, Block, print_blocks
 from weft.trace import Trace
 from weft.trace.run import CUT_OFF, ENDED
@@ -56,7 +57,7 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     ended = ends(trace)
     first = interrupted(trace) or not loud
     lines = failed(trace, report)
-    lines += [(f"note: {text}", "") for text in only_the_end(trace)]
+    lines += [(f"note: {text}", "") for text in describe_scope(trace)]
     lines += [(text, "") for text in ended] if first else []
     lines += [(line(finding), style(finding)) for finding in loud[:SUMMARY_LINES]]
     if len(loud) > SUMMARY_LINES:
@@ -83,7 +84,7 @@ def unseen(trace: Trace) -> list[str]:
 
 def told(findings: Iterable[Finding]) -> set[int]:
     """The ranks whose end a finding tells."""
-    return {rank for one in findings if "how" in one.evidence for rank in one.ranks}
+    return {rank for one in findings if isinstance(one.evidence, Ended) for rank in one.ranks}
 
 
 def interrupted(trace: Trace) -> bool:
@@ -180,23 +181,22 @@ def replays(trace: Trace, finding: Finding) -> list[str]:
     """The commands that bring about the other outcomes of a race; none of a run that may lack its beginning."""
     if trace.may_lack_its_beginning:
         return []
-    forced = [str(other["force"]) for other in finding.evidence.get("others", ())]
-    return [printable(f"weft replay {trace.path} --force {one}") for one in forced[:MAX_REPLAYS]]
+    others = finding.evidence.others if isinstance(finding.evidence, Race) else ()
+    return [printable(f"weft replay {trace.path} --force {other.force}") for other in others[:MAX_REPLAYS]]
 
 
 def advice(finding: Finding) -> Iterable[str]:
     """Which receive races, and what helps, on the spot."""
-    receive = finding.evidence.get("receive")
-    if isinstance(receive, dict):
-        tag = "any tag" if receive["tag"] is None else f"tag {receive['tag']}"
-        yield f"{receive['what']} {receive['nth']:,} of rank {receive['rank']}, on {receive['communicator']}, {tag}"
-    if remedy := finding.evidence.get("remedy"):
-        yield f"remedy: {remedy}"
+    if isinstance(finding.evidence, Race):
+        receive = finding.evidence.receive
+        tag = "any tag" if receive.tag is None else f"tag {receive.tag}"
+        yield f"{receive.what} {receive.nth:,} of rank {receive.rank}, on {receive.communicator}, {tag}"
+        yield f"remedy: {finding.evidence.remedy}"
 
 
 def consequences(finding: Finding) -> list[str]:
     """What else was found that only follows from this."""
-    following = [str(text) for text in finding.evidence.get("consequences", ())]
+    following = finding.consequences
     more = [f"and {plural(len(following) - MAX_FOLLOWING, 'more')}"] if len(following) > MAX_FOLLOWING else []
     return [f"it follows: {printable(text)}" for text in following[:MAX_FOLLOWING]] + more
 
@@ -206,7 +206,7 @@ def _blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[str]]) ->
     quotes = Quotes(trace)
     yield from failed(trace, report)
     yield heading(trace, report), "bold"
-    yield from ((text, "") for text in only_the_end(trace))
+    yield from ((text, "") for text in describe_scope(trace))
     first = ends(trace) if interrupted(trace) else []
     yield from ((text, "") for text in first)
     for number, finding in enumerate(report.findings):

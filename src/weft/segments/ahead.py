@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.match import Match, Post
 from weft.mpi.meaning import Act, named
@@ -147,6 +148,6 @@ class Looking:
 def over(window: Segment, of: Match, found: Found) -> list[Ints]:
     """By rank the calls of the run whose messages go over a cut of a window."""
     return [
-        np.array([window.whole((rank, event))[1] for event in events.tolist()], np.int64)
+        np.array([window.whole(EventId(rank, event)).event for event in events.tolist()], np.int64)
         for rank, events in enumerate(found.carried(of, len(window.ranks)))
     ]

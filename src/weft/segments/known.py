@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.match import match
 from weft.order import Cut, order
 from weft.segments.descent import without
@@ -46,7 +47,7 @@ class Known:
         found = known.copy()
         for rank in segment.ranks:
             if len(rank) > rank.ahead:
-                found[rank.index] = points(segment, of.past((rank.index, len(rank) - 1)), known)
+                found[rank.index] = points(segment, of.past(EventId(rank.index, len(rank) - 1)), known)
         segment.let_go()
         return found
 

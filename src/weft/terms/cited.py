@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.evidence import NO_EVIDENCE, Evidence
 from weft.findings import Finding
 from weft.kinds import KINDS, Certainty, Severity
 from weft.terms import describe
@@ -20,7 +21,7 @@ MAX_OF_ONE_SITE = 50
 
 def finding(
     kind: str, message: str, events: Iterable[Event], *, severity: Severity | None = None,
-    certainty: Certainty = "certain", evidence: Mapping[str, Any] | None = None, cause: str | None = None,
+    certainty: Certainty = "certain", evidence: Evidence = NO_EVIDENCE, cause: str | None = None,
 ) -> Finding:  # fmt: skip
     """A finding about `events`, the one to look at first in front."""
     found = list(events)
@@ -32,7 +33,7 @@ def finding(
         ranks=tuple(sorted({event.rank.index for event in found})),
         sites=tuple(dict.fromkeys(describe.site(event) for event in found)),
         events=tuple(dict.fromkeys(event.id for event in found)),
-        evidence=evidence or {},
+        evidence=evidence,
         cause=cause,
     )
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from weft.base.event_id import Forced
 from weft.base.json_files import read_json
 
 FILE: Final = "explored.json"
@@ -32,7 +33,7 @@ def _sound(one: object) -> bool:
         and re.fullmatch(r"[^/\0]{1,255}", one["run"]) is not None
         and one["run"] not in (".", "..")
         and isinstance(one.get("forced"), str)
-        and (one["forced"] == "" or re.fullmatch(r"\d{1,9}:\d{1,9}=#?\d{1,9}", one["forced"]) is not None)
+        and (one["forced"] == "" or Forced.parse(one["forced"]) is not None)
         and isinstance(one.get("effects"), list)
         and isinstance(one.get("status"), int)
         and isinstance(one.get("harm", 0), int)

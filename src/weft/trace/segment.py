@@ -13,13 +13,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.trace.layout import Events, StreamKind
 from weft.trace.mapping import let_go
 from weft.trace.rank import Rank, Run, Thread
 from weft.trace.run import Trace
-
-EventId = tuple[int, int]
 
 _OF_CALLS: Final = ("threads", "_merged", "tasks", "touches", "hashed")
 """What a rank makes of its calls, and a part of it makes anew."""
@@ -66,7 +65,7 @@ class Segment(_OfRun):
         *, out: Sequence[NDArray[np.int64]] = (), fenced: Sequence[Mapping[int, int]] = (),
     ) -> None:  # fmt: skip
         # What is read of a run once is read before it is shared.
-        _ = run.communicators, run._axes, run.sites, run.names, run.kept
+        _ = run.communicators, run._axes, run.sites, run.names, run.suffix
         super().__init__(run)
         self.__dict__.pop("event_count", None)
         self.first, self.last = list(first), list(last)
@@ -98,20 +97,20 @@ class Segment(_OfRun):
         """The event of the run that an event here is."""
         rank, index = event
         before = self.earlier[rank]
-        return rank, int(before[index]) if index < len(before) else self.first[rank] + index - len(before)
+        return EventId(rank, int(before[index]) if index < len(before) else self.first[rank] + index - len(before))
 
     def here(self, event: EventId) -> EventId | None:
         """The event here that an event of the run is; None where it is not one of these calls."""
         rank, index = event
         before = self.earlier[rank]
         if self.first[rank] <= index < self.last[rank]:
-            return rank, index - self.first[rank] + len(before)
+            return EventId(rank, index - self.first[rank] + len(before))
         place = int(np.searchsorted(before, index))
-        return (rank, place) if place < len(before) and before[place] == index else None
+        return EventId(rank, place) if place < len(before) and before[place] == index else None
 
     def local_out(self, rank: int) -> list[int]:
         """The events here of a rank whose messages belong to what comes behind."""
-        here = [self.here((rank, index)) for index in self.out[rank].tolist()] if self.out else []
+        here = [self.here(EventId(rank, index)) for index in self.out[rank].tolist()] if self.out else []
         return [event[1] for event in here if event is not None]
 
     def let_go(self) -> None:
@@ -195,7 +194,7 @@ def divisible(trace: Trace) -> bool:
     """Whether the ranks of a run can be cut up: whole, of one world, a thread each, with nothing beside their calls."""
     beside = (StreamKind.ACCESSES, StreamKind.HASHES, StreamKind.CONTENTS)
     return (
-        trace.kept is None and trace.until is None and len(trace.worlds) == 1 and not trace.has_tasks
+        trace.suffix is None and trace.until is None and len(trace.worlds) == 1 and not trace.has_tasks
         and all(
             rank.file is not None and not rank.file.problems and len(rank.threads) == 1
             and not any(rank.file.numbers(kind) for kind in beside)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.evidence import Parameter, Refused
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.mpi.meaning import Form, InPlace, base
@@ -121,7 +122,7 @@ class _Arguments:
                 f"rank {self.rank.index} gives {_function(event).name} {why(event)}{describe.where(event)}",
                 [event],
                 severity=severity,
-                evidence={"parameter": parameter},
+                evidence=Parameter(parameter=parameter),
                 cause=f"{parameter} {cause(event)}",
             )
 
@@ -471,7 +472,7 @@ class _Arguments:
             + (words or "an argument or the state of its object was wrong"),
             [event],
             certainty="certain" if named else "possible",
-            evidence={"inside": event.function.name, **({"said": words} if words else {})},
+            evidence=Refused(inside=event.function.name, said=words),
             cause=cause(event),
         )
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.words import listed, rank_words
+from weft.evidence import Absent, Evidence
 from weft.findings import Finding
 from weft.match import NONE, Instances, Match, Post
 from weft.match.grouping import group
@@ -50,6 +51,19 @@ MOST_SHOWN: Final = 60
 """Letters of an array that a message shows."""
 _ALONE = frozenset(("MPI_Comm_free", "MPI_Finalize"))
 """What a member may leave out here: how it ended tells of a missing MPI_Finalize."""
+
+
+class Instance(Evidence):
+    """Which call it is on its communicator, counted from 0."""
+
+    call: int
+    communicator: str
+
+
+class Argument(Evidence):
+    """The argument in which the ranks differ."""
+
+    argument: str
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
@@ -223,7 +237,7 @@ def _different(table: _Table, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
             "collective-mismatch",
             f"as collective call number {nth} on {table.comm(instance).name} {listed(told, 'but')}",
             [*events, *(table.at(p) for p in list(places)[:64])],
-            evidence={"call": nth, "communicator": table.comm(instance).name},
+            evidence=Instance(call=nth, communicator=table.comm(instance).name),
             cause=cause(*events),
         )
 
@@ -248,7 +262,7 @@ def _absent(table: _Table, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
             f"{rank_words(there)} {_calls(list(there))} {said(event)} and {rank_words(missing)} never "
             f"{'does' if len(missing) == 1 else 'do'}",
             [table.at(p) for p in list(places)[:64]],
-            evidence={"absent": sorted(missing)[:64], "communicator": comm.name},
+            evidence=Absent(absent=sorted(missing)[:64], communicator=comm.name),
             cause=cause(event),
         )
 
@@ -378,7 +392,7 @@ def _unlike(
         "argument-mismatch",
         f"in {calls.spoken(events[0].function.name)} on {table.comm(instance).name} {listed(told, 'but')}",
         events,
-        evidence={"argument": what},
+        evidence=Argument(argument=what),
         cause=what + cause(*events),
     )
 
@@ -473,7 +487,7 @@ def _clashing(table: _Table, instance: int, clash: Clash) -> Finding:
         f"{gives} to rank {receiver.rank.index}{describe.where(sender)} but rank {receiver.rank.index} "
         f"expects {takes}{describe.where(receiver)}",
         [sender, receiver],
-        evidence={"argument": what},
+        evidence=Argument(argument=what),
         cause=cause(sender, receiver),
     )
 
@@ -544,7 +558,7 @@ def _graphs(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
                 f"in {calls.spoken(one.function.name)} on {comm.name} rank {one.rank.index} names {_edges(gives)} to "
                 f"rank {two.rank.index}{describe.where(one)} but that one {_edges(takes)} from it{describe.where(two)}",
                 [one, two],
-                evidence={"argument": "destinations"},
+                evidence=Argument(argument="destinations"),
                 cause=cause(one, two),
             )
 

@@ -9,9 +9,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic
+from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.match import Match
 from weft.mpi.meaning import base
@@ -49,6 +51,14 @@ _ON_FILES: Final = _STEPS | words("File_open")
 LOOKED: Final = "files"
 """Under this name a match keeps what a look found for who asks next."""
 File = tuple[int, int]
+
+
+class Bytes(Evidence):
+    """The bytes of a file that both access."""
+
+    file: str
+    from_: int
+    to: int
 
 
 class _Access(NamedTuple):
@@ -316,7 +326,7 @@ class _Sharing:
         """Whether an event is over before an access begins, by the messages and collectives of the run."""
         if event >= len(self.trace.ranks[rank]):
             return False
-        return self.order.reaches((rank, event), (other.rank, other.event), a_end=True, b_end=False)
+        return self.order.reaches(EventId(rank, event), EventId(other.rank, other.event), a_end=True, b_end=False)
 
     def _apart(self, rank: int, event: int, other: _Access) -> bool:
         """Whether a collective on the file that is not begun before an event is over before the other access begins.
@@ -365,5 +375,5 @@ class _Sharing:
             )
         yield finding(
             "file-race", message, [first, second], severity="error" if sort == "race" else "warning",
-            evidence={"file": opened.name if opened else "", "from": low, "to": high}, cause=cause(first, second),
+            evidence=Bytes(file=opened.name if opened else "", from_=low, to=high), cause=cause(first, second),
         )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.mpi.meaning import Access, Act, named
 from weft.order import Order
@@ -61,7 +62,7 @@ class Handovers:
         found = known[at]
         if found.get(other, behind + 1) <= behind:
             return True
-        return any(self.order.reaches((r, e), (other, behind)) for r, e in found.items() if r != other)
+        return any(self.order.reaches(EventId(r, e), EventId(other, behind)) for r, e in found.items() if r != other)
 
     def _edges(self) -> Iterator[_Edge]:
         of = self.all

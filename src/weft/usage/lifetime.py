@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from weft.evidence import Evidence, Parameter
 from weft.findings import Finding, Site
 from weft.mpi import meaning
 from weft.mpi.meaning import Trait
@@ -28,6 +29,12 @@ _LEVELS: Final = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
 _SERIALIZED: Final = 2
 _LOOKS: Final = words("Probe Iprobe")
 _COLLECTIVE: Final = calls.COMM_COLLECTIVES | calls.ICOLLECTIVES
+
+
+class Freed(Evidence):
+    """The communicator that was freed."""
+
+    communicator: str
 
 
 def find(trace: Trace) -> list[Finding]:
@@ -57,7 +64,7 @@ def _tell(event: Event, why: str) -> Finding:
         "invalid-argument",
         f"rank {event.rank.index} calls {event.function.name}{where(event)} {why}",
         [event],
-        evidence={"parameter": "time"},
+        evidence=Parameter(parameter="time"),
         cause=cause(event),
     )
 
@@ -79,7 +86,7 @@ def _outside(rank: Rank) -> Iterator[Finding]:
             message=f"rank {rank.index} calls {told.name}{at} {when}",
             ranks=(rank.index,),
             sites=(place,) if place else (),
-            evidence={"parameter": "time"},
+            evidence=Parameter(parameter="time"),
             cause=f"{told.name}{at} {when}",
         )
 
@@ -119,7 +126,7 @@ def _from_threads(rank: Rank) -> Iterator[Finding]:
             f"rank {rank.index} calls {two.function.name}{where(two)} while another of its threads is still in "
             f"{one.function.name}{where(one)}, but {level}",
             [one, two],
-            evidence={"parameter": "time"},
+            evidence=Parameter(parameter="time"),
             cause=cause(one, two),
         )
 
@@ -140,7 +147,7 @@ def _at_once(rank: Rank) -> Iterator[Finding]:
             f"rank {rank.index} calls {said(two)} on {comm.name} while another of its threads is still in "
             f"{said(one)} on it: nothing says which comes first, and each member must make them in one order",
             [one, two],
-            evidence={"communicator": comm.name},
+            evidence=Freed(communicator=comm.name),
             cause=cause(one, two),
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.match import NONE, Match, Post, Posts
@@ -35,6 +36,28 @@ _FREEING = frozenset(("Comm_free", "Comm_disconnect"))
 _UNTYPED = frozenset(("MPI_BYTE", "PVM_BYTE")) | _PACKED
 
 
+class Sent(Evidence):
+    """To whom a message that nobody receives was sent, and with which tag."""
+
+    dest: int
+    tag: int
+
+
+class Wanted(Evidence):
+    """From whom a message that never comes was wanted, and with which tag."""
+
+    source: int
+    tag: int
+
+
+class Sizes(Evidence):
+    """The bytes that were sent, those that there was room for, and how many such messages there were."""
+
+    sent: int
+    room: int
+    messages: int
+
+
 def find(trace: Trace, match: Match) -> list[Finding]:
     """Unmatched messages of ranks that ended, and matched ones whose types or lengths do not fit."""
     return in_turn(PARTS, trace, match)
@@ -47,11 +70,12 @@ def _refusals(trace: Trace, match: Match) -> Iterator[list[Finding]]:
 def _sent_in_vain(trace: Trace, match: Match) -> Iterator[list[Finding]]:
     short: dict[int, set[int]] = {}
     for found in _unmatched_sends(trace, match, _Done(trace)):
-        dest = found.evidence["dest"]
+        assert isinstance(found.evidence, Sent)
+        dest = found.evidence.dest
         if dest not in short:
             short[dest] = {event.tag for event in _refused(trace.ranks[dest])}
         # The message that a receive refused came to a receive all the same.
-        if not short[dest].intersection((found.evidence["tag"], ANY_TAG)):
+        if not short[dest].intersection((found.evidence.tag, ANY_TAG)):
             yield [found]
 
 
@@ -137,7 +161,7 @@ def _unmatched_sends(trace: Trace, match: Match, done: _Done) -> Iterator[Findin
             "unmatched-send",
             f"the message of rank {event.rank.index} to rank {receiver} in {said(event)} is never received: {told}",
             [event, *other],
-            evidence={"dest": receiver, "tag": int(match.sends.tag[row])},
+            evidence=Sent(dest=receiver, tag=int(match.sends.tag[row])),
             cause=cause(event),
         )
 
@@ -162,7 +186,7 @@ def _taken_and_left(trace: Trace, match: Match) -> Iterator[list[Finding]]:
                     f"rank {rank.index} takes a message of rank {event.peer} in {said(event)} and never receives it: "
                     "no MPI_Mrecv or MPI_Imrecv of it follows",
                     [event],
-                    evidence={"dest": rank.index, "tag": event.tag},
+                    evidence=Sent(dest=rank.index, tag=event.tag),
                     cause=cause(event),
                 )
                 yield [told]
@@ -216,7 +240,7 @@ def _unmatched_receives(trace: Trace, match: Match, done: _Done) -> Iterator[Fin
             "unmatched-receive",
             f"rank {event.rank.index} waits in {said(event)} for a message of {who}: {told}",
             [event, *other],
-            evidence={"source": source, "tag": int(match.recvs.tag[row])},
+            evidence=Wanted(source=source, tag=int(match.recvs.tag[row])),
             cause=cause(event),
         )
 
@@ -361,7 +385,7 @@ def _compared(
         return
     bytes_sent, bytes_wanted = sizes[0] * sent[1], sizes[1] * wanted[1]
     told = f"rank {send.rank.index} in {said(send)}", f"rank {receive.rank.index} in {said(receive)}"
-    evidence = {"sent": bytes_sent, "room": bytes_wanted, "messages": times}
+    evidence = Sizes(sent=bytes_sent, room=bytes_wanted, messages=times)
     if bytes_sent > bytes_wanted:
         yield finding(
             "truncation",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from weft.base.lazy import dataclass
 from weft.deadlock.gatherings import Gatherings
 from weft.deadlock.traffic import Traffic
+from weft.evidence import Epoch, Parameter
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.order import Order
@@ -137,7 +138,7 @@ def _misused(rank: Rank, of: Epochs) -> Iterator[Finding]:
 
 def _wrong(event: Event, why: str, *others: Event, severity: Severity = "error", left_open: bool = False) -> Finding:
     told = f"rank {event.rank.index} {why} in {said(event)}"
-    evidence = {"left_open": True} if left_open else {}
+    evidence = Epoch(left_open=left_open)
     return finding("epoch-misuse", told, [event, *others], severity=severity, evidence=evidence, cause=cause(event))
 
 
@@ -272,7 +273,9 @@ class _Operations:
         """An access of what is no part of the window."""
         event = self.rank.event(int(self.event[row]))
         told = f"rank {self.rank.index} accesses {what} in {said(event)}"
-        return finding("invalid-argument", told, [event], evidence={"parameter": "target_disp"}, cause=cause(event))
+        return finding(
+            "invalid-argument", told, [event], evidence=Parameter(parameter="target_disp"), cause=cause(event)
+        )
 
     @property
     def _unattached(self) -> NDArray[np.bool_]:

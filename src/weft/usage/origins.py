@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from weft.evidence import Parameter
 from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.calls import masks
@@ -75,7 +76,7 @@ def _of_one_call(rank: Rank, own: Accesses) -> Iterator[Finding]:
         yield finding(
             "invalid-argument",
             f"rank {rank.index} gives {said(event)} a result buffer that shares bytes with what it reads",
-            [event], evidence={"parameter": "result_addr"}, cause=cause(event),
+            [event], evidence=Parameter(parameter="result_addr"), cause=cause(event),
         )  # fmt: skip
 
 

@@ -10,8 +10,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.deadlock.traffic import Traffic, behind
+from weft.evidence import BufferAccess, Overlap
 from weft.findings import Finding
 from weft.match import NONE
 from weft.mpi.meaning import Act, Form, base, named
@@ -137,22 +139,22 @@ def told(rank: Rank, rows: Accesses, one: int, two: int, held_by: str) -> Findin
         "buffer-reuse",
         f"rank {rank.index} {verb} {shared:,} bytes in {said(second)} that {held} by {held_by.format(said(first))}",
         [second, first],
-        evidence={
-            "bytes": shared,
-            "accesses": [_access(rank, rows, row, at) for row, at in zip((one, two), met, strict=True)],
-        },
+        evidence=Overlap(
+            bytes=shared,
+            accesses=[_access(rank, rows, row, at) for row, at in zip((one, two), met, strict=True)],
+        ),
         cause=cause(second, first),
     )
 
 
-def _access(rank: Rank, rows: Accesses, row: int, at: tuple[int, int]) -> dict[str, object]:
+def _access(rank: Rank, rows: Accesses, row: int, at: tuple[int, int]) -> BufferAccess:
     """One of the two, as weft.usage.proof reads it."""
     begin, end, args = (int(column[row]) for column in (rows.begin, rows.end, rows.args))
-    return {
-        "as": "buffer", "access": "write" if rows.writes[row] else "read", "from": at[0],
-        "to": at[1], "call": [rank.index, begin], "named": [rank.index, args],
-        "until": [rank.index, end] if end < len(rank) else None,
-    }  # fmt: skip
+    return BufferAccess(
+        as_="buffer", access="write" if rows.writes[row] else "read", from_=at[0],
+        to=at[1], call=EventId(rank.index, begin), named=EventId(rank.index, args),
+        until=EventId(rank.index, end) if end < len(rank) else None,
+    )  # fmt: skip
 
 
 def messages_of(of: Traffic) -> Accesses:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
-from weft.findings import EventId, Finding
+from weft.base.event_id import EventId
+from weft.evidence import Evidence
+from weft.findings import Finding
 from weft.kinds import Severity
 from weft.match import NONE, Match
 from weft.mpi.meaning import base
@@ -27,6 +29,24 @@ _RECEIVES: Final = calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.MRECVS 
 
 Around = Callable[[EventId], tuple[Match, EventId]]
 """The match that holds an event, and what the event is called there."""
+
+
+class Overrun(Evidence):
+    """The bytes that a call's parameter has, the room that there is, and what lies before and behind that."""
+
+    parameter: str
+    bytes: int
+    room: int
+    behind: int
+    before: int
+    variable: str = ""
+
+
+class Outlived(Evidence):
+    """A window that outlives its memory."""
+
+    parameter: str
+    outlived: Literal[True]
 
 
 def find(trace: Trace, around: Around) -> list[Finding]:
@@ -71,10 +91,10 @@ def _overrun(around: Around, event: Event, region: Region, room: Room) -> Findin
         f"{outside}{tail}",
         [event],
         severity=severity,
-        evidence={
-            "parameter": region.parameter, "bytes": size, "room": room.high - room.low, "behind": behind,
-            "before": before, **({"variable": room.name} if room.name else {}),
-        },
+        evidence=Overrun(
+            parameter=region.parameter, bytes=size, room=room.high - room.low, behind=behind,
+            before=before, variable=room.name or "",
+        ),
         cause=cause(event),
     )  # fmt: skip
 
@@ -142,7 +162,7 @@ def _outlived(event: Event, create: Event, how: str) -> Finding:
         f"the memory of the window that rank {event.rank.index} made in {said(create)} {how} {said(event)}: "
         "a window needs it until MPI_Win_free",
         [event, create],
-        evidence={"parameter": "base", "outlived": True},
+        evidence=Outlived(parameter="base", outlived=True),
         cause=cause(create),
     )
 

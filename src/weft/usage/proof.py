@@ -6,9 +6,9 @@ the calls between, order out of whole causal pasts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from weft.evidence import BufferAccess, Overlap, Sampled, WindowAccess, WindowOverlap
 from weft.mpi.meaning import Sync, base
 from weft.order import Order
 from weft.terms.blocks import blocks
@@ -20,38 +20,40 @@ from weft.trace import Event, Trace
 from weft.trace.definitions import WindowDefinition
 from weft.trace.layout import Def, Flag
 
-Evidence = Mapping[str, Any]
 _DYNAMIC: Final = 2
 _ENDS_ACCESS: Final = UNLOCKS | FLUSHES | syncs(Sync.FENCE, Sync.COMPLETE, Sync.FREE)
 """Calls on a window that complete what the caller began there."""
 
 
-def holds(trace: Trace, evidence: Evidence, order: Order) -> bool:
+def holds(trace: Trace, evidence: Sampled | Overlap | WindowOverlap, order: Order) -> bool:
     """Whether a finding's evidence holds on the record."""
-    if evidence.get("seen") == "by sample":
-        return bool(trace.event(*evidence["completed"]).flags & Flag.BUFFER_CHANGED)
-    one, two = sorted(evidence["accesses"], key=lambda access: tuple(access["call"]))
-    meet = max(one["from"], two["from"]) < min(one["to"], two["to"])
-    if not meet or one["access"] == two["access"] == "read":
+    if isinstance(evidence, Sampled):
+        return bool(trace.event(*evidence.completed).flags & Flag.BUFFER_CHANGED)
+    one, two = sorted(evidence.accesses, key=lambda access: access.call)
+    target = evidence.target if isinstance(evidence, WindowOverlap) else None
+    meet = max(one.from_, two.from_) < min(one.to, two.to)
+    if not meet or one.access == two.access == "read":
         return False
-    if not all(_there(trace, access, evidence.get("target")) and _completed(trace, access) for access in (one, two)):
+    if not all(_there(trace, access, target) and _completed(trace, access) for access in (one, two)):
         return False
-    if one["call"][0] == two["call"][0]:
-        return one["until"] is None or bool(one["until"][1] >= two["call"][1])
+    if one.call.rank == two.call.rank:
+        return one.until is None or one.until.event >= two.call.event
+    if not isinstance(one, WindowAccess) or not isinstance(two, WindowAccess):
+        return False
     return not _excluded(one, two) and not _over_before(order, one, two) and not _over_before(order, two, one)
 
 
-def _there(trace: Trace, access: Evidence, target: int | None) -> bool:
+def _there(trace: Trace, access: BufferAccess, target: int | None) -> bool:
     """Whether the call touches such bytes, by its arguments."""
-    event = trace.event(*access["named"])
-    if access["as"] == "store":
+    event = trace.event(*access.named)
+    if access.as_ == "store":
         ranges = [part for stored in event.rank.definitions.stored for part in stored.ranges]
-        return any(at < access["to"] and access["from"] < at + size for at, size, _ in ranges)
-    if access["as"] == "operation":
+        return any(at < access.to and access.from_ < at + size for at, size, _ in ranges)
+    if access.as_ == "operation":
         assert target is not None
-        return _reaches(trace, event, target, access["from"], access["to"])
-    start = _base(trace, access, target) if access["as"] == "local buffer" else 0
-    low, high = start + access["from"], start + access["to"]
+        return _reaches(trace, event, target, access.from_, access.to)
+    start = _base(trace, access, target) if access.as_ == "local buffer" else 0
+    low, high = start + access.from_, start + access.to
     return any(_lies_in(event, region, low, high) for region in regions(event))
 
 
@@ -63,11 +65,11 @@ def _lies_in(event: Event, region: Region, low: int, high: int) -> bool:
     return layout is None or not layout.is_known or has(layout, low, high)
 
 
-def _base(trace: Trace, access: Evidence, target: int | None) -> int:
+def _base(trace: Trace, access: BufferAccess, target: int | None) -> int:
     """The first byte of the window that holds an operation's own buffer."""
-    rank = trace.ranks[access["call"][0]]
+    rank = trace.ranks[access.call.rank]
     made = [rank.definitions.window(id) for id in rank.definitions.ids(Def.WINDOW)]
-    buffers = [r.address for r in regions(trace.event(*access["named"]))]
+    buffers = [r.address for r in regions(trace.event(*access.named))]
     held = [w.base for w in made if w and rank.index == target and any(w.base <= b < w.base + w.size for b in buffers)]
     return max(held, default=0)
 
@@ -91,11 +93,11 @@ def _window(trace: Trace, event: Event, target: int) -> WindowDefinition | None:
     return there.definitions.window(ids[0]) if wanted is not None and len(ids) == 1 else None
 
 
-def _completed(trace: Trace, access: Evidence) -> bool:
+def _completed(trace: Trace, access: BufferAccess) -> bool:
     """Whether the call that is said to complete an operation may do that: it names its request, or its window."""
-    if access["until"] is None or access["until"] == access["call"] or access["as"] == "store":
+    if access.until is None or access.until == access.call or access.as_ == "store":
         return True
-    start, end = trace.event(*access["call"]), trace.event(*access["until"])
+    start, end = trace.event(*access.call), trace.event(*access.until)
     if start.id >= end.id:
         return False
     if base(end.function.name) in _ENDS_ACCESS:
@@ -109,15 +111,15 @@ def _requests(event: Event) -> set[int]:
     return {event.args.get("request", 0), *event.args.get("array_of_requests", ())} - {0, 1}
 
 
-def _excluded(one: Evidence, two: Evidence) -> bool:
+def _excluded(one: WindowAccess, two: WindowAccess) -> bool:
     """Whether fences or locks keep the accesses of two ranks apart."""
-    fences = one["fence"], two["fence"]
-    locks = {one["lock"], two["lock"]}
+    fences = one.fence, two.fence
+    locks = {one.lock, two.lock}
     return (None not in fences and fences[0] != fences[1]) or (None not in locks and "exclusive" in locks)
 
 
-def _over_before(order: Order, one: Evidence, two: Evidence) -> bool:
+def _over_before(order: Order, one: WindowAccess, two: WindowAccess) -> bool:
     """Whether one is over before the other begins, as its origin or the target knows it."""
-    ends = [end for end in (one["until"], one["closed"]) if end]
-    begins = [begin for begin in (two["begins"], two["opened"]) if begin]
-    return any(order.past(tuple(begin)).started[end[0]] > end[1] for end in ends for begin in begins)
+    ends = [end for end in (one.until, one.closed) if end]
+    begins = [begin for begin in (two.begins, two.opened) if begin]
+    return any(order.past(begin).started[end.rank] > end.event for end in ends for begin in begins)

@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from weft.base.event_id import EventId
+from weft.evidence import Evidence, OfClass
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.match import NONE, Match
@@ -33,6 +35,19 @@ _KEPT: Final = RECEIVES | {"pvm_mkbuf", "pvm_initsend", "pvm_setsbuf", "pvm_setr
 _WIDTHS: Final = {"PVM_UINT": "PVM_INT", "PVM_USHORT": "PVM_SHORT", "PVM_ULONG": "PVM_LONG"}
 
 
+class Returned(Evidence):
+    """The error that a call returned."""
+
+    returned: str
+
+
+class Spawned(Evidence):
+    """How many tasks were started, and how many were asked for."""
+
+    started: int
+    wanted: int
+
+
 def find(trace: Trace, match: Match) -> list[Finding]:
     """The findings of every task."""
     unpacked = list(_unpacked(trace, match))
@@ -50,7 +65,7 @@ def find(trace: Trace, match: Match) -> list[Finding]:
 # Calls that fail
 
 
-def _failed(rank: Rank, told: set[tuple[int, int]]) -> Iterator[Finding]:
+def _failed(rank: Rank, told: set[EventId]) -> Iterator[Finding]:
     """Calls that returned an error: what they were to do was not done."""
     which = np.flatnonzero(rank.events["error"] != 0) if catalogue(rank).failed else np.zeros(0, np.int64)
     for index in which[some_of_sites(rank, which)].tolist() if len(which) else ():
@@ -62,7 +77,7 @@ def _failed(rank: Rank, told: set[tuple[int, int]]) -> Iterator[Finding]:
             "invalid-argument",
             f"{event.function.called} of rank {rank.index} failed{where(event)}: it returned {name}",
             [event],
-            evidence={"returned": name},
+            evidence=Returned(returned=name),
             cause=f"{name} {cause(event)}",
         )
 
@@ -81,7 +96,7 @@ def _spawned_less(rank: Rank) -> Iterator[Finding]:
             "started, and on the PATH",
             [event],
             severity="warning",
-            evidence={"started": started, "wanted": wanted},
+            evidence=Spawned(started=started, wanted=wanted),
             cause=cause(event),
         )
 
@@ -224,6 +239,6 @@ def _leaks(rank: Rank, kept: list[int]) -> Iterator[Finding]:
                 "resource-leak",
                 f"rank {rank.index} never frees the buffer that {event.function.called} made{where(event)}",
                 [event],
-                evidence={"class": "buffer"},
+                evidence=OfClass(class_="buffer"),
                 cause=f"buffer {cause(event)}",
             )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from weft.evidence import Parameter
 from weft.findings import Finding
 from weft.match import NONE, Match, Post
 from weft.order import Order
@@ -38,6 +39,6 @@ def _early(trace: Trace, match: Match, order: Order) -> Iterator[Finding]:
             [event, receive],
             severity="error" if after else "warning",
             certainty="certain" if after else "possible",
-            evidence={"parameter": "time"},
+            evidence=Parameter(parameter="time"),
             cause=cause(event, receive),
         )

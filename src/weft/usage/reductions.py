@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.words import plural
+from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.match import Match
 from weft.terms.cited import finding, said
@@ -22,6 +23,16 @@ from weft.usage.recomputed import alike, suspects
 
 TOLD: Final = 20
 """Findings of one call site; the rest follows from the same cause."""
+
+
+class Element(Evidence):
+    """The first element that is wrong, how many are, and by which operation."""
+
+    element: int
+    got: str
+    expected: str
+    elements: int
+    operation: str
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
@@ -61,11 +72,5 @@ def _wrong(parts: list[Part], part: Part, name: str, wrong: NDArray[np.int64], e
         f"({listed}{', …' if len(brought) > 8 else ''}) comes to {expected[at]}"
     )
     others = [one.event for one in parts if one is not part]
-    evidence = {
-        "element": at,
-        "got": str(got),
-        "expected": str(expected[at]),
-        "elements": len(wrong),
-        "operation": name,
-    }
+    evidence = Element(element=at, got=str(got), expected=str(expected[at]), elements=len(wrong), operation=name)
     return finding("wrong-reduction", message, [part.event, *others], evidence=evidence)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.deadlock.traffic import Traffic, behind
+from weft.evidence import Sampled
 from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.calls import catalogue, masks
@@ -385,11 +386,7 @@ def _changed(rank: Rank) -> Iterator[Finding]:
             "buffer-reuse",
             f"rank {rank.index} changed the buffer of {which} before {said(event)} completed it",
             [*(makers if len(makers) == 1 else []), event],
-            evidence={
-                "seen": "by sample",
-                "completed": list(event.id),
-                "started": [list(maker.id) for maker in makers],
-            },
+            evidence=Sampled(seen="by sample", completed=event.id, started=[maker.id for maker in makers]),
             cause=cause(event),
         )
 

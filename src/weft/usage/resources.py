@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from weft import sources
+from weft.evidence import OfClass
 from weft.findings import Finding
 from weft.mpi import meaning
 from weft.mpi.meaning import base
@@ -126,7 +127,7 @@ def _leak(rank: Rank, noun: str, event: Event) -> Finding:
         "resource-leak",
         f"rank {rank.index} never frees the {noun} that {name} made{where(event)}",
         [event],
-        evidence={"class": noun},
+        evidence=OfClass(class_=noun),
         cause=f"{noun} {cause(event)}",
     )
 
@@ -172,7 +173,7 @@ def _memory(rank: Rank) -> Iterator[Finding]:
         "resource-leak",
         f"rank {rank.index} never frees {which} that MPI_Alloc_mem made{where(events[0])}",
         events,
-        evidence={"class": "memory"},
+        evidence=OfClass(class_="memory"),
         cause=f"memory {cause(*events)}",
     )
 

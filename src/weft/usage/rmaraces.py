@@ -9,6 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
+from weft.evidence import WindowAccess, WindowOverlap
 from weft.findings import Finding
 from weft.mpi.meaning import Access, Act, base, named
 from weft.order import Order
@@ -270,8 +272,8 @@ class _Target:
         """Whether one access is over before the other begins, as the origins or the target know it."""
         of = self.all
         target = int(of.target[0])
-        ends = (int(of.rank[one]), int(of.end[one])), (target, int(of.closed[one]))
-        begins = (int(of.rank[two]), int(of.begin[two])), (target, int(of.opened[two]))
+        ends = EventId(int(of.rank[one]), int(of.end[one])), EventId(target, int(of.closed[one]))
+        begins = EventId(int(of.rank[two]), int(of.begin[two])), EventId(target, int(of.opened[two]))
         if any(self.order.before(end, begin) for end in ends if end[1] >= 0 for begin in begins if begin[1] >= 0):
             return True
         return ends[0][1] >= 0 and self.handed.reaches(*ends[0], *begins[0])
@@ -300,28 +302,26 @@ class _Target:
             [first, second],
             severity="warning" if atomic else "error",
             certainty="possible" if atomic else "certain",
-            evidence={
-                "target": target,
-                "bytes": shared,
-                "accesses": [self._access(one, met[0]), self._access(two, met[1])],
-            },
+            evidence=WindowOverlap(
+                target=target, bytes=shared, accesses=[self._access(one, met[0]), self._access(two, met[1])]
+            ),
             cause="; ".join(sorted((cause(first), cause(second)))),
         )
 
-    def _access(self, row: int, at: tuple[int, int]) -> dict[str, object]:
+    def _access(self, row: int, at: tuple[int, int]) -> WindowAccess:
         """One of the two, as weft.usage.proof reads it."""
         of = self.all
         rank, target, event, fence = (int(column[row]) for column in (of.rank, of.target, of.event, of.fence))
 
-        def place(of_rank: int, column: Ints) -> list[int] | None:
-            return [of_rank, int(column[row])] if column[row] >= 0 else None
+        def place(of_rank: int, column: Ints) -> EventId | None:
+            return EventId(of_rank, int(column[row])) if column[row] >= 0 else None
 
-        return {
-            "as": _ORIGINS[int(of.origin[row])], "access": _SORTS[int(of.sort[row])], "from": at[0],
-            "to": at[1], "call": [rank, event], "named": [rank, event], "begins": place(rank, of.begin),
-            "until": place(rank, of.end), "opened": place(target, of.opened), "closed": place(target, of.closed),
-            "lock": _LOCKS.get(int(of.lock[row])), "fence": fence if fence >= 0 else None,
-        }  # fmt: skip
+        return WindowAccess(
+            as_=_ORIGINS[int(of.origin[row])], access=_SORTS[int(of.sort[row])], from_=at[0],
+            to=at[1], call=EventId(rank, event), named=EventId(rank, event), begins=place(rank, of.begin),
+            until=place(rank, of.end), opened=place(target, of.opened), closed=place(target, of.closed),
+            lock=_LOCKS.get(int(of.lock[row])), fence=fence if fence >= 0 else None,
+        )  # fmt: skip
 
     def _given_up(self) -> Finding:
         event = self.trace.event(int(self.all.rank[0]), int(self.all.event[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.sources.variables import Part, Type
@@ -19,6 +20,15 @@ _ELEMENTS: Final = 64
 """Elements of a datatype that are held against a structure."""
 _INSTANCES: Final = 3
 _SORTS: Final = {"i": "i", "u": "i", "f": "f", "c": "c"}
+
+
+class Variable(Evidence):
+    """The datatype of a call, and the variable that is of another type."""
+
+    datatype: str
+    variable: str
+    type: str
+    parameter: str
 
 
 def misfits(memory: Memory, event: Event, region: Region, room: Room | None) -> Iterator[Finding]:
@@ -54,7 +64,7 @@ def _told(event: Event, region: Region, named: tuple[str, Type], wrong: str, sev
         [event],
         severity=severity,
         certainty="certain" if severity == "error" else "possible",
-        evidence={"datatype": datatype, "variable": name, "type": kind.text, "parameter": region.parameter},
+        evidence=Variable(datatype=datatype, variable=name, type=kind.text, parameter=region.parameter),
         cause=cause(event),
     )
 

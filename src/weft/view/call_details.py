@@ -119,7 +119,9 @@ def source_panel(event: Event) -> dict[str, Any] | None:
 def find_message_partners(event: Event, match: Match) -> list[dict[str, object]]:
     """The other sides of the messages of a call: of those that it posts, and of those that it waits for."""
     found: list[dict[str, Any]] = []
-    found += [_partner_to_json(match, "sends to", int(match.sends.partner[i]), sends=False) for i in match.sends_of(event.id)]
+    found += [
+        _partner_to_json(match, "sends to", int(match.sends.partner[i]), sends=False) for i in match.sends_of(event.id)
+    ]
     found += [_partner_to_json(match, "receives from", int(match.recvs.partner[i]), sends=True)
               for i in match.receives_of(event.id)]  # fmt: skip
     found += _find_completed_messages(event, match)

@@ -230,7 +230,7 @@ class _ExportData:
         """Past and future of the findings' calls: by row [event, is its end] or None."""
         findings = self.picture.report.findings if self.picture.report else ()
         events = [event for finding in findings for event in finding.events[:8]][:MAX_SHADES]
-        return {f"{rank}:{event}": self.picture.frontiers((rank, event)) for rank, event in dict.fromkeys(events)}
+        return {str(event): self.picture.frontiers(event) for event in dict.fromkeys(events)}
 
 
 def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

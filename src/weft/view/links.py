@@ -10,6 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
+from weft.evidence import Cycle, Deadlock, Race
 from weft.findings import Finding
 from weft.match import NONE, Collectives, Match, Posts
 from weft.terms.progress import open_calls
@@ -115,7 +117,10 @@ class Links:
         """
         t0, t1 = (int(t) for t in scale.time([start, end]))
         events = self.events_in_window(scale.timeline, t0, t1)
-        found = {**self._messages_in_window(scale, events, many, hits), **self._bands_in_window(scale, events, max(many // 4, MAX_BANDS))}
+        found = {
+            **self._messages_in_window(scale, events, many, hits),
+            **self._bands_in_window(scale, events, max(many // 4, MAX_BANDS)),
+        }
         if hits is not None:
             for one in [*found["messages"], *found["bands"]]:
                 one["fits"] = any(self._is_hit(hits, end) for end in _linked_calls(one, self.rows))
@@ -177,7 +182,9 @@ class Links:
         found = self.draw_messages(scale, rows)
         for one in found:
             if "receive" in one:
-                one["ns"] = self.receive_wait_ns((one["receive"][0], one["receive"][1]), (one["send"][0], one["send"][1]))
+                one["ns"] = self.receive_wait_ns(
+                    (one["receive"][0], one["receive"][1]), (one["send"][0], one["send"][1])
+                )
         return found + self.draw_unmatched_receives(scale, recvs[self.match.recvs.partner[recvs] == NONE])
 
     def _rows_of_hits(self, posts: Posts, events: tuple[Ints, Ints], hits: Hits) -> Ints:
@@ -208,7 +215,9 @@ class Links:
     def _costliest_messages(self, scale: Scale, events: tuple[Ints, Ints]) -> list[dict[str, Any]]:
         """The messages of the window that made somebody wait longest."""
         waiter, cost, culprit = self._late_senders
-        edges = np.searchsorted(waiter, np.stack([events[0] + self._event_offsets[:-1], events[1] + self._event_offsets[:-1]]))
+        edges = np.searchsorted(
+            waiter, np.stack([events[0] + self._event_offsets[:-1], events[1] + self._event_offsets[:-1]])
+        )
         parts = []
         for a, b in edges.T.tolist():
             if b - a > WORST:
@@ -221,12 +230,14 @@ class Links:
         rows = [self._send_row(*pair) for pair in zip(given, had, strict=True)]
         costs = dict(zip(rows, cost[some].tolist(), strict=True))
         costs.pop(-1, None)
-        return [{**m, "ns": costs[m["row"]], "worst": True} for m in self.draw_messages(scale, np.array([*costs], np.int64))]
+        return [
+            {**m, "ns": costs[m["row"]], "worst": True} for m in self.draw_messages(scale, np.array([*costs], np.int64))
+        ]
 
     def _send_row(self, send: Id, receive: Id) -> int:
         """The row of match.sends of the message that one call sent and another had, -1 for none."""
         recvs = self.match.recvs
-        for row in self.match.sends_of(send):
+        for row in self.match.sends_of(EventId(*send)):
             to = int(self.match.sends.partner[row])
             if to != NONE and recvs.id(to)[0] == receive[0] and receive[1] in (recvs.completion[to], recvs.event[to]):
                 return row
@@ -349,12 +360,13 @@ def draw_finding_arrows(finding: Finding, scale: Scale) -> list[dict[str, object
 
 def _draw_wait_arrows(finding: Finding) -> Iterable[dict[str, Any]]:
     """Who waits for whom; of many ranks in one call one arrow tells for all, and those of the cycle for themselves."""
-    cycle = [int(rank) for rank in finding.evidence.get("cycle", ())]
+    evidence = finding.evidence
+    cycle = list(evidence.cycle) if isinstance(evidence, Deadlock | Cycle) else []
     following = dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
     yield from ({"kind": "waits", "rank": a, "for": b, "cycle": True, "ranks": 1} for a, b in following.items())
-    for wait in finding.evidence.get("waits", ()):
-        ranks = [rank for rank in wait["ranks"] if rank not in following]
-        for other in wait["for"][:MAX_WAITED_FOR]:
+    for wait in evidence.waits if isinstance(evidence, Deadlock) else ():
+        ranks = [rank for rank in wait.ranks if rank not in following]
+        for other in wait.for_[:MAX_WAITED_FOR]:
             some = [rank for rank in ranks if rank != other]
             if len(some) > MAX_ARROWS:
                 middle = some[len(some) // 2]
@@ -365,11 +377,12 @@ def _draw_wait_arrows(finding: Finding) -> Iterable[dict[str, Any]]:
 
 def _draw_race_arrows(finding: Finding, scale: Scale) -> Iterable[dict[str, Any]]:
     receive = finding.events[0]
-    took = finding.evidence.get("took")
-    sends = [(took["rank"], took["event"], "took")] if took else []
-    sends += [(other["rank"], other["event"], "could") for other in finding.evidence.get("others", ())[:8]]
+    sends: list[tuple[int, int, str]] = []
+    if isinstance(race := finding.evidence, Race):
+        sends = [(race.took.rank, race.took.event, "took")]
+        sends += [(other.rank, other.event, "could") for other in race.others[:8]]
     to_row, to_start, to_end = scale.spots([receive])[0]
-    spots = scale.spots([(int(rank), int(event)) for rank, event, _ in sends])
+    spots = scale.spots([(rank, event) for rank, event, _ in sends])
     for (rank, event, kind), (row, start, _) in zip(sends, spots, strict=True):
         yield {"kind": kind, "from": [row, start], "to": [to_row, max(to_start, to_end)], "send": [rank, event],
                "receive": list(receive)}  # fmt: skip

@@ -55,7 +55,9 @@ def _delivery_facts(links: Links, sent: int, had: int) -> dict[str, object]:
     return {
         "receive": None if done is None else _call_to_json(done),
         "latency_ns": None if arrived is None else arrived - send.enter_ns,
-        "why": list(_explain_waiting(links, send, post, done or post, _completing_call(match.sends, sent, match) or send)),
+        "why": list(
+            _explain_waiting(links, send, post, done or post, _completing_call(match.sends, sent, match) or send)
+        ),
     }
 
 
@@ -63,9 +65,13 @@ def _explain_waiting(links: Links, send: Event, post: Event, done: Event, gone: 
     """Who waited for whom, and which side came first."""
     said = []
     if late := links.waited(done.id, send.id):
-        said.append(f"Rank {done.rank.index} waited {_format_duration(late)} for it in {_call_text(done)}: it was sent late.")
+        said.append(
+            f"Rank {done.rank.index} waited {_format_duration(late)} for it in {_call_text(done)}: it was sent late."
+        )
     if late := links.held(gone.id, post.id):
-        said.append(f"Rank {gone.rank.index} waited {_format_duration(late)} in {_call_text(gone)} until its receive was posted.")
+        said.append(
+            f"Rank {gone.rank.index} waited {_format_duration(late)} in {_call_text(gone)} until its receive was posted."
+        )
     if not said:
         said.append("Nobody waited for it.")
     apart = post.enter_ns - send.enter_ns

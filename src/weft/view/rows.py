@@ -105,7 +105,11 @@ class Rows:
 
     def groupings(self) -> Mapping[str, list[tuple[str, list[int]]]]:
         """Groups of rows by behaviour, host, world and communicator: each a list of (name, rows)."""
-        found = {"behaviour": self._group_by_behaviour(), "host": self._group_by_host(), "world": self._group_by_world()}
+        found = {
+            "behaviour": self._group_by_behaviour(),
+            "host": self._group_by_host(),
+            "world": self._group_by_world(),
+        }
         return {name: of for name, of in {**found, **self._group_by_communicator()}.items() if len(of) > 1}
 
     def _group_rows(self, name_of: Mapping[int, str]) -> list[tuple[str, list[int]]]:

@@ -11,14 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft import sources
+from weft.base.event_id import EventId
 from weft.base.words import plural
 from weft.endings import lines as ends
 from weft.errors import UsageError, WeftError
+from weft.evidence import Race
 from weft.findings import Finding
 from weft.picture.classes import CLASSES, class_table
 from weft.report import Ground, Report, examine
 from weft.report.failure import failure_lines
-from weft.report.suffix import only_the_end
+from weft.report.rings import describe_scope
 from weft.report.text import heading, replays
 from weft.safety.runs import doubt, executes
 from weft.trace import Level, Trace
@@ -188,7 +190,7 @@ class RunView:
             "heading": heading(self.trace, self.report),
             "findings": [self._finding_to_json(scale, f) for f in self.report.findings],
             "failures": failure_lines(self.trace.path, self.report.failures),
-            "problems": [*only_the_end(self.trace), *self.trace.problems],
+            "problems": [*describe_scope(self.trace), *self.trace.problems],
             "ends": ends(self.trace),
         }
 
@@ -223,8 +225,8 @@ class RunView:
     def event_with_links(self, axis: str, rank: int, index: int) -> dict[str, Any]:
         """One call, with its messages and its collective as the graph draws them."""
         facts, scale = self.event_facts(rank, index), self.scale(axis)
-        facts["place"] = self.event_position(scale, (rank, index))
-        facts["links"] = self._links_of_call(scale, (rank, index)) if self._links else None
+        run_facts["place"] = self.event_position(scale, (rank, index))
+        run_facts["links"] = self._links_of_call(scale, EventId(rank, index)) if self._links else None
         return facts
 
     def event_facts(self, rank: int, index: int) -> dict[str, Any]:
@@ -239,7 +241,7 @@ class RunView:
             raise UsageError(f"rank {rank} has no event {index}")
         return self.trace.event(rank, index)
 
-    def _links_of_call(self, scale: Scale, event: tuple[int, int]) -> dict[str, object]:
+    def _links_of_call(self, scale: Scale, event_with_links: EventId) -> dict[str, object]:
         links = self._links
         if links is None:
             return {}
@@ -263,7 +265,7 @@ class RunView:
         return {key: [self._frontier_position(scale, row, point) for row, point in enumerate(points)]
                 for key, points in found.items()}  # fmt: skip
 
-    def frontier_events(self, event: tuple[int, int]) -> dict[str, list[tuple[int, bool] | None]]:
+    def frontier_events(self, event_with_links: EventId) -> dict[str, list[tuple[int, bool] | None]]:
         """By row the last event before a call and the first one after it, and whether their ends are meant."""
         self._wait_for_match()
         order = self.ground.order
@@ -375,8 +377,8 @@ def _decode_point(point: int, nothing: int) -> tuple[int, bool] | None:
 def _count_first_events(finding: Finding) -> int:
     """How many of a finding's events belong to the first of the places that it stands for."""
     if finding.kind == "message-race":
-        return 2 + len(finding.evidence.get("others", ()))
-    return 2 if "count" in finding.evidence else MAX_EVENTS
+        return 2 + (len(finding.evidence.others) if isinstance(finding.evidence, Race) else 0)
+    return 2 if finding.alike > 1 else MAX_EVENTS
 
 
 def _next_hit(

@@ -100,7 +100,9 @@ class ViewServer(ThreadingHTTPServer):
     def values(self) -> ValueView:
         """The comparison of values. Refused where there is none."""
         if self._values is None:
-            raise RequestRefused(HTTPStatus.NOT_FOUND, "no values of these runs were compared: see `weft compare --view`")
+            raise RequestRefused(
+                HTTPStatus.NOT_FOUND, "no values of these runs were compared: see `weft compare --view`"
+            )
         return self._values
 
     @property

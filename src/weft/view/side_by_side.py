@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import weft
+from weft.base.event_id import EventId
 from weft.compare import compare, slower
 from weft.compare.calls import Calls, Stretch
 from weft.compare.contents import Content, Contents
@@ -157,7 +158,7 @@ class SideBySide:
         if links is None:
             return []
         match, rows = links.match, set[int]()
-        for event in events:
+        for event in (EventId(*one) for one in events):
             rows |= {int(row) for row in match.sends_of(event) if match.sends.partner[row] != NONE}
             rows |= {int(sent) for row in match.receives_of(event) if (sent := match.recvs.partner[row]) != NONE}
         return links.messages(scale, np.array(sorted(rows), np.int64))

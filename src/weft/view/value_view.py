@@ -181,11 +181,15 @@ class ValueView:
         return "not looked at" if self._sides[1].state_at(at) == UNSEEN else "alike, or within the tolerance"
 
     def _layer_to_json(self, number: int, layer: Layer, kept: Kept, at: int) -> Body:
-        first = next((one.element for one in self._differences_at(at) if one.sort == "value" and _is_of_layer(one, layer)), None)
+        first = next(
+            (one.element for one in self._differences_at(at) if one.sort == "value" and _is_of_layer(one, layer)), None
+        )
         return {"number": number, "name": layer.name, "whole": [list(side) for side in layer.whole],
                 "base": kept.base, "first": None if first is None else list(first)}  # fmt: skip
 
-    def pack_field(self, where: tuple[int, int], window: Box, axes: Sequence[int], most: Sequence[int], unit: str) -> bytes:
+    def pack_field(
+        self, where: tuple[int, int], window: Box, axes: Sequence[int], most: Sequence[int], unit: str
+    ) -> bytes:
         """The error over a window of an array (moment and layer `where`), in cells.
 
         `axes` are the dimensions of the picture, rows first, with at most `most` cells in each.

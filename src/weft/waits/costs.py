@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.base.words import rank_words
-from weft.findings import EventId, Finding
+from weft.evidence import Evidence
+from weft.findings import Finding
 from weft.match import Match
 from weft.terms import calls
 from weft.terms.cited import cause, finding
@@ -19,7 +21,7 @@ from weft.terms.describe import where
 from weft.trace import Event, Trace
 from weft.waits.causes import COLLECTIVE, Cause
 from weft.waits.cores import remark
-from weft.waits.imbalance import imbalance
+from weft.waits.imbalance import Imbalance, imbalance
 from weft.waits.kernels import Ints
 from weft.waits.ledger import Base, Times, seconds, times_of
 from weft.waits.states import Waiting, WaitRows, waiting
@@ -37,6 +39,20 @@ _KINDS: Final = (
     ("wait-at-epoch", (Cause.LATE_POST,), "until {late} posted the window{there}"),
     ("wait-at-epoch", (Cause.EARLY_WAIT,), "for the accesses that {late} completed late{there}"),
 )
+
+
+class Cost(Evidence):
+    """What waits cost: their time, its share of the base, why, who waited and who was late, and where ranks shared
+    cores."""
+
+    ns: int
+    share: float
+    base: str
+    base_ns: int
+    cause: str
+    waiting: Sequence[int]
+    late: Sequence[int]
+    crowded: str
 
 
 @dataclass(frozen=True)
@@ -83,7 +99,7 @@ class Costs:
 
 
 def _moved(events: Ints, to: Callable[[EventId], EventId]) -> Ints:
-    rows = [(*to((r1, e1)), *to((r2, e2))) for r1, e1, r2, e2 in events.tolist()]
+    rows = [(*to(EventId(r1, e1)), *to(EventId(r2, e2))) for r1, e1, r2, e2 in events.tolist()]
     return np.array(rows, np.int64).reshape(-1, 4)
 
 
@@ -131,7 +147,11 @@ def told(trace: Trace, of: Costs) -> list[Finding]:
     kinds = zip(_KINDS, of.pairs, strict=True)
     found = [finding for (kind, _, text), pairs in kinds for finding in telling.of(kind, pairs, text)]
     found += imbalance(trace, of.times, telling.least)
-    return sorted(found, key=lambda f: -int(f.evidence["ns"]))
+    return sorted(found, key=_ns, reverse=True)
+
+
+def _ns(one: Finding) -> int:
+    return one.evidence.ns if isinstance(one.evidence, Cost | Imbalance) else 0
 
 
 class _Telling:
@@ -173,11 +193,11 @@ class _Telling:
         )
         return finding(
             kind, message + (f"; {remark}" if remark else ""), [one, two],
-            evidence={
-                "ns": total, "share": round(share, 4), "base": base.words, "base_ns": base.ns,
-                "cause": Cause(int(pairs.cause[dearest])).slug, "waiting": waiters[:64], "late": late[:64],
-                "crowded": remark,
-            },
+            evidence=Cost(
+                ns=total, share=round(share, 4), base=base.words, base_ns=base.ns,
+                cause=Cause(int(pairs.cause[dearest])).slug, waiting=waiters[:64], late=late[:64],
+                crowded=remark,
+            ),
             cause=key,
         )  # fmt: skip
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
+from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.calls import masks, words
@@ -25,6 +27,13 @@ _ENDS: Final = words(
     " Get_library_version"
 )
 """Calls of the start and the end of MPI, mpi4py's own among them: what lies beside them is loading, not work."""
+
+
+class Imbalance(Evidence):
+    """The time that the others could have used, and what each rank computed."""
+
+    ns: int
+    work_ns: Sequence[int]
 
 
 def imbalance(trace: Trace, times: Times, least: float) -> list[Finding]:
@@ -50,7 +59,7 @@ def imbalance(trace: Trace, times: Times, least: float) -> list[Finding]:
             f"rank {busiest} computes {seconds(most)} where the mean is {seconds(mean)}{place}: the others could have"
             f" used {seconds(lost)} together",
             events,
-            evidence={"ns": lost, "work_ns": work[:1024].tolist()},
+            evidence=Imbalance(ns=lost, work_ns=work[:1024].tolist()),
         )
     ]
 

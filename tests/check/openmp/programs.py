@@ -85,7 +85,7 @@ def told(findings: list[Finding]) -> frozenset[int]:
 
 
 def _lines(finding: Finding) -> Iterator[int]:
-    for pair in finding.evidence.get("pairs", ()):
+    for pair in finding.facts().get("pairs", ()):
         yield from (pair["line"], pair["other_line"])
-    if "pairs" not in finding.evidence:
+    if "pairs" not in finding.facts():
         yield from (site.line for site in finding.sites)

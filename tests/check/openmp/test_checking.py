@@ -161,7 +161,7 @@ def test_what_fortran_prints_is_read(tmp_path: Path) -> None:
 end program
 """
     found = run(tmp_path, text.replace("MAP", "to"), "prog.f90").findings
-    assert [(one.evidence["variable"], one.evidence["index"]) for one in found] == [("a", [2, 3]), ("k", [9])]
+    assert [(one.facts()["variable"], one.facts()["index"]) for one in found] == [("a", [2, 3]), ("k", [9])]
     assert [{site.line for site in one.sites} for one in found] == [{11, 7}, {12, 8}]
     assert run(tmp_path, text.replace("MAP", "tofrom"), "prog.f90").findings == ()
 
@@ -204,7 +204,7 @@ int main(void) {
 """
     assert run(tmp_path, text.replace("ALLOCATED", "omp_target_alloc(sizeof host, 0)")).findings == ()
     (one,) = run(tmp_path, text.replace("ALLOCATED", "malloc(sizeof host)")).findings
-    assert (one.kind, one.evidence["index"]) == ("remote-access", [0])
+    assert (one.kind, one.facts()["index"]) == ("remote-access", [0])
 
 
 def test_constructs_are_counted_at_their_lines(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_several_files_in_c_and_cplusplus_are_one_program(tmp_path: Path) -> Non
     found = check(Request((tmp_path / "part.c", tmp_path / "whole.cpp"), timeout=60), tmp_path)
     (one,) = found.findings
     assert "`total`" in one.message
-    assert one.evidence["loop"]["line"] == 3
+    assert one.facts()["loop"]["line"] == 3
     assert {(Path(site.file).name, site.line) for site in one.sites} == {("part.c", 3)}
 
 
@@ -292,7 +292,7 @@ int main(void) {
 }
 """,
     )
-    told = {one.evidence["variable"]: one.message for one in found.findings}
+    told = {one.facts()["variable"]: one.message for one in found.findings}
     assert "reduction" in told["sum"]
     assert "private" in told["own"]
     assert "private" not in told["last"]
@@ -374,7 +374,7 @@ int main(void) {{
 """
     assert run(tmp_path, text).findings == ()
     (one,) = run(tmp_path, text.replace("b[i - 1]", "a[i - 1]")).findings
-    assert one.evidence["variable"] == "a"
+    assert one.facts()["variable"] == "a"
 
 
 def test_only_a_reproducible_order_keeps_an_iteration_on_its_thread(tmp_path: Path) -> None:
@@ -420,7 +420,7 @@ int main(void) {
 """
     assert run(tmp_path, text).findings == ()
     late = run(tmp_path, text.replace("flag++;", "flag++;\n            if (n == 0) data = 3;"))
-    assert {one.evidence["variable"] for one in late.findings} == {"data"}
+    assert {one.facts()["variable"] for one in late.findings} == {"data"}
 
 
 def test_a_program_that_only_asks_the_library_runs(tmp_path: Path) -> None:
@@ -496,7 +496,7 @@ def test_of_several_assignments_on_a_line_the_one_that_races_is_named(tmp_path: 
         f"{row}    return sum < 0;\n}}\n",
     )
     [finding] = checked.findings
-    assert finding.evidence["variable"] == "tmp"
+    assert finding.facts()["variable"] == "tmp"
     assert "`tmp` belongs in private" in finding.message
 
 
@@ -546,4 +546,4 @@ int main(void) {
 }
 """
     [finding] = run(tmp_path, text).findings
-    assert finding.evidence["variable"] == "to"
+    assert finding.facts()["variable"] == "to"
