@@ -71,6 +71,6 @@ def _paint(trace: Trace, **options: Any) -> str:
 def _frame(trace: Trace, form: str, query: str) -> Any:
     """A trace's calls as a table: only who wants one pays for pyarrow or pandas."""
     # Tables need a package that may not be there.
-    from weft.export import frames
+    from weft.export import arrow_tables
 
-    return {"to_arrow": frames.to_arrow, "to_pandas": frames.to_pandas}[form](trace, query)
+    return {"to_arrow": arrow_tables.to_arrow, "to_pandas": arrow_tables.to_pandas}[form](trace, query)

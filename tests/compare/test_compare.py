@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from weft.compare import Comparison, compare, slower
-from weft.compare.told import lines, to_json
+from weft.compare.report import lines, to_json
 from weft.match import match
 from weft.order import order
 from weft.trace.builder import ANY, Builder

@@ -12,7 +12,7 @@ import pytest
 from machine import need
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
-from weft.compare import compare, told_contents
+from weft.compare import compare, content_report
 from weft.compare.contents import Contents, compare_contents
 from weft.match import match
 from weft.order import order
@@ -53,7 +53,7 @@ def compared(before: Trace, after: Trace) -> tuple[Contents, list[str]]:
     comparison = compare(one, two, ordered)
     contents = compare_contents(comparison, ordered)
     assert contents is not None
-    return contents, told_contents.lines(contents, comparison)
+    return contents, content_report.lines(contents, comparison)
 
 
 def test_contents_that_are_alike_are_counted() -> None:
@@ -123,7 +123,7 @@ def test_a_run_without_hashes_is_told_as_such() -> None:
     before, after = match(relay()), match(b.open())
     comparison = compare(before, after, order(after.trace, after))
     assert compare_contents(comparison, order(after.trace, after)) is None
-    [line] = told_contents.lines(None, comparison)
+    [line] = content_report.lines(None, comparison)
     assert line == "what messages hold was not compared: the run was recorded without --hash-messages"
 
 

@@ -11,7 +11,7 @@ import pytest
 import weft
 from compare.test_values import written
 from weft.compare.values import compare_values
-from weft.compare.values.drawn import RAMP, colour
+from weft.compare.values.error_svg import RAMP, colour
 from weft.compare.values.notebook import DrawnComparison
 from weft.errors import TraceError, UsageError
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from compare.test_values import written
-from weft.compare.values import field
-from weft.compare.values.field import NOTHING, apart, error_cells, layers
+from weft.compare.values import error_map
+from weft.compare.values.error_map import NOTHING, apart, error_cells, layers
 from weft.values.process import Box
 
 
@@ -46,7 +46,7 @@ def test_each_cell_has_the_largest_error_of_its_elements(data: st.DataObject) ->
     window = tuple(_side(data, n) for n in shape)
     axes = data.draw(st.permutations(range(dims)))[: data.draw(st.integers(1, min(2, dims)))]
     most = [data.draw(st.integers(1, 6)) for _ in axes]
-    with patch.object(field, "STRETCH", data.draw(st.integers(1, 30))):
+    with patch.object(error_map, "STRETCH", data.draw(st.integers(1, 30))):
         found = error_cells(pairs, window, axes, most)
     np.testing.assert_array_equal(found, _slow(np.abs(one - two), shape[0] - 1, window, axes, most))
 
@@ -54,7 +54,7 @@ def test_each_cell_has_the_largest_error_of_its_elements(data: st.DataObject) ->
 def _pair(one: NDArray[Any], two: NDArray[Any], box: Box, shape: tuple[int, ...]) -> Any:
     whole = tuple((0, n) for n in shape)
     part = two[tuple(slice(first, end) for first, end in box)]
-    return field.Pair(Part(one, whole), Part(part, box), box)  # type: ignore[arg-type]
+    return error_map.Pair(Part(one, whole), Part(part, box), box)  # type: ignore[arg-type]
 
 
 def _side(data: st.DataObject, n: int) -> tuple[int, int]:

@@ -12,8 +12,8 @@ import pytest
 
 from tests_support import WEFT, Installed, execute
 from weft.compare import compare
+from weft.compare.result_report import held, to_json
 from weft.compare.results import Results
-from weft.compare.told_results import held, to_json
 from weft.compare.values.tolerance import Tolerance
 from weft.match import match
 from weft.order import order

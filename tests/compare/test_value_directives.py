@@ -14,7 +14,7 @@ from tests_support import WEFT, execute
 from weft.check import Request
 from weft.check.traced import Plan, trace
 from weft.compare.values import ValueComparison, compare_values
-from weft.compare.values.told import lines
+from weft.compare.values.report import lines
 from weft.values.trace import ValueTrace
 
 PROGRAMS = Path(__file__).parent / "programs"

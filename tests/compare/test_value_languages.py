@@ -12,7 +12,7 @@ import pytest
 from machine import need
 from tests_support import WEFT, Installed, execute
 from weft.compare.values import compare_values
-from weft.compare.values.told import lines
+from weft.compare.values.report import lines
 from weft.values import recording
 from weft.values.trace import ValueTrace
 

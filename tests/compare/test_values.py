@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
 from weft.compare.values import compare_values
-from weft.compare.values.judged import judge
-from weft.compare.values.pieces import common, missing
-from weft.compare.values.told import lines, to_json
+from weft.compare.values.boxes import common, missing
+from weft.compare.values.judgement import judge
+from weft.compare.values.report import lines, to_json
 from weft.compare.values.tolerance import Tolerance, ulps
 from weft.values import recording
 from weft.values.configuration import FORMS as KEPT_AS

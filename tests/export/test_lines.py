@@ -15,8 +15,8 @@ import pytest
 
 import weft
 from weft.errors import UsageError
-from weft.export.in_time import ids, in_time, limited
-from weft.export.lines import Table, Writer
+from weft.export.call_lines import Table, Writer
+from weft.export.time_order import ids, in_time, limited
 from weft.terms.shown import event_json
 from weft.trace import Event, Flag, Function, Parameter, Rank, Status, Trace
 from weft.trace.builder import ANY, Builder
@@ -136,8 +136,8 @@ def test_the_order_is_that_of_time_whatever_the_blocks(seed: int, monkeypatch: p
             # Times of a damaged clock go back.
             at += draw.choice((0, 0, 1, 5, 400, -3))
             r.call("MPI_Barrier", comm=2, enter=max(at, 0), exit=max(at, 0) + 1)
-    monkeypatch.setattr("weft.export.in_time.LEAST", 4)
-    monkeypatch.setattr("weft.export.in_time.AT_ONCE", 7)
+    monkeypatch.setattr("weft.export.time_order.LEAST", 4)
+    monkeypatch.setattr("weft.export.time_order.AT_ONCE", 7)
     trace = b.open()
     wanted = merged(trace)
     assert [one for rows in in_time(trace, Filter("")) for one in ids(rows)] == wanted

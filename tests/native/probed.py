@@ -14,7 +14,7 @@ import numpy as np
 
 import weft
 from weft.compare.values import compare_values
-from weft.compare.values.told import lines
+from weft.compare.values.report import lines
 from weft.values import recording
 from weft.values.configuration import FORMS, Configuration, Rule
 from weft.values.trace import ValueTrace

@@ -10,7 +10,7 @@ import pytest
 
 from tests_support import execute
 from weft.compare.values import compare_values
-from weft.compare.values.told import lines, to_json
+from weft.compare.values.report import lines, to_json
 from weft.errors import OtherVersion, TraceError
 from weft.native.headers.value_format import VALUES_PAGE
 from weft.values import recording

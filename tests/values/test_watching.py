@@ -14,7 +14,7 @@ from machine import need
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
 from weft.compare.values import compare_values
-from weft.compare.values.told import lines
+from weft.compare.values.report import lines
 from weft.errors import UsageError
 from weft.values.trace import ValueTrace
 from weft.values.watching import Watch, read

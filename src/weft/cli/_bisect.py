@@ -27,7 +27,7 @@ def bisected(made: ValueComparison, runs: list[tuple[Path, str]], settings: dict
     Messages come in the order of each record, so that nothing else differs than before.
     """
     from weft.compare.values import compare_values
-    from weft.compare.values.told import lines
+    from weft.compare.values.report import lines
     from weft.values.trace import ValueTrace
 
     first = made.found[0][0] if made.found else None

@@ -99,7 +99,7 @@ def _compared(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
     if args.uncompared:
         return []
     # Most replays have nothing to compare, and a stop is waited for.
-    from weft.compare.told import worth_telling
+    from weft.compare.report import worth_telling
     from weft.replay.outcome import told
     from weft.report import Ground
 

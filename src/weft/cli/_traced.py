@@ -124,7 +124,7 @@ def _told(
 
 
 def _lines(compared: ValueComparison, made: Traced, paths: list[Path]) -> list[str]:
-    from weft.compare.values.told import lines
+    from weft.compare.values.report import lines
 
     head = f"compared: the program without its directives, and {made.processors} processors in turn"
     again = (
@@ -134,7 +134,7 @@ def _lines(compared: ValueComparison, made: Traced, paths: list[Path]) -> list[s
 
 
 def _json(compared: ValueComparison, made: Traced, paths: list[Path]) -> str:
-    from weft.compare.values.told import to_json
+    from weft.compare.values.report import to_json
 
     document = {"schema": "weft-check-values/1", "processors": made.processors, "runs": [str(path) for path in paths]}
     return json.dumps(document | {"values": to_json(compared)}, indent=1)

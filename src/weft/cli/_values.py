@@ -78,7 +78,7 @@ def compared(status: int, job: Job, against: Against | None, *, debug: bool = Fa
     """Tell how the values are beside the reference; the status is DIFFERENT_STATUS where only they are at fault."""
     if against is None:
         return status
-    from weft.compare.values.told import lines
+    from weft.compare.values.report import lines
     from weft.report.text import printable
 
     try:
@@ -149,7 +149,7 @@ def tell_values(kept: Recorded) -> bool:
 
 def debug_values(made: ValueComparison, run: Path, *, trust: bool = False) -> None:
     """Open the debugger on a replay of a run, at the first value that differs."""
-    from weft.compare.values.place import visit
+    from weft.compare.values.first_visit import visit
 
     where = visit(made)
     if where is None:

@@ -27,7 +27,7 @@ from weft.errors import UsageError
 
 if TYPE_CHECKING:
     from weft.compare import Comparison
-    from weft.compare.told_results import Held
+    from weft.compare.result_report import Held
     from weft.compare.values import ValueComparison
     from weft.trace import Trace
 
@@ -98,9 +98,9 @@ def _viewed(args: argparse.Namespace) -> int:
 
 
 def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int:
-    from weft.compare import compare, slower, told_contents, told_results
-    from weft.compare.told import lines, to_json, worth_telling
-    from weft.compare.told_results import held
+    from weft.compare import compare, content_report, result_report, slower
+    from weft.compare.report import lines, to_json, worth_telling
+    from weft.compare.result_report import held
     from weft.compare.values.tolerance import Tolerance
     from weft.match import match
     from weft.order import order
@@ -116,8 +116,8 @@ def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int
     calls = messages.results is None
     said = [*messages.lines, *lines(comparison, places, findings, calls=calls), *_unkept(args, values)]
     document = to_json(comparison, places, findings) | {
-        "contents": told_contents.to_json(messages.contents, comparison),
-        "results": told_results.to_json(messages.results, comparison),
+        "contents": content_report.to_json(messages.contents, comparison),
+        "results": result_report.to_json(messages.results, comparison),
     }
     alike = (comparison.alike or not calls) and messages.alike is not False and ended[0] == ended[1]
     status = _told(args, values, said, document, alike=alike)
@@ -138,7 +138,7 @@ def _unkept(args: argparse.Namespace, values: ValueComparison | None) -> Iterato
 
 
 def _print_commands(args: argparse.Namespace) -> None:
-    from weft.compare.told import commands
+    from weft.compare.report import commands
     from weft.launch.rundir import facts_of
     from weft.report.text import printable
 
@@ -157,7 +157,7 @@ def _told(
     args: argparse.Namespace, values: ValueComparison | None, said: list[str], document: dict[str, Any], *, alike: bool
 ) -> int:
     """Print a comparison; return the exit status."""
-    from weft.compare.values.told import lines, to_json
+    from weft.compare.values.report import lines, to_json
     from weft.report.text import printable
 
     if args.format == "json":

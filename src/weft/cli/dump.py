@@ -31,7 +31,7 @@ from weft.cli._said import findings_of
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
-    from weft.export.in_time import CallRows
+    from weft.export.time_order import CallRows
     from weft.findings import Finding
     from weft.trace import Event, Rank, Trace
     from weft.trace.filter import Filter
@@ -195,7 +195,7 @@ def terms(args: argparse.Namespace) -> list[Any]:
 def print_calls(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any]) -> None:
     """Print events."""
     from weft.cli._progress import progress
-    from weft.export.in_time import in_time, limited
+    from weft.export.time_order import in_time, limited
 
     found = limited(in_time(trace, wanted), args.first, args.last)
     if args.output is None:
@@ -217,11 +217,11 @@ def counted(found: Iterator[CallRows], trace: Trace, advance: Callable[[float, s
 def write_calls(trace: Trace, found: Iterator[CallRows], args: argparse.Namespace, to: IO[Any]) -> None:
     """Write events in one of the forms."""
     if args.format in ("csv", "parquet"):
-        from weft.export.frames import write_csv, write_parquet
+        from weft.export.arrow_tables import write_csv, write_parquet
 
         (write_csv if args.format == "csv" else write_parquet)(trace, found, to)
         return
-    from weft.export.lines import Table, Writer
+    from weft.export.call_lines import Table, Writer
 
     if args.format == "json":
         writer = Writer(trace, None)
@@ -255,7 +255,7 @@ def put(parts: Iterable[bytes], to: IO[Any]) -> None:
 
 def events(trace: Trace, rows: CallRows) -> Iterator[Event]:
     """The calls one by one."""
-    from weft.export.in_time import ids
+    from weft.export.time_order import ids
 
     return (trace.event(rank, index) for rank, index in ids(rows))
 

@@ -26,7 +26,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print them."""
-    from weft.values.ended import MODULE
+    from weft.values.finalization import MODULE
     from weft.values.recording import INCLUDE
 
     if args.cflags:

@@ -14,7 +14,7 @@ from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.compare.calls import Ints, aligned, shape
 from weft.compare.contents import hashed
-from weft.compare.values.judged import Judged, judge
+from weft.compare.values.judgement import Judged, judge
 from weft.compare.values.tolerance import Tolerance
 from weft.match import Match
 from weft.terms.reduced import Numbers, kin, numbers

@@ -10,7 +10,7 @@ from weft.base.event_id import EventId
 from weft.base.words import plural, rank_words
 from weft.compare import Comparison, compare
 from weft.compare.calls import senders
-from weft.compare.told import appeared
+from weft.compare.report import appeared
 from weft.findings import Finding
 from weft.match import NONE, Match, Post
 from weft.order import Order

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from weft.native.headers.value_format import VALUES_DIMS, PlaceKind
 from weft.native.headers.weft_array import Array, Order
-from weft.values.part import Part
+from weft.values.array_part import Part
 
 _KINDS: Final = "iufcb"
 _SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from weft.values.part import Part
+from weft.values.array_part import Part
 
 TYPE_CHECKING = False  # a program imports this: no module that it may not need
 if TYPE_CHECKING:

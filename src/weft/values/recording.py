@@ -55,7 +55,7 @@ def end(run: Path, configuration: Path | None, *, watched: bool = False) -> Reco
         return Recorded(0, 0, notes, [])
     try:
         # Only where there are values: numpy takes longer to come than all of a start.
-        from weft.values.ended import conclude
+        from weft.values.finalization import conclude
 
         return conclude(run, configuration)
     except WeftError as error:

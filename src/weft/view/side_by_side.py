@@ -19,8 +19,8 @@ from weft.compare import compare, slower
 from weft.compare.calls import Calls, Stretch
 from weft.compare.contents import Content, Contents
 from weft.compare.differences import Comparison, Difference
-from weft.compare.told import lines, worth_telling
-from weft.compare.told_results import held
+from weft.compare.report import lines, worth_telling
+from weft.compare.result_report import held
 from weft.compare.values.tolerance import Tolerance
 from weft.errors import UsageError
 from weft.match import NONE

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from weft.base.words import rank_words
 from weft.compare.values import Unlike, ValueComparison
-from weft.compare.values.drawn import RAMP
-from weft.compare.values.field import Layer, Measure, Pair, apart, error_cells, layers
-from weft.compare.values.told import element, iterations_text, lines, number_text, probe_text, unlike_text
+from weft.compare.values.error_map import Layer, Measure, Pair, apart, error_cells, layers
+from weft.compare.values.error_svg import RAMP
+from weft.compare.values.report import element, iterations_text, lines, number_text, probe_text, unlike_text
 from weft.errors import UsageError
 from weft.native.headers.value_format import PlaceKind
 from weft.values.process import Box, Kept

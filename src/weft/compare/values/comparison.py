@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft.compare.values.judged import Judged, judge
+from weft.compare.values.boxes import common, hash_of, missing, within
+from weft.compare.values.judgement import Judged, judge
 from weft.compare.values.model import Unlike, ValueComparison
 from weft.compare.values.moments import TOGETHER, Moments, Rows, moments
-from weft.compare.values.pieces import common, hash_of, missing, within
 from weft.compare.values.structure import configured_alike, parting
 from weft.compare.values.tolerance import ROUNDING, Tolerance
 from weft.native.headers.value_format import VALUES_BLOCK, PlaceKind, ValueForm

@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import Literal
 
 from weft.base.lazy import dataclass
-from weft.compare.values.judged import Judged
+from weft.compare.values.judgement import Judged
 from weft.compare.values.moments import Moments
 from weft.compare.values.structure import Parting
 from weft.values.process import Box, Kept

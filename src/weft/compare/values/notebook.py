@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from weft.compare.values.drawn import draw, html
+from weft.compare.values.error_svg import draw, html
 from weft.compare.values.model import ValueComparison
 
 
@@ -18,7 +18,7 @@ class DrawnComparison(ValueComparison):
         return cls(**{field.name: getattr(made, field.name) for field in fields(made)})
 
     def plot(self, **options: Any) -> str:
-        """The error over an array as an SVG picture that a notebook shows: see weft.compare.values.drawn.draw.
+        """The error over an array as an SVG picture that a notebook shows: see weft.compare.values.error_svg.draw.
 
         weft.differences("reference", "run").plot(probe="A", last=True, unit="ulps")
         """

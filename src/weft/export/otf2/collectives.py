@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from weft.export.blocks import Block, Ints, coded, per_function
 from weft.export.otf2.definitions import NOTHING, everyone, ranks_in
-from weft.export.otf2.rows import BEGUN, DONE, Kind, Records
-from weft.export.otf2.traffic import by_event
+from weft.export.otf2.messages import by_event
+from weft.export.otf2.record_rows import BEGUN, DONE, Kind, Records
 from weft.match import Collectives, Post
 from weft.mpi.meaning import Act, of
 from weft.terms import calls

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from weft.export.blocks import Block, Ints, coded, per_function
 from weft.export.otf2.definitions import NOTHING, Definitions
-from weft.export.otf2.rows import BEGUN, DONE, DURING, Kind, Records
-from weft.export.otf2.traffic import Sorted
+from weft.export.otf2.messages import Sorted
+from weft.export.otf2.record_rows import BEGUN, DONE, DURING, Kind, Records
 from weft.mpi.meaning import Access, Act, Sync, named, of
 from weft.terms import calls
 from weft.terms.calls import catalogue, masks

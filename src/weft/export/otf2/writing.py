@@ -12,8 +12,8 @@ from pathlib import Path
 from weft.export.blocks import blocks
 from weft.export.otf2.archive import Archive
 from weft.export.otf2.definitions import Definitions
-from weft.export.otf2.records import Recorder
-from weft.export.otf2.traffic import Traffic
+from weft.export.otf2.messages import Traffic
+from weft.export.otf2.rank_records import Recorder
 from weft.export.output import Told, operations
 from weft.terms.extent import extent, start_realtime_ns
 from weft.trace import Trace

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft.export.blocks import Block, Ints, coded
 from weft.export.perfetto import tracks
 from weft.export.perfetto.flows import Ends, OfRank
-from weft.export.perfetto.wire import Pieces, fixed, message, nested, number, rows, text, varints
+from weft.export.perfetto.protobuf import Pieces, fixed, message, nested, number, rows, text, varints
 from weft.picture.classes import CLASSES, class_of
 from weft.terms.columns import columns
 from weft.trace import Flag, Function, Parameter, Rank, Thread

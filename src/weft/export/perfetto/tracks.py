@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.export.perfetto.wire import message, number, text
+from weft.export.perfetto.protobuf import message, number, text
 from weft.trace import Rank, Thread
 
 PACKET: Final = 1

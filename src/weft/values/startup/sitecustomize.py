@@ -69,7 +69,7 @@ class _Watcher:
     def one(self, frame: FrameType, one: dict[str, Any], texts: list[CodeType]) -> None:
         """Keep one expression's value."""
         # Not at the start of each Python: it needs numpy.
-        from weft.values.part import Part
+        from weft.values.array_part import Part
         from weft.values.probes import _capture
 
         capture = _capture()

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from weft.export.blocks import Block, Ints
 from weft.export.otf2 import collectives, onesided
 from weft.export.otf2.definitions import Definitions
-from weft.export.otf2.rows import ENTERED, LEFT, Kind, Records, laid
-from weft.export.otf2.traffic import RankTraffic
+from weft.export.otf2.messages import RankTraffic
+from weft.export.otf2.record_rows import ENTERED, LEFT, Kind, Records, laid
 from weft.terms.cited import said
 from weft.trace import Event, Rank
 

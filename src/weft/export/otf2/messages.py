@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.export.blocks import BLOCK, Block, Ints
 from weft.export.otf2.definitions import NOTHING, ranks_in
-from weft.export.otf2.rows import BEGUN, DONE, Kind, Records
+from weft.export.otf2.record_rows import BEGUN, DONE, Kind, Records
 from weft.export.output import Shelf
 from weft.match import NONE, Operations, Post, Posts
 from weft.terms.extent import Extent

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.words import escaped
-from weft.export.in_time import CallRows, Part
-from weft.export.programs import Programs, RankNames, TextTable, Words
+from weft.export.argument_layouts import Programs, RankNames, TextTable, Words
+from weft.export.time_order import CallRows, Part
 from weft.native.bridge import U8, addresses
 from weft.native.headers.rows import RowRank, RowsInput, kernel
 from weft.terms.columns import distinct, numbered

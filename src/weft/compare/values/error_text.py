@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from weft.compare.values.field import Pair, error_cells
+from weft.compare.values.error_map import Pair, error_cells
 from weft.compare.values.model import Unlike
 
 ROWS: Final = 16

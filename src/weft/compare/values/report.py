@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from weft.base.words import listed, plural, rank_words
-from weft.compare.values.grown import jump, may_be_rounding, relative, tolerance
+from weft.compare.values.error_growth import jump, may_be_rounding, relative, tolerance
+from weft.compare.values.error_text import picture
 from weft.compare.values.model import Unlike, ValueComparison
-from weft.compare.values.picture import picture
 from weft.compare.values.structure import Parting, configured_alike, strangers
 from weft.native.headers.value_format import PlaceKind
 from weft.values.process import Box, Kept

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.compare.values.judged import STRETCH
-from weft.compare.values.pieces import common, size, within
+from weft.compare.values.boxes import common, size, within
+from weft.compare.values.judgement import STRETCH
 from weft.compare.values.tolerance import ulps
 from weft.values.process import Box, Kept
 

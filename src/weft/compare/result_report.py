@@ -7,14 +7,14 @@ from typing import Any
 
 from weft.base.lazy import dataclass
 from weft.base.words import plural
-from weft.compare import told_contents
+from weft.compare import content_report
+from weft.compare.content_report import called, callers, differ
 from weft.compare.contents import Contents, compare_contents
 from weft.compare.differences import Comparison
 from weft.compare.results import Result, Results, compare_results, other_ranks
-from weft.compare.told_contents import called, callers, differ
-from weft.compare.values.grown import GROWN, tolerance
-from weft.compare.values.judged import Judged
-from weft.compare.values.told import rounding
+from weft.compare.values.error_growth import GROWN, tolerance
+from weft.compare.values.judgement import Judged
+from weft.compare.values.report import rounding
 from weft.compare.values.tolerance import Tolerance
 from weft.order import Order
 
@@ -48,7 +48,7 @@ def held(comparison: Comparison, order: Order, tolerance: Tolerance) -> Held:
         results = compare_results(comparison.before, comparison.after, tolerance)
         return Held(None, results, lines(results, comparison))
     contents = compare_contents(comparison, order)
-    return Held(contents, None, told_contents.lines(contents, comparison))
+    return Held(contents, None, content_report.lines(contents, comparison))
 
 
 def lines(results: Results, comparison: Comparison) -> list[str]:

@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from weft.base.words import printable
-from weft.compare.values.field import NOTHING, Floats, Layer, Measure, error_cells, layers
+from weft.compare.values.error_map import NOTHING, Floats, Layer, Measure, error_cells, layers
 from weft.compare.values.model import Unlike, ValueComparison
-from weft.compare.values.told import iterations_text, lines, probe_text
+from weft.compare.values.report import iterations_text, lines, probe_text
 from weft.errors import UsageError
 from weft.picture.svg_base import Picture
 from weft.values.process import Box
