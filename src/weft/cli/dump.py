@@ -195,9 +195,9 @@ def terms(args: argparse.Namespace) -> list[Any]:
 def print_calls(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any]) -> None:
     """Print events."""
     from weft.cli._progress import progress
-    from weft.export.time_order import in_time, limited
+    from weft.export.time_order import calls_in_time_order, limit_calls
 
-    found = limited(in_time(trace, wanted), args.first, args.last)
+    found = limit_calls(calls_in_time_order(trace, wanted), args.first, args.last)
     if args.output is None:
         write_calls(trace, found, args, to)
         return
@@ -221,14 +221,14 @@ def write_calls(trace: Trace, found: Iterator[CallRows], args: argparse.Namespac
 
         (write_csv if args.format == "csv" else write_parquet)(trace, found, to)
         return
-    from weft.export.call_lines import Table, Writer
+    from weft.export.call_lines import CallLineWriter, CallTable
 
     if args.format == "json":
-        writer = Writer(trace, None)
+        writer = CallLineWriter(trace, None)
         put((text for rows in found for text in writer.lines(rows)), to)
         return
     first = next(found, None)
-    table = Table(trace, list(itertools.islice(events(trace, first), MEASURED)) if first else [])
+    table = CallTable(trace, list(itertools.islice(events(trace, first), MEASURED)) if first else [])
     show = painter(table.heads, to)
     show(table.head(), True)
     if first is None:
@@ -238,7 +238,7 @@ def write_calls(trace: Trace, found: Iterator[CallRows], args: argparse.Namespac
             for event in events(trace, rows):
                 show(table.cells(event), False)
         return
-    writer = Writer(trace, table)
+    writer = CallLineWriter(trace, table)
     put((text for rows in itertools.chain([first], found) for text in writer.lines(rows)), to)
 
 
@@ -255,9 +255,9 @@ def put(parts: Iterable[bytes], to: IO[Any]) -> None:
 
 def events(trace: Trace, rows: CallRows) -> Iterator[Event]:
     """The calls one by one."""
-    from weft.export.time_order import ids
+    from weft.export.time_order import call_ids
 
-    return (trace.event(rank, index) for rank, index in ids(rows))
+    return (trace.event(rank, index) for rank, index in call_ids(rows))
 
 
 # Runs of level `outcomes`

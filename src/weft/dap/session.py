@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.base.event_id import EventId
+from weft.dap.breakpoints import EditorBreakpoints
 from weft.dap.output import RankOutput
 from weft.dap.stacks import Stacks
 from weft.dap.task_threads import TaskThreads

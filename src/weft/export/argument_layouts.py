@@ -36,7 +36,7 @@ class TextTable:
         )
 
 
-class Words:
+class TextNumbers:
     """Texts by their numbers, each once."""
 
     def __init__(self) -> None:
@@ -51,11 +51,11 @@ class Words:
         return TextTable(list(self._numbers))
 
 
-class Programs:
+class ArgumentLayouts:
     """The parts of all functions of a run, as text or as JSON."""
 
     def __init__(self, functions: FunctionTable, as_json: bool) -> None:
-        self.words, self._json = Words(), as_json
+        self.words, self._json = TextNumbers(), as_json
         found = sorted(functions, key=lambda function: function.id)
         self.classes = sorted({p.handle for f in found for p in f.parameters if p.handle})
         self.function_of = np.full(MAX_ID + 1, -1, np.int32)
@@ -68,43 +68,43 @@ class Programs:
             row["name"] = self.words.number(json.dumps(function.name) if as_json else escaped(function.name))
             row["first_step"], row["first_part"] = len(steps), len(parts)
             row["entry_steps"], row["steps"] = min(len(function.tail_in), 255), min(len(mine), 255)
-            steps += [_code(p) for p in mine]
-            made = [self._part(function, p) for p in function.parameters if self._is_shown(p)]
+            steps += [_type_code(p) for p in mine]
+            made = [self._argument_part(function, p) for p in function.parameters if self._is_shown(p)]
             parts += made
-            row["parts"], row["bits"] = min(len(made), 255), _bits(function, len(mine), len(made))
+            row["parts"], row["bits"] = min(len(made), 255), _function_bits(function, len(mine), len(made))
         self.step_codes = np.array([*steps, 0], np.uint8)
         self.parts = np.array([*parts, (0,) * len(rows.PART.names or ())], rows.PART)
 
     def _is_shown(self, parameter: Parameter) -> bool:
         return parameter.place != "none" and (self._json or parameter.place not in _TEXT_SKIPS)
 
-    def _part(self, function: Function, p: Parameter) -> tuple[int, ...]:
+    def _argument_part(self, function: Function, p: Parameter) -> tuple[int, ...]:
         names = [q.name for q in function.tail_in], [q.name for q in function.tail_out]
         entry = names[0].index(p.name) if p.name in names[0] else -1
         leave = names[1].index(p.name) + len(names[0]) if p.name in names[1] else -1
         late = p.direction == "out" and p.place in ("object", "flag", "status")
         bits = rows.Part.SKIP_OPEN * late | rows.Part.WILD * is_wild(p)
         handle = self.classes.index(p.handle) if p.handle else 0
-        place, code = PartPlace[p.place.upper()].value, _code(p) if p.place == "tail" else _code(p) & ~CODE_ARRAY
-        return place, code, handle, bits, entry, leave, self._label(p.name), self._label(f"{p.name}:out")
+        place, code = PartPlace[p.place.upper()].value, _type_code(p) if p.place == "tail" else _type_code(p) & ~CODE_ARRAY
+        return place, code, handle, bits, entry, leave, self._label_number(p.name), self._label_number(f"{p.name}:out")
 
-    def _label(self, name: str) -> int:
+    def _label_number(self, name: str) -> int:
         return self.words.number(f"{json.dumps(name)}: " if self._json else f"{escaped(name)} ")
 
-    def prefix(self, cls: str) -> int:
+    def object_prefix(self, cls: str) -> int:
         """What stands before the number of an object without a name, as a word."""
         return self.words.number(f'"{cls.lower()} ' if self._json else "#")
 
 
-def _code(parameter: Parameter) -> int:
+def _type_code(parameter: Parameter) -> int:
     return int(CODES.get(parameter.type, Code.HANDLE)) | (CODE_ARRAY if parameter.array else 0)
 
 
-def _bits(function: Function, steps: int, parts: int) -> int:
+def _function_bits(function: Function, steps: int, parts: int) -> int:
     slots = [p for p in function.parameters if p.place not in ("none", "tail")]
     odd = any(p.place == "status" and p.type != "status" for p in slots)
     odd |= any(p.place not in ("status",) and p.type == "status" for p in slots)
-    odd |= any(_code(p) & ~CODE_ARRAY in _RARE for p in function.parameters if p.place != "none")
+    odd |= any(_type_code(p) & ~CODE_ARRAY in _RARE for p in function.parameters if p.place != "none")
     # Two parameters of one name, or of one place, are in no MPI: what a damaged table says, Python reads.
     odd |= len(function.by_name) < len(function.parameters) or len({p.place for p in slots}) < len(slots)
     odd |= steps > MAX_STEPS or parts > 255
@@ -115,20 +115,20 @@ def _bits(function: Function, steps: int, parts: int) -> int:
 class RankNames:
     """The names of a rank's objects that are more than class and number."""
 
-    def __init__(self, rank: Rank, programs: Programs, as_json: bool) -> None:
+    def __init__(self, rank: Rank, programs: ArgumentLayouts, as_json: bool) -> None:
         made = []
         for cls in programs.classes:
-            ids = np.array(sorted(_named(rank, cls)), np.int64)
-            texts = TextTable([_name(rank, cls, int(id), as_json) for id in ids])
+            ids = np.array(sorted(_named_objects(rank, cls)), np.int64)
+            texts = TextTable([_object_name(rank, cls, int(id), as_json) for id in ids])
             made.append(Names(ids=ids, count=len(ids), own=texts.structure, prefix=programs.prefix(cls)))
         self.structures = several(made, Names)
 
 
-def _name(rank: Rank, cls: str, id: int, as_json: bool) -> str:  # noqa: A002 - the domain's word
+def _object_name(rank: Rank, cls: str, id: int, as_json: bool) -> str:  # noqa: A002 - the domain's word
     return json.dumps(rank.object_name(cls, id)) if as_json else escaped(object_text(rank, cls, id))
 
 
-def _named(rank: Rank, cls: str) -> set[int]:
+def _named_objects(rank: Rank, cls: str) -> set[int]:
     """Ids of the objects whose name is not made of class and number."""
     ids = {0, *rank.trace.functions.objects.get(cls, {})}
     if cls == "COMM":

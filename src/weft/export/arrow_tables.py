@@ -7,13 +7,13 @@ from typing import IO, Any
 
 from weft.errors import UsageError
 from weft.export.blocks import Block
-from weft.export.time_order import CallRows, in_time
+from weft.export.time_order import CallRows, calls_in_time_order
 from weft.terms.extent import extent
 from weft.trace import Trace
 from weft.trace.filter import Filter
 
 
-def _arrow() -> Any:
+def _import_arrow() -> Any:
     try:
         # It may not be there.
         import pyarrow
@@ -22,15 +22,15 @@ def _arrow() -> Any:
     return pyarrow
 
 
-def tables(trace: Trace, found: Iterable[CallRows]) -> Iterator[Any]:
+def iterate_tables(trace: Trace, found: Iterable[CallRows]) -> Iterator[Any]:
     """The calls as pyarrow.Table, some hundred thousand rows each, in their order."""
-    pa = _arrow()
+    pa = _import_arrow()
     # It imports pyarrow.
-    from weft.export.parquet.calls import SCHEMA, columns
+    from weft.export.parquet.calls import SCHEMA, call_columns
 
     run = extent(trace)
     for rows in found:
-        blocks = (columns(Block(part.rank, part.index, run)) for part in rows.parts)
+        blocks = (call_columns(Block(part.rank, part.index, run)) for part in rows.parts)
         batches = [pa.record_batch([block[name] for name in SCHEMA.names], schema=SCHEMA) for block in blocks]
         yield pa.Table.from_batches(batches, SCHEMA).unify_dictionaries().combine_chunks().take(rows.order)
 
@@ -40,11 +40,11 @@ def to_arrow(trace: Trace, query: str = "") -> Any:
 
     UsageError where pyarrow is missing, or for a filter that is none.
     """
-    pa = _arrow()
+    pa = _import_arrow()
     # It imports pyarrow.
     from weft.export.parquet.calls import SCHEMA
 
-    made = list(tables(trace, in_time(trace, Filter(query))))
+    made = list(iterate_tables(trace, calls_in_time_order(trace, Filter(query))))
     return pa.concat_tables([SCHEMA.empty_table(), *made]).unify_dictionaries().combine_chunks()
 
 
@@ -53,7 +53,7 @@ def to_pandas(trace: Trace, query: str = "") -> Any:
 
     UsageError where pandas or pyarrow is missing, or for a filter that is none.
     """
-    pa = _arrow()
+    pa = _import_arrow()
     try:
         # It may not be there.
         import pandas as pd
@@ -66,7 +66,7 @@ def to_pandas(trace: Trace, query: str = "") -> Any:
     return to_arrow(trace, query).to_pandas(types_mapper=types.get)
 
 
-class _Sink:
+class _PositionedStream:
     """A stream that cannot tell where it is (a pipe), for writers that ask."""
 
     def __init__(self, to: IO[bytes]) -> None:
@@ -89,20 +89,20 @@ class _Sink:
 
 def write_parquet(trace: Trace, found: Iterable[CallRows], to: IO[bytes]) -> None:
     """Write calls as a Parquet file."""
-    pa = _arrow()
+    pa = _import_arrow()
     # Only now it is known to be there.
     import pyarrow.parquet as pq
 
     from weft.export.parquet.calls import SCHEMA
 
-    with pq.ParquetWriter(pa.PythonFile(_Sink(to), mode="w"), SCHEMA, compression="zstd") as writer:
-        for table in tables(trace, found):
+    with pq.ParquetWriter(pa.PythonFile(_PositionedStream(to), mode="w"), SCHEMA, compression="zstd") as writer:
+        for table in iterate_tables(trace, found):
             writer.write_table(table)
 
 
 def write_csv(trace: Trace, found: Iterable[CallRows], to: IO[bytes]) -> None:
     """Write calls as CSV with a line of names; what a call does not have is empty."""
-    _arrow()
+    _import_arrow()
     # Only now it is known to be there.
     import pyarrow.csv as arrow_csv
 
@@ -110,12 +110,12 @@ def write_csv(trace: Trace, found: Iterable[CallRows], to: IO[bytes]) -> None:
 
     to.write((",".join(f'"{name}"' for name in SCHEMA.names) + "\n").encode())
     options = arrow_csv.WriteOptions(include_header=False)
-    for table in tables(trace, found):
-        plain = table.cast(_plain(SCHEMA))
-        arrow_csv.write_csv(plain, _Sink(to), write_options=options)
+    for table in iterate_tables(trace, found):
+        plain = table.cast(_without_dictionaries(SCHEMA))
+        arrow_csv.write_csv(plain, _PositionedStream(to), write_options=options)
 
 
-def _plain(schema: Any) -> Any:
+def _without_dictionaries(schema: Any) -> Any:
     """The schema with texts in place of dictionaries, which CSV does not know."""
     # Who calls has asked for it.
     import pyarrow as pa

@@ -25,13 +25,13 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
-def coded(values: NDArray[Any]) -> tuple[list[int], Ints]:
+def encode_ids(values: NDArray[Any]) -> tuple[list[int], Ints]:
     """The different values of a column of ids, and for each row which of them it has."""
     ids = distinct(values)
     return ids.tolist(), numbered(ids, values).astype(np.int64)
 
 
-def per_function(functions: FunctionTable, value: Callable[[Function], object], dtype: Any) -> NDArray[Any]:
+def function_table(functions: FunctionTable, value: Callable[[Function], object], dtype: Any) -> NDArray[Any]:
     """A look-up table over function ids; 0 for unknown ones."""
     table = np.zeros(MAX_ID + 1, dtype)
     for function in functions:
@@ -39,12 +39,12 @@ def per_function(functions: FunctionTable, value: Callable[[Function], object], 
     return table
 
 
-class Places:
+class SlotTables:
     """Which functions have what in an event's slot, as look-up tables over function ids."""
 
     def __init__(self, functions: FunctionTable) -> None:
         def having(fits: Callable[[Function], bool]) -> Mask:
-            return per_function(functions, fits, np.bool_)
+            return function_table(functions, fits, np.bool_)
 
         self.comm = having(lambda f: "comm" in f.slot)
         self.peer = having(lambda f: "peer" in f.slot)
@@ -58,9 +58,9 @@ class Places:
 
 
 @cache
-def places(functions: FunctionTable) -> Places:
+def slot_tables(functions: FunctionTable) -> SlotTables:
     """The look-up tables of a run's functions."""
-    return Places(functions)
+    return SlotTables(functions)
 
 
 class Block:
@@ -129,13 +129,13 @@ class Block:
     @cached_property
     def failed_polls(self) -> Mask:
         """Whether the event stands for polls that failed: its count is their number."""
-        polls = places(self.rank.trace.functions).poll[self.function]
+        polls = slot_tables(self.rank.trace.functions).poll[self.function]
         failed: Mask = polls & ~self.open & ((self.events["flags"] & Flag.TRUE) == 0) & (self.count > 0)
         return failed
 
-    def coded(self, column: str) -> tuple[list[int], Ints]:
+    def encode_column(self, column: str) -> tuple[list[int], Ints]:
         """The different ids in a column, and for each event which of them it has."""
-        return coded(np.ascontiguousarray(self.events[column]))
+        return encode_ids(np.ascontiguousarray(self.events[column]))
 
     @cached_property
     def comm(self) -> NDArray[np.uint32]:
@@ -162,7 +162,7 @@ class Block:
             found = size_of(self.rank.datatype(id)) if id else None
             return -1 if found is None or found >= 1 << 62 else found
 
-        ids, codes = self.coded("datatype")
+        ids, codes = self.encode_column("datatype")
         return np.array([size(i) for i in ids], np.int64)[codes]
 
     @cached_property
@@ -175,13 +175,13 @@ class Block:
         return np.where(known, self.count * self.type_size, -1)
 
 
-watched: Final[ContextVar[Callable[[int], None] | None]] = ContextVar("watched", default=None)
+progress_callback: Final[ContextVar[Callable[[int], None] | None]] = ContextVar("watched", default=None)
 """Told how many events of each block were dealt with: formats do not pass it on."""
 
 
-def blocks(rank: Rank, run: Extent) -> Iterator[Block]:
+def read_blocks(rank: Rank, run: Extent) -> Iterator[Block]:
     """The events of a rank, block by block."""
-    tell = watched.get()
+    tell = progress_callback.get()
     for start in range(0, len(rank.events), BLOCK):
         block = Block(rank, np.arange(start, min(start + BLOCK, len(rank.events))), run)
         yield block

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.words import escaped
-from weft.export.argument_layouts import Programs, RankNames, TextTable, Words
-from weft.export.time_order import CallRows, Part
+from weft.export.argument_layouts import ArgumentLayouts, RankNames, TextNumbers, TextTable
+from weft.export.time_order import CallRows, RankCalls
 from weft.native.bridge import U8, addresses
 from weft.native.headers.rows import RowRank, RowsInput, kernel
 from weft.terms.columns import distinct, numbered
@@ -29,7 +29,7 @@ _RIGHT: Final = frozenset(("time", "rank", "event"))
 _WIDEST: Final = 60
 
 
-class Table:
+class CallTable:
     """The form of a table of calls: the widths of its columns, which some of its rows decide."""
 
     def __init__(self, trace: Trace, some: list[Event]) -> None:
@@ -39,38 +39,38 @@ class Table:
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         self.widths = dict(zip(self.heads, [*(min(width, _WIDEST) for width in widths[:-1]), 0], strict=True))
 
-    def cells(self, event: Event) -> list[str]:
+    def align_cells(self, event: Event) -> list[str]:
         """A call as cells of the columns' widths."""
-        return [self.aligned(*cell) for cell in zip(self.heads, call_cells(event, self.threaded), strict=True)]
+        return [self.align_cell(*cell) for cell in zip(self.heads, call_cells(event, self.threaded), strict=True)]
 
-    def head(self) -> list[str]:
+    def header_cells(self) -> list[str]:
         """The columns' names."""
-        return [self.aligned(head, head) for head in self.heads]
+        return [self.align_cell(head, head) for head in self.heads]
 
-    def aligned(self, head: str, cell: str) -> str:
+    def align_cell(self, head: str, cell: str) -> str:
         """A cell in its column."""
         return cell.rjust(self.widths[head]) if head in _RIGHT else cell.ljust(self.widths[head])
 
 
-class Writer:
+class CallLineWriter:
     """Writes rows as text in the columns of `table`, or as JSON lines where there is none."""
 
-    def __init__(self, trace: Trace, table: Table | None) -> None:
+    def __init__(self, trace: Trace, table: CallTable | None) -> None:
         self._trace, self._table, self._json = trace, table, table is None
-        self._programs = Programs(trace.functions, self._json)
+        self._programs = ArgumentLayouts(trace.functions, self._json)
         self._prefixes = [self._programs.prefix(cls) for cls in self._programs.classes]
         self._words = self._programs.words.table()
         self._ranks = (RowRank * max(1, len(trace.ranks)))()
         self._kept: dict[int, object] = {}
-        self._texts = {"sites": Words(), "tasks": Words(), "comms": Words()}
+        self._texts = {"sites": TextNumbers(), "tasks": TextNumbers(), "comms": TextNumbers()}
         self._numbers: dict[tuple[str, int, int], int] = {}
         self._errors = TextTable([error_text(trace.system, error) for error in range(ERRORS)])
         self._buffer = np.empty(_ROOM, np.uint8)
 
-    def lines(self, rows: CallRows) -> Iterator[bytes]:
+    def render_lines(self, rows: CallRows) -> Iterator[bytes]:
         """The lines of some calls in UTF-8, many at once."""
-        columns = self._columns(rows)
-        given = self._given(columns)
+        columns = self._input_columns(rows)
+        given = self._kernel_input(columns)
         done, end = 0, len(rows)
         while done < end:
             start = done
@@ -79,10 +79,10 @@ class Writer:
             yield self._buffer[: used.value].tobytes()
             if done == start:
                 event = self._trace.event(int(columns["rank"][done]), int(columns["index"][done]))
-                yield self._one(event).encode("utf-8", "backslashreplace")
+                yield self._render_unusual(event).encode("utf-8", "backslashreplace")
                 done += 1
 
-    def _one(self, event: Event) -> str:
+    def _render_unusual(self, event: Event) -> str:
         """The line of a call that is unusual."""
         if self._table is None:
             return json.dumps(event_json(event), default=str) + "\n"
@@ -90,21 +90,21 @@ class Writer:
 
     # Columns
 
-    def _columns(self, rows: CallRows) -> dict[str, NDArray[Any]]:
+    def _input_columns(self, rows: CallRows) -> dict[str, NDArray[Any]]:
         parts = rows.parts
         for part in parts:
-            self._prepare(part.rank)
+            self._prepare_rank(part.rank)
         columns = {
             "rank": np.concatenate([np.full(len(part.index), part.rank.index, np.int32) for part in parts]),
             "index": np.concatenate([part.index for part in parts]),
             "enter": np.concatenate([part.enter for part in parts]),
             "leave": np.concatenate([part.leave for part in parts]),
         }
-        for name, column in (("site", self._sites), ("task", self._tasks), ("comm", self._comms)):
+        for name, column in (("site", self._site_column), ("task", self._task_column), ("comm", self._comm_column)):
             columns[name] = np.concatenate([column(part) for part in parts])
         return {name: np.ascontiguousarray(column[rows.order]) for name, column in columns.items()}
 
-    def _numbered(self, kind: str, rank: Rank, ids: NDArray[Any], text: Callable[[int], str]) -> NDArray[np.uint32]:
+    def _text_numbers(self, kind: str, rank: Rank, ids: NDArray[Any], text: Callable[[int], str]) -> NDArray[np.uint32]:
         """For a column of a rank's ids the numbers of their texts."""
         different = distinct(ids)
         table = np.empty(len(different), np.uint32)
@@ -116,26 +116,26 @@ class Writer:
         found: NDArray[np.uint32] = table[numbered(different, ids)]
         return found
 
-    def _sites(self, part: Part) -> NDArray[np.uint32]:
+    def _site_column(self, part: RankCalls) -> NDArray[np.uint32]:
         column = np.ascontiguousarray(part.rank.events["site"][part.index])
-        return self._numbered("sites", part.rank, column, lambda number: self._site(part.rank.site(number)))
+        return self._text_numbers("sites", part.rank, column, lambda number: self._site_text(part.rank.site(number)))
 
-    def _site(self, site: CallSite) -> str:
+    def _site_text(self, site: CallSite) -> str:
         if self._table is None:
             return json.dumps(site_json(site), default=str)
         return self._table.aligned("where", escaped(site.text))
 
-    def _tasks(self, part: Part) -> NDArray[np.uint32]:
+    def _task_column(self, part: RankCalls) -> NDArray[np.uint32]:
         tasks = part.rank.tasks
         ids = tasks.ids[part.index] if tasks is not None else np.zeros(len(part.index), np.int64)
-        return self._numbered("tasks", part.rank, ids, lambda number: self._task(tasks.get(number) if tasks else None))
+        return self._text_numbers("tasks", part.rank, ids, lambda number: self._task_text(tasks.get(number) if tasks else None))
 
-    def _task(self, task: LogicalTask | None) -> str:
+    def _task_text(self, task: LogicalTask | None) -> str:
         if self._table is None:
             return json.dumps(task_json(task), default=str)
         return self._table.aligned("task", escaped(task_text(task))) if self._trace.has_tasks else ""
 
-    def _comms(self, part: Part) -> NDArray[np.uint32]:
+    def _comm_column(self, part: RankCalls) -> NDArray[np.uint32]:
         """The communicator, that of a window or file included: JSON has it beside the arguments."""
         if self._table is not None:
             return np.zeros(len(part.index), np.uint32)
@@ -144,11 +144,11 @@ class Writer:
             comm = part.rank.comm(id)
             return json.dumps(comm.name if comm else None)
 
-        return self._numbered("comms", part.rank, comm_ids(part.rank, part.rank.events[part.index]), name)
+        return self._text_numbers("comms", part.rank, comm_ids(part.rank, part.rank.events[part.index]), name)
 
     # What C gets
 
-    def _prepare(self, rank: Rank) -> None:
+    def _prepare_rank(self, rank: Rank) -> None:
         """What C needs to know of a rank."""
         if rank.index in self._kept:
             return
@@ -164,7 +164,7 @@ class Writer:
         self._ranks[rank.index] = of_rank
         self._kept[rank.index] = of_rank, tails
 
-    def _given(self, columns: dict[str, NDArray[np.generic]]) -> RowsInput:
+    def _kernel_input(self, columns: dict[str, NDArray[np.generic]]) -> RowsInput:
         programs, table = self._programs, self._table
         given: dict[str, Any] = {name: words.table().structure for name, words in self._texts.items()} | columns
         given |= {f"{head}_width": table.widths[head] if table else 0 for head in ("time", "rank", "event", "took")}

@@ -22,15 +22,15 @@ IN_MEMORY = 1 << 20
 """Columns up to this many bytes stay in memory."""
 
 
-class Told(NamedTuple):
+class ExportCount(NamedTuple):
     """How many of something an export holds, for people: `Told(12, "call")`."""
 
-    many: int
+    count: int
     noun: str
 
 
 @contextmanager
-def staged(out: Path) -> Iterator[Path]:
+def stage_output(out: Path) -> Iterator[Path]:
     """A path beside `out` to write to; it becomes `out` at the end, and is gone after an error."""
     if out.exists() or out.is_symlink():
         raise UsageError(f"{out} exists: remove it, or name another place with -o")
@@ -50,13 +50,13 @@ def staged(out: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class Shelf:
+class FileColumns:
     """Makes columns that lie in a file without a name, so that the system can put them out of memory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def room(self, length: int, kind: Any) -> NDArray[Any]:
+    def allocate(self, length: int, kind: Any) -> NDArray[Any]:
         """A column of zeros."""
         dtype = np.dtype(kind)
         size = length * dtype.itemsize
@@ -68,6 +68,6 @@ class Shelf:
             return np.frombuffer(mmap.mmap(file.fileno(), size), dtype)
 
 
-def operations(trace: Trace, beside: Path) -> Operations:
+def pair_operations(trace: Trace, beside: Path) -> Operations:
     """The run's operations with their messages paired, in columns that need no memory."""
-    return paired(trace, Shelf(beside.parent).room)
+    return paired(trace, FileColumns(beside.parent).room)

@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Part:
+class RankCalls:
     """Calls of one rank: their indices, and their times in ns on the run's axis (-1 for what never returned)."""
 
     rank: Rank
@@ -36,7 +36,7 @@ class Part:
 class CallRows:
     """Calls of several ranks. `order` puts the parts' rows, one part behind the other, in the order of time."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[RankCalls, ...]
     order: Ints
 
     def __len__(self) -> int:
@@ -63,13 +63,13 @@ class _Queue:
     held: int = 0
 
     @property
-    def ended(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether all of the rank was read."""
         return self.read >= len(self.rank.events)
 
-    def fill(self) -> None:
+    def read_ahead(self) -> None:
         """Read on until there are enough calls that fit."""
-        while self.held < self.step and not self.ended:
+        while self.held < self.step and not self.is_exhausted:
             part = slice(self.read, self.read + self.step)
             mask = self.wanted.mask(self.rank, part.start, part.stop)
             self.read = part.stop
@@ -88,7 +88,7 @@ class _Queue:
         """The key of the last call that was read."""
         return int(self.blocks[-1][0][-1])
 
-    def take(self, bound: int | None, with_equal: bool) -> tuple[Ints, Part] | None:
+    def take_before(self, bound: int | None, with_equal: bool) -> tuple[Ints, RankCalls] | None:
         """The calls before a time, or at it too; None: all."""
         columns = [np.concatenate(column) for column in zip(*self.blocks, strict=True)]
         side: str = "right" if with_equal else "left"
@@ -96,10 +96,10 @@ class _Queue:
         self.blocks = [tuple(column[end:] for column in columns)] if end < len(columns[0]) else []  # type: ignore[list-item]
         self.held = len(columns[0]) - end
         key, index, enter, leave = (column[:end] for column in columns)
-        return (key, Part(self.rank, index, enter, leave)) if end else None
+        return (key, RankCalls(self.rank, index, enter, leave)) if end else None
 
 
-def in_time(trace: Trace, wanted: Filter) -> Iterator[CallRows]:
+def calls_in_time_order(trace: Trace, wanted: Filter) -> Iterator[CallRows]:
     """The calls that fit, all ranks in the order of entry; those of one time in the order of their ranks."""
     ranks = wanted.ranks(trace)
     step = max(LEAST, AT_ONCE // max(1, len(ranks)))
@@ -119,10 +119,10 @@ def in_time(trace: Trace, wanted: Filter) -> Iterator[CallRows]:
         yield CallRows(tuple(part for _, part in some), order)
 
 
-def limited(rows: Iterable[CallRows], first: int | None, last: int | None) -> Iterator[CallRows]:
+def limit_calls(rows: Iterable[CallRows], first: int | None, last: int | None) -> Iterator[CallRows]:
     """The first so many, or the last so many; None: all."""
     if last is not None:
-        yield from _last(rows, last)
+        yield from _last_calls(rows, last)
         return
     left = first
     for some in rows:
@@ -133,7 +133,7 @@ def limited(rows: Iterable[CallRows], first: int | None, last: int | None) -> It
         yield some
 
 
-def _last(rows: Iterable[CallRows], count: int) -> Iterator[CallRows]:
+def _last_calls(rows: Iterable[CallRows], count: int) -> Iterator[CallRows]:
     kept: deque[CallRows] = deque()
     held = 0
     for some in rows:
@@ -146,7 +146,7 @@ def _last(rows: Iterable[CallRows], count: int) -> Iterator[CallRows]:
     yield from kept
 
 
-def ids(rows: CallRows) -> Iterator[tuple[int, int]]:
+def call_ids(rows: CallRows) -> Iterator[tuple[int, int]]:
     """The calls as (rank index, event index), in order."""
     rank = np.repeat([part.rank.index for part in rows.parts], [len(part.index) for part in rows.parts])
     index = np.concatenate([part.index for part in rows.parts])

@@ -225,8 +225,8 @@ class RunView:
     def event_with_links(self, axis: str, rank: int, index: int) -> dict[str, Any]:
         """One call, with its messages and its collective as the graph draws them."""
         facts, scale = self.event_facts(rank, index), self.scale(axis)
-        run_facts["place"] = self.event_position(scale, (rank, index))
-        run_facts["links"] = self._links_of_call(scale, EventId(rank, index)) if self._links else None
+        facts["place"] = self.event_position(scale, (rank, index))
+        facts["links"] = self._links_of_call(scale, EventId(rank, index)) if self._links else None
         return facts
 
     def event_facts(self, rank: int, index: int) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class RunView:
             raise UsageError(f"rank {rank} has no event {index}")
         return self.trace.event(rank, index)
 
-    def _links_of_call(self, scale: Scale, event_with_links: EventId) -> dict[str, object]:
+    def _links_of_call(self, scale: Scale, event: EventId) -> dict[str, object]:
         links = self._links
         if links is None:
             return {}
@@ -265,7 +265,7 @@ class RunView:
         return {key: [self._frontier_position(scale, row, point) for row, point in enumerate(points)]
                 for key, points in found.items()}  # fmt: skip
 
-    def frontier_events(self, event_with_links: EventId) -> dict[str, list[tuple[int, bool] | None]]:
+    def frontier_events(self, event: EventId) -> dict[str, list[tuple[int, bool] | None]]:
         """By row the last event before a call and the first one after it, and whether their ends are meant."""
         self._wait_for_match()
         order = self.ground.order

@@ -31,11 +31,11 @@ _CALLS: Final = (
 """The functions OTF2_EvtWriter_... by kind of row."""
 
 
-def _address(name: str) -> int:
+def _function_address(name: str) -> int:
     return int(ctypes.cast(getattr(conf.lib, name), ctypes.c_void_p).value or 0)
 
 
-class _Errors:
+class _LibraryErrors:
     """What the library complains of while it writes.
 
     It returns success where a chunk could not be written to the disk, and says so only here. The last parameter of
@@ -49,12 +49,12 @@ class _Errors:
 
     def __init__(self) -> None:
         self.first: str | None = None
-        self._callback = self._Callback(self._told)
+        self._callback = self._Callback(self._record_error)
         self._register = conf.lib.OTF2_Error_RegisterCallback
         self._register.argtypes, self._register.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_void_p
         self._before = self._register(ctypes.cast(self._callback, ctypes.c_void_p), None)
 
-    def _told(self, _: Any, file: bytes, line: int, function: bytes, code: int, *__: object) -> int:
+    def _record_error(self, _: Any, file: bytes, line: int, function: bytes, code: int, *__: object) -> int:
         self.first = self.first or _otf2.Error_GetDescription(_otf2.ErrorCode(code)) or f"error {code}"
         return code
 
@@ -68,7 +68,7 @@ class Archive:
 
     def __init__(self, folder: Path, length_ns: int, start_ns: int) -> None:
         self._length_ns, self._start_ns = length_ns, start_ns
-        self._errors = _Errors()
+        self._errors = _LibraryErrors()
         self._writers: dict[int, object] = {}
         self._archive = _otf2.Archive_Open(
             str(folder), _NAME, _otf2.FILEMODE_WRITE, CHUNK, 4 * CHUNK, _otf2.SUBSTRATE_POSIX, _otf2.COMPRESSION_NONE
@@ -81,10 +81,10 @@ class Archive:
         _otf2.Archive_OpenEvtFiles(self._archive)
         _otf2.Archive_OpenDefFiles(self._archive)
         self._markers: Any = None
-        self._functions = np.array([_address(f"OTF2_EvtWriter_{name}") for name in _CALLS], np.uint64)
+        self._functions = np.array([_function_address(f"OTF2_EvtWriter_{name}") for name in _CALLS], np.uint64)
         self._list = _otf2.AttributeList_New()
         self._library = Otf2(
-            write=self._functions, site=_address("OTF2_AttributeList_AddSourceCodeLocationRef"),
+            write=self._functions, site=_function_address("OTF2_AttributeList_AddSourceCodeLocationRef"),
             list=ctypes.cast(self._list, ctypes.c_void_p).value, attribute=SITE_ATTRIBUTE,
         )  # fmt: skip
 
@@ -104,7 +104,7 @@ class Archive:
             raise WeftError(f"the OTF2 library cannot write the archive: {self._errors.first}") from error
 
     def _close(self) -> None:
-        self.finish(list(self._writers))
+        self.close_locations(list(self._writers))
         if self._markers is not None:
             _otf2.Archive_CloseMarkerWriter(self._archive, self._markers)
         _otf2.AttributeList_Delete(self._list)
@@ -112,7 +112,7 @@ class Archive:
         _otf2.Archive_CloseEvtFiles(self._archive)
         _otf2.Archive_Close(self._archive)
 
-    def write(self, location: int, rows: NDArray[np.void]) -> int:
+    def write_rows(self, location: int, rows: NDArray[np.void]) -> int:
         """Write the rows (dtype records.ROW) of a location, in their order; how many that are."""
         writer = self._writer(location)
         written = kernel().weft_otf2_write(self._library, writer, np.ascontiguousarray(rows), len(rows))
@@ -126,14 +126,14 @@ class Archive:
             self._writers[location] = _otf2.Archive_GetEvtWriter(self._archive, location)
         return self._writers[location]
 
-    def finish(self, locations: Iterable[int]) -> None:
+    def close_locations(self, locations: Iterable[int]) -> None:
         """Write what the library still holds of these locations and forget it."""
         for location in locations:
             # Readers want a file of each location, with events or without.
             _otf2.Archive_CloseEvtWriter(self._archive, self._writer(location))
             del self._writers[location]
 
-    def mark(self, text: str, start: int, end: int, location: int) -> None:
+    def mark_open_call(self, text: str, start: int, end: int, location: int) -> None:
         """Mark a part of a location as one of an open call."""
         if self._markers is None:
             self._markers = _otf2.Archive_GetMarkerWriter(self._archive)
@@ -144,7 +144,7 @@ class Archive:
             self._markers, start, end - start, _MARKER, _otf2.MARKER_SCOPE_LOCATION, location, text
         )
 
-    def define(self, definitions: Definitions) -> None:
+    def write_definitions(self, definitions: Definitions) -> None:
         """Write the definitions, when all events are written."""
         for location in definitions.all_locations():
             # Readers look for a file of definitions of each location.

@@ -33,14 +33,14 @@ class Records:
         for name, values in columns.items():
             self.rows[name] = values
 
-    def fill(self, partners: tuple[Ints, Ints, Ints], size: Ints, number: Ints) -> Records:
+    def fill_messages(self, partners: tuple[Ints, Ints, Ints], size: Ints, number: Ints) -> Records:
         """Say of messages who, on which communicator, with which tag, how many bytes, and the request's number."""
         self.rows["x"], self.rows["y"], self.rows["z"] = partners
         self.rows["a"], self.rows["id"] = size, number
         return self
 
 
-def laid(block: Block, parts: Sequence[Records]) -> tuple[NDArray[np.void], Ints]:
+def sort_records(block: Block, parts: Sequence[Records]) -> tuple[NDArray[np.void], Ints]:
     """All records of a block in their order, and the place of each one's call."""
     place = np.concatenate([part.place for part in parts])
     phase = np.concatenate([np.full(len(part.place), part.phase) for part in parts])

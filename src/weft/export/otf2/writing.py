@@ -9,26 +9,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weft.export.blocks import blocks
+from weft.export.blocks import read_blocks
 from weft.export.otf2.archive import Archive
 from weft.export.otf2.definitions import Definitions
-from weft.export.otf2.messages import Traffic
-from weft.export.otf2.rank_records import Recorder
-from weft.export.output import Told, operations
+from weft.export.otf2.messages import MessageTraffic
+from weft.export.otf2.rank_records import RankRecords
+from weft.export.output import ExportCount, pair_operations
 from weft.terms.extent import extent, start_realtime_ns
 from weft.trace import Trace
 
 
-def write(trace: Trace, folder: Path) -> list[Told]:
+def write(trace: Trace, folder: Path) -> list[ExportCount]:
     """Write the archive `folder`/traces.otf2."""
     run = extent(trace)
-    traffic = Traffic(trace, operations(trace, folder), run, folder)
+    traffic = MessageTraffic(trace, pair_operations(trace, folder), run, folder)
     definitions = Definitions(trace)
     messages = opened = 0
     with Archive(folder, run.last - run.first, start_realtime_ns(trace) + run.first) as archive:
         for rank in trace.ranks:
-            recorder = Recorder(rank, traffic.of_rank(rank), definitions)
-            for block in blocks(rank, run):
+            recorder = RankRecords(rank, traffic.of_rank(rank), definitions)
+            for block in read_blocks(rank, run):
                 for thread, rows in recorder.rows(block):
                     definitions.count(rank, thread, archive.write(definitions.location(rank, thread), rows))
                 for text, start, end, location in recorder.open_calls(block):
@@ -38,6 +38,6 @@ def write(trace: Trace, folder: Path) -> list[Told]:
             messages += recorder.sent
         archive.define(definitions)
     return [
-        Told(trace.event_count, "call"), Told(definitions.events, "record"), Told(messages, "message"),
-        Told(opened, "open call"),
+        ExportCount(trace.event_count, "call"), ExportCount(definitions.events, "record"), ExportCount(messages, "message"),
+        ExportCount(opened, "open call"),
     ]  # fmt: skip

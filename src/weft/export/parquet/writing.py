@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from weft.export.output import Told, operations
+from weft.export.output import ExportCount, pair_operations
 from weft.export.parquet import calls, definitions, messages
 from weft.terms.extent import extent, start_realtime_ns
 from weft.trace import Trace
@@ -18,31 +18,31 @@ ROWS: Final = 1 << 16
 """Rows that a group has at least."""
 
 
-def write(trace: Trace, folder: Path) -> list[Told]:
+def write(trace: Trace, folder: Path) -> list[ExportCount]:
     """Write the tables into a new folder."""
     folder.mkdir()
     run = extent(trace)
-    of = operations(trace, folder)
+    of = pair_operations(trace, folder)
     tables: list[tuple[str, str, pa.Schema, Iterable[dict[str, Any]]]] = [
-        ("calls", "call", calls.SCHEMA, calls.parts(trace, run)),
-        ("messages", "message", messages.SCHEMA, messages.parts(trace, of, run)),
-        ("ranks", "rank", definitions.RANKS, [definitions.ranks(trace)]),
-        ("communicators", "communicator", definitions.COMMUNICATORS, [definitions.communicators(trace)]),
-        ("datatypes", "derived datatype", definitions.DATATYPES, definitions.datatypes(trace)),
+        ("calls", "call", calls.SCHEMA, calls.read_call_columns(trace, run)),
+        ("messages", "message", messages.SCHEMA, messages.read_message_columns(trace, of, run)),
+        ("ranks", "rank", definitions.RANKS, [definitions.rank_table(trace)]),
+        ("communicators", "communicator", definitions.COMMUNICATORS, [definitions.communicator_table(trace)]),
+        ("datatypes", "derived datatype", definitions.DATATYPES, definitions.datatype_tables(trace)),
     ]
     # The wall-clock time of time 0, so that runs can be laid side by side.
     facts = {"weft.run": trace.path.resolve().name, "weft.start_unix_ns": str(start_realtime_ns(trace) + run.first)}
     told = []
     for name, noun, schema, parts in tables:
-        rows = _table(folder / f"{name}.parquet", schema.with_metadata(facts), parts)
+        rows = _write_table(folder / f"{name}.parquet", schema.with_metadata(facts), parts)
         if noun == "message":
-            told += [Told(len(of.sends), noun), Told(rows - len(of.sends), "unmatched receive")]
+            told += [ExportCount(len(of.sends), noun), ExportCount(rows - len(of.sends), "unmatched receive")]
         else:
-            told.append(Told(rows, noun))
+            told.append(ExportCount(rows, noun))
     return told
 
 
-def _table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, object]]) -> int:
+def _write_table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, object]]) -> int:
     """Write one table in groups of rows; the number of its rows."""
     rows = held = 0
     group: list[pa.RecordBatch] = []
@@ -52,13 +52,13 @@ def _table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, object]]) ->
             # Of a thousand ranks with a few calls each, a group a rank would be all overhead.
             held += group[-1].num_rows
             if held >= ROWS:
-                rows += _grouped(writer, group)
+                rows += _write_row_group(writer, group)
                 group, held = [], 0
-        rows += _grouped(writer, group)
+        rows += _write_row_group(writer, group)
     return rows
 
 
-def _grouped(writer: pq.ParquetWriter, group: list[pa.RecordBatch]) -> int:
+def _write_row_group(writer: pq.ParquetWriter, group: list[pa.RecordBatch]) -> int:
     """Write record batches as one group of rows."""
     table = pa.Table.from_batches(group, writer.schema).unify_dictionaries().combine_chunks()
     if table.num_rows:

@@ -17,7 +17,7 @@ _FIXED64: Final = 1
 _BYTES: Final = 2
 
 
-def varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     """A number; a negative one has ten bytes."""
     value &= 2**64 - 1
     parts = bytearray()
@@ -28,27 +28,27 @@ def varint(value: int) -> bytes:
     return bytes(parts)
 
 
-def number(field: int, value: int) -> bytes:
+def number_field(field: int, value: int) -> bytes:
     """A field of a number."""
-    return varint(field << 3 | _VARINT) + varint(value)
+    return encode_varint(field << 3 | _VARINT) + encode_varint(value)
 
 
-def text(field: int, value: str) -> bytes:
+def text_field(field: int, value: str) -> bytes:
     """A field of text."""
-    return message(field, value.encode("utf-8", "backslashreplace"))
+    return bytes_field(field, value.encode("utf-8", "backslashreplace"))
 
 
-def message(field: int, body: bytes) -> bytes:
+def bytes_field(field: int, body: bytes) -> bytes:
     """A field of bytes or of a message."""
-    return varint(field << 3 | _BYTES) + varint(len(body)) + body
+    return encode_varint(field << 3 | _BYTES) + encode_varint(len(body)) + body
 
 
-class Numbers(NamedTuple):
+class NumberPiece(NamedTuple):
     """Numbers of a column: `width` bytes a row, as varints or as they are."""
 
     values: NDArray[np.uint64]
     width: int
-    fixed: bool
+    fixed64_column: bool
 
     def rows(self) -> NDArray[np.uint8]:
         """The bytes, (rows, width)."""
@@ -61,35 +61,35 @@ class Numbers(NamedTuple):
         return rows
 
 
-Pieces = list[bytes | Numbers]
+Pieces = list[bytes | NumberPiece]
 
 
-def varints(field: int, values: NDArray[np.int64] | NDArray[np.uint64]) -> Pieces:
+def varint_column(field: int, values: NDArray[np.int64] | NDArray[np.uint64]) -> Pieces:
     """A field of a number in every row."""
     unsigned = np.ascontiguousarray(values).view(np.uint64)
-    width = len(varint(int(unsigned.max(initial=0))))
-    return [varint(field << 3 | _VARINT), Numbers(unsigned, width, fixed=False)]
+    width = len(encode_varint(int(unsigned.max(initial=0))))
+    return [encode_varint(field << 3 | _VARINT), NumberPiece(unsigned, width, fixed=False)]
 
 
-def fixed(field: int, values: NDArray[np.uint64]) -> Pieces:
+def fixed64_column(field: int, values: NDArray[np.uint64]) -> Pieces:
     """A field of eight bytes in every row."""
-    return [varint(field << 3 | _FIXED64), Numbers(values, 8, fixed=True)]
+    return [encode_varint(field << 3 | _FIXED64), NumberPiece(values, 8, fixed=True)]
 
 
-def nested(field: int, parts: Iterable[Pieces]) -> Pieces:
+def message_column(field: int, parts: Iterable[Pieces]) -> Pieces:
     """A field of a message in every row."""
     body = [piece for part in parts for piece in part]
-    return [varint(field << 3 | _BYTES) + varint(length(body)), *body]
+    return [encode_varint(field << 3 | _BYTES) + encode_varint(row_length(body)), *body]
 
 
-def length(pieces: Sequence[bytes | Numbers]) -> int:
+def row_length(pieces: Sequence[bytes | NumberPiece]) -> int:
     """Bytes of a row."""
     return sum(len(piece) if isinstance(piece, bytes) else piece.width for piece in pieces)
 
 
-def rows(pieces: Sequence[bytes | Numbers], count: int) -> NDArray[np.uint8]:
+def encode_rows(pieces: Sequence[bytes | NumberPiece], count: int) -> NDArray[np.uint8]:
     """The rows as bytes: (count, length)."""
-    made = np.empty((count, length(pieces)), np.uint8)
+    made = np.empty((count, row_length(pieces)), np.uint8)
     at = 0
     for piece in pieces:
         width = len(piece) if isinstance(piece, bytes) else piece.width
