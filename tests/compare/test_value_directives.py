@@ -14,7 +14,7 @@ from tests_support import WEFT, execute
 from weft.check import Request
 from weft.check.traced import Plan, trace
 from weft.compare.values import ValueComparison, compare_values
-from weft.compare.values.report import lines
+from weft.compare.values.report import render_values
 from weft.values.trace import ValueTrace
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -130,7 +130,7 @@ def test_a_planted_fault_is_the_first_difference(
 @pytest.mark.parametrize("grid", ["1", "2x3", *(pytest.param(g, marks=pytest.mark.matrix) for g in ("2", "2x2", "4"))])
 def test_the_twins_without_a_fault_are_alike(name: str, grid: str, traced: Any) -> None:
     made = compare_values(*traced(name, grid), {"": {}})
-    assert made.alike, list(lines(made))
+    assert made.alike, list(render_values(made))
     assert made.compared > 500
     assert not made.unplaced and not made.unjudged
 
@@ -178,7 +178,7 @@ def test_a_race_of_a_prange_loop_is_the_first_difference(
 def test_the_twins_of_prange_loops_are_alike(kernel: str, grid: str, traced: Any) -> None:
     pytest.importorskip("numba")
     made = compare_values(*traced("kernels_numba.py", grid, "", "", kernel), {"": {}})
-    assert made.alike, list(lines(made))
+    assert made.alike, list(render_values(made))
     assert made.compared > 300
 
 

@@ -12,7 +12,7 @@ import pytest
 from machine import need
 from tests_support import WEFT, Installed, execute
 from weft.compare.values import compare_values
-from weft.compare.values.report import lines
+from weft.compare.values.report import render_values
 from weft.values import recording
 from weft.values.trace import ValueTrace
 
@@ -54,7 +54,7 @@ def kept(mpich: Installed, debian_mpich: Installed, tmp_path_factory: pytest.Tem
         variables = {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
         done = execute([*mpiexec, "-n", str(ranks), path, kernel, fault], env=variables)
         assert done.returncode == 0, done.stderr
-        recording.end(folder, None)  # Fortran's lines are found in the program's debug information
+        recording.finish_values(folder, None)  # Fortran's lines are found in the program's debug information
         return ValueTrace.open(folder)
 
     return recorded
@@ -120,5 +120,5 @@ KERNELS = [("c", "heat"), ("c", "matmul"), ("c", "nbody"), ("c", "sort"),
 @pytest.mark.parametrize("ranks", [2, 4, 6])
 def test_the_twins_without_a_fault_are_alike(language: str, kernel: str, ranks: int, kept: Any) -> None:
     made = compare_values(kept(language, kernel, 1), kept(language, kernel, ranks), {"": {}})
-    assert made.alike, list(lines(made))
+    assert made.alike, list(render_values(made))
     assert made.compared > 0

@@ -142,8 +142,12 @@ def test_the_order_is_that_of_time_whatever_the_blocks(seed: int, monkeypatch: p
     wanted = merged(trace)
     assert [one for rows in calls_in_time_order(trace, Filter("")) for one in call_ids(rows)] == wanted
     for count in (0, 1, 9, 10**6):
-        first = [one for rows in limit_calls(calls_in_time_order(trace, Filter("")), count, None) for one in call_ids(rows)]
-        last = [one for rows in limit_calls(calls_in_time_order(trace, Filter("")), None, count) for one in call_ids(rows)]
+        first = [
+            one for rows in limit_calls(calls_in_time_order(trace, Filter("")), count, None) for one in call_ids(rows)
+        ]
+        last = [
+            one for rows in limit_calls(calls_in_time_order(trace, Filter("")), None, count) for one in call_ids(rows)
+        ]
         assert first == wanted[:count]
         assert last == wanted[max(0, len(wanted) - count) :]
 

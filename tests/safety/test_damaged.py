@@ -42,7 +42,7 @@ from weft.trace.layout import BEFORE, EVENT, Def, Flag, LogKind, State, StreamKi
 from weft.trace.varint import put_s, put_u, put_z
 from weft.usage import overlaps, tables
 from weft.usage.requests import Requests
-from weft.values.configuration import read
+from weft.values.configuration import read_configuration
 from weft.waits.tables import matrix
 
 
@@ -315,11 +315,11 @@ def test_a_state_of_a_host_that_fits_nothing_is_refused_when_it_comes(change: di
 def test_a_configuration_that_means_nothing_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(text)
     with pytest.raises(UsageError, match=r"p\.toml"):
-        read(tmp_path / "p.toml")
+        read_configuration(tmp_path / "p.toml")
     (tmp_path / "p.toml").write_text(
         'limit = 5000000000\n[loop.x]\niterations = "-5:"\n[probe.x]\nranks = "0-3,8"\nevery = 2'
     )
-    known = read(tmp_path / "p.toml")
+    known = read_configuration(tmp_path / "p.toml")
     assert len(known.rules) == 3 and known.limit == 5_000_000_000
 
 

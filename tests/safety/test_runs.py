@@ -221,7 +221,7 @@ def test_a_run_that_was_swapped_while_it_was_recorded_takes_nothing_away_elsewhe
         precious = precious.rename(run.path)
     run.facts["ended"] = "finished"
     run.write()
-    recording.discard(run.hold())
+    recording.remove_value_folder(run.hold())
     run.discard()
     assert sorted(str(path.relative_to(precious)) for path in precious.rglob("*") if path.is_file()) == [
         "functions.json", "run.json", "values/plan",
@@ -236,5 +236,5 @@ def test_values_that_became_a_link_are_left_alone(tmp_path: Path, monkeypatch: p
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/plan").touch()
     (run.path / "values").symlink_to(tmp_path / "elsewhere")
-    recording.discard(run.hold())
+    recording.remove_value_folder(run.hold())
     assert (tmp_path / "elsewhere/plan").exists()

@@ -10,7 +10,7 @@ import pytest
 
 from tests_support import execute
 from weft.compare.values import compare_values
-from weft.compare.values.report import lines, to_json
+from weft.compare.values.report import render_values, to_json
 from weft.errors import OtherVersion, TraceError
 from weft.native.headers.value_format import VALUES_PAGE
 from weft.values import recording
@@ -95,4 +95,4 @@ def test_bytes_that_were_changed_are_told_or_harmless(seed: int, whole: bytes, t
     opened(tmp_path / "whole", whole)
     for pair in ((tmp_path / "whole", tmp_path), (tmp_path, tmp_path / "whole")):
         made = compare_values(ValueTrace.open(pair[0]), ValueTrace.open(pair[1]), {})
-        assert list(lines(made)) and to_json(made)
+        assert list(render_values(made)) and to_json(made)

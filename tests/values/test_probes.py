@@ -16,7 +16,7 @@ from machine import need
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
 from weft.native.headers.value_format import ValueForm
-from weft.values.process import Kept
+from weft.values.process import KeptValue
 from weft.values.trace import ValueTrace
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -38,7 +38,7 @@ def run(folder: Path, *words: str | Path, ranks: int = 0) -> subprocess.Complete
     return execute([*WEFT, "run", "--out", "run", *number, "--", *words], cwd=folder, env=environment())
 
 
-def kept(folder: Path, name: str) -> list[Kept]:
+def kept(folder: Path, name: str) -> list[KeptValue]:
     return [
         one
         for process in ValueTrace.open(folder / "run").processes

@@ -14,10 +14,10 @@ from machine import need
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
 from weft.compare.values import compare_values
-from weft.compare.values.report import lines
+from weft.compare.values.report import render_values
 from weft.errors import UsageError
 from weft.values.trace import ValueTrace
-from weft.values.watching import Watch, read
+from weft.values.watching import LineWatch, parse_watch
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -81,7 +81,7 @@ def test_a_watched_array_is_the_same_on_other_ranks(language: str, watched: Any)
     before, said = watched(language, 1)
     after, _ = watched(language, 4)
     made = compare_values(before, after, {"": {}})
-    assert made.alike, list(lines(made))
+    assert made.alike, list(render_values(made))
     # In C and Fortran the next statement behind the line of the second watch is behind the loop.
     assert len(before.processes[0].rows) == (8 if language == "py" else 5)
     assert made.elements >= 4 * 24 * 24
@@ -97,7 +97,7 @@ def test_a_planted_fault_is_found_at_the_watched_line(language: str, element: tu
     number = int(WATCHED[language][0].split(":")[1])
     assert (place.name, place.line, Path(place.file).name) == ("A", number, f"watched.{language}")
     assert (first.element, first.after.process.rank, first.after.times) == (element, 3, 2)
-    assert "on rank 3, at visit 3" in next(iter(lines(made)))
+    assert "on rank 3, at visit 3" in next(iter(render_values(made)))
 
 
 def run_here(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -230,15 +230,15 @@ def test_a_python_program_keeps_its_arguments_and_is_not_stopped(mpich: Installe
 
 
 def test_a_watch_is_file_line_and_expression() -> None:
-    assert read("a.c:3:x[1:2]") == Watch("a.c", 3, "x[1:2]")
-    assert read("a.f90:3:x(1:n, 2) as X[lo, 1]") == Watch("a.f90", 3, "x(1:n, 2)", "X", "lo, 1")
+    assert parse_watch("a.c:3:x[1:2]") == LineWatch("a.c", 3, "x[1:2]")
+    assert parse_watch("a.f90:3:x(1:n, 2) as X[lo, 1]") == LineWatch("a.f90", 3, "x(1:n, 2)", "X", "lo, 1")
     for text in ("a.c", "a.c:0:x", "a.c:x:3", "a.c:3:", ":3:x"):
         with pytest.raises(UsageError, match="is not FILE:LINE:EXPR"):
-            read(text)
+            parse_watch(text)
     with pytest.raises(UsageError, match="is not an expression of Python"):
-        read("a.py:3:x =")
+        parse_watch("a.py:3:x =")
     with pytest.raises(UsageError, match=r"watched\.py has \d+ lines"):
-        read(f"{PROGRAMS / 'watched.py'}:5000:x")
+        parse_watch(f"{PROGRAMS / 'watched.py'}:5000:x")
 
 
 def test_a_line_of_c_is_not_watched_in_a_python_program(mpich: Installed, tmp_path: Path) -> None:

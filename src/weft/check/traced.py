@@ -26,8 +26,8 @@ from weft.errors import UsageError
 from weft.native.headers.rules import ValuesLevel
 from weft.safety.started import own_python
 from weft.values import recording
-from weft.values.configuration import Configuration, read
-from weft.values.folder import FOLDER, PROCESSORS, Recorded
+from weft.values.configuration import Configuration, read_configuration
+from weft.values.folder import FOLDER, PROCESSORS, RecordedValues
 
 GRID: Final = "2x2"
 """The processors where nobody said how many."""
@@ -44,7 +44,7 @@ class Traced:
     """What both runs came to; `notes` are for the user."""
 
     ended: tuple[Ended, ...]
-    kept: tuple[Recorded, ...]
+    kept: tuple[RecordedValues, ...]
     processors: int
     notes: list[str] = field(default_factory=list)
 
@@ -82,7 +82,7 @@ def trace(request: Request, folder: Path, plan: Plan) -> Traced:
     command = built(front_end, request, folder) if isinstance(front_end, Marking) else script(request, folder)
     library(folder, count)
     known = plan.configuration if plan.configuration is not None and plan.configuration.exists() else None
-    accesses = wanted(read(known)) if known is not None else 2
+    accesses = wanted(read_configuration(known)) if known is not None else 2
     variables = {
         "WEFT_INTERNAL_CHECK_TRACE": str(folder), "WEFT_INTERNAL_CHECK_GRID": grid,
         "WEFT_INTERNAL_CHECK_ACCESSES": str(accesses),
@@ -93,10 +93,10 @@ def trace(request: Request, folder: Path, plan: Plan) -> Traced:
     for run, turns in ((plan.sequential, 0), (plan.turns, count)):
         variables["WEFT_INTERNAL_CHECK_TURNS"] = str(turns)
         variables["WEFT_INTERNAL_CHECK_FINDINGS"] = str(folder / f"findings-{turns}.jsonl")
-        ended.append(one_run(command, variables | recording.begin(run, known), request, plan, turns > 0))
+        ended.append(one_run(command, variables | recording.prepare_values(run, known), request, plan, turns > 0))
         if (run / FOLDER).is_dir():
             (run / FOLDER / PROCESSORS).write_text(f"{grid if turns else 1}\n")
-        kept.append(recording.end(run, plan.configuration if not turns else None))
+        kept.append(recording.finish_values(run, plan.configuration if not turns else None))
     return Traced(tuple(ended), tuple(kept), count)
 
 

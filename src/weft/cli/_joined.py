@@ -69,7 +69,7 @@ def record(
         if args.keep is not None:
             run.facts["keep"] = args.keep
         if args.local is None:
-            recording.begin(run.path, None)
+            recording.prepare_values(run.path, None)
         recorder.describe(plan, shim, run)
         if args.local is None and not args.in_place:
             _slow.note(run.path)
@@ -86,7 +86,7 @@ def record(
         patient=args.in_place,
     )
     if args.local is None:
-        started, variables = plan, variables | recording.begin(joined.run.path, None)
+        started, variables = plan, variables | recording.prepare_values(joined.run.path, None)
     else:
         started, variables = joined.planned(plan, variables), {}
     job = run_job(

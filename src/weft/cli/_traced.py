@@ -41,25 +41,25 @@ def refuse(args: argparse.Namespace) -> None:
 def traced(args: argparse.Namespace, request: Request, folder: Path) -> int:
     """Run a program both ways, compare the values, tell the first that differs; the exit status."""
     from weft.check.traced import Plan, trace
-    from weft.compare.values.live import Against
+    from weft.compare.values.live import LiveComparison
     from weft.values import recording
-    from weft.values.configuration import tolerances
+    from weft.values.configuration import read_tolerances
 
-    recording.check(args.trace)
+    recording.check_configuration(args.trace)
     runs = [_directory(args, request, what) for what in ("sequential", "turns")]
     paths = [run.path for run in runs]
-    settings = tolerances(paths[0], given_tolerances(args), args.trace if args.trace.exists() else None)
+    settings = read_tolerances(paths[0], given_tolerances(args), args.trace if args.trace.exists() else None)
 
     def differs() -> bool:
-        found.append(found.pop() if found else Against(paths[0], paths[1], settings))
+        found.append(found.pop() if found else LiveComparison(paths[0], paths[1], settings))
         return found[0].look()
 
-    found: list[Against] = []
+    found: list[LiveComparison] = []
     try:
         made = trace(request, folder, Plan(paths[0], paths[1], args.trace, differs if args.live else None))
     except WeftError:
         for run in runs:
-            recording.discard(run.hold())
+            recording.remove_value_folder(run.hold())
             run.discard()
         raise
     for run, ended in zip(runs, made.ended, strict=True):
@@ -124,13 +124,13 @@ def _told(
 
 
 def _lines(compared: ValueComparison, made: Traced, paths: list[Path]) -> list[str]:
-    from weft.compare.values.report import lines
+    from weft.compare.values.report import render_values
 
     head = f"compared: the program without its directives, and {made.processors} processors in turn"
     again = (
         f"kept: {shown_path(paths[0])} and {shown_path(paths[1])} (weft compare holds them against each other again)"
     )
-    return [head, *lines(compared), again]
+    return [head, *render_values(compared), again]
 
 
 def _json(compared: ValueComparison, made: Traced, paths: list[Path]) -> str:

@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
 def _listed(run: Path | None) -> None:
     from weft.launch.rundir import newest
     from weft.report.text import printable
-    from weft.values.listing import lines
+    from weft.values.listing import list_probes
     from weft.values.trace import ValueTrace
 
-    for line in lines(ValueTrace.open(run or newest())):
+    for line in list_probes(ValueTrace.open(run or newest())):
         print(printable(line))

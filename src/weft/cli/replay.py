@@ -125,7 +125,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     from weft.safety.runs import signed
     from weft.values import recording
 
-    recording.check(args.probes)
+    recording.check_configuration(args.probes)
     trace = weft.open(args.run or rundir.newest())
     if not other:
         _asked.agreed(trace.path, trace.run, trust=args.trust, before=args.agreed)
@@ -155,11 +155,11 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
         directory.facts |= signed(directory.facts)
         directory.facts["hashes"] = args.hash_messages
         recorder.describe(start, shim, directory)
-        more = recording.begin(directory.path, args.probes) if args.probes is not None else {}
+        more = recording.prepare_values(directory.path, args.probes) if args.probes is not None else {}
         more |= {"WEFT_INTERNAL_HASH": "1"} if args.hash_messages else {}
         job = started(trace, session, start, (shim, directory), more)
     except WeftError:
-        recording.discard(directory.hold())
+        recording.remove_value_folder(directory.hold())
         directory.discard()
         raise
     return conclude(trace, session, job, args)

@@ -29,7 +29,7 @@ from weft.cli._values import FAILED_STATUS
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
-    from weft.compare.values.live import Against
+    from weft.compare.values.live import LiveComparison
     from weft.launch.finish import Ending
     from weft.launch.job import Job
     from weft.launch.joint import Joint
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from weft.mpi.prebuilt import Shim
     from weft.report import Ground, Report
     from weft.report.document import Subject
-    from weft.values.folder import Recorded
+    from weft.values.folder import RecordedValues
     from weft.watchdogs.silence import Silence
 
 DEADLOCK_STATUS = 3
@@ -277,7 +277,7 @@ def recorded(plan: Plan, shim: Shim, directory: RunDirectory, args: argparse.Nam
             from weft.tasks import calling
 
             variables |= calling.begin(plan.line.programs, directory)
-        variables |= recording.begin(directory.path, args.probes) if args.local is None else {}
+        variables |= recording.prepare_values(directory.path, args.probes) if args.local is None else {}
         watched = values.watched(plan, directory, args)
         variables |= watched.variables
         recorder.describe(plan, shim, directory)
@@ -297,7 +297,7 @@ def recorded(plan: Plan, shim: Shim, directory: RunDirectory, args: argparse.Nam
             )  # fmt: skip
     except WeftError:
         end_tasks(args, directory)
-        recording.discard(directory.hold())
+        recording.remove_value_folder(directory.hold())
         directory.discard()
         raise
     end_tasks(args, directory)
@@ -319,7 +319,7 @@ def watchdog(args: argparse.Namespace) -> Silence | None:
     return Silence(asked) if asked is not None else None
 
 
-def observed(against: Against | None, witness: Witness | None) -> Callable[[Watch], bool] | None:
+def observed(against: LiveComparison | None, witness: Witness | None) -> Callable[[Watch], bool] | None:
     """What ends the job early, where that was asked for: a value that differs, a call over the limit."""
     if against is None and witness is None:
         return None
@@ -374,7 +374,7 @@ def end_tasks(args: argparse.Namespace, directory: RunDirectory) -> None:
         calling.end(directory)
 
 
-def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | None = None) -> int:
+def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: LiveComparison | None = None) -> int:
     """Put the record in order and tell what happened; return the exit status."""
     from weft.launch import absent, apart, finish
 
@@ -482,7 +482,7 @@ def clear(job: Job, hosts: Hosts) -> None:
         hosts.close()
 
 
-def without_mpi(job: Job, kept: Recorded, args: argparse.Namespace) -> int:
+def without_mpi(job: Job, kept: RecordedValues, args: argparse.Namespace) -> int:
     """A program without MPI that has probes: its values are the run."""
     say(f"recorded the values of {kept.processes} process{'es' * (kept.processes != 1)} in {shown_path(job.run.path)}; "
         "the program never initialised MPI")  # fmt: skip
@@ -503,7 +503,7 @@ def ranks_text(ranks: list[int]) -> str:
     return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
 
 
-def what_happened(ending: Ending, job: Job, against: Against | None = None) -> list[str]:
+def what_happened(ending: Ending, job: Job, against: LiveComparison | None = None) -> list[str]:
     """Say how the run ended, where that needs saying, and where its record is."""
     from weft.launch import finish
 

@@ -1,4 +1,4 @@
-"""The contents of messages that differ, in lines for people and as JSON."""
+"""Render the contents of messages that differ: lines for people, and JSON."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from weft.base.event_id import EventId
 from weft.base.words import plural, rank_words
-from weft.compare.contents import Content, Contents, hashed
+from weft.compare.contents import ContentComparison, MessageContent, has_hashes
 from weft.compare.differences import Comparison
-from weft.compare.values.tolerance import ulps
+from weft.compare.values.tolerance import ulp_distances
 from weft.match import Match
 from weft.terms.cited import said
 from weft.terms.reduced import Numbers, combined, members, numbers, operation
@@ -23,28 +23,29 @@ FAR = 1 << 20
 """Units in the last place from which on their number says nothing."""
 
 
-def lines(contents: Contents | None, comparison: Comparison) -> list[str]:
-    """What of the messages differs; nothing where no run has hashes."""
+def render_contents(contents: ContentComparison | None, comparison: Comparison) -> list[str]:
+    """Return lines on the contents of messages that differ; none if no run has hashes."""
     if contents is None:
-        sides = [hashed(side) for side in (comparison.before, comparison.after)]
+        sides = [has_hashes(side) for side in (comparison.before, comparison.after)]
         if any(sides):
             which = "run" if sides[0] else "reference"
             return [f"what messages hold was not compared: the {which} was recorded without --hash-messages"]
         return []
     if not contents.differing:
         return [f"what messages hold is alike: {plural(contents.compared, 'content')} of calls that are alike"]
-    return list(_differing(contents, comparison))
+    return list(_difference_lines(contents, comparison))
 
 
-def _differing(contents: Contents, comparison: Comparison) -> Iterator[str]:
+def _difference_lines(contents: ContentComparison, comparison: Comparison) -> Iterator[str]:
+    """Yield lines on each first difference: call, end of the message, numbers, callers."""
     for number, one in enumerate(contents.first):
         heading = "and independently" if number else "first message whose content differs"
-        yield f"{heading}: {_what(one, comparison.after)}"
-        yield f"    {_end(one, comparison.after)}"
-        yield from _numbers(one, comparison)
-        yield from callers(comparison.after.trace.event(*one.after))
+        yield f"{heading}: {_content_text(one, comparison.after)}"
+        yield f"    {_end_text(one, comparison.after)}"
+        yield from _number_lines(one, comparison)
+        yield from caller_lines(comparison.after.trace.event(*one.after))
         if one.known is not None:
-            last = called(comparison.after, one.known)
+            last = numbered_call_text(comparison.after, one.known)
             yield f"    the last content of {rank_words([one.rank])} that is as in the reference: {last}"
     if not contents.first:
         yield "what messages hold differs only where a receive took another message, or what was sent has no hash"
@@ -52,38 +53,39 @@ def _differing(contents: Contents, comparison: Comparison) -> Iterator[str]:
     yield f"in all, {contents.differing:,} of {all_of_them} differ ({rank_words(contents.ranks)})"
 
 
-def differ(count: int, elements: int) -> str:
-    """How many of some elements differ."""
+def differing_text(count: int, elements: int) -> str:
+    """Return how many of some elements differ."""
     return f"{count} of {plural(elements, 'element')} {'differs' if count == 1 else 'differ'}"
 
 
-def callers(event: Event) -> Iterator[str]:
-    """Who called a call, in a line."""
+def caller_lines(event: Event) -> Iterator[str]:
+    """Yield a line with the callers of a call."""
     if some := event.site.callers[:CALLERS]:
         yield f"    called from {', '.join(caller.text for caller in some)}"
 
 
-def called(match: Match, event: EventId) -> str:
-    """A call by its number and what it asks for."""
+def numbered_call_text(match: Match, event: EventId) -> str:
+    """Return a call with the number of its event."""
     return f"event {event[1]}, {said(match.trace.event(*event))}"
 
 
-def _what(one: Content, match: Match) -> str:
+def _content_text(one: MessageContent, match: Match) -> str:
     size = plural(one.bytes_after, "byte")
     if one.bytes_after != one.bytes_before:
         size += f" (in the reference {one.bytes_before:,})"
     verb = "sends" if one.sent else "receives"
-    return f"{rank_words([one.rank])} {verb} {size} that differ: {called(match, one.after)}"
+    return f"{rank_words([one.rank])} {verb} {size} that differ: {numbered_call_text(match, one.after)}"
 
 
-def _end(one: Content, match: Match) -> str:
-    """At which of the ends the difference is."""
+def _end_text(one: MessageContent, match: Match) -> str:
+    """Return at which end of the message the difference is."""
     if match.collective_of(one.after) is not None:
         if one.sent:
             return "it is what this rank brings to the collective"
         return "every member brings what it did in the reference: the result differs, as by another order of sums"
     others = [
-        f"{rank_words([rank])} ({called(match, EventId(rank, event))})" for rank, event in match.partners(one.after)
+        f"{rank_words([rank])} ({numbered_call_text(match, EventId(rank, event))})"
+        for rank, event in match.partners(one.after)
     ]
     other = others[0] if others else "nobody in the record"
     if one.sent:
@@ -92,8 +94,8 @@ def _end(one: Content, match: Match) -> str:
     return f"the receiver's end: it was sent as in the reference by {other}, and {changed}"
 
 
-def _kept(one: Content, comparison: Comparison) -> tuple[Numbers, Numbers] | None:
-    """The numbers of a content in the reference and in the run, where both kept them: those of reductions."""
+def _kept_numbers(one: MessageContent, comparison: Comparison) -> tuple[Numbers, Numbers] | None:
+    """Return the numbers of a content in the reference and in the run; None if they were not kept in both."""
     found = []
     for side, event, row in ((comparison.before, one.before, one.rows[0]), (comparison.after, one.after, one.rows[1])):
         rank = side.trace.ranks[one.rank]
@@ -104,9 +106,9 @@ def _kept(one: Content, comparison: Comparison) -> tuple[Numbers, Numbers] | Non
     return before, after
 
 
-def _numbers(one: Content, comparison: Comparison) -> Iterator[str]:
-    """Which element differs, from what to what, and by how much."""
-    both = _kept(one, comparison)
+def _number_lines(one: MessageContent, comparison: Comparison) -> Iterator[str]:
+    """Yield which element differs, from what to what, and by how much."""
+    both = _kept_numbers(one, comparison)
     if both is None:
         return
     before, after = both
@@ -117,15 +119,15 @@ def _numbers(one: Content, comparison: Comparison) -> Iterator[str]:
     if not len(other):
         return
     at, floats = int(other[0]), before.dtype.kind == "f"
-    most = float(ulps(before[other], after[other]).max()) if floats else 0.0
+    most = float(ulp_distances(before[other], after[other]).max()) if floats else 0.0
     units = f", at most {plural(int(most), 'unit')} in the last place apart" if 0 < most < FAR else ""
-    yield f"    element {at} is {after[at]}, in the reference {before[at]}; {differ(len(other), len(before))}{units}"
+    yield f"    element {at} is {after[at]}, in the reference {before[at]}; {differing_text(len(other), len(before))}{units}"
     if not one.sent and floats and comparison.after.collective_of(one.after) is not None:
-        yield f"    {_order(one, comparison, np.abs(before - after))}"
+        yield f"    {_explain_by_order(one, comparison, np.abs(before - after))}"
 
 
-def _order(one: Content, comparison: Comparison, apart: Numbers) -> str:
-    """Whether another order of the same operation explains a result."""
+def _explain_by_order(one: MessageContent, comparison: Comparison, apart: Numbers) -> str:
+    """Return a sentence on whether another order of the same operation explains a result."""
     match = comparison.after
     instance = match.collective_of(one.after)
     parts = members(match.trace, match, instance) if instance is not None else None
@@ -138,17 +140,17 @@ def _order(one: Content, comparison: Comparison, apart: Numbers) -> str:
     return "what all members brought is not kept: whether another order explains it is not known"
 
 
-def to_json(contents: Contents | None, comparison: Comparison) -> dict[str, Any] | None:
-    """The same for scripts."""
+def to_json(contents: ContentComparison | None, comparison: Comparison) -> dict[str, Any] | None:
+    """Return the contents that differ as JSON values; None without hashes."""
     if contents is None:
         return None
     return {
         "compared": contents.compared, "differing": contents.differing, "ranks": list(contents.ranks),
-        "first": [_json(one, comparison.after) for one in contents.first],
+        "first": [_content_to_json(one, comparison.after) for one in contents.first],
     }  # fmt: skip
 
 
-def _json(one: Content, match: Match) -> dict[str, Any]:
+def _content_to_json(one: MessageContent, match: Match) -> dict[str, Any]:
     event = match.trace.event(*one.after)
     return {
         "rank": one.rank, "end": "sent" if one.sent else "received", "event": one.after[1], "reference": one.before[1],

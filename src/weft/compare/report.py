@@ -1,4 +1,4 @@
-"""What a comparison is told in: lines for people, and JSON for scripts."""
+"""Render a comparison: lines for people, and JSON for scripts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from weft.base.event_id import EventId
 from weft.base.words import listed, plural, rank_words
 from weft.compare.differences import Comparison, Difference
-from weft.compare.times import TOLD, Slower, elapsed
+from weft.compare.times import MAX_PLACES, SlowerPlace, elapsed_ns
 from weft.findings import Finding
 from weft.match import NONE, Match
 from weft.terms.cited import said
@@ -21,30 +21,32 @@ _SILENT: Final = frozenset(["status", "statuses", "array_of_statuses", "comm", "
 """Arguments that are not told: results, and handles, whose numbers are Weft's."""
 
 
-def lines(
-    comparison: Comparison, places: Sequence[Slower], findings: tuple[list[Finding], list[Finding]], *,
+def render_comparison(
+    comparison: Comparison, places: Sequence[SlowerPlace], findings: tuple[list[Finding], list[Finding]], *,
     calls: bool = True,
 ) -> list[str]:  # fmt: skip
-    """What differs, first things first. `calls`: also what each rank does, and where it takes longer."""
-    found = list(commands(*(side.trace.run.get("command") for side in (comparison.before, comparison.after))))
+    """Return lines on what differs, the most important first. `calls`: with the calls of each rank, and where it is
+    slower.
+    """
+    found = list(command_lines(*(side.trace.run.get("command") for side in (comparison.before, comparison.after))))
     if calls:
-        found += [*_ranks(comparison), *_calls(comparison)]
-    found += [*_ends(comparison), *appeared(*findings, ranks=_as_many_ranks(comparison))]
-    return found + list(_times(comparison, places if calls else ()))
+        found += [*_rank_count_lines(comparison), *_call_lines(comparison)]
+    found += [*_end_lines(comparison), *changed_finding_lines(*findings, ranks=_has_same_rank_count(comparison))]
+    return found + list(_time_lines(comparison, places if calls else ()))
 
 
-def worth_telling(findings: Iterable[Finding]) -> list[Finding]:
-    """Errors and warnings; notes on waiting times differ from run to run."""
+def errors_and_warnings(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings that are errors or warnings; notes on waiting times differ from run to run."""
     return [finding for finding in findings if finding.severity != "note"]
 
 
-def _as_many_ranks(comparison: Comparison) -> bool:
+def _has_same_rank_count(comparison: Comparison) -> bool:
     return len(comparison.before.trace.ranks) == len(comparison.after.trace.ranks)
 
 
-def _ranks(comparison: Comparison) -> Iterator[str]:
+def _rank_count_lines(comparison: Comparison) -> Iterator[str]:
     before, after = comparison.before.trace, comparison.after.trace
-    if not _as_many_ranks(comparison):
+    if not _has_same_rank_count(comparison):
         both = min(len(before.ranks), len(after.ranks))
         yield (
             f"the reference has {plural(len(before.ranks), 'rank')} and the run {len(after.ranks)}: "
@@ -52,20 +54,21 @@ def _ranks(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def commands(before: object, after: object) -> Iterator[str]:
-    """What is said where two runs were started otherwise; each is a list of words, as run.json has it."""
+def command_lines(before: object, after: object) -> Iterator[str]:
+    """Yield a line if two runs were started with different commands; each is a list of words, as in run.json."""
     one, two = (" ".join(map(str, words)) if isinstance(words, list) else "?" for words in (before, after))
     if one != two:
         yield f"the command of the reference is `{one}`, that of the run `{two}`"
 
 
-def _calls(comparison: Comparison) -> Iterator[str]:
+def _call_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield lines on the calls: the first differences, the consequences, and the totals."""
     if comparison.alike:
         yield f"all {comparison.compared:,} calls are alike, and every receive takes the same message"
         return
     if not comparison.compared:
         yield "no call is alike: these are runs of different programs"
-    yield from told(comparison)
+    yield from difference_lines(comparison)
     if comparison.following:
         some = [f"{rank_words([d.rank])} (after {plural(d.alike, 'call')})" for d in comparison.following[:NAMED]]
         rest = len(comparison.following) - NAMED
@@ -80,16 +83,16 @@ def _calls(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def told(comparison: Comparison) -> Iterator[str]:
-    """The first differences: where each is, the call of each run, and what of them differs where they read alike.
+def difference_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield the first differences: where each is, the call of each run, and what differs in calls that read alike.
 
-    Ranks that differ in the same way are told together.
+    Ranks that differ in the same way are reported together.
     """
     groups: dict[tuple[str, str], list[Difference]] = {}
     for one in comparison.first:
-        reference, run = _side(comparison.before, one.before), _side(comparison.after, one.after)
+        reference, run = _call_text(comparison.before, one.before), _call_text(comparison.after, one.after)
         if one.before and one.after and reference == run:
-            texts = list(_arguments(comparison, one.before, one.after))
+            texts = list(_changed_arguments(comparison, one.before, one.after))
             run += f": {listed(texts)}" if texts else ""
         groups.setdefault((reference, run), []).append(one)
     for number, ((reference, run), some) in enumerate(groups.items()):
@@ -97,25 +100,26 @@ def told(comparison: Comparison) -> Iterator[str]:
         where = f"{plural(min(alike), 'call')} that are alike" if len(alike) == 1 else "different numbers of calls"
         heading = "and independently" if number else "first difference"
         yield f"{heading}: {rank_words(d.rank for d in some)}, after {where}"
-        yield f"    reference  {_event(some, 'before')}{reference}"
-        yield f"    run        {_event(some, 'after')}{run}"
+        yield f"    reference  {_event_text(some, 'before')}{reference}"
+        yield f"    run        {_event_text(some, 'after')}{run}"
 
 
-def _event(some: Sequence[Difference], side: Literal["before", "after"]) -> str:
+def _event_text(some: Sequence[Difference], side: Literal["before", "after"]) -> str:
     event = some[0].before if side == "before" else some[0].after
     return f"event {event[1]}, " if len(some) == 1 and event is not None else ""
 
 
-def _side(match: Match, event: EventId | None) -> str:
+def _call_text(match: Match, event: EventId | None) -> str:
+    """Return a call, with the message that it takes and whether it returns; for None, how the run ended."""
     if event is None:
         ended = match.trace.run.get("ended")
         return "no further call" + ("" if ended in (None, "finished") else f" ({ENDED.get(str(ended), str(ended))})")
     one = match.trace.event(*event)
-    return said(one) + _message(match, event) + (", which does not return" if one.open else "")
+    return said(one) + _message_text(match, event) + (", which does not return" if one.open else "")
 
 
-def _message(match: Match, event: EventId) -> str:
-    """Whose message a receive took."""
+def _message_text(match: Match, event: EventId) -> str:
+    """Return whose message a receive took."""
     rows = match.receives_of(event)
     if not rows or match.recvs.partner[rows[0]] == NONE:
         return ""
@@ -123,21 +127,21 @@ def _message(match: Match, event: EventId) -> str:
     return f", which takes the message of rank {send[0]}: {said(match.trace.event(*send))}"
 
 
-def _arguments(comparison: Comparison, before: EventId, after: EventId) -> Iterator[str]:
-    """`count 100, in the reference 99`."""
+def _changed_arguments(comparison: Comparison, before: EventId, after: EventId) -> Iterator[str]:
+    """Yield the arguments that differ: `count 100, in the reference 99`."""
     one, two = comparison.before.trace.event(*before), comparison.after.trace.event(*after)
     given, now = one.args, two.args
     for name, parameter in two.function.by_name.items():
         if name in _SILENT or name not in given or name not in now or parameter.kind == "BUFFER":
             continue
-        shown = [_value(event, parameter.handle, values[name]) for event, values in ((one, given), (two, now))]
+        shown = [_argument_text(event, parameter.handle, values[name]) for event, values in ((one, given), (two, now))]
         if shown[0] != shown[1]:
             yield f"{name} {shown[1]}, in the reference {shown[0]}"
     if one.error != two.error:
         yield f"error class {two.error}, in the reference {one.error}"
 
 
-def _value(event: Event, handle: str | None, value: Any) -> str:
+def _argument_text(event: Event, handle: str | None, value: Any) -> str:
     if handle is None:
         return str(value)
     return event.rank.object_name(handle, int(value)) if isinstance(value, int) else "?"
@@ -149,44 +153,49 @@ ENDED: Final = {
 }  # fmt: skip
 
 
-def _ends(comparison: Comparison) -> Iterator[str]:
-    before, after = (_end(side.trace) for side in (comparison.before, comparison.after))
+def _end_lines(comparison: Comparison) -> Iterator[str]:
+    before, after = (_end_text(side.trace) for side in (comparison.before, comparison.after))
     if before != after:
         yield f"the reference: {before}; the run: {after}"
 
 
-def _end(trace: Trace) -> str:
+def _end_text(trace: Trace) -> str:
     text = ENDED.get(str(trace.run.get("ended")), "how it ended is not known")
     status = trace.run.get("exit_code")
     return text + (f" with status {status}" if status is not None else "")
 
 
-def appeared(known: Sequence[Finding], new: Sequence[Finding], *, ranks: bool = True) -> list[str]:
-    """Findings that only one of two runs has, a line each. `ranks`: whether those of other ranks are others."""
+def changed_finding_lines(known: Sequence[Finding], new: Sequence[Finding], *, ranks: bool = True) -> list[str]:
+    """Return a line for each finding that only one of two runs has. `ranks`: whether findings of other ranks are
+    others.
+    """
     found = []
-    for verb, some in zip(("appears", "vanishes"), _changed(known, new, ranks=ranks), strict=True):
+    for verb, some in zip(("appears", "vanishes"), _changed_findings(known, new, ranks=ranks), strict=True):
         found += [f"{verb}: {finding.message} [{finding.kind}]" for finding in some[:NAMED]]
         found += [f"{verb}: {plural(len(some) - NAMED, 'more finding')}"] if len(some) > NAMED else []
     return found
 
 
-def _changed(known: Sequence[Finding], new: Sequence[Finding], *, ranks: bool) -> tuple[list[Finding], list[Finding]]:
-    """Those that are only new, and those that were only known, each once."""
-    before, after = ({_key(finding, ranks=ranks): finding for finding in some} for some in (known, new))
+def _changed_findings(
+    known: Sequence[Finding], new: Sequence[Finding], *, ranks: bool
+) -> tuple[list[Finding], list[Finding]]:
+    """Return the findings that only the new run has, and those that only the known one has."""
+    before, after = ({_finding_key(finding, ranks=ranks): finding for finding in some} for some in (known, new))
     return [after[key] for key in after if key not in before], [before[key] for key in before if key not in after]
 
 
-def _key(finding: Finding, *, ranks: bool) -> tuple[object, ...]:
-    """What makes two findings of two runs the same: kind, ranks and places, whichever came first."""
+def _finding_key(finding: Finding, *, ranks: bool) -> tuple[object, ...]:
+    """Return what makes findings of two runs the same: kind, ranks and places."""
     places = frozenset((s.call, s.file, s.line) for s in finding.sites)
     return finding.kind, frozenset(finding.ranks if ranks else ()), places
 
 
-def _times(comparison: Comparison, places: Sequence[Slower]) -> Iterator[str]:
-    before, after = elapsed(comparison.before.trace), elapsed(comparison.after.trace)
+def _time_lines(comparison: Comparison, places: Sequence[SlowerPlace]) -> Iterator[str]:
+    """Yield how long both runs took, and the places that were slower."""
+    before, after = elapsed_ns(comparison.before.trace), elapsed_ns(comparison.after.trace)
     more = f" ({(after - before) / before:+.0%})" if before else ""
     yield f"time: {after / 1e9:.3g} s, the reference {before / 1e9:.3g} s{more}"
-    for place in [*[p for p in places if not p.of_mpi][:TOLD], *[p for p in places if p.of_mpi][:TOLD]]:
+    for place in [*[p for p in places if not p.of_mpi][:MAX_PLACES], *[p for p in places if p.of_mpi][:MAX_PLACES]]:
         yield (
             f"    {place.more / 1e9:.3g} s longer on rank {place.rank}: {place.place} "
             f"({plural(place.times, 'time')}, {place.before / 1e9:.3g} s in the reference)"
@@ -194,18 +203,18 @@ def _times(comparison: Comparison, places: Sequence[Slower]) -> Iterator[str]:
 
 
 def to_json(
-    comparison: Comparison, places: Sequence[Slower], findings: tuple[list[Finding], list[Finding]]
+    comparison: Comparison, places: Sequence[SlowerPlace], findings: tuple[list[Finding], list[Finding]]
 ) -> dict[str, Any]:
-    """The same for scripts."""
-    appear, vanish = _changed(*findings, ranks=_as_many_ranks(comparison))
+    """Return the comparison as JSON values."""
+    appear, vanish = _changed_findings(*findings, ranks=_has_same_rank_count(comparison))
     return {
         "schema": SCHEMA,
-        "reference": _run(comparison.before.trace),
-        "run": _run(comparison.after.trace),
+        "reference": _run_to_json(comparison.before.trace),
+        "run": _run_to_json(comparison.after.trace),
         "alike": comparison.alike,
         "calls": comparison.compared,
-        "first": [_difference(comparison, one) for one in comparison.first],
-        "following": [_difference(comparison, one) for one in comparison.following],
+        "first": [_difference_to_json(comparison, one) for one in comparison.first],
+        "following": [_difference_to_json(comparison, one) for one in comparison.following],
         "missing": {str(rank): count for rank, count in comparison.missing.items() if count},
         "added": {str(rank): count for rank, count in comparison.added.items() if count},
         "appeared": [finding.message for finding in appear],
@@ -218,22 +227,22 @@ def to_json(
     }  # fmt: skip
 
 
-def _run(trace: Trace) -> dict[str, Any]:
+def _run_to_json(trace: Trace) -> dict[str, Any]:
     return {
         "path": str(trace.path), "ranks": len(trace.ranks), "calls": trace.event_count, "ended": trace.run.get("ended"),
-        "status": trace.run.get("exit_code"), "ns": elapsed(trace),
+        "status": trace.run.get("exit_code"), "ns": elapsed_ns(trace),
     }  # fmt: skip
 
 
-def _difference(comparison: Comparison, one: Difference) -> dict[str, Any]:
+def _difference_to_json(comparison: Comparison, one: Difference) -> dict[str, Any]:
     return {
         "kind": one.kind, "rank": one.rank, "alike": one.alike,
-        "reference": _call(comparison.before, one.before), "run": _call(comparison.after, one.after),
+        "reference": _call_to_json(comparison.before, one.before), "run": _call_to_json(comparison.after, one.after),
     }  # fmt: skip
 
 
-def _call(match: Match, event: EventId | None) -> dict[str, Any] | None:
+def _call_to_json(match: Match, event: EventId | None) -> dict[str, Any] | None:
     if event is None:
         return None
     site = match.trace.event(*event).site
-    return {"event": event[1], "text": _side(match, event), "file": site.file or "", "line": site.line}
+    return {"event": event[1], "text": _call_text(match, event), "file": site.file or "", "line": site.line}

@@ -1,7 +1,7 @@
-"""The debug adapter: the requests of one editor, answered from one session.
+"""Answer the requests of one editor from one debug session.
 
-A thread reads; all else is done by the thread that serves. While ranks run, it looks at what came: what can be answered
-then is, a pause stops the ranks, and the rest waits for its turn.
+One thread reads requests; another answers them. While ranks run, the answering thread looks at each new request: some
+are answered at once, a pause stops the ranks, all others are postponed until the ranks have stopped.
 """
 
 from __future__ import annotations
@@ -38,13 +38,17 @@ ENDING = ("disconnect", "terminate")
 
 
 def prepare_replay_folder(folder: Path) -> None:
-    """Put into a replay's folder what its ranks need."""
+    """Create in the replay's `folder` what its ranks need: the files of the task tools and the output folder."""
     prepare(folder)
     output.create_output_folder(folder)
 
 
 class Adapter:
-    """One editor. `findings`: what `finding:N` means, for a trace; `secret`: what `launch` has to bring, if any."""
+    """Serve one editor: read its requests from `wire`, and send responses and events.
+
+    `findings` returns the findings of a trace (for `finding:N`). `secret` is what the `launch` request has to bring;
+    None if no secret is required.
+    """
 
     def __init__(self, wire: Wire, findings: Callable[[Any], Sequence[Any]], secret: str | None = None) -> None:
         self.wire, self._findings, self._secret = wire, findings, secret
@@ -61,7 +65,7 @@ class Adapter:
     # Requests come and go
 
     def serve(self) -> None:
-        """Answer until the editor has gone."""
+        """Answer requests until the editor disconnects, then end the debugger."""
         threading.Thread(target=self._read_requests, daemon=True).start()
         try:
             while not self._done and (request := self._next_request()) is not None:
@@ -71,6 +75,7 @@ class Adapter:
                 self._session.debugger.close()
 
     def _read_requests(self) -> None:
+        """Put the requests of the editor into the inbox, and None at the end; runs in a thread of its own."""
         try:
             for message in self.wire.messages():
                 if message.get("type") == "request":
@@ -80,10 +85,14 @@ class Adapter:
         self._inbox.put(None)
 
     def _next_request(self) -> Message | None:
+        """Return the next request, postponed ones first; waits for one. None if the editor has disconnected."""
         return self._postponed.popleft() if self._postponed else self._inbox.get()
 
     def _handle_while_running(self) -> None:
-        """While ranks run: answer what can be answered, keep the rest. KeyboardInterrupt where they are to stop."""
+        """Answer the new requests that can be answered while ranks run, and postpone the others.
+
+        Raises KeyboardInterrupt if the ranks have to stop for a request.
+        """
         while not self._inbox.empty():
             request = self._inbox.get()
             name = None if request is None else request.get("command")
@@ -100,7 +109,7 @@ class Adapter:
                 raise KeyboardInterrupt
 
     def _answer_breakpoint_requests(self) -> None:
-        """Answer what has been kept, but for what lets ranks run."""
+        """Answer the postponed requests that set breakpoints; the others stay postponed."""
         for _ in range(len(self._postponed)):
             request = self._postponed.popleft()
             if request is not None and request.get("command") in INTERRUPTING:
@@ -109,6 +118,10 @@ class Adapter:
                 self._postponed.append(request)
 
     def _answer_request(self, request: Message) -> None:
+        """Call the handler of a request, and send its response; an error becomes a response without success.
+
+        A handler may return (body, later): `later` is called after the response has been sent.
+        """
         name, arguments = str(request.get("command")), request.get("arguments")
         about = {"request_seq": request.get("seq", 0), "command": name}
         later: Later | None = None
@@ -142,7 +155,7 @@ class Adapter:
                 later()
 
     def _check_order(self, name: str, arguments: Body) -> None:
-        """UsageError for a request that may not come yet: `initialize` comes first, then `launch`, with the secret."""
+        """Raise UsageError for a request that comes too early: `initialize` is first, then `launch` with the secret."""
         if name in ENDING:
             return
         if (name == "initialize") == self._greeted:
@@ -157,6 +170,7 @@ class Adapter:
         self._secret, self.wire.longest = None, MAX_MESSAGE_BYTES
 
     def _request_handlers(self) -> dict[str, Callable[[Body], Any]]:
+        """Return the handler of each request by the request's name."""
         return {
             "initialize": self._initialize, "launch": self._launch, "attach": self._reject_attach,
             "configurationDone": self._configuration_done, "restart": self._restart, "terminate": self._terminate,
@@ -192,7 +206,7 @@ class Adapter:
 
     @property
     def session(self) -> Session:
-        """The replay. UsageError where none has been launched."""
+        """The replay. UsageError if none has been launched."""
         if self._session is None:
             raise UsageError("nothing is debugged yet: the request `launch` names a run or a program")
         return self._session
@@ -200,6 +214,7 @@ class Adapter:
     # From start to end
 
     def _initialize(self, arguments: Body) -> Body:
+        """Return what the adapter can do. UsageError for an editor that counts lines from 0."""
         self._greeted = True
         self._progress = bool(arguments.get("supportsProgressReporting"))
         if arguments.get("linesStartAt1") is False:
@@ -210,6 +225,7 @@ class Adapter:
         raise UsageError("`weft dap` replays recorded runs: use the request `launch` with `run` or `program`")
 
     def _launch(self, arguments: Body) -> tuple[None, Later]:
+        """Find or record the run that `arguments` name, and start its replay; then send the event `initialized`."""
         if self._session is not None:
             raise UsageError("a run is debugged already: `restart` begins it anew")
         launch.check_arguments(arguments)
@@ -245,7 +261,7 @@ class Adapter:
         return None, self._go_to_first_stop
 
     def _go_to_first_stop(self) -> None:
-        """Go to where the session is to begin."""
+        """Run the replay to the places that `launch` named, to the first breakpoint, or stay at the entry."""
         session = self.session
         where = launch.start_locations(self._arguments)
         stops = self._arguments.get("stopOnEntry", not session.debugger.stops.breakpoints.all)
@@ -258,6 +274,7 @@ class Adapter:
             session.continue_(None)
 
     def _restart(self, arguments: Body) -> tuple[None, Later]:
+        """Start the replay anew, with the arguments of `launch` that the editor changed."""
         session = self.session
         if given := arguments.get("arguments"):
             launch.check_arguments(given)
@@ -271,7 +288,7 @@ class Adapter:
         return None, self._end_session
 
     def _end_session(self) -> None:
-        """The replay is over for the editor, which disconnects then."""
+        """Close the replay, and send the events `exited` (if the program has an exit status) and `terminated`."""
         session = self._session
         if session is not None:
             code = session.debugger.replica.status()
@@ -288,6 +305,7 @@ class Adapter:
     # Breakpoints
 
     def _set_breakpoints(self, arguments: Body) -> Body:
+        """Replace the breakpoints of a source file; returns each as verified, or with the reason why not."""
         path = str(arguments["source"].get("path") or "")
         if not path:
             raise UsageError("breakpoints are set in files: this source has no path")
@@ -304,6 +322,7 @@ class Adapter:
         return {"breakpoints": self.session.points.watch(arguments.get("breakpoints") or [])}
 
     def _set_instruction_breakpoints(self, arguments: Body) -> Body:
+        """Replace the breakpoints on instructions."""
         named = self.session.stacks.instructions.named
         given = arguments.get("breakpoints") or []
         places = [(named(str(one["instructionReference"]), int(one.get("offset") or 0)), one) for one in given]
@@ -312,16 +331,19 @@ class Adapter:
     # Values
 
     def _set_variable(self, arguments: Body) -> tuple[Body, Later]:
+        """Give a variable another value, and warn afterwards that the replay may leave its record."""
         stacks = self.session.stacks
         body = stacks.set_variable(arguments["variablesReference"], str(arguments["name"]), str(arguments["value"]))
         return body, self.session.warn
 
     def _set_expression(self, arguments: Body) -> tuple[Body, Later]:
+        """Give an expression another value, and warn afterwards that the replay may leave its record."""
         stacks = self.session.stacks
         body = stacks.assign(str(arguments["expression"]), str(arguments["value"]), arguments.get("frameId"))
         return body, self.session.warn
 
     def _evaluate(self, arguments: Body) -> Body:
+        """Evaluate an expression; in the console, run the line as a command of the prompt if it is one."""
         text, frame = str(arguments["expression"]).strip(), arguments.get("frameId")
         if arguments.get("context") != "repl":
             return self.session.stacks.evaluate(text, frame)
@@ -332,7 +354,10 @@ class Adapter:
         return {"result": self.session.command(text), "variablesReference": 0}
 
     def _is_prompt_command(self, text: str, frame: Any) -> bool:
-        """Whether a line of the console is the prompt's. A short form (`n`) that a variable is called by is that."""
+        """Tell whether a line of the console is a command of the prompt.
+
+        A short form such as `n` is an expression instead if the frame has a variable of that name.
+        """
         try:
             name = parse(text)[0] if text else ""
         except UsageError:
@@ -346,6 +371,7 @@ class Adapter:
         return not text[len(text.split(None, 1)[0]) :].lstrip().startswith("=")
 
     def _completions(self, arguments: Body) -> Body:
+        """Return the commands and names that complete the word before the cursor."""
         text = str(arguments["text"])[: max(int(arguments["column"]) - 1, 0)]
         begun = text.split(" ")[-1]
         words = [word for word in completions(self.session.debugger) if word.startswith(begun)]
@@ -362,6 +388,7 @@ class Adapter:
         return of_task[0] if of_task is not None else self.session.stacks.rank_of(arguments["threadId"])[0]
 
     def _continue(self, arguments: Body) -> tuple[Body, Later]:
+        """Let all ranks run to the next breakpoint; with `singleThread` only the rank or task of the thread."""
         session, alone = self.session, bool(arguments.get("singleThread"))
         if alone and (of_task := session.stacks.task_of(arguments["threadId"])) is not None:
             return {"allThreadsContinued": False}, lambda: session.step_task("continue", *of_task)
@@ -369,6 +396,7 @@ class Adapter:
         return {"allThreadsContinued": not alone}, lambda: session.continue_(rank)
 
     def _step(self, how: How, arguments: Body) -> tuple[None, Later]:
+        """Step the rank or the task of a thread; `how` is next, step or finish."""
         session = self.session
         if (of_task := session.stacks.task_of(arguments["threadId"])) is not None:
             return None, lambda: session.step_task(how, *of_task)
@@ -377,6 +405,7 @@ class Adapter:
         return None, lambda: session.step(how, rank, everyone=everyone)
 
     def _step_back(self, arguments: Body) -> tuple[None, Later]:
+        """Step a rank back by a line. UsageError for a task."""
         session = self.session
         if session.stacks.task_of(arguments["threadId"]) is not None:
             raise UsageError("a step back is one of a rank, as tasks may have run in between: choose the rank's thread")
@@ -384,12 +413,14 @@ class Adapter:
         return None, lambda: session.back(rank)
 
     def _goto_targets(self, arguments: Body) -> Body:
+        """Return the first call at a line as the only target of `goto`, and remember that line."""
         path, line = str(arguments["source"]["path"]), int(arguments["line"])
         where = source_location(path, line, self.session.debugger.record.files())
         self._goto_location = where
         return {"targets": [{"id": 1, "label": f"the first call at {where}, ahead or behind", "line": line}]}
 
     def _goto(self, arguments: Body) -> tuple[None, Later]:
+        """Run the replay, forwards or back, to the line that `gotoTargets` named."""
         session, rank = self.session, self._requested_rank(arguments)
         if arguments.get("targetId") != 1 or not self._goto_location:
             raise UsageError("this target is not known: ask for `gotoTargets` first")
@@ -405,12 +436,12 @@ class Adapter:
         return {"exceptionId": text.split(" ")[0] or "stopped", "description": text, "breakMode": "always"}
 
     def _list_findings(self) -> list[Body]:
-        """The findings of the run, each with where it goes to."""
+        """Return the findings of the run, each with its number and the location that `until` takes."""
         found = list(self.session.debugger.findings())
         return [{**one.to_json(), "number": n, "where": f"finding:{n}"} for n, one in enumerate(found, 1)]
 
     def _list_ranks(self) -> Body:
-        """Where every rank stands, while they run too: for a picture that follows them."""
+        """Return where every rank is; also answered while ranks run, for a picture that follows them."""
         debugger = self.session.debugger
         rows = [{**row, "words": stands(row)} for row in debugger.ranks()["ranks"]]
         return {"ranks": rows, "focus": debugger.focus, "over": debugger.replica.over}

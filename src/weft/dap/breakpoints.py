@@ -1,4 +1,4 @@
-"""The editor's breakpoints, kept against the debugger's: by file, by function, and on data."""
+"""Map the breakpoints of an editor to those of the debugger: by file, by function, by instruction, and on data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Given = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class EditorBreakpoint:
-    """A breakpoint as the editor gave it, and the debugger's number of it. `log`: the text of a log point."""
+    """A breakpoint as the editor gave it (`key`), its number in the debugger, and the message of a log point (`log`)."""
 
     key: str
     number: int
@@ -25,8 +25,10 @@ class EditorBreakpoint:
 
 
 class EditorBreakpoints:
-    """All breakpoints of a session. `groups`: those that one request replaces: a file's name, `functions`,
-    `instructions`."""
+    """All breakpoints of a session.
+
+    `groups` holds the breakpoints that one request replaces, by file name or as `functions` or `instructions`.
+    """
 
     def __init__(self, debugger: Debugger) -> None:
         self.debugger = debugger
@@ -35,16 +37,20 @@ class EditorBreakpoints:
         """The debugger's watches, by the data's id."""
 
     def log_message(self, number: int) -> str:
-        """The text of a log point, empty for a breakpoint."""
+        """Return the message of a log point; empty for a breakpoint."""
         return next((one.log for group in self.groups.values() for one in group if one.number == number), "")
 
     def stop_reason(self, number: int) -> str:
-        """Why a stop at it came, as the protocol calls it."""
+        """Return the protocol's reason for a stop at breakpoint `number`."""
         of = next((name for name, group in self.groups.items() if any(one.number == number for one in group)), "")
         return {"functions": "function breakpoint", "instructions": "instruction breakpoint"}.get(of, "breakpoint")
 
     def replace_group(self, group: str, places: Sequence[tuple[str, Given]]) -> list[Given]:
-        """Take these as the breakpoints of a group: WHERE, and what the editor says with it. Equal ones stay."""
+        """Make `places` the breakpoints of a group, and return each as verified or with the reason why it was refused.
+
+        `places` are pairs of a location and what the editor says of the breakpoint. Breakpoints that are unchanged
+        stay.
+        """
         old = {one.key: one for one in self.groups.pop(group, [])}
         alive = {b.id for b in self.debugger.stops.breakpoints.all}
         wanted = {self._breakpoint_key(where, given) for where, given in places}
@@ -75,7 +81,7 @@ class EditorBreakpoints:
         return json.dumps([where, *(given.get(name) for name in ("condition", "hitCondition", "logMessage"))])
 
     def _create_breakpoint(self, where: str, given: Given) -> int:
-        """Set one, and give its number. WeftError where it cannot be."""
+        """Create a breakpoint in the debugger, and return its number. WeftError if that is not possible."""
         passed = parse_hit_condition(str(given.get("hitCondition") or ""))
         condition = str(given.get("condition") or "").strip()
         made = self.debugger.stops.break_at(f"{where} if {condition}" if condition else where)["breakpoint"]
@@ -84,7 +90,7 @@ class EditorBreakpoints:
         return int(made["id"])
 
     def replace_watchpoints(self, wanted: Sequence[Given]) -> list[Given]:
-        """Take these as the data that is watched: its id as `data_id` made it."""
+        """Make `wanted` the watchpoints of the session; each names its data by an id from `data_id`."""
         ids = [str(given["dataId"]) for given in wanted]
         for gone in [one for one in self._data if one not in ids]:
             for number in self._data.pop(gone):
@@ -103,6 +109,7 @@ class EditorBreakpoints:
         return told
 
     def _create_watchpoint(self, name: str) -> list[int]:
+        """Create the watchpoints for a data id, and return their numbers in the debugger."""
         rank, level, expression = json.loads(name)
         self.debugger.frames.choose(int(rank), int(level))
         try:
@@ -112,12 +119,12 @@ class EditorBreakpoints:
 
 
 def data_id(rank: int, level: int, expression: str) -> str:
-    """What names data to the editor."""
+    """Return the name under which the editor knows the data of an expression."""
     return json.dumps([rank, level, expression])
 
 
 def parse_hit_condition(text: str) -> int:
-    """How many hits a hit condition passes over. UsageError for one that is not known."""
+    """Return how many hits a hit condition (`5`, `>= 5`, `> 5`) passes over. UsageError for any other text."""
     if not text.strip():
         return 0
     found = re.fullmatch(r"\s*(>=|>)?\s*(\d+)\s*", text)
@@ -127,7 +134,7 @@ def parse_hit_condition(text: str) -> int:
 
 
 def source_location(path: str, line: int, files: Sequence[str]) -> str:
-    """FILE:LINE, the file as the record names it, where it does under another name (a link)."""
+    """Return FILE:LINE, with the file named as in the record, even if the editor names it through a link."""
     if path not in files:
         real = Path(path).resolve()
         path = next((file for file in files if Path(file).resolve() == real), path)

@@ -1,4 +1,7 @@
-"""Instructions as an editor names them: by addresses of one rank in one replay, while breakpoints are to stay."""
+"""Names of instructions for an editor: addresses of one rank in one replay, mapped to module and offset.
+
+Module and offset mean the same instruction in every rank and every replay, so breakpoints stay valid.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ MAX_INSTRUCTIONS: Final = 10_000
 
 
 class InstructionReferences:
-    """The addresses that an editor was told, each with the instruction that it means in any rank and replay."""
+    """Map the addresses that an editor was given to the instructions that they mean in any rank and replay."""
 
     def __init__(self, debugger: Debugger) -> None:
         self._debugger = debugger
@@ -25,11 +28,11 @@ class InstructionReferences:
         """Module and place in it."""
 
     def forget_ranks(self) -> None:
-        """Ranks run: another one may be asked for its instructions next."""
+        """Forget which rank each address was given for, as the ranks run on."""
         self._ranks.clear()
 
     def make_reference(self, rank: int, address: int) -> str:
-        """What names an instruction of a rank to the editor."""
+        """Return the name of the instruction at `address` of a rank for the editor, and remember its module and offset."""
         maps = self._hand(rank).maps
         module = maps.module(address)
         self._ranks[address] = rank
@@ -37,12 +40,16 @@ class InstructionReferences:
         return f"{address:#x}"
 
     def breakpoint_location(self, reference: str, offset: int) -> str:
-        """The place of a breakpoint. UsageError for what the editor was never told."""
+        """Return the location (`*MODULE+OFFSET`) of a breakpoint. UsageError for a reference that was never given out."""
         module, at = self._lookup(reference)
         return f"*{module}+{at + offset:#x}"
 
     def disassemble(self, reference: str, offset: int, first: int, count: int) -> list[dict[str, Any]]:
-        """Instructions around one; those that are not known are told as such, as the protocol wants their number."""
+        """Return `count` instructions around a reference; `first` is the index of the first, relative to `reference` +
+        `offset`.
+
+        Instructions that cannot be read are marked invalid, because the protocol requires exactly `count` of them.
+        """
         module, at = self._lookup(reference)
         rank = self._ranks.get(int(reference, 0), self._debugger.focus)
         hand = self._hand(rank)
@@ -51,6 +58,7 @@ class InstructionReferences:
         return [self._instruction_to_json(rank, row, address) for row in rows]
 
     def _lookup(self, reference: str) -> tuple[str, int]:
+        """Return the module and the offset of a reference. UsageError if it was never given out."""
         found = self._known.get(int(reference, 0))
         if found is None:
             raise UsageError(f"{reference}: no instruction of a rank was told under this address")
@@ -63,6 +71,7 @@ class InstructionReferences:
         return hand
 
     def _instruction_to_json(self, rank: int, row: Instruction | None, near: int) -> dict[str, Any]:
+        """Return an instruction as the protocol describes it; None becomes an invalid instruction at `near`."""
         if row is None:
             return {"address": f"{near:#x}", "instruction": "?", "presentationHint": "invalid"}
         body = {"address": self.make_reference(rank, row.address), "instruction": row.text}

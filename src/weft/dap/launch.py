@@ -1,4 +1,4 @@
-"""What the editor wants debugged: a recorded run, or a program that is recorded first."""
+"""Read the arguments of the `launch` request: a recorded run, or a program that is recorded first."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS: dict[str, tuple[type, ...]] = {
 
 
 def check_arguments(arguments: Arguments) -> None:
-    """UsageError for an argument of a wrong type; those of editors (`__sessionId`) and names not ours are theirs."""
+    """Raise UsageError for an argument of `launch` that has a wrong type or value. Unknown names are ignored."""
     for name, kinds in KINDS.items():
         value = arguments.get(name)
         if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
@@ -46,7 +46,9 @@ def check_arguments(arguments: Arguments) -> None:
 
 
 def program_command(arguments: Arguments) -> list[str]:
-    """The program's command line: Python scripts with their interpreter."""
+    """Return the command line of the program in `arguments`, with an interpreter before a Python script; [] if none is
+    named.
+    """
     given = arguments.get("program")
     if not given:
         return []
@@ -59,13 +61,16 @@ def program_command(arguments: Arguments) -> list[str]:
 
 
 def replay_options(arguments: Arguments) -> list[str]:
-    """Options of the replay."""
+    """Return the options of `weft replay` for the number of ranks and standard input in `arguments`."""
     ranks, stdin = arguments.get("ranks"), arguments.get("stdin")
     return (["-n", str(ranks)] if ranks else []) + (["--stdin", str(Path(stdin).absolute())] if stdin else [])
 
 
 def trust_options(run: Path, arguments: Arguments) -> list[str]:
-    """The option that lets a replay execute what the run names. UsageError for another's run that is not trusted."""
+    """Return the option that lets a replay execute what the run names.
+
+    Raises UsageError for another user's run that neither `trust` nor `agreed` in `arguments` allows.
+    """
     facts = facts_of(run)
     word = agreement(facts)
     given = arguments.get("trust") is True or arguments.get("agreed") == word
@@ -78,7 +83,7 @@ def trust_options(run: Path, arguments: Arguments) -> list[str]:
 
 
 def start_locations(arguments: Arguments) -> list[str]:
-    """Where the session begins, as the command `until` takes it."""
+    """Return the locations at which the session begins, in the form that the command `until` takes."""
     until = arguments.get("until") or []
     found = [until] if isinstance(until, str) else [str(place) for place in until]
     return found + ([f"finding:{arguments['finding']}"] if arguments.get("finding") else [])
@@ -87,9 +92,10 @@ def start_locations(arguments: Arguments) -> list[str]:
 def find_or_record_run(
     arguments: Arguments, show_output: Callable[[str], None], poll: Callable[[], None]
 ) -> tuple[Path, list[str]]:
-    """The run to debug, and another build of its program, if one is given. A program without a run is recorded.
+    """Return the run to debug, and the command line of another build of its program, if one is given.
 
-    `show_output`: shows what the program writes; `poll`: called while it runs, KeyboardInterrupt from it ends that.
+    A program without a run is recorded first. `show_output` takes what the program writes. `poll` is called while the
+    program runs; a KeyboardInterrupt from it ends the program.
     """
     os.environ.update({str(name): str(value) for name, value in (arguments.get("env") or {}).items()})
     if arguments.get("cwd"):
@@ -105,7 +111,10 @@ def find_or_record_run(
 def record_program(
     words: Sequence[str], arguments: Arguments, show_output: Callable[[str], None], poll: Callable[[], None]
 ) -> Path:
-    """Record a program by `weft run`; its run. WeftError with its words where there is none."""
+    """Record a program with `weft run`, and return the new run. WeftError if nothing was recorded.
+
+    `show_output` takes what the program writes. `poll` is called while the program runs.
+    """
     before = set(BASE.glob("*"))
     ranks, stdin = arguments.get("ranks"), arguments.get("stdin")
     command = own_python("-m", "weft.cli.main", "run", *(["-n", str(ranks)] if ranks else []), "--", *words)
@@ -130,7 +139,7 @@ def record_program(
 def _forward_output(
     process: subprocess.Popen[bytes], show_output: Callable[[str], None], poll: Callable[[], None]
 ) -> None:
-    """Show what a program writes until it ends."""
+    """Pass what a process writes to `show_output` until the process ends; call `poll` while it is silent."""
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
     ended = False

@@ -1,7 +1,8 @@
-"""Where editors connect to `weft dap`: a port of this host, or a Unix socket. One is served after the other.
+"""Sockets on which editors connect to `weft dap`: a TCP port of this host, or a Unix socket. One editor is served at a
+time.
 
-Who connects executes programs as this user. So a peer that the kernel knows to be another user is sent away at once,
-and the editor brings a secret with `launch`: what this user did not start reaches a port too, as a browser's page does.
+Whoever connects executes programs as this user. Therefore a peer that the kernel knows to be another user is refused at
+once, and the editor brings a secret with `launch`: a port can also be reached by pages in a browser.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Serve = Callable[[Wire], None]
 
 @contextmanager
 def listen_on_port(number: int) -> Iterator[socket.socket]:
-    """A port of this host that is listened on. WeftError where it cannot be."""
+    """Listen on a port of the loopback interface, and yield the socket. WeftError if that is not possible."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -36,7 +37,10 @@ def listen_on_port(number: int) -> Iterator[socket.socket]:
 
 @contextmanager
 def listen_on_unix_socket(path: Path) -> Iterator[socket.socket]:
-    """A socket in the file system that only this user can connect to; gone at the end. WeftError where it cannot be."""
+    """Listen on a Unix socket that only this user can connect to, and yield it; the file is removed at the end.
+
+    Raises WeftError if the folder is not safe or the socket cannot be made.
+    """
     if why := weakness(path):
         raise WeftError(f"--socket {path}: {why}, who could put another socket there; choose a folder of yours")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
@@ -55,7 +59,10 @@ def listen_on_unix_socket(path: Path) -> Iterator[socket.socket]:
 
 
 def serve_connections(server: socket.socket, serve: Serve) -> None:
-    """Serve whoever connects, for ever. What one session does to folder and environment is gone with it."""
+    """Accept editors one after the other for ever, and serve each with `serve`.
+
+    The working folder and the environment are restored after each session.
+    """
     told = set[int | None]()
     while True:
         with suppress(OSError):  # a peer that has gone again is no reason to end
@@ -70,9 +77,9 @@ def serve_connections(server: socket.socket, serve: Serve) -> None:
 
 
 def _serve_editor(editor: socket.socket, serve: Serve) -> None:
-    """Serve one editor and close its streams.
+    """Serve one editor, and close its streams.
 
-    No error of a connection that is gone takes the place of what ended `serve`: SIGTERM's SystemExit would be lost.
+    Errors of a lost connection never replace the exception that ended `serve`: the SystemExit of SIGTERM would be lost.
     """
     source, sink = editor.makefile("rb"), editor.makefile("wb")
     try:
@@ -87,7 +94,7 @@ def _serve_editor(editor: socket.socket, serve: Serve) -> None:
 
 @contextmanager
 def restored_environment() -> Iterator[None]:
-    """Have this process's folder and environment afterwards as they were."""
+    """Restore the working folder and the environment of this process at the end of the block."""
     home, environment = os.getcwd(), dict(os.environ)  # noqa: PTH109
     try:
         yield

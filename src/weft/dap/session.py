@@ -1,4 +1,4 @@
-"""A replay under an editor: moves of the ranks, and what is told of where they stop."""
+"""A replay under an editor: run the ranks, and report where they stop."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ SLOW = 1.0
 
 
 class Session:
-    """One replay. `look`: called all the while that ranks run, KeyboardInterrupt from it stops them; `take`: takes up
-    what the editor has asked for meanwhile.
+    """One replay under an editor.
+
+    `look` is called all the while that ranks run, and stops them by a KeyboardInterrupt; `take` answers the requests
+    that were postponed meanwhile. `native`: show native frames of Python ranks; `tasks`: show tasks as threads.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Session:
     # While ranks run
 
     def _poll(self) -> None:
+        """Forward output and progress, and look at new requests; called while ranks run."""
         now = time.monotonic()
         if now - self._last_update > 0.1:
             self._last_update = now
@@ -71,7 +74,7 @@ class Session:
         self._look()
 
     def _report_progress(self, now: float) -> None:
-        """Tell the editor how far the ranks have come, where they take their time."""
+        """Tell the editor how many calls the ranks have made, if the move takes longer than `SLOW` seconds."""
         if not self.progress or now - self._move_started < SLOW:
             return
         record, replica = self.debugger.record, self.debugger.replica
@@ -84,7 +87,7 @@ class Session:
         self.wire.event("progressUpdate", progressId="move", message=f"{passed} calls made", percentage=min(share, 100))
 
     def forward_output(self, *, whole: bool = True) -> None:
-        """Show what the ranks have written."""
+        """Send what the ranks have written to the editor. `whole`: full lines only."""
         for rank, stream, text in self.output.take(self.debugger.replica.folder, whole=whole):
             lines = "".join(f"[rank {rank}] {line}" for line in text.splitlines(keepends=True))
             self.wire.event("output", category=stream, output=lines, data={"rank": rank})
@@ -98,7 +101,10 @@ class Session:
     # Moves
 
     def run_move(self, why: str, go: Move, *, next_move: Callable[[], Move | None] = lambda: None) -> None:
-        """Let ranks run, and tell where they stop. `next_move`: how they go on after a log point, if they do."""
+        """Let ranks run by calling `go`, and report where they stop with the reason `why`.
+
+        `next_move` returns how the ranks go on after a log point, or None.
+        """
         self.stacks.moved()
         self._move_started, before = time.monotonic(), self._rank_positions()
         try:
@@ -120,14 +126,17 @@ class Session:
         self.report_stop(why, answer, before)
 
     def _rank_positions(self) -> RankPositions:
-        """Where each rank stands, to know which ones have come on: a stop at a line is an object of its own."""
+        """Return by rank its state, the number of calls it has passed, and its stop at a line.
+
+        Two results tell which ranks have moved in between: each stop at a line is an object of its own.
+        """
         hands = self.debugger.hands
         rows = [row for row in self.debugger.ranks()["ranks"] if row["thread"] == 0]
         stops = {rank: hand.stopped for rank, hand in hands.items()}
         return {row["rank"]: (row["state"], row.get("passed"), stops.get(row["rank"])) for row in rows}
 
     def find_breakpoint_hits(self, answer: Answer, before: RankPositions) -> list[tuple[int, int]]:
-        """The ranks that came to breakpoints, and their numbers."""
+        """Return (rank, breakpoint number) of all ranks that have come to a breakpoint since `before`."""
         found = []
         for row in (row for row in answer["ranks"] if row["thread"] == 0):
             rank = row["rank"]
@@ -142,7 +151,9 @@ class Session:
     def _handle_log_points(
         self, answer: Answer, before: RankPositions, next_move: Callable[[], Move | None]
     ) -> Move | None:
-        """After log points: their texts are shown, and how ranks go on, unless one stands at another breakpoint."""
+        """Show the messages of log points that were hit, and return the next move; None if a rank is at a real
+        breakpoint.
+        """
         hits = self.find_breakpoint_hits(answer, before)
         logs = [(rank, text) for rank, number in hits if (text := self.breakpoints.log_of(number))]
         self.forward_output()
@@ -151,7 +162,7 @@ class Session:
         return next_move() if logs and len(logs) == len(hits) and not answer["over"] else None
 
     def _expand_log_message(self, rank: int, text: str) -> str:
-        """A log point's text, with the values of what stands in braces."""
+        """Replace the expressions in braces of a log message by their values on a rank."""
 
         def value(found: re.Match[str]) -> str:
             row = self.debugger.frames.evaluate(rank, found[1])
@@ -160,7 +171,7 @@ class Session:
         return re.sub(r"\{([^{}]+)\}", value, text)
 
     def _settle_after_pause(self) -> Answer:
-        """Where ranks stand after a pause: at their next calls; those that compute on, at a line."""
+        """Wait until ranks have stopped at their next calls; those that still compute are stopped at a line."""
         since = time.monotonic()
 
         def enough() -> None:
@@ -182,7 +193,10 @@ class Session:
         return self.debugger.stopped()
 
     def report_stop(self, why: str, answer: Answer, before: RankPositions) -> None:
-        """Tell the editor where the ranks have stopped."""
+        """Tell the editor where the ranks have stopped, and why.
+
+        `answer`: the stop as the debugger describes it; `before`: the positions of the ranks before the move.
+        """
         self.rows = answer["ranks"]
         self.forward_output(whole=False)
         for text in self.tasks.look() if self.tasks is not None else ():
@@ -199,7 +213,7 @@ class Session:
         self.wire.event("stopped", **body)
 
     def _stop_reason(self, why: str, answer: Answer, hits: list[tuple[int, int]]) -> tuple[str, str]:
-        """The protocol's reason of a stop, and what to say of it."""
+        """Return the protocol's reason for a stop, and a sentence about it."""
         rows = {row["rank"]: row for row in answer["ranks"] if row["thread"] == 0}
         focus = rows[self.debugger.focus]
         if answer["over"]:
@@ -225,7 +239,7 @@ class Session:
         return why, ""
 
     def continue_(self, rank: int | None) -> None:
-        """To the next breakpoint; with a rank only that one, and others as far as it needs them."""
+        """Run all ranks to the next breakpoint; with a `rank` only that one, and the others as far as it needs them."""
         move: Move = self.debugger.go_on
         if rank is not None:
             last = self.debugger.record.entry(rank, self.debugger.record.entries(rank) - 1)
@@ -239,7 +253,7 @@ class Session:
             self._take()
 
     def step(self, how: str, rank: int, *, everyone: bool) -> None:
-        """To the next line of a rank, or of all that run; to its next call where no lines are known."""
+        """Step a rank (with `everyone` all that run) to its next line, or to its next call if no lines are known."""
         d = self.debugger
         ranks = [r for r in range(d.record.size) if d.replica.controls[r].pid and d.runs(r)] if everyone else [rank]
 
@@ -253,7 +267,7 @@ class Session:
         self.run_move("step", go)
 
     def step_task(self, how: How, rank: int, task: int) -> None:
-        """To the next line of a task, wherever it is suspended and goes on; other tasks run as they like."""
+        """Step a task to its next line, even if it is suspended in between; other tasks run as they like."""
         tasks, d = self.tasks, self.debugger
         assert tasks is not None
 
@@ -267,11 +281,11 @@ class Session:
         self.run_move("step", go)
 
     def run_until(self, where: str, *, through: bool = False) -> None:
-        """To a call, and no further than is needed for it; forwards or back. `through`: past breakpoints, too."""
+        """Run to a call, forwards or back, and no further than it needs. `through`: past breakpoints, too."""
         self.run_move("goto", lambda: self.debugger.until(where, through=through))
 
     def step_back(self, rank: int) -> None:
-        """Back to the line before on a rank; to before its last call where no line is known or lies behind."""
+        """Step a rank back to the line before, or to its last call if no earlier line is known."""
         d = self.debugger
 
         def go() -> Answer:
@@ -284,18 +298,18 @@ class Session:
         self.run_move("step", go)
 
     def reverse_continue(self) -> None:
-        """Back to the last place behind us that a breakpoint names."""
+        """Go back to the last breakpoint that was passed."""
         self.run_move("breakpoint", self.debugger.go_back)
 
     def restart(self) -> Answer:
-        """A new replay from its start."""
+        """Start the replay anew, and return where the ranks are."""
         self.output.forget()
         return self.debugger.begin()
 
     # The prompt's own commands
 
     def run_prompt_command(self, line: str) -> str:
-        """A line of the prompt, and what it says. WeftError where it cannot be done."""
+        """Run a line of the prompt, and return its answer as text. WeftError if the command fails."""
         before = self._rank_positions()
         answer = self.prompt.answer(line)
         if answer["kind"] == "stopped" or (answer["kind"] == "of-rank" and self._rank_positions() != before):
@@ -304,9 +318,9 @@ class Session:
         return "\n".join(self.prompt.told(answer))
 
     def warn_value_changed(self) -> None:
-        """Say what comes of another value."""
+        """Warn that a changed value may make the replay leave its record."""
         self.show_text(f"weft: {PARTS}", "important")
 
     def list_source_files(self) -> list[Answer]:
-        """The program's files that the record names."""
+        """Return the program's source files that the record names."""
         return [{"name": Path(file).name, "path": file} for file in self.debugger.record.files()]

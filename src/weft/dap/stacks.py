@@ -1,4 +1,4 @@
-"""Threads, stacks and values as the editor asks for them, by numbers that hold until ranks run again."""
+"""Threads, frames and values for the editor, by numbers that are valid until the ranks run again."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ _FOREIGN_OBJECTS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FrameReference:
-    """A frame of a rank. `native`: in gdb beside a Python rank's agent; `level` None: the record's, not a frame.
-    `task`: the frame is of this task, wherever it is.
+    """A frame of a rank.
+
+    `level`: its place in the stack; None for a call that is only known from the record. `native`: a frame of gdb below
+    the frames of a Python rank. `task`: the task whose frame it is.
     """
 
     rank: int
@@ -39,7 +41,7 @@ class FrameReference:
 
 @dataclass(frozen=True, slots=True)
 class ValueReference:
-    """What has parts: the variables of a frame (no expression), an expression's value, or a rank's call."""
+    """A value with children: the variables of a frame (no expression), the value of an expression, or a rank's call."""
 
     spot: FrameReference
     expression: str = ""
@@ -47,8 +49,10 @@ class ValueReference:
 
 
 class Stacks:
-    """What can be looked at in this stop. `native`: gdb beside agents of Python ranks; None: where there is need.
-    `tasks`: the ranks' tasks, where they are threads too.
+    """What can be inspected while the ranks are stopped.
+
+    `native`: show native frames of Python ranks; None: only of ranks that have loaded native code of the program.
+    `tasks`: the tasks of the ranks, if they are shown as threads.
     """
 
     def __init__(self, debugger: Debugger, native: bool | None, tasks: TaskThreads | None) -> None:
@@ -61,7 +65,7 @@ class Stacks:
         self.instructions = InstructionReferences(debugger)
 
     def invalidate(self) -> None:
-        """Ranks are about to run: all numbers are void."""
+        """Make all numbers of frames and values void, as the ranks are about to run."""
         self._spots.clear()
         self._values.clear()
         for hand in self._beside.values():
@@ -72,11 +76,11 @@ class Stacks:
     # Threads
 
     def thread_number(self, rank: int, slot: int = 0) -> int:
-        """The editor's number of a rank's thread."""
+        """Return the editor's number of a thread; `slot` is its place in the rank, 0 for the first."""
         return 1 + rank + slot * self.debugger.record.size
 
     def rank_of_thread(self, thread: object) -> tuple[int, int]:
-        """The rank and its thread that a number means. UsageError where there is none."""
+        """Return the rank and the slot of a thread number. UsageError if there is no such thread."""
         if not isinstance(thread, int) or thread < 1:
             raise UsageError(f"there is no thread {thread!r}")
         slot, rank = divmod(thread - 1, self.debugger.record.size)
@@ -85,24 +89,24 @@ class Stacks:
         return rank, slot
 
     def list_threads(self, rows: Sequence[Body]) -> list[Body]:
-        """All threads by rank, each with where it stands, then tasks. `rows`: those of the command `ranks`."""
+        """Return the threads of all ranks, each with where it is, then the tasks. `rows`: those of the command `ranks`."""
         found = [{"id": self.thread_number(row["rank"], row["thread"]), "name": thread_name(row)} for row in rows]
         return found + (self.tasks.threads() if self.tasks is not None else [])
 
     def focused_thread(self) -> int:
-        """The thread that a stop is of: the rank's in focus, or the task's that it stands in."""
+        """Return the thread number of the rank in focus, or of the task that it runs."""
         rank = self.debugger.focus
         task = self.tasks.running(rank) if self.tasks is not None else None
         return self.thread_number(rank) if self.tasks is None or task is None else self.tasks.number(rank, task)
 
     def task_of_thread(self, thread: object) -> tuple[int, int] | None:
-        """The rank and the task that a number means, None where it means a rank."""
+        """Return the rank and the task of a thread number; None if the number is that of a rank."""
         return self.tasks.of(thread) if self.tasks is not None else None
 
     # Frames
 
     def list_frames(self, thread: object, start: int, count: int) -> Body:
-        """The frames of a thread, innermost first."""
+        """Return `count` frames of a thread from `start` on, innermost first; all if `count` is 0."""
         of_task = self.task_of_thread(thread)
         if of_task is not None:
             found = self._task_frames(*of_task)
@@ -113,6 +117,7 @@ class Stacks:
         return {"stackFrames": [self._frame_to_json(*one) for one in chosen], "totalFrames": len(found)}
 
     def _rank_frames(self, rank: int) -> list[tuple[FrameReference, Frame]]:
+        """Return the frames of a rank, native ones first; [] if no debugger can look at the rank."""
         try:
             frames = self.debugger.hand(rank).stack()
         except DebuggerError:
@@ -121,7 +126,7 @@ class Stacks:
         return self._native_frames(rank) + found
 
     def _task_frames(self, rank: int, task: int) -> list[tuple[FrameReference, Frame]]:
-        """A task's own frames, and behind them the lines that made it, and the one that made it."""
+        """Return the frames of a task, followed by the lines that created the task and its creators."""
         assert self.tasks is not None
         if self.tasks.as_rank(rank, task):
             return self._rank_frames(rank)
@@ -133,7 +138,9 @@ class Stacks:
         return own + [(FrameReference(rank, None, task=task), frame) for frame in made]
 
     def _native_frames(self, rank: int) -> list[tuple[FrameReference, Frame]]:
-        """The native frames of a Python rank that its innermost line has called, as far as their lines are known."""
+        """Return the native frames that the innermost line of a Python rank has called, as far as their lines are
+        known.
+        """
         if isinstance(self.debugger.hand(rank), NativeHand) or not self._needs_native_frames(rank):
             return []
         found: list[tuple[FrameReference, Frame]] = []
@@ -148,7 +155,7 @@ class Stacks:
         return found
 
     def _needs_native_frames(self, rank: int) -> bool:
-        """Whether gdb is to look into a Python rank too: it has loaded native code of the program's own."""
+        """Tell whether gdb has to look into a Python rank, because the rank has loaded native code of the program."""
         if self._native is not None:
             return self._native
         with suppress(OSError):
@@ -158,7 +165,7 @@ class Stacks:
         return False
 
     def _frame_from_record(self, rank: int, slot: int) -> list[tuple[FrameReference, Frame]]:
-        """The call that a thread stands at, where nothing can look at its frames."""
+        """Return the call that a thread is at as its only frame, for threads whose frames no debugger can read."""
         row = self.debugger.stands(rank, slot)
         call = row.get("next") or row.get("call") or row.get("last")
         if call is None or row["state"] in ("ended", "unborn"):
@@ -166,6 +173,7 @@ class Stacks:
         return [(FrameReference(rank, None), Frame(call["file"] or "", call["line"] or 0, call["call"]))]
 
     def _frame_to_json(self, spot: FrameReference, frame: Frame) -> Body:
+        """Give a frame a number, and return it as the protocol describes it."""
         self._spots.append(spot)
         body: Body = {"id": len(self._spots), "name": frame.function, "line": frame.line or 0, "column": 1}
         if frame.file:
@@ -179,7 +187,9 @@ class Stacks:
         )
 
     def lookup_frame(self, number: object) -> FrameReference:
-        """A frame by its number; without one, the innermost of the rank in focus. UsageError for an old one."""
+        """Return the frame of a number; for None the innermost frame of the rank in focus. UsageError for a void
+        number.
+        """
         if number is None:
             return FrameReference(self.debugger.focus, 0)
         if not isinstance(number, int) or not 1 <= number <= len(self._spots):
@@ -199,7 +209,7 @@ class Stacks:
     # Values
 
     def list_scopes(self, frame: object) -> list[Body]:
-        """The variables of a frame, and the call of MPI that its rank stands at."""
+        """Return the scopes of a frame: its local variables, and the call of MPI that its rank is at."""
         spot = self.lookup_frame(frame)
         found = []
         if spot.level is not None:
@@ -213,13 +223,13 @@ class Stacks:
         return len(self._values)
 
     def lookup_value(self, number: object) -> ValueReference:
-        """What has parts, by its number. UsageError for an old one."""
+        """Return the value of a number. UsageError for a void number."""
         if not isinstance(number, int) or not 1 <= number <= len(self._values):
             raise UsageError("ranks have run since: this value no longer exists")
         return self._values[number - 1]
 
     def list_variables(self, number: object, start: int, count: int) -> list[Body]:
-        """The parts of a value."""
+        """Return `count` children of a value from `start` on."""
         value = self.lookup_value(number)
         if value.call:
             return call_variables(self.debugger.stands(value.spot.rank))
@@ -227,6 +237,7 @@ class Stacks:
         return [self._variable_to_json(value.spot, one) for one in hand.parts(value.expression, level, start, count)]
 
     def _variable_to_json(self, spot: FrameReference, part: Part) -> Body:
+        """Return a part of a value as the protocol describes it, with a number if it has children."""
         body: Body = {"name": part.name, "value": part.value, "type": part.type, "variablesReference": 0}
         if part.expression:
             body["evaluateName"] = part.expression
@@ -236,7 +247,7 @@ class Stacks:
         return body
 
     def evaluate(self, text: str, frame: object) -> Body:
-        """The value of an expression in a frame."""
+        """Return the value of an expression in a frame."""
         spot = self.lookup_frame(frame)
         hand, level = self._hand(spot)
         body = self._variable_to_json(spot, hand.about(text, level))
@@ -244,11 +255,11 @@ class Stacks:
         return {"result": body.pop("value"), **body}
 
     def assign_expression(self, target: str, text: str, frame: object) -> Body:
-        """Give what an expression of a frame means another value."""
+        """Assign the value of `text` to the expression `target` of a frame, and return the new value."""
         return self._assign(self.lookup_frame(frame), target, text)
 
     def set_variable(self, number: object, name: str, text: str) -> Body:
-        """Give a part of a value another value."""
+        """Assign the value of `text` to the child `name` of a value, and return the new value."""
         value = self.lookup_value(number)
         return self._assign(value.spot, self._child_expression(value, name), text)
 
@@ -258,7 +269,7 @@ class Stacks:
         return self._variable_to_json(spot, hand.about(target, level))
 
     def _child_expression(self, value: ValueReference, name: str) -> str:
-        """What means a part of a value in its frame. UsageError where nothing does."""
+        """Return the expression of a value's child in its frame. UsageError if there is none."""
         if value.call:
             raise UsageError("calls of the record cannot be changed: `weft explore` and `weft replay --force` do that")
         if not value.expression:
@@ -270,7 +281,7 @@ class Stacks:
         raise UsageError(f"{name} cannot be written as an expression there")
 
     def describe_data_breakpoint(self, name: str, number: object, frame: object) -> Body:
-        """What watches a variable, or says why nothing can."""
+        """Return the id for a watchpoint on a variable, or the reason why it cannot be watched."""
         value = None if not number else self.lookup_value(number)
         spot = self.lookup_frame(frame) if value is None else value.spot
         try:
@@ -286,12 +297,12 @@ class Stacks:
 
 
 def source_to_json(file: str) -> Body:
-    """A file as the protocol names it."""
+    """Return a source file as the protocol describes it."""
     return {"name": Path(file).name, "path": file}
 
 
 def thread_name(row: Body) -> str:
-    """A rank, and the call or line that it stands at."""
+    """Return the name of a thread for the editor: its rank, and the call or line that it is at."""
     name = f"rank {row['rank']}" + (f" thread {row['thread']}" if row["thread"] else "")
     if row["state"] == "line":
         at = row["at"]
@@ -309,7 +320,7 @@ def thread_name(row: Body) -> str:
 
 
 def call_variables(row: Body) -> list[Body]:
-    """The call that a rank stands at, as variables."""
+    """Return the call that a rank is at as a list of variables."""
     states = {"before": "about to be made", "in": "made, and waits", "polls": "polls in vain", "line": "the next one",
               "outside": "the next one"}  # fmt: skip
     call = row.get("call") or row.get("next") or row.get("last")

@@ -1,4 +1,4 @@
-"""The logical tasks of the ranks as threads of the editor, behind those of the ranks themselves."""
+"""Show the logical tasks of the ranks as threads of the editor, after the threads of the ranks themselves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_TASKS: Final = 200
 
 
 class TaskThreads:
-    """The tasks of all ranks as they were at the last stop. A task keeps its number as long as the session lasts."""
+    """The tasks of all ranks at the last stop. A task has the same thread number throughout the session."""
 
     def __init__(self, prompt: TaskPrompt) -> None:
         self._prompt = prompt
@@ -28,7 +28,9 @@ class TaskThreads:
         self._told: set[int] = set()
 
     def refresh(self) -> list[str]:
-        """Ask all ranks anew. Sentences on ranks with more tasks than are shown, each once."""
+        """Read the tasks of all ranks. Returns one sentence for each rank that has more tasks than are shown, once a
+        session.
+        """
         debugger, self._rows = self._prompt.debugger, {}
         for rank in range(debugger.record.size):
             try:
@@ -46,18 +48,20 @@ class TaskThreads:
                 for rank, count in more.items()]  # fmt: skip
 
     def thread_number(self, rank: int, task: int) -> int:
-        """The editor's number of a task."""
+        """Return the editor's thread number of a task."""
         return self._numbers.setdefault((rank, task), FIRST_TASK_NUMBER + len(self._numbers))
 
     def list_threads(self) -> list[Body]:
-        """The tasks, each with where it is and what it waits for."""
+        """Return the tasks as threads, each with where it is and what it waits for."""
         return [
             {"id": self.thread_number(rank, task.id), "name": f"rank {rank} · {task_label(task)}"}
             for rank, rows in self._rows.items() for task in rows[:MAX_TASKS]
         ]  # fmt: skip
 
     def task_of_thread(self, thread: object) -> tuple[int, int] | None:
-        """The rank and the task that a number means; None for one of a rank. UsageError for a task that is done."""
+        """Return the rank and the task of a thread number; None if it is that of a rank. UsageError for a finished
+        task.
+        """
         if not isinstance(thread, int) or thread < FIRST_TASK_NUMBER:
             return None
         found = next((pair for pair, number in self._numbers.items() if number == thread), None)
@@ -66,7 +70,7 @@ class TaskThreads:
         return found
 
     def running_task(self, rank: int) -> int | None:
-        """The task that a rank stands in, None where it stands outside of any."""
+        """Return the task that a rank runs, None if it runs none."""
         debugger = self._prompt.debugger
         hand: Any = debugger.hands.get(rank)
         if hand is None or hand.stopped is None:
@@ -77,25 +81,25 @@ class TaskThreads:
         return task
 
     def is_rank_stack(self, rank: int, task: int) -> bool:
-        """Whether a task's stack is the one of its rank, which stands in it."""
+        """Tell whether the stack of a task is that of its rank, because the rank runs the task."""
         hand = self._prompt.debugger.hands.get(rank)
         return isinstance(hand, AsyncioHand) and not hand.follows and self.running_task(rank) == task
 
     def task_view(self, rank: int, task: int) -> View:
-        """What looks into a task. DebuggerError where its rank can tell nothing of it."""
+        """Return the view that reads the frames of a task. DebuggerError if the rank has no tasks."""
         hand = self._prompt.debugger.hand(rank)
         if not isinstance(hand, (AsyncioHand, OpenMPHand)):
             raise DebuggerError(f"rank {rank} has no tasks that can be looked at")
         return view(hand, task)
 
     def step_task(self, how: How, rank: int, task: int) -> Answer:
-        """Let one task come on by a line, wherever it runs; the others run as they like."""
+        """Step one task to its next line, wherever it runs; the others run as they like. `how`: next, step or finish."""
         commands = self._prompt.commands_of(rank)
         commands.focus = task
         return commands.go(how)
 
 
 def task_label(task: Task) -> str:
-    """A task in the list of threads."""
+    """Return the name of a task in the list of threads: its label, what it waits for, and its line."""
     waits = f" waits ({task.wait.kind})" if task.wait is not None else " has not begun" if task.state == "new" else ""
     return f"{task.label}{waits}" + (f" · {task.at}" if task.at is not None else "")

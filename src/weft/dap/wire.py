@@ -1,4 +1,4 @@
-"""Messages of the Debug Adapter Protocol on a pair of streams: a header with the length, then JSON.
+"""Send and read messages of the Debug Adapter Protocol on a pair of streams: a header with the length, then JSON.
 
 Source: "Base protocol", microsoft.github.io/debug-adapter-protocol/overview.
 """
@@ -18,7 +18,7 @@ MAX_MESSAGE_BYTES = 64 << 20
 
 
 class WireError(WeftError):
-    """What came is no message of the protocol."""
+    """The data that came is no message of the protocol."""
 
 
 MAX_UNAUTHENTICATED_BYTES = 1 << 20
@@ -28,7 +28,9 @@ HEADERS = ("content-length", "content-type")
 
 
 class Wire:
-    """One editor. Messages may be sent from several threads. `longest`: bytes of a message that it may send."""
+    """The connection to one editor. Several threads may send. `max_bytes`: the longest message that the editor may
+    send.
+    """
 
     max_bytes = MAX_MESSAGE_BYTES
 
@@ -39,7 +41,7 @@ class Wire:
         self.closed = False
 
     def read_messages(self) -> Iterator[Message]:
-        """All that come, until the editor closes. WireError for what is no message."""
+        """Yield all messages until the editor closes the connection. WeftError of the kind WireError for invalid data."""
         while (length := self._read_header()) is not None:
             body = self._source.read(length)
             if len(body) < length:
@@ -53,7 +55,7 @@ class Wire:
             yield message
 
     def _read_header(self) -> int | None:
-        """The length that a header gives; None where there are no more messages."""
+        """Read a header, and return the length of the message; None at the end of the stream."""
         found: dict[str, str] = {}
         while line := self._source.readline(1000):
             name, _, value = line.decode("ascii", "replace").strip().partition(":")
@@ -65,7 +67,7 @@ class Wire:
         return None
 
     def _parse_length(self, headers: dict[str, str]) -> int:
-        """What Content-Length says. WireError where it is not there, or not the length of a message."""
+        """Return the value of Content-Length. WireError if the field is missing or no valid length."""
         length = headers.get("content-length")
         if length is None:
             raise WireError("a header without Content-Length")
@@ -74,7 +76,7 @@ class Wire:
         return int(length)
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Send a response or an event; nothing where the editor has gone."""
+        """Send a response or an event. Does nothing if the editor has disconnected."""
         with self._sending:
             self._sent += 1
             body = json.dumps({"seq": self._sent, "type": kind, **fields}).encode()
@@ -85,5 +87,5 @@ class Wire:
                 self.closed = True
 
     def send_event(self, name: str, **body: Any) -> None:
-        """Tell the editor what has happened."""
+        """Send an event to the editor."""
         self.send("event", event=name, body=body)

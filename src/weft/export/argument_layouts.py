@@ -1,4 +1,4 @@
-"""How the arguments of each function are written: the parts that native/kernel/rows.c goes through."""
+"""Describe how the arguments of each function are written: the parts that native/kernel/rows.c goes through."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RARE: Final = (Code.STRING, Code.DOUBLE)
 
 
 class TextTable:
-    """Texts that C copies: `structure` is what it gets."""
+    """Texts in the form that C copies them from (`structure`)."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         # A record may hold what UTF-8 cannot say.
@@ -37,22 +37,22 @@ class TextTable:
 
 
 class TextNumbers:
-    """Texts by their numbers, each once."""
+    """Number texts; equal texts have the same number."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def number(self, text: str) -> int:
-        """The number of a text."""
+        """Return the number of a text."""
         return self._numbers.setdefault(text, len(self._numbers))
 
     def table(self) -> TextTable:
-        """All of them."""
+        """Return all texts by their numbers."""
         return TextTable(list(self._numbers))
 
 
 class ArgumentLayouts:
-    """The parts of all functions of a run, as text or as JSON."""
+    """The parts of the arguments of all functions of a run, for text or for JSON."""
 
     def __init__(self, functions: FunctionTable, as_json: bool) -> None:
         self.words, self._json = TextNumbers(), as_json
@@ -79,20 +79,24 @@ class ArgumentLayouts:
         return parameter.place != "none" and (self._json or parameter.place not in _TEXT_SKIPS)
 
     def _argument_part(self, function: Function, p: Parameter) -> tuple[int, ...]:
+        """Return a parameter as the row of numbers that the kernel reads."""
         names = [q.name for q in function.tail_in], [q.name for q in function.tail_out]
         entry = names[0].index(p.name) if p.name in names[0] else -1
         leave = names[1].index(p.name) + len(names[0]) if p.name in names[1] else -1
         late = p.direction == "out" and p.place in ("object", "flag", "status")
         bits = rows.Part.SKIP_OPEN * late | rows.Part.WILD * is_wild(p)
         handle = self.classes.index(p.handle) if p.handle else 0
-        place, code = PartPlace[p.place.upper()].value, _type_code(p) if p.place == "tail" else _type_code(p) & ~CODE_ARRAY
+        place, code = (
+            PartPlace[p.place.upper()].value,
+            _type_code(p) if p.place == "tail" else _type_code(p) & ~CODE_ARRAY,
+        )
         return place, code, handle, bits, entry, leave, self._label_number(p.name), self._label_number(f"{p.name}:out")
 
     def _label_number(self, name: str) -> int:
         return self.words.number(f"{json.dumps(name)}: " if self._json else f"{escaped(name)} ")
 
     def object_prefix(self, cls: str) -> int:
-        """What stands before the number of an object without a name, as a word."""
+        """Return the number of the text before the number of an object of class `cls` that has no name."""
         return self.words.number(f'"{cls.lower()} ' if self._json else "#")
 
 
@@ -101,6 +105,7 @@ def _type_code(parameter: Parameter) -> int:
 
 
 def _function_bits(function: Function, steps: int, parts: int) -> int:
+    """Return the bits of a function for the kernel; UNUSUAL if its calls are left to Python."""
     slots = [p for p in function.parameters if p.place not in ("none", "tail")]
     odd = any(p.place == "status" and p.type != "status" for p in slots)
     odd |= any(p.place not in ("status",) and p.type == "status" for p in slots)
@@ -113,7 +118,7 @@ def _function_bits(function: Function, steps: int, parts: int) -> int:
 
 
 class RankNames:
-    """The names of a rank's objects that are more than class and number."""
+    """The names of a rank's objects that are more than their class and number."""
 
     def __init__(self, rank: Rank, programs: ArgumentLayouts, as_json: bool) -> None:
         made = []
@@ -129,7 +134,7 @@ def _object_name(rank: Rank, cls: str, id: int, as_json: bool) -> str:  # noqa: 
 
 
 def _named_objects(rank: Rank, cls: str) -> set[int]:
-    """Ids of the objects whose name is not made of class and number."""
+    """Return the ids of the objects whose name is not made of class and number."""
     ids = {0, *rank.trace.functions.objects.get(cls, {})}
     if cls == "COMM":
         ids |= rank.comm_ids()

@@ -1,4 +1,4 @@
-"""Calls as tables of Arrow: for dataframes, Parquet and CSV, with the columns of an export to Parquet."""
+"""Calls as Arrow tables, for dataframes, Parquet and CSV, with the columns of an export to Parquet."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from weft.trace.filter import Filter
 
 
 def _import_arrow() -> Any:
+    """Return the package pyarrow. UsageError with the remedy if it is missing."""
     try:
         # It may not be there.
         import pyarrow
@@ -23,7 +24,7 @@ def _import_arrow() -> Any:
 
 
 def iterate_tables(trace: Trace, found: Iterable[CallRows]) -> Iterator[Any]:
-    """The calls as pyarrow.Table, some hundred thousand rows each, in their order."""
+    """Yield calls as pyarrow.Table objects of some hundred thousand rows each, in the given order."""
     pa = _import_arrow()
     # It imports pyarrow.
     from weft.export.parquet.calls import SCHEMA, call_columns
@@ -36,9 +37,9 @@ def iterate_tables(trace: Trace, found: Iterable[CallRows]) -> Iterator[Any]:
 
 
 def to_arrow(trace: Trace, query: str = "") -> Any:
-    """The calls that fit a filter as one pyarrow.Table, in the order of time.
+    """Return the calls that fit a filter as one pyarrow.Table, in the order of time.
 
-    UsageError where pyarrow is missing, or for a filter that is none.
+    Raises UsageError if pyarrow is missing or the filter is invalid.
     """
     pa = _import_arrow()
     # It imports pyarrow.
@@ -49,9 +50,10 @@ def to_arrow(trace: Trace, query: str = "") -> Any:
 
 
 def to_pandas(trace: Trace, query: str = "") -> Any:
-    """The calls that fit a filter as a pandas.DataFrame; numbers that may be missing are of pandas' nullable types.
+    """Return the calls that fit a filter as a pandas.DataFrame; columns with missing numbers have pandas' nullable
+    types.
 
-    UsageError where pandas or pyarrow is missing, or for a filter that is none.
+    Raises UsageError if pandas or pyarrow is missing, or if the filter is invalid.
     """
     pa = _import_arrow()
     try:
@@ -67,23 +69,23 @@ def to_pandas(trace: Trace, query: str = "") -> Any:
 
 
 class _PositionedStream:
-    """A stream that cannot tell where it is (a pipe), for writers that ask."""
+    """Count the bytes that go to a stream that does not know its position (a pipe), for writers that ask for it."""
 
     def __init__(self, to: IO[bytes]) -> None:
         self._to, self._at, self.closed = to, 0, False
 
     def write(self, data: Any) -> int:
-        """Pass bytes on."""
+        """Write bytes to the stream."""
         self._to.write(data)
         self._at += len(data)
         return len(data)
 
     def tell(self) -> int:
-        """How many bytes went through."""
+        """Return how many bytes were written."""
         return self._at
 
     def flush(self) -> None:
-        """Pass on what is held back."""
+        """Flush the stream."""
         self._to.flush()
 
 
@@ -101,7 +103,7 @@ def write_parquet(trace: Trace, found: Iterable[CallRows], to: IO[bytes]) -> Non
 
 
 def write_csv(trace: Trace, found: Iterable[CallRows], to: IO[bytes]) -> None:
-    """Write calls as CSV with a line of names; what a call does not have is empty."""
+    """Write calls as CSV with a line of column names; arguments that a call does not have are empty."""
     _import_arrow()
     # Only now it is known to be there.
     import pyarrow.csv as arrow_csv
@@ -116,7 +118,7 @@ def write_csv(trace: Trace, found: Iterable[CallRows], to: IO[bytes]) -> None:
 
 
 def _without_dictionaries(schema: Any) -> Any:
-    """The schema with texts in place of dictionaries, which CSV does not know."""
+    """Return the schema with texts instead of dictionaries, which CSV does not have."""
     # Who calls has asked for it.
     import pyarrow as pa
 

@@ -1,6 +1,6 @@
-"""Calls as lines of text or JSON: what terms/shown.py says of one, written by native/kernel/rows.c for all.
+"""Write calls as lines of text or JSON: what terms/shown.py makes of one call, native/kernel/rows.c makes of many.
 
-What is rare the kernel leaves to Python, a call at a time: the lines are the same.
+The kernel leaves rare calls to Python, one at a time; the lines are the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WIDEST: Final = 60
 
 
 class CallTable:
-    """The form of a table of calls: the widths of its columns, which some of its rows decide."""
+    """The layout of a table of calls: its columns, and their widths, which are taken from sample rows (`some`)."""
 
     def __init__(self, trace: Trace, some: list[Event]) -> None:
         self.heads = tuple(head for head in HEADS if head != "task" or trace.has_tasks)
@@ -40,20 +40,20 @@ class CallTable:
         self.widths = dict(zip(self.heads, [*(min(width, _WIDEST) for width in widths[:-1]), 0], strict=True))
 
     def align_cells(self, event: Event) -> list[str]:
-        """A call as cells of the columns' widths."""
+        """Return a call as cells that have the widths of the columns."""
         return [self.align_cell(*cell) for cell in zip(self.heads, call_cells(event, self.threaded), strict=True)]
 
     def header_cells(self) -> list[str]:
-        """The columns' names."""
+        """Return the names of the columns."""
         return [self.align_cell(head, head) for head in self.heads]
 
     def align_cell(self, head: str, cell: str) -> str:
-        """A cell in its column."""
+        """Return a cell padded to the width of its column."""
         return cell.rjust(self.widths[head]) if head in _RIGHT else cell.ljust(self.widths[head])
 
 
 class CallLineWriter:
-    """Writes rows as text in the columns of `table`, or as JSON lines where there is none."""
+    """Write calls as text in the columns of `table`, or as JSON lines if `table` is None."""
 
     def __init__(self, trace: Trace, table: CallTable | None) -> None:
         self._trace, self._table, self._json = trace, table, table is None
@@ -68,7 +68,7 @@ class CallLineWriter:
         self._buffer = np.empty(_ROOM, np.uint8)
 
     def render_lines(self, rows: CallRows) -> Iterator[bytes]:
-        """The lines of some calls in UTF-8, many at once."""
+        """Yield the lines of some calls in UTF-8, many at a time."""
         columns = self._input_columns(rows)
         given = self._kernel_input(columns)
         done, end = 0, len(rows)
@@ -83,7 +83,7 @@ class CallLineWriter:
                 done += 1
 
     def _render_unusual(self, event: Event) -> str:
-        """The line of a call that is unusual."""
+        """Return the line of a call that the kernel cannot write."""
         if self._table is None:
             return json.dumps(event_json(event), default=str) + "\n"
         return "  ".join(self._table.cells(event)).rstrip() + "\n"
@@ -91,6 +91,7 @@ class CallLineWriter:
     # Columns
 
     def _input_columns(self, rows: CallRows) -> dict[str, NDArray[Any]]:
+        """Return the columns of some calls that the kernel reads, in the order of the calls."""
         parts = rows.parts
         for part in parts:
             self._prepare_rank(part.rank)
@@ -105,7 +106,7 @@ class CallLineWriter:
         return {name: np.ascontiguousarray(column[rows.order]) for name, column in columns.items()}
 
     def _text_numbers(self, kind: str, rank: Rank, ids: NDArray[Any], text: Callable[[int], str]) -> NDArray[np.uint32]:
-        """For a column of a rank's ids the numbers of their texts."""
+        """Return for a column of a rank's ids the numbers of the texts that `text` makes of them."""
         different = distinct(ids)
         table = np.empty(len(different), np.uint32)
         for place, id in enumerate(different.tolist()):
@@ -128,7 +129,9 @@ class CallLineWriter:
     def _task_column(self, part: RankCalls) -> NDArray[np.uint32]:
         tasks = part.rank.tasks
         ids = tasks.ids[part.index] if tasks is not None else np.zeros(len(part.index), np.int64)
-        return self._text_numbers("tasks", part.rank, ids, lambda number: self._task_text(tasks.get(number) if tasks else None))
+        return self._text_numbers(
+            "tasks", part.rank, ids, lambda number: self._task_text(tasks.get(number) if tasks else None)
+        )
 
     def _task_text(self, task: LogicalTask | None) -> str:
         if self._table is None:
@@ -136,7 +139,7 @@ class CallLineWriter:
         return self._table.aligned("task", escaped(task_text(task))) if self._trace.has_tasks else ""
 
     def _comm_column(self, part: RankCalls) -> NDArray[np.uint32]:
-        """The communicator, that of a window or file included: JSON has it beside the arguments."""
+        """Return the communicators for JSON, those of windows and files included; 0 for text."""
         if self._table is not None:
             return np.zeros(len(part.index), np.uint32)
 
@@ -149,7 +152,7 @@ class CallLineWriter:
     # What C gets
 
     def _prepare_rank(self, rank: Rank) -> None:
-        """What C needs to know of a rank."""
+        """Make the structure of a rank that the kernel reads."""
         if rank.index in self._kept:
             return
         names = RankNames(rank, self._programs, self._json)
@@ -165,6 +168,7 @@ class CallLineWriter:
         self._kept[rank.index] = of_rank, tails
 
     def _kernel_input(self, columns: dict[str, NDArray[np.generic]]) -> RowsInput:
+        """Return the input of the kernel for some calls."""
         programs, table = self._programs, self._table
         given: dict[str, Any] = {name: words.table().structure for name, words in self._texts.items()} | columns
         given |= {f"{head}_width": table.widths[head] if table else 0 for head in ("time", "rank", "event", "took")}

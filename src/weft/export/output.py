@@ -1,4 +1,4 @@
-"""Where an export goes: a place beside it until it is whole, and columns that lie in files."""
+"""Write an export beside its final path until it is complete; keep large columns in files instead of memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IN_MEMORY = 1 << 20
 
 
 class ExportCount(NamedTuple):
-    """How many of something an export holds, for people: `Told(12, "call")`."""
+    """How many of something an export holds, for people: `ExportCount(12, "call")`."""
 
     count: int
     noun: str
@@ -31,7 +31,7 @@ class ExportCount(NamedTuple):
 
 @contextmanager
 def stage_output(out: Path) -> Iterator[Path]:
-    """A path beside `out` to write to; it becomes `out` at the end, and is gone after an error."""
+    """Yield a path beside `out` to write to, which becomes `out` at the end and is removed after an error."""
     if out.exists() or out.is_symlink():
         raise UsageError(f"{out} exists: remove it, or name another place with -o")
     try:
@@ -51,13 +51,13 @@ def stage_output(out: Path) -> Iterator[Path]:
 
 
 class FileColumns:
-    """Makes columns that lie in a file without a name, so that the system can put them out of memory."""
+    """Allocate columns in unnamed files, so that the system can move them out of memory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def allocate(self, length: int, kind: Any) -> NDArray[Any]:
-        """A column of zeros."""
+        """Return a column of `length` zeros of the dtype `kind`."""
         dtype = np.dtype(kind)
         size = length * dtype.itemsize
         if size <= IN_MEMORY:
@@ -69,5 +69,5 @@ class FileColumns:
 
 
 def pair_operations(trace: Trace, beside: Path) -> Operations:
-    """The run's operations with their messages paired, in columns that need no memory."""
+    """Return the run's operations with their messages paired, in columns that are kept in files."""
     return paired(trace, FileColumns(beside.parent).room)

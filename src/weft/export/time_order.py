@@ -1,4 +1,4 @@
-"""The calls of a run in the order of time over all ranks, some hundred thousand at once."""
+"""Read the calls of a run in the order of time over all ranks, some hundred thousand at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RankCalls:
-    """Calls of one rank: their indices, and their times in ns on the run's axis (-1 for what never returned)."""
+    """Calls of one rank: their indices, and their times in ns on the run's axis (-1 for a call that never returned)."""
 
     rank: Rank
     index: Ints
@@ -34,7 +34,7 @@ class RankCalls:
 
 @dataclass(frozen=True)
 class CallRows:
-    """Calls of several ranks. `order` puts the parts' rows, one part behind the other, in the order of time."""
+    """Calls of several ranks. `order` sorts the concatenated rows of `parts` by time."""
 
     parts: tuple[RankCalls, ...]
     order: Ints
@@ -43,17 +43,19 @@ class CallRows:
         return len(self.order)
 
     def first(self, count: int) -> CallRows:
-        """The first `count` of them."""
+        """Return the first `count` calls."""
         return CallRows(self.parts, self.order[:count])
 
     def last(self, count: int) -> CallRows:
-        """The last `count` of them."""
+        """Return the last `count` calls."""
         return CallRows(self.parts, self.order[max(0, len(self.order) - count) :])
 
 
 @dataclass
 class _Queue:
-    """Calls of one rank that are still to come. `key` is the entry time, but never less than one before it."""
+    """Calls of one rank that were read and not yet taken. `key`: the entry time, but never less than that of a call
+    before.
+    """
 
     rank: Rank
     wanted: Filter
@@ -64,11 +66,11 @@ class _Queue:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all of the rank was read."""
+        """Whether all events of the rank were read."""
         return self.read >= len(self.rank.events)
 
     def read_ahead(self) -> None:
-        """Read on until there are enough calls that fit."""
+        """Read on until at least `step` calls that fit are in the queue."""
         while self.held < self.step and not self.is_exhausted:
             part = slice(self.read, self.read + self.step)
             mask = self.wanted.mask(self.rank, part.start, part.stop)
@@ -89,7 +91,10 @@ class _Queue:
         return int(self.blocks[-1][0][-1])
 
     def take_before(self, bound: int | None, with_equal: bool) -> tuple[Ints, RankCalls] | None:
-        """The calls before a time, or at it too; None: all."""
+        """Take the calls before the time `bound` (with `with_equal` also those at it; None: all) out of the queue.
+
+        Returns their keys and the calls, None if there are none.
+        """
         columns = [np.concatenate(column) for column in zip(*self.blocks, strict=True)]
         side: str = "right" if with_equal else "left"
         end = len(columns[0]) if bound is None else int(np.searchsorted(columns[0], bound, side=side))  # type: ignore[call-overload]
@@ -100,7 +105,9 @@ class _Queue:
 
 
 def calls_in_time_order(trace: Trace, wanted: Filter) -> Iterator[CallRows]:
-    """The calls that fit, all ranks in the order of entry; those of one time in the order of their ranks."""
+    """Yield the calls that fit a filter, of all ranks by entry time; calls at the same time in the order of their
+    ranks.
+    """
     ranks = wanted.ranks(trace)
     step = max(LEAST, AT_ONCE // max(1, len(ranks)))
     queues = [_Queue(rank, wanted, step) for rank in ranks]
@@ -120,7 +127,7 @@ def calls_in_time_order(trace: Trace, wanted: Filter) -> Iterator[CallRows]:
 
 
 def limit_calls(rows: Iterable[CallRows], first: int | None, last: int | None) -> Iterator[CallRows]:
-    """The first so many, or the last so many; None: all."""
+    """Yield only the `first` or the `last` calls of some; None: all."""
     if last is not None:
         yield from _last_calls(rows, last)
         return
@@ -134,6 +141,7 @@ def limit_calls(rows: Iterable[CallRows], first: int | None, last: int | None) -
 
 
 def _last_calls(rows: Iterable[CallRows], count: int) -> Iterator[CallRows]:
+    """Yield the last `count` calls."""
     kept: deque[CallRows] = deque()
     held = 0
     for some in rows:
@@ -147,7 +155,7 @@ def _last_calls(rows: Iterable[CallRows], count: int) -> Iterator[CallRows]:
 
 
 def call_ids(rows: CallRows) -> Iterator[tuple[int, int]]:
-    """The calls as (rank index, event index), in order."""
+    """Return the calls as (rank index, event index), in order."""
     rank = np.repeat([part.rank.index for part in rows.parts], [len(part.index) for part in rows.parts])
     index = np.concatenate([part.index for part in rows.parts])
     return zip(rank[rows.order].tolist(), index[rows.order].tolist(), strict=True)

@@ -1,11 +1,11 @@
-"""A finding as a picture in text: the messages that led to it, who waits where, and what never comes.
+"""Draw a finding as text: the messages that led to it, who waits where, and what never comes.
 
        rank 0        rank 1
          │             │
          │────tag 2───▷│    a.py:3  send, never received
          │╌╌╌tag 1╌╌╌╌╌✗    a.py:5  waits in recv(source=0, tag=1)
 
-`lines(trace, finding)` is all that others need. It draws deadlocks and message races; of other findings it has nothing.
+`draw_finding(trace, finding)` is all that others need. It draws deadlocks and message races, and no other findings.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ KINDS: Final = frozenset(("deadlock", "message-race"))
 def draw_finding(
     trace: Trace, finding: Finding, match: Match | None = None, *, plain: bool = False, width: int | None = None
 ) -> list[str]:
-    """The picture of a finding, at most MAX_LINES lines; none for a finding that has no picture.
+    """Return the picture of a finding, at most MAX_LINES lines; [] for a finding that has no picture.
 
-    `match` saves making it again. `plain`: in ASCII; `width`: how long a line may be.
+    `match`: the match of the trace, if it is known; `plain`: use ASCII only; `width`: the longest line.
     """
     if finding.kind not in KINDS or isinstance(finding.evidence, OrderOnly) or not finding.events:
         return []
@@ -65,7 +65,7 @@ def draw_finding(
 def draw_findings(
     trace: Trace, findings: Iterable[Finding], most: int, *, plain: bool = False, width: int | None = None
 ) -> list[tuple[Finding, list[str]]]:
-    """The pictures of the first findings that have one, `most` at most."""
+    """Return the pictures of the first findings that have one, at most `most`."""
     found: list[tuple[Finding, list[str]]] = []
     match: Match | None = None
     for finding in findings:
@@ -85,7 +85,7 @@ class _Diagram:
 
 
 def _first_ranks(wanted: Iterable[int], ranks: int) -> list[int]:
-    """The first ranks that are wanted, as many as have room, in their order."""
+    """Return the first of the wanted ranks for which there are columns, sorted."""
     known = [rank for rank in dict.fromkeys(wanted) if 0 <= rank < ranks]
     return sorted(known[:MAX_COLUMNS])
 
@@ -98,6 +98,7 @@ def _call_site_text(event: Event) -> str:
 
 
 def _draw_deadlock(trace: Trace, finding: Finding, match: Match) -> _Diagram | None:
+    """Draw the messages before a deadlock, the ranks that have ended, and those that wait."""
     standstill = Standstill(trace)
     groups = _group_waiting_ranks(standstill, finding)
     if not groups:
@@ -121,17 +122,17 @@ class _WaitingGroup:
 
     @property
     def ranks(self) -> list[int]:
-        """Who they are."""
+        """The ranks of the group."""
         return list(self.blocked)
 
     @property
     def first(self) -> Blocked:
-        """What the first of them waits in."""
+        """The call in which the first rank waits."""
         return next(iter(self.blocked.values()))
 
 
 def _group_waiting_ranks(standstill: Standstill, finding: Finding) -> list[_WaitingGroup]:
-    """The waiting ranks of a finding, those of one line together, in the order of its sites."""
+    """Return the waiting ranks of a finding, grouped by line, in the order of its sites."""
     found: dict[tuple[object, ...], _WaitingGroup] = defaultdict(lambda: _WaitingGroup({}))
     order = [site.rank for site in finding.sites]
     for rank in [*dict.fromkeys(order), *(rank for rank in finding.ranks if rank not in order)]:
@@ -148,7 +149,7 @@ def _group_waiting_ranks(standstill: Standstill, finding: Finding) -> list[_Wait
 
 
 def _choose_ranks(trace: Trace, standstill: Standstill, finding: Finding, groups: Sequence[_WaitingGroup]) -> list[int]:
-    """Which ranks are drawn: a cycle first, one of each line and for whom it waits, then the others."""
+    """Return the ranks to draw: a cycle first, then one rank of each line with its partners, then the others."""
     cycle = finding.evidence.cycle if isinstance(finding.evidence, Deadlock) else ()
     wanted = list(cycle) if len(cycle) <= MAX_COLUMNS else []
     for group in groups:
@@ -163,7 +164,7 @@ def _choose_ranks(trace: Trace, standstill: Standstill, finding: Finding, groups
 
 
 def _ended_rows(trace: Trace, standstill: Standstill, column: dict[int, int]) -> list[StrokeRow]:
-    """A row for those who are gone, by how they ended."""
+    """Return a row of marks for ranks that have ended, by how they ended."""
     told: dict[str, list[int]] = defaultdict(list)
     for rank in column:
         if rank in standstill.gone:
@@ -176,7 +177,7 @@ def _ended_rows(trace: Trace, standstill: Standstill, column: dict[int, int]) ->
 
 
 def _waiting_rows(groups: Sequence[_WaitingGroup], standstill: Standstill, column: dict[int, int]) -> list[StrokeRow]:
-    """The rows of those who wait, with a stroke for what does not come."""
+    """Return the rows of ranks that wait, with a stroke for each message that does not come."""
     rows: list[StrokeRow] = []
     for group in groups:
         drawn = [rank for rank in group.ranks if rank in column]
@@ -198,6 +199,7 @@ def _waiting_rows(groups: Sequence[_WaitingGroup], standstill: Standstill, colum
 
 
 def _missing_strokes(group: _WaitingGroup, drawn: Sequence[int], column: dict[int, int]) -> list[Stroke]:
+    """Return the strokes for the messages, receives or members that a group waits for."""
     places = sorted(column[rank] for rank in drawn)
     if group.one.reasons and group.one.reasons[0].what == "members":
         name = describe.call(group.one.event, peers=False).split("(")[0]
@@ -214,7 +216,7 @@ def _missing_strokes(group: _WaitingGroup, drawn: Sequence[int], column: dict[in
 
 
 def _waiting_note(group: _WaitingGroup, standstill: Standstill) -> str:
-    """`a.py:5  waits in recv(source=0, tag=1)`, and for whom where no stroke shows it."""
+    """Return `a.py:5  waits in recv(source=0, tag=1)`, and for which ranks if no stroke shows it."""
     ranks, event = group.ranks, group.one.event
     call = describe.call(event, peers=len(ranks) == 1)
     text = f"{_call_site_text(event)}  {'waits' if len(ranks) == 1 else 'wait'} in {call}".strip()
@@ -229,7 +231,7 @@ def _waiting_note(group: _WaitingGroup, standstill: Standstill) -> str:
 
 
 def _posting_calls_text(reasons: Sequence[Reason]) -> str:
-    """The calls that began what is waited for."""
+    """Return the calls that posted the operations which a rank waits for."""
     asked = list(
         dict.fromkeys(f"{describe.call(reason.event)} at {_call_site_text(reason.event)}" for reason in reasons)
     )
@@ -240,6 +242,7 @@ def _posting_calls_text(reasons: Sequence[Reason]) -> str:
 
 
 def _draw_race(trace: Trace, finding: Finding, match: Match) -> _Diagram | None:
+    """Draw the message that a receive took, and those that it could have taken."""
     race = finding.evidence
     if not isinstance(race, Race) or not race.others:
         return None
@@ -259,7 +262,7 @@ def _draw_race(trace: Trace, finding: Finding, match: Match) -> _Diagram | None:
 
 
 def _race_row(trace: Trace, message: Place | Other, kind: str, column: dict[int, int], receiver: int) -> StrokeRow:
-    """The row of one message of a race."""
+    """Return the row of one message of a race."""
     event = trace.event(message.rank, message.event)
     start, end = column[message.rank], column[receiver]
     strokes = [Stroke(start, end, "taken" if kind == "taken" else "lost", f"tag {event.tag}")] if start != end else []

@@ -1,4 +1,4 @@
-"""The last moments of a run: what each rank did last, and which ranks did the same."""
+"""The last calls of each rank, and which ranks made the same ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENDS: Final = named(Act.BEGIN_OR_END)
 
 @dataclass
 class CallStep:
-    """A call, or several equal ones in a row, of ranks that do the same. `event` is the last, of the first rank."""
+    """A call, or several equal ones in a row, of ranks that do the same. `event`: the last of them, of the first rank."""
 
     event: Event
     times: int = 1
@@ -34,18 +34,18 @@ class CallStep:
 
     @property
     def open(self) -> bool:
-        """Whether it never returned."""
+        """Whether the call never returned."""
         return self.event.open
 
     @property
     def call_class(self) -> int:
-        """The number of its class."""
+        """The number of the call's class."""
         return class_of(self.event.function.name)
 
 
 @dataclass
 class RankGroup:
-    """Ranks whose last calls are the same but for the other side."""
+    """Ranks whose last calls are the same except for the peer."""
 
     ranks: list[int]
     steps: list[CallStep]
@@ -57,7 +57,7 @@ class RankGroup:
 
 
 def group_ranks(trace: Trace, depth: int) -> list[RankGroup]:
-    """The ranks grouped by their last `depth` calls, in order of their first rank."""
+    """Group the ranks by their last `depth` calls, in order of the first rank of each group."""
     found: dict[tuple[object, ...], list[tuple[Rank, list[CallStep]]]] = defaultdict(list)
     for rank in trace.ranks:
         steps = _last_steps(rank, depth + 1)
@@ -74,7 +74,7 @@ def _make_group(members: Sequence[tuple[Rank, list[CallStep]]], depth: int) -> R
 
 
 def _last_steps(rank: Rank, depth: int) -> list[CallStep]:
-    """The last calls that say something of the rank, the oldest first."""
+    """Return the last calls of a rank that are worth drawing, oldest first."""
     steps: list[CallStep] = []
     for index in range(len(rank) - 1, max(-1, len(rank) - 1 - LOOKED_AT), -1):
         event = rank.event(index)
@@ -100,7 +100,7 @@ def _is_repetition(later: Event, event: Event) -> bool:
 
 
 def _step_key(step: CallStep) -> tuple[object, ...]:
-    """What is equal for calls that do the same."""
+    """Return what is equal for calls that do the same."""
     event, comm = step.event, step.event.comm
     wild = bool(event.flags & Flag.ANY_SOURCE)
     return _base(event), where(event), event.tag, comm.key if comm else None, event.open, wild, step.times
@@ -111,7 +111,7 @@ def _base(event: Event) -> str:
 
 
 def _peer_rank(event: Event) -> int | None:
-    """The other side as a rank of the run; None where the call has none or its argument is a wildcard."""
+    """Return the peer as a rank of the run; None if the call has none or its argument is a wildcard."""
     slot = event.function.slot
     if "peer" not in slot or event.peer in (ANY_SOURCE, PROC_NULL):
         return None
@@ -123,7 +123,8 @@ def _peer_rank(event: Event) -> int | None:
 
 
 def assign_columns(trace: Trace, found: Sequence[RankGroup], match: Match) -> int:
-    """Give every step a column: behind the step before it, and behind what sent it its message. How many there are.
+    """Give every step a column after the step before it and after the send of its message; returns the number of
+    columns.
 
     The last column belongs to the calls that never returned.
     """
@@ -148,12 +149,13 @@ def assign_columns(trace: Trace, found: Sequence[RankGroup], match: Match) -> in
 
 
 def _move_right(group: RankGroup, step: int, column: int) -> None:
+    """Move a step of a group, and the steps after it, to `column` or further right."""
     for later in range(step, len(group.columns)):
         group.columns[later] = max(group.columns[later], column + later - step)
 
 
 def _move_open_calls_last(group: RankGroup, last: int) -> None:
-    """Open calls stand in the last column; a rank's last closed call keeps its place among the others'."""
+    """Put the open calls of a group into the last column."""
     for place_, step in enumerate(group.steps):
         if step.open:
             group.columns[place_] = last + 1
@@ -162,7 +164,7 @@ def _move_open_calls_last(group: RankGroup, last: int) -> None:
 def _message_edges(
     found: Sequence[RankGroup], of_rank: dict[int, RankGroup], match: Match
 ) -> Iterator[tuple[RankGroup, int, RankGroup, int]]:  # fmt: skip
-    """(group, step that got a message, group of the sender, step that sent it), for the first rank of each group."""
+    """Yield (receiving group, its step, sending group, its step) for the messages of the first rank of each group."""
     for group in found:
         rank = group.ranks[0]
         part = match.recvs.of_rank(rank)
@@ -182,5 +184,5 @@ def _message_edges(
 
 
 def class_word(step: CallStep) -> str:
-    """The word of a step's class."""
+    """Return the word of a step's class."""
     return CLASSES[step.call_class].word

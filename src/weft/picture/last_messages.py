@@ -1,4 +1,4 @@
-"""The last messages between some ranks, in rows: what was sent from one line goes into one row where it can."""
+"""The last messages between some ranks, arranged in rows: messages sent from one line share a row if they can."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LAST: Final = 4000
 
 @dataclass(frozen=True)
 class Message:
-    """A message; `received` is None for one that nobody received."""
+    """A message; `received` is None if nobody received it."""
 
     sender: int
     receiver: int
@@ -35,21 +35,21 @@ class Message:
     received: EventId | None
 
     def precedes(self, other: Message) -> bool:
-        """Whether a rank that has to do with both had to do with this one first."""
+        """Tell whether a rank that takes part in both messages took part in this one first."""
         ends = [self.sent, *([self.received] if self.received else [])]
         others = [other.sent, *([other.received] if other.received else [])]
         return any(a[0] == b[0] and a[1] < b[1] for a in ends for b in others)
 
 
 def tag_text(tag: int) -> str:
-    """`tag 7`, `any tag`."""
+    """Return `tag 7` or `any tag`."""
     return "any tag" if tag == ANY_TAG else f"tag {tag}"
 
 
 def last_messages_between(trace: Trace, match: Match, ranks: Sequence[int]) -> list[Message]:
-    """Of each pair of ranks, communicator and tag the last message that was received, and the last that was not.
+    """Return the last received and the last unreceived message of each pair of ranks, communicator and tag.
 
-    Of many the last ones, and those that nobody received before all others.
+    Of more than `MOST` messages the last are returned, and unreceived ones rather than others.
     """
     found: dict[tuple[int, ...], Message] = {}
     sends = match.sends
@@ -68,7 +68,10 @@ def last_messages_between(trace: Trace, match: Match, ranks: Sequence[int]) -> l
 
 
 def arrange_rows(trace: Trace, messages: Sequence[Message], column: Mapping[int, int], room: int) -> list[StrokeRow]:
-    """The messages in rows, in an order that each rank saw; the last of them, as many as there is room for."""
+    """Arrange messages in rows, in an order that each rank saw; returns the last `room` rows.
+
+    `column`: the column of each rank.
+    """
     placed: list[tuple[StrokeRow, list[Message]]] = []
     for message in _sort_causally(messages):
         kind: Kind = "taken" if message.received else "lost"
@@ -87,7 +90,9 @@ def arrange_rows(trace: Trace, messages: Sequence[Message], column: Mapping[int,
 def _find_row(
     placed: Sequence[tuple[StrokeRow, list[Message]]], message: Message, stroke: Stroke, note: str
 ) -> tuple[StrokeRow, list[Message]] | None:
-    """The last row of the same line with room for a stroke, unless what came before the message stands below it."""
+    """Return the last row of the same line with room for a stroke; None if a message that precedes this one is below
+    it.
+    """
     for row, held in reversed(placed):
         kind = row.strokes[0].kind
         if f"{row.note} {kind}" == note and row.strokes[0].label == stroke.label and row.has_room(stroke):
@@ -98,7 +103,7 @@ def _find_row(
 
 
 def _sort_causally(messages: Sequence[Message]) -> list[Message]:
-    """By how many messages had to come before, one after the other: the same for every run that went the same way."""
+    """Sort messages by the length of the longest chain of messages before each: the same for all runs of one order."""
     by_end = sorted(messages, key=lambda m: (m.sent[0], m.sent[1]))
     depth = dict.fromkeys(by_end, 0)
     for _ in range(len(by_end)):

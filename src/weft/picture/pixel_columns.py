@@ -18,7 +18,7 @@ _PART: Final = 1 << 17
 
 
 class CallBoxes(NamedTuple):
-    """Calls of one thread that are at least a pixel wide: index in thread.events, times and class."""
+    """Calls of one thread, as arrays: index in thread.events, times in ns, class, and whether they never returned."""
 
     position: Ints
     enter: Ints
@@ -27,14 +27,14 @@ class CallBoxes(NamedTuple):
     open: NDArray[np.bool_]
 
     def select(self, which: NDArray[np.bool_]) -> CallBoxes:
-        """Some of them."""
+        """Return the calls for which `which` is true."""
         return CallBoxes(
             self.position[which], self.enter[which], self.leave[which], self.call_class[which], self.open[which]
         )  # fmt: skip
 
 
 class ThreadColumns(NamedTuple):
-    """A thread's part of the picture. `short`: ns of each class in each column, without the boxes."""
+    """A thread's row of the picture. `short`: (columns, classes) ns of the calls that are no boxes."""
 
     thread: Thread
     short: Ints
@@ -42,14 +42,14 @@ class ThreadColumns(NamedTuple):
 
 
 def column_edges(start: int, end: int, width: int) -> Ints:
-    """The borders of `width` columns over a window, in whole ns; no column is empty."""
+    """Return the (width + 1) borders of `width` columns from `start` to `end`, in whole ns; no column is empty."""
     end = max(end, start + width)
     # In Python's numbers: the product of a span and a width may need more than 64 bits.
     return np.array([start + k * (end - start) // width for k in range(width + 1)], np.int64)
 
 
 def thread_columns(thread: Thread, borders: Ints, last: int) -> ThreadColumns:
-    """What a thread did in the columns between `borders`; what never returned lasts until `last`."""
+    """Return what a thread did in the columns between `borders`; a call that never returned lasts until `last`."""
     width = len(borders) - 1
     short = np.zeros(width * len(CLASSES), np.int64)
     pixel = int(borders[-1] - borders[0]) / width
@@ -74,7 +74,7 @@ def _concatenate_boxes(parts: list[CallBoxes]) -> CallBoxes:
 
 
 def _read_window(thread: Thread, borders: Ints, last: int) -> Iterator[CallBoxes]:
-    """The calls that lie in the window, in parts; one that never returned ends where the next one begins."""
+    """Yield the calls in the window in blocks. A call that never returned ends where the next one begins."""
     events, axis = thread.events, thread.rank.axis
     table = class_table(thread.rank.trace.functions)
     for start in range(0, len(events), _PART):
@@ -94,7 +94,7 @@ def _read_window(thread: Thread, borders: Ints, last: int) -> Iterator[CallBoxes
 
 
 def _add_short_calls(short: Ints, borders: Ints, calls: CallBoxes) -> None:
-    """Add calls shorter than a column to the columns that they lie in, two at most."""
+    """Add calls shorter than a column to the columns that they are in, two at most."""
     enter, leave = np.clip(calls.enter, borders[0], borders[-1]), np.clip(calls.leave, borders[0], borders[-1])
     column = np.clip(np.searchsorted(borders, enter, side="right") - 1, 0, len(borders) - 2)
     border = borders[column + 1]
@@ -106,7 +106,7 @@ def _add_short_calls(short: Ints, borders: Ints, calls: CallBoxes) -> None:
 
 
 def class_totals(found: ThreadColumns, borders: Ints) -> Ints:
-    """Ns of each class in each column, boxes included."""
+    """Return (columns, classes) ns of all calls, boxes included."""
     whole = found.short.copy()
     for enter, leave, kind in zip(found.boxes.enter, found.boxes.leave, found.boxes.call_class, strict=True):
         whole[:, kind] += np.maximum(np.minimum(leave, borders[1:]) - np.maximum(enter, borders[:-1]), 0)
@@ -114,5 +114,5 @@ def class_totals(found: ThreadColumns, borders: Ints) -> Ints:
 
 
 def rank_columns(ranks: list[Rank], borders: Ints, last: int) -> list[ThreadColumns]:
-    """The rows of the threads of some ranks."""
+    """Return the rows of all threads of some ranks."""
     return [thread_columns(thread, borders, last) for rank in ranks for thread in rank.threads]

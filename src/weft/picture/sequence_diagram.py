@@ -1,4 +1,4 @@
-"""Ranks as columns of text, with strokes between them: how a row of such a picture is drawn.
+"""Draw ranks as columns of text with strokes between them.
 
 rank 0        rank 1
   │◀───tag 1────│    a.py:3  send
@@ -30,7 +30,7 @@ _PLAIN: Final = str.maketrans("│┆┼─╌═◀▶◁▷✗■…", "|:+-.=
 
 @dataclass(frozen=True)
 class Stroke:
-    """A line from one column to another, with a word on it."""
+    """A line from one column to another, with a label on it."""
 
     start: int
     end: int
@@ -39,20 +39,20 @@ class Stroke:
 
     @property
     def span(self) -> range:
-        """The gaps between columns that it fills."""
+        """The gaps between columns that the stroke fills."""
         return range(min(self.start, self.end), max(self.start, self.end))
 
 
 @dataclass
 class StrokeRow:
-    """A row: what crosses between the columns, marks in them, and what is said behind."""
+    """A row of the diagram: strokes between columns, marks in columns, and a note at the right."""
 
     strokes: list[Stroke] = field(default_factory=list)
     marks: dict[int, str] = field(default_factory=dict)
     note: str = ""
 
     def has_room(self, stroke: Stroke) -> bool:
-        """Whether no stroke is in its way, and no mark but at its ends."""
+        """Tell whether a stroke fits into the row: no other stroke is in its way, and no mark except at its ends."""
         inside = set(stroke.span[1:])
         if stroke.kind != "gathering" and not inside.isdisjoint(self.marks):
             return False
@@ -62,7 +62,7 @@ class StrokeRow:
 def draw_diagram(
     heads: Sequence[str], rows: Sequence[StrokeRow], *, plain: bool = False, width: int | None = None
 ) -> list[str]:
-    """The lines of a picture. `plain`: of ASCII alone; `width`: what is said behind is cut there."""
+    """Return the lines of a diagram. `plain`: use ASCII only; `width`: the length at which notes are cut."""
     gap = _WIDE if len(heads) <= _FEW else _NARROW
     gap = max(gap, *(len(head) + 2 for head in heads))
     lines = [_draw_heading(heads, gap), _draw_row(StrokeRow(), len(heads), gap, set())]
@@ -83,6 +83,7 @@ def _draw_heading(heads: Sequence[str], gap: int) -> str:
 
 
 def _draw_row(row: StrokeRow, columns: int, gap: int, stopped: set[int]) -> str:
+    """Draw one row. `stopped`: the columns whose ranks have ended or wait, drawn with a broken line."""
     canvas = [" "] * (_MARGIN + (columns - 1) * gap + 1)
     for column in range(columns):
         canvas[_MARGIN + column * gap] = "┆" if column in stopped else "│"
@@ -94,6 +95,7 @@ def _draw_row(row: StrokeRow, columns: int, gap: int, stopped: set[int]) -> str:
 
 
 def _draw_stroke(canvas: list[str], stroke: Stroke, gap: int, marked: set[int]) -> None:
+    """Draw a stroke on a row of characters. `marked`: the columns with a mark."""
     low, high = sorted((stroke.start, stroke.end))
     line = _LINES.get(stroke.kind, "─")
     for at in range(_MARGIN + low * gap + 1, _MARGIN + high * gap):
@@ -118,7 +120,7 @@ def _draw_stroke(canvas: list[str], stroke: Stroke, gap: int, marked: set[int]) 
 
 
 def _draw_label(canvas: list[str], stroke: Stroke, gap: int) -> None:
-    """The word stands in the gap beside the stroke's end, as far as it fits."""
+    """Draw the label in the gap beside the end of the stroke, if it fits."""
     first = stroke.end if stroke.end < stroke.start else stroke.end - 1
     text = stroke.label if len(stroke.label) <= gap - 4 else stroke.label.removeprefix("tag ")
     if not text or len(text) > gap - 4:

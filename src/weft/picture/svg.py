@@ -1,6 +1,6 @@
-"""A run as an SVG picture, for notebooks and documents: ranks in rows, calls as boxes, messages as arrows.
+"""Draw a run as SVG, for notebooks and documents: ranks in rows, calls as boxes, messages as arrows.
 
-Calls narrower than a pixel are shown by their exact share of the pixel's time. No text out of the record is markup.
+Calls narrower than a pixel are shown by their exact share of the pixel's time. Text of the record is never markup.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def draw_svg(
     trace: Trace, *, window: Window = None, ranks: str | Iterable[int] | None = None, width: int = 960,
     messages: bool = True,
 ) -> Picture:  # fmt: skip
-    """Draw a part of a run: a window of time, some ranks, `width` pixels wide.
+    """Draw a part of a run: a window of time and some ranks, `width` pixels wide.
 
-    UsageError for a window or ranks that are none.
+    Raises UsageError for an invalid window or ranks that the run does not have.
     """
     if trace.level == Level.OUTCOMES or not trace.event_count:
         return _draw_empty(trace, width)
@@ -56,6 +56,7 @@ def draw_svg(
 
 
 def _draw_empty(trace: Trace, width: int) -> Picture:
+    """Return a picture that says that no calls were recorded."""
     text = escape_text(f"{trace.path.name}: no calls were recorded")
     return Picture(f'{svg_head(width, 48)}<text x="12" y="28">{text}</text></svg>')
 
@@ -78,7 +79,7 @@ class _SvgDrawing:
         self.row_of = {(r.thread.rank.index, r.thread.slot): i // self.each for i, r in enumerate(self.rows)}
 
     def render(self, messages: bool) -> Picture:
-        """The whole SVG."""
+        """Return the whole SVG picture."""
         parts = [svg_head(self.width, self.height), self._draw_title()]
         parts += [self._draw_background(number, band) for number, band in enumerate(self.bands)]
         parts.append(self._draw_axis())
@@ -93,14 +94,15 @@ class _SvgDrawing:
         return Picture("".join(parts) + "</svg>")
 
     def x_position(self, ns: float) -> float:
-        """Where a time lies."""
+        """Return the x coordinate of a time in ns."""
         return _LABEL + (ns - self.start) * self.plot / (self.end - self.start)
 
     def row_top(self, row: int) -> float:
-        """The top of a row."""
+        """Return the y coordinate of the top of a row."""
         return _TOP + row * self.step
 
     def _draw_title(self) -> str:
+        """Draw the title: the run's name, its ranks and calls, and how many calls never returned."""
         trace = self.trace
         open_ = sum(int(r.boxes.open.sum()) for r in self.rows)
         said = f"{trace.path.resolve().name}: {plural(len(trace.ranks), 'rank')}, {plural(trace.event_count, 'call')}"
@@ -114,6 +116,7 @@ class _SvgDrawing:
         return f'{ground}height="{self.step - self.gap:g}"/>{self._draw_label(number, band)}'
 
     def _draw_band(self, number: int, band: list[ThreadColumns]) -> str:
+        """Draw the calls of a row, or the mean of several threads that share a row."""
         top = self.row_top(number)
         if self.each == 1:
             return self._draw_shares(band[0].short, top) + self._draw_boxes(band[0], top)
@@ -121,6 +124,7 @@ class _SvgDrawing:
         return self._draw_shares(mean, top)
 
     def _draw_label(self, number: int, band: list[ThreadColumns]) -> str:
+        """Draw the rank or ranks of a row at its left; not in every row if rows are narrow."""
         every = max(1, -(-14 // self.step))
         if number % every:
             return ""
@@ -133,7 +137,7 @@ class _SvgDrawing:
         )
 
     def _draw_shares(self, ns: NDArray[np.float64] | Ints, top: float) -> str:
-        """Columns of short calls, stacked by class from below."""
+        """Draw the columns of short calls, stacked by class from below. `ns`: (columns, classes)."""
         inner = self.step - self.gap
         share = np.round(ns / np.diff(self.borders)[:, None] * inner, 2)
         under = top + self.gap / 2 + inner - np.cumsum(share, axis=1)
@@ -152,6 +156,7 @@ class _SvgDrawing:
         return "".join(paths)
 
     def _draw_boxes(self, found: ThreadColumns, top: float) -> str:
+        """Draw the calls that are at least a pixel wide, with their names and tooltips."""
         boxes, parts = found.boxes, []
         titled = sum(len(r.boxes.enter) for r in self.rows) <= MAX_TITLES
         for k in range(len(boxes.enter)):
@@ -168,6 +173,7 @@ class _SvgDrawing:
         return "".join(parts)
 
     def _event_at(self, found: ThreadColumns, position: int) -> Event:
+        """Return the event at a position of a thread."""
         rank = found.thread.rank
         if len(rank.threads) == 1:
             return rank.event(position)
@@ -178,7 +184,7 @@ class _SvgDrawing:
         return f"M{left:.2f} {top + self.gap / 2:g}H{right:.2f}v{self.step - self.gap}H{left:.2f}z"
 
     def _torn_box_path(self, left: float, right: float, top: float) -> str:
-        """A box whose right edge is torn."""
+        """Return the path of a box with a torn right edge, for a call that never returned."""
         high = self.step - self.gap
         teeth = max(2, high // 5)
         each = high / teeth
@@ -191,6 +197,7 @@ class _SvgDrawing:
         return f"rank {event.rank.index}: {call(event)}{where(event)}, at {format_seconds(event.enter_ns)}, {took}"
 
     def _draw_call_name(self, event: Event, left: float, right: float, top: float) -> str:
+        """Draw the name of a call, with its arguments if they fit, into its box."""
         room = int((right - left - 8) / 6)
         name = calls.spoken(event.function.name)
         text = call(event) if len(call(event)) <= room else name if len(name) <= room else name[: room - 1] + "…"
@@ -200,7 +207,7 @@ class _SvgDrawing:
     # Messages
 
     def _draw_messages(self, match: Match) -> tuple[list[str], int]:
-        """Arrows, and how many messages have none."""
+        """Return the arrows, and the number of messages that are not drawn because there are too many."""
         found = list(self._draw_sends(match))
         if len(found) > MAX_MESSAGES:
             return [], len(found)
@@ -209,6 +216,7 @@ class _SvgDrawing:
         return [head, *found], 0
 
     def _draw_sends(self, match: Match) -> Iterable[str]:
+        """Yield an arrow for each message sent in the window, or a cross for one that nobody received."""
         shown = {r.thread.rank.index for r in self.rows}
         for rank in (r for r in self.trace.ranks if r.index in shown):
             part = match.sends.of_rank(rank.index)
@@ -234,6 +242,7 @@ class _SvgDrawing:
         return self.row_top(self.row_of[event.rank.index, event.thread.slot]) + self.step / 2
 
     def _draw_arrow(self, send: Event, received: Event) -> str:
+        """Draw a message; an arrow that ends after the window leads out of it without a head."""
         there = received.exit_ns if received.exit_ns is not None else received.enter_ns
         x1, x2, y1, y2 = (
             self.x_position(send.enter_ns),
@@ -249,12 +258,13 @@ class _SvgDrawing:
         return f'<line class="message"{head} x1="{x1:.1f}" y1="{y1:g}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
     def _draw_lost_message(self, send: Event) -> str:
+        """Draw a cross for a message that nobody received."""
         x, y = self.x_position(send.enter_ns), self._row_middle(send)
         tip = escape_text(f"nobody received {call(send)}{where(send)}")
         return f'<path class="trouble" d="M{x:.1f} {y:g}l10 -9m-3 -3l6 6m0 -6l-6 6"><title>{tip}</title></path>'
 
     def _draw_waits(self) -> Iterable[str]:
-        """In the right margin who waits for whom, where it is one."""
+        """Draw in the right margin which rank waits for which, for ranks that wait for a single one."""
         standstill = Standstill(self.trace)
         if not standstill.open_calls:
             return
@@ -281,6 +291,7 @@ class _SvgDrawing:
     # Around
 
     def _draw_axis(self) -> str:
+        """Draw the axis of time with its labels."""
         bottom = self.row_top(len(self.bands))
         parts = []
         for ns in _tick_times(self.start, self.end, max(2, self.plot // 110)):
@@ -292,6 +303,7 @@ class _SvgDrawing:
         return "".join(parts)
 
     def _draw_legend(self, hidden: int) -> str:
+        """Draw the classes that occur, and the number of messages that are not drawn."""
         y, x, parts = self.height - 14, float(_LABEL), []
         present = {int(kind) for r in self.rows for kind in np.unique(r.boxes.call_class)}
         present |= {int(kind) for r in self.rows for kind in np.flatnonzero(r.short.sum(axis=0))}
@@ -306,7 +318,7 @@ class _SvgDrawing:
 
 
 def _tick_times(start: int, end: int, most: int) -> Sequence[int]:
-    """Round times in a window."""
+    """Return at most `most` round times in a window."""
     step = 1.0
     while (end - start) / step > most:
         step *= 2.5 if str(step)[0] == "2" else 2

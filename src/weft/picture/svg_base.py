@@ -1,4 +1,4 @@
-"""What every SVG picture is drawn on: its head with the colours, text that is no markup, and a file of its own."""
+"""What all SVG pictures share: the head with the colours, escaped text, and a file to save to."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Picture(str):
         return str(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the picture to a new file. UsageError where there is one."""
+        """Write the picture to a new file. UsageError if the file exists."""
         write_new_file(Path(path), self)
 
 
 def svg_head(width: int, height: int) -> str:
-    """The beginning of a picture of so many pixels."""
+    """Return the beginning of an SVG picture of `width` times `height` pixels."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="weft-svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}" role="img"><style>{_STYLE}</style>'
@@ -50,12 +50,12 @@ def svg_head(width: int, height: int) -> str:
 
 
 def escape_text(told: str) -> str:
-    """What a record or a program says, as it may stand in a picture."""
+    """Return text of a record or a program so that it cannot be markup in a picture."""
     return escape(printable(told))
 
 
 def write_new_file(path: Path, text: str) -> None:
-    """Write a new file. UsageError where there is one, or where it cannot be written."""
+    """Write a new file. UsageError if it exists, or cannot be written."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

@@ -1,9 +1,9 @@
-"""The last moments of a run as text: ranks in rows, time in columns, for people on a login node.
+"""Draw the last calls of a run as text, ranks in rows and time in columns, for people on a login node.
 
 heat-1: 3 ranks, deadlock after 1.27 s
 
-rank 0       send→1 #2   recv←1 #1        ┊ recv←1 #1 ⟩ heat.py:22, for 1 s, waits for rank 1
-rank 1       recv←0 #2   ...
+rank 0       send→1 #2   recv←1 #1        ┊ recv←1 #1 ⟩ heat.py:22, for 1 s, waits for rank 1 rank 1       recv←0 #2
+...
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TORN: Final = "╌╌⟩"
 
 
 class StyledText(NamedTuple):
-    """A part of a line and its colour (an ANSI sequence, empty for none)."""
+    """A piece of a line and its colour (an ANSI sequence, empty for none)."""
 
     text: str
     colour: str = ""
@@ -50,9 +50,9 @@ Line = list[StyledText]
 
 
 def draw_text(trace: Trace, width: int = 100, *, depth: int = DEPTH, colour: bool = False) -> str:
-    """The last `depth` calls of each rank, ranks that do the same in one row, within `width` columns.
+    """Return the last `depth` calls of each rank within `width` columns; ranks that do the same share a row.
 
-    What never returned has a torn edge, and says how long it has been so and for whom it waits.
+    A call that never returned has a torn edge, and a note says since when it waits and for which ranks.
     """
     lines = _TextDrawing(trace, max(width, _NARROWEST), max(depth, 1)).lines()
     return "\n".join("".join(_apply_colour(part, colour) for part in line).rstrip() for line in lines)
@@ -68,7 +68,7 @@ class _TextDrawing:
         self.label, self.cell = min(_LABEL, width // 4), min(_CELL, width // 2 - 6)
 
     def render_lines(self) -> list[Line]:
-        """The picture."""
+        """Return the lines of the picture."""
         if self.trace.level == Level.OUTCOMES or not self.trace.event_count:
             return [[StyledText(printable(f"{self.trace.path.name}: no calls were recorded"))]]
         self.run, self.match = extent(self.trace), match_of(self.trace)
@@ -93,18 +93,21 @@ class _TextDrawing:
         return [*lines, *self._deadlock_lines()]
 
     def _heading_text(self) -> str:
+        """Return the run's name, its number of ranks, how it ended and how long it took."""
         trace = self.trace
         ended = ENDED.get(str(trace.run.get("ended")), CUT_OFF)
         took = format_seconds(self.run.last - self.run.first)
         return printable(f"{trace.path.resolve().name}: {plural(len(trace.ranks), 'rank')}, {ended} after {took}")
 
     def _is_in_trouble(self, group: RankGroup) -> bool:
+        """Tell whether the ranks of a group never left a call, or never reached MPI_Finalize."""
         ended = self.trace.ranks[group.ranks[0]]
         return any(step.open for step in group.steps) or not reached_finalize(ended)
 
     # Rows
 
     def _render_rows(self, found: Sequence[RankGroup], count: int) -> Iterable[Line]:
+        """Yield the lines of the groups: their calls by column, then their notes."""
         labels = [_truncate(rank_words(group.ranks), self.label) for group in found]
         cells = [self._row_cells(group) for group in found]
         widths = [2 + max((len(row[c]) for row in cells if c in row), default=0) for c in range(count)]
@@ -123,13 +126,14 @@ class _TextDrawing:
             yield from self._render_notes(group, label)
 
     def _first_visible_column(self, widths: Sequence[int], label: int) -> int:
-        """The first column for which there is room."""
+        """Return the first column for which there is room."""
         first = len(widths)
         while first and label + sum(widths[first - 1 :]) <= self.width:
             first -= 1
         return min(first, len(widths) - 1)
 
     def _row_cells(self, group: RankGroup) -> dict[int, str]:
+        """Return the text of each column of a group."""
         cells: dict[int, str] = {}
         for column, step in zip(group.columns, group.steps, strict=True):
             # Of several threads that stand in open calls one has the place; the notes tell of all.
@@ -137,6 +141,7 @@ class _TextDrawing:
         return cells
 
     def _cell_text(self, group: RankGroup, step: CallStep) -> str:
+        """Return a call as text: name, peer, tag, polls, communicator and repetitions."""
         event = step.event
         name = calls.spoken(event.function.name)
         text = name + self._peer_text(group, step)
@@ -154,6 +159,7 @@ class _TextDrawing:
         return printable(text) + ("!" if self._is_unreceived(group, event) else "")
 
     def _peer_text(self, group: RankGroup, step: CallStep) -> str:
+        """Return the peer of a call with an arrow that shows the direction."""
         slot = step.event.function.slot.get("peer")
         if slot is None:
             return ""
@@ -164,7 +170,7 @@ class _TextDrawing:
         return arrow + _peers_text(group.ranks, step.peers, len(self.trace.ranks))
 
     def _is_unreceived(self, group: RankGroup, event: Event) -> bool:
-        """Whether it sent a message that nobody received."""
+        """Tell whether a call sent a message that nobody received."""
         if base(event.function.name) not in _SENDS or len(group.ranks) > 1:
             return False
         rows = self.match.sends_of(event.id)
@@ -173,6 +179,7 @@ class _TextDrawing:
     # Notes under a row
 
     def _render_notes(self, group: RankGroup, label: int) -> Iterable[Line]:
+        """Yield the notes under a row: the open calls, or how the ranks ended."""
         texts = [self._open_call_note(group, step) for step in group.steps if step.open]
         if not texts and (state := self._ending_text(group)):
             texts = [state]
@@ -186,7 +193,7 @@ class _TextDrawing:
         return printable(text + self._waits_text(group))
 
     def _waits_text(self, group: RankGroup) -> str:
-        """For whom the ranks wait."""
+        """Return for which ranks the ranks of a group wait."""
         needs = [self.standstill.needs.get(rank) for rank in group.ranks]
         if any(need is None for need in needs):
             return ""
@@ -200,13 +207,14 @@ class _TextDrawing:
         return f", wait for {rank_words(frozenset().union(*whom))}"
 
     def _ending_text(self, group: RankGroup) -> str:
+        """Return how a rank ended; empty if it reached MPI_Finalize."""
         rank = self.trace.ranks[group.ranks[0]]
         if reached_finalize(rank):
             return ""
         return "✗ " + end_of(rank)
 
     def _deadlock_lines(self) -> list[Line]:
-        """What is proven of who waits for whom."""
+        """Return the deadlocks that were found, with their cycles."""
         lines: list[Line] = []
         for finding in find(self.trace):
             cycle = finding.evidence.cycle if isinstance(finding.evidence, Deadlock) else ()
@@ -236,7 +244,7 @@ def _time_arrow(width: int) -> str:
 
 
 def _peers_text(ranks: Sequence[int], peers: Sequence[int | None], size: int) -> str:
-    """The other sides of ranks: one for all, each its neighbour, or several."""
+    """Return the peers of ranks: one for all, a distance such as `+1` for all, or `several`."""
     known = {peer for peer in peers if peer is not None}
     if not known:
         return "nobody"
@@ -254,7 +262,7 @@ def _truncate(text: str, width: int) -> str:
 
 
 def format_seconds(ns: float) -> str:
-    """A time for people."""
+    """Return a time in ns as people write it: `1.27 s`."""
     for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
         if ns >= size:
             return f"{ns / size:.3g} {unit}"

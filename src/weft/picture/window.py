@@ -1,4 +1,4 @@
-"""Which part of a run a picture shows."""
+"""Choose which part of a run a picture shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Window = str | tuple[float | None, float | None] | None
 
 
 def select_ranks(trace: Trace, wanted: str | Iterable[int] | None) -> list[Rank]:
-    """The ranks `0-3,7` or of an iterable. UsageError where the run has none of them."""
+    """Return the ranks of `0-3,7` or of an iterable; None for all. UsageError if the run has none of them."""
     if wanted is None:
         return trace.ranks
     spans = ranges(wanted) if isinstance(wanted, str) else [(int(rank), int(rank)) for rank in wanted]
@@ -25,7 +25,7 @@ def select_ranks(trace: Trace, wanted: str | Iterable[int] | None) -> list[Rank]
 
 
 def parse_window(trace: Trace, wanted: Window, run: Extent) -> tuple[int, int]:
-    """Start and end in ns. UsageError for a window that is none."""
+    """Return start and end of a window in ns. UsageError for an invalid window."""
     if wanted is None:
         return _default_start(trace, run), _default_end(trace, run)
     if isinstance(wanted, str):
@@ -42,7 +42,7 @@ def parse_window(trace: Trace, wanted: Window, run: Extent) -> tuple[int, int]:
 
 
 def _default_start(trace: Trace, run: Extent) -> int:
-    """Where a picture of the whole run begins: MPI's start, where it takes long, squeezes what is behind it too."""
+    """Return where a picture of the whole run begins: after MPI_Init, if that takes a large part of the run."""
     firsts = [rank.event(0) for rank in trace.ranks if len(rank)]
     ends = [event.exit_ns or event.enter_ns for event in firsts if event.function.name.startswith("MPI_Init")]
     end = _default_end(trace, run)
@@ -52,7 +52,7 @@ def _default_start(trace: Trace, run: Extent) -> int:
 
 
 def _default_end(trace: Trace, run: Extent) -> int:
-    """Where a picture of the whole run ends: what hung for hours must not squeeze what was before it."""
+    """Return where a picture of the whole run ends: soon after the last call began, even if it hung for hours."""
     last = run.first
     for rank in trace.ranks:
         for thread in rank.threads:

@@ -9,8 +9,8 @@ import numpy as np
 from weft.base.event_id import EventId
 from weft.base.words import plural, rank_words
 from weft.compare import Comparison, compare
-from weft.compare.calls import senders
-from weft.compare.report import appeared
+from weft.compare.calls import message_senders
+from weft.compare.report import changed_finding_lines
 from weft.findings import Finding
 from weft.match import NONE, Match, Post
 from weft.order import Order
@@ -21,7 +21,9 @@ def changed_matches(before: Match, after: Match) -> list[tuple[int, int, int]]:
     """Ranks whose receives take messages of other ranks, or none: rank, how many, of how many."""
     found = []
     for rank in range(len(before.trace.ranks)):
-        one, two = (senders(m, rank) if rank < len(m.trace.ranks) else np.zeros(0, np.int64) for m in (before, after))
+        one, two = (
+            message_senders(m, rank) if rank < len(m.trace.ranks) else np.zeros(0, np.int64) for m in (before, after)
+        )
         size = max(len(one), len(two))
         differing = size - int((one[: len(two)] == two[: len(one)]).sum())
         if differing:
@@ -42,7 +44,7 @@ def told(
     )
     before, after = (f"{t.run.get('ended')} with status {t.run.get('exit_code')}" for t in (record.trace, other.trace))
     lines.append(f"it {after}" + (", as in the record" if before == after else f"; the record {before}"))
-    lines += appeared(*findings)
+    lines += changed_finding_lines(*findings)
     return lines
 
 

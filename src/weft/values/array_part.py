@@ -1,4 +1,4 @@
-"""A part of a global array, as a program names it. Programs import this: it imports nothing."""
+"""A part of a global array, as a program names it. Programs import this module: it imports nothing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Part:
-    """Elements of a global array: see `part`."""
+class ArrayPart:
+    """Elements of a global array, as `weft.part` describes them."""
 
     __slots__ = ("lower", "of", "values", "whole")
 

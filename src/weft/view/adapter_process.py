@@ -1,4 +1,4 @@
-"""One process of `weft dap`, asked as an editor asks it: a replay of its own, which cannot take the view with it."""
+"""One process of `weft dap` for the web view: a replay in a process of its own, whose end does not end the view."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ START_SECONDS: Final = 120.0
 
 
 class AdapterProcess:
-    """One process of `weft dap`. `heard`: takes its events; `gone`: told when it has ended by itself."""
+    """Start `weft dap`, send it requests, and receive its events.
+
+    `heard(event, body)` is called for each event; `gone(self)` when the process has ended by itself.
+    """
 
     def __init__(self, heard: Callable[[str, Body], None], gone: Callable[[AdapterProcess], None]) -> None:
         self._on_event, self._on_exit = heard, gone
@@ -38,6 +41,7 @@ class AdapterProcess:
         threading.Thread(target=self._read_errors, name="errors", daemon=True).start()
 
     def _read_messages(self) -> None:
+        """Pass events on and store responses, until the process closes its output; runs in a thread of its own."""
         with suppress(WireError, OSError, ValueError):
             for message in self._wire.messages():
                 if message.get("type") == "event":
@@ -57,11 +61,13 @@ class AdapterProcess:
             self._errors = (self._errors + line)[-2000:]
 
     def error_output(self) -> str:
-        """What it wrote last to its standard error."""
+        """Return the last text that the process wrote to its standard error."""
         return self._errors.decode(errors="replace").strip()
 
     def request(self, command: str, seconds: float = SECONDS, /, **arguments: Any) -> Body:
-        """A request, and the body of its response. WeftError where it is refused or does not come."""
+        """Send a request, and return the body of its response. WeftError if the request fails or times out after
+        `seconds`.
+        """
         with self._came:
             self._request_count += 1
             number = self._request_count
@@ -77,7 +83,7 @@ class AdapterProcess:
         return dict(answer.get("body") or {})
 
     def close(self) -> None:
-        """End the session and its process: it ends by itself when nobody listens, and is ended where it does not."""
+        """End the session. The process ends when its input is closed, and is killed if it does not."""
         self._on_exit = lambda _: None
         assert self._process.stdin is not None
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The files of the page: the only ones that are ever served, by name."""
+"""The files of the page. Only these are ever served, by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TYPES: Final = {".js": "text/javascript; charset=utf-8", ".css": "text/css; char
 
 @cache
 def load_assets() -> dict[str, bytes]:
-    """Every module and style of the page by its name, read once."""
+    """Return the content of every module and style sheet of the page by file name; read once."""
     return {
         entry.name: entry.read_bytes()
         for entry in files("weft").joinpath("web").iterdir()
@@ -21,10 +21,10 @@ def load_assets() -> dict[str, bytes]:
 
 @cache
 def load_page(name: str = "main") -> str:
-    """The page of a module, in which {{head}} stands for what loads modules and styles."""
+    """Return the HTML of a page; `{{head}}` in it is to be replaced by what loads modules and style sheets."""
     return files("weft").joinpath("web", f"{name}.html").read_text("utf-8")
 
 
 def module_names() -> list[str]:
-    """Names of the page's modules."""
+    """Return the names of the page's modules."""
     return sorted(name for name in load_assets() if name.endswith(".js"))

@@ -25,7 +25,7 @@ MAX_CALLERS: Final = 20
 
 
 def call_facts(event: Event, match: Match | None, findings: Sequence[Finding]) -> dict[str, object]:
-    """The facts of a call: what it was given and gave back, whom it dealt with, where it stands, what is wrong."""
+    """Return the facts of a call: arguments, results, partners, call site, source lines, and its findings by number."""
     comm, status = event.comm, event.status
     exit_ns = event.exit_ns
     facts: dict[str, Any] = {
@@ -61,13 +61,13 @@ def call_facts(event: Event, match: Match | None, findings: Sequence[Finding]) -
 
 
 def tooltip_facts(event: Event) -> dict[str, object]:
-    """What a call's box says of itself: whom it dealt with, how many bytes, and where it stands."""
+    """Return what the tooltip of a call shows: its peer, its bytes and its call site."""
     return {"text": call_text(event), "bytes": call_bytes(event), "site": event.site.text, "tag": _tag(event),
             "peer": _peer_text(event)}  # fmt: skip
 
 
 def _peer_text(event: Event) -> str | None:
-    """`from any, got 2`, `to 3`, `root 0`; None for a call without."""
+    """Return `from any, got 2`, `to 3` or `root 0`; None for a call without a peer."""
     function = event.function
     named = function.slot.get("peer")
     if named is None or named.handle:
@@ -84,7 +84,7 @@ def _tag(event: Event) -> int | None:
 
 
 def _arguments_to_json(event: Event) -> list[dict[str, Any]]:
-    """Arguments by name, for people and as values."""
+    """Return the arguments of a call by name, each as text for people and as a value."""
     found = []
     for name, value in event.args.items():
         parameter = event.function.by_name[name.removesuffix(":out")]
@@ -107,7 +107,7 @@ def _site_to_json(site: CallSite) -> dict[str, Any]:
 
 
 def source_panel(event: Event) -> dict[str, Any] | None:
-    """The lines around a call, as weft.sources gives them; None where they are not known."""
+    """Return the source lines around a call (weft.sources); None if they are not known."""
     site = event.site
     if not site.file or not site.line:
         return None
@@ -117,7 +117,7 @@ def source_panel(event: Event) -> dict[str, Any] | None:
 
 
 def find_message_partners(event: Event, match: Match) -> list[dict[str, object]]:
-    """The other sides of the messages of a call: of those that it posts, and of those that it waits for."""
+    """Return the other sides of the messages that a call posts or completes; at most 64."""
     found: list[dict[str, Any]] = []
     found += [
         _partner_to_json(match, "sends to", int(match.sends.partner[i]), sends=False) for i in match.sends_of(event.id)
@@ -136,7 +136,7 @@ def _partner_to_json(match: Match, what: str, row: int, *, sends: bool) -> dict[
 
 
 def _find_completed_messages(event: Event, match: Match) -> list[dict[str, Any]]:
-    """Messages that another call posted and at whose completion this one returned."""
+    """Return the partners of the messages that another call posted and this call completed."""
     found = []
     for what, mine, sends in (("got the message of", match.recvs, True), ("completed the send to", match.sends, False)):
         part = mine.of_rank(event.rank.index)

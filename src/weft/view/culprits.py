@@ -1,4 +1,4 @@
-"""Wait states by culprit: whom the run waited for, how long, and who waited."""
+"""Wait states by culprit: which rank the others waited for, how long, and who waited."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Ints = NDArray[np.int64]
 def waits_by_culprit(
     trace: Trace, match: Match, within: Callable[[Ints, Ints], Ints] | None = None
 ) -> list[dict[str, object]]:  # fmt: skip
-    """By rank that was late and cause of waiting: what it cost the others, the dearest first, and the worst wait.
+    """Return what each late rank cost the others, by cause of waiting: the costliest first, with its worst wait.
 
-    Each wait of the ledger (weft.waits) is in one row, so the rows add up to what all ranks waited for somebody late.
-    `within` tells of waits, given as places and ns of who waited, how many of these ns are meant.
+    Each wait of the ledger (weft.waits) is in one row, so the rows add up to all ranks' waiting for late partners.
+    `within(waiters, ns)` returns how many ns of each wait count; None counts all.
     """
     waits = waiting(trace, match)
     clock = waits.clock

@@ -1,4 +1,4 @@
-"""Where ranks ended before their time: the marks at the ends of their rows."""
+"""Marks at the ends of rows: where ranks ended before the end of MPI."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF: Final = {
 
 @dataclass(frozen=True)
 class EndMark:
-    """The end of a rank that did not come to the end of MPI, at `time` (ns since the run's first call)."""
+    """A rank that ended before the end of MPI, at `time` (ns since the run's first call)."""
 
     rank: int
     time: int
@@ -31,7 +31,7 @@ class EndMark:
 
 
 def find_end_marks(trace: Trace) -> list[EndMark]:
-    """The ranks that ended before their time, each where it did; those that only never left a call are drawn by it."""
+    """Return a mark for each rank that ended early; not for ranks that merely never left a call, which is drawn anyway."""
     running = trace.run.get("ended") in (None, "running")
     return [_make_mark(end) for end in ends(trace) if _is_early_end(end, running)]
 
@@ -57,7 +57,7 @@ def _last_time(rank: Rank) -> int:
 
 
 def marks_to_json(marks: list[EndMark], scale: Scale, first_row: list[int], trace: Trace) -> list[dict[str, Any]]:
-    """The marks on an axis, as the page draws them. Logical time has no clock: there a mark follows the last call."""
+    """Return the marks with their positions on an axis. In logical time a mark follows the rank's last call."""
     found = []
     for mark in marks:
         count = len(trace.ranks[mark.rank].events)

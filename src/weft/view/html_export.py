@@ -1,7 +1,7 @@
-"""The picture as one file: the page's own modules, and as much of the run as a mail can hold.
+"""Export the view as one HTML file: the page's own modules, and as much of the run as a mail can hold.
 
-Of a small run all calls are in it. Of a large one there are the columns of the whole run at one level of detail, and
-all calls of the stretchs that matter: around each finding, and at the end.
+A small run is exported with all calls. Of a large one the file has the columns of the whole run at one level of detail,
+and all calls of the intervals that matter: around each finding, and at the end.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Window = tuple[int, int]
 
 
 def render_html(picture: RunView) -> bytes:
-    """The file. The picture must have been analysed."""
+    """Return the HTML file of a view whose analysis is done. WeftError if the run could not be matched."""
     if picture.links is None:
         raise WeftError(picture.failure or "the run could not be matched")
     data = base64.b64encode(gzip.compress(_ExportData(picture, picture.links).packed(), 9, mtime=0)).decode()
@@ -67,7 +67,7 @@ def _csp_hash(text: str) -> str:
 
 
 class _ExportData:
-    """What goes into the file, in forms that hold for every axis: calls by rank and index, not by places."""
+    """Collect what the file holds, in forms that are valid for every axis: calls by rank and index, not by position."""
 
     def __init__(self, picture: RunView, links: Links) -> None:
         self.picture, self.links = picture, links
@@ -79,6 +79,7 @@ class _ExportData:
         """By file and line what is shown of the source, once for all calls there."""
 
     def pack(self) -> bytes:
+        """Return head and arrays of the file as bytes."""
         names = ["time", "folded", "logical"] if self.whole else ["time", "folded"]
         messages, bands = self._collect_links()
         head = {
@@ -93,7 +94,9 @@ class _ExportData:
     # Calls
 
     def _choose_windows(self) -> list[Window]:
-        """Stretchs of the clock whose calls are all in the file: the findings' ones, worst first, and the end."""
+        """Return the intervals (start ns, end ns) whose calls are all exported: those of findings, worst first, and the
+        end.
+        """
         found: list[Window] = []
         left = MAX_CALLS
         for start, end in [*self._finding_windows(), *self._last_windows()]:
@@ -105,6 +108,7 @@ class _ExportData:
         return found
 
     def _finding_windows(self) -> Iterable[Window]:
+        """Yield the interval around each of the first findings."""
         for finding in self.picture.findings("time")["findings"][:12]:
             if finding["window"]:
                 start, end = finding["window"]
@@ -112,13 +116,13 @@ class _ExportData:
                 yield int(start - wide), int(end + wide)
 
     def _last_windows(self) -> Iterable[Window]:
-        """The end of the run, as much of it as may fit."""
+        """Yield ever shorter intervals at the end of the run."""
         last = self.timeline.last
         for part in range(1, 24):
             yield last - (last >> part), last
 
     def _exported_ranges(self) -> list[list[tuple[int, int]]]:
-        """By row the calls that are in the file, as [first, end) of its events."""
+        """Return by row the calls in the file, as ranges [first, end) of the row's events."""
         if self.whole:
             return [[(0, len(row.events))] for row in self.picture.rows]
         ranges: list[list[tuple[int, int]]] = [[] for _ in self.picture.rows]
@@ -133,6 +137,7 @@ class _ExportData:
         return [0, *np.cumsum(counts).tolist()]
 
     def _call_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of the exported calls: times, event, function, class, flags, peer and tag."""
         rows = self.picture.rows
         boxes, logical, slots, events = [], [], [], []
         steps = self.picture.scale("logical") if self.whole else None
@@ -155,7 +160,7 @@ class _ExportData:
         return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
     def _whole_run_columns(self) -> dict[str, NDArray[Any]]:
-        """The whole run, each row at one level of detail, on every axis that the file has."""
+        """Return the class shares of the whole run by row and column, for the time axes; nothing for a small run."""
         if self.whole:
             return {}
         rows = len(self.picture.rows)
@@ -170,7 +175,7 @@ class _ExportData:
     # Links and details
 
     def _collect_links(self) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-        """Messages and collectives as events: their places follow from these."""
+        """Return the messages and the collectives of the exported intervals, by events instead of positions."""
         scale = self.picture.scale("time")
         spans: Sequence[Window] = self.windows or [(-1, self.timeline.last + 1)]
         messages: dict[str, dict[str, Any]] = {}
@@ -186,7 +191,7 @@ class _ExportData:
         return list(messages.values())[:MAX_LINKS], kept_bands
 
     def _collect_details(self) -> dict[str, Any]:
-        """The facts of the calls that matter most, without what differs from axis to axis."""
+        """Return the facts of the most important calls, without what depends on the axis."""
         found: dict[str, Any] = {}
         size = 0
         for rank, event in self._calls_by_importance():
@@ -201,7 +206,7 @@ class _ExportData:
         return found
 
     def _share_source(self, source: dict[str, object] | None) -> str | None:
-        """Keeps what is shown of the source once, and returns its name."""
+        """Store a source panel once for all its calls, and return its name."""
         if source is None:
             return None
         name = f"{source['file']}:{source['line']}"
@@ -209,7 +214,7 @@ class _ExportData:
         return name
 
     def _collect_message_facts(self, messages: Sequence[dict[str, Any]]) -> dict[str, object]:
-        """The facts of messages by side and row, those that made somebody wait or were lost first."""
+        """Return the facts of messages by side and row; first of those that were lost or that a rank waited for."""
         found: dict[str, Any] = {}
         for one in sorted(messages, key=lambda m: (m.get("kind") is None, -m.get("ns", 0)))[:MAX_DETAILS]:
             side = "receive" if one.get("kind") == "unmatched-receive" else "send"
@@ -217,6 +222,7 @@ class _ExportData:
         return found
 
     def _calls_by_importance(self) -> Iterable[tuple[int, int]]:
+        """Yield calls as (rank, event): those of findings, then the last of each rank, then all others, latest first."""
         findings = self.picture.report.findings if self.picture.report else ()
         for finding in findings:
             yield from finding.events[:MAX_SHADES]
@@ -227,13 +233,14 @@ class _ExportData:
                 yield from ((row.rank.index, row.event_of(k)) for k in range(b - 1, a - 1, -1))
 
     def _collect_frontiers(self) -> dict[str, object]:
-        """Past and future of the findings' calls: by row [event, is its end] or None."""
+        """Return the causal past and future of the findings' calls: by row [event, is its end] or None."""
         findings = self.picture.report.findings if self.picture.report else ()
         events = [event for finding in findings for event in finding.events[:8]][:MAX_SHADES]
         return {str(event): self.picture.frontiers(event) for event in dict.fromkeys(events)}
 
 
 def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return sorted ranges, with those that touch or overlap merged."""
     found: list[tuple[int, int]] = []
     for a, b in sorted(r for r in ranges if r[1] > r[0]):
         if found and a <= found[-1][1]:

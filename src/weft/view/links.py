@@ -1,4 +1,4 @@
-"""What goes from row to row in a stretch of the axis: messages, collectives, and who waits for whom."""
+"""Links between rows in an interval of the axis: messages, collectives, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -49,30 +49,30 @@ Id = tuple[int, int]
 
 @dataclass(frozen=True)
 class WindowRows:
-    """Rows of sends or receives whose event lies in the window: by rank the rows [first, end)."""
+    """The rows of sends or receives whose events are in a window: by rank the rows [first, end)."""
 
     first: Ints
     end: Ints
 
     @property
     def count(self) -> int:
-        """How many."""
+        """The number of rows."""
         return int((self.end - self.first).sum())
 
     def intersect(self, some: Ints) -> Ints:
-        """Those of some sorted rows that are in the window."""
+        """Return those of some sorted rows that are in the window."""
         parts = [some[slice(*np.searchsorted(some, [a, b]))] for a, b in zip(self.first, self.end, strict=True)]
         found: Ints = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
         return found
 
     def all_rows(self) -> Ints:
-        """All of them."""
+        """Return all rows in the window."""
         parts = [np.arange(a, b) for a, b in zip(self.first.tolist(), self.end.tolist(), strict=True) if b > a]
         return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
 
 
 class Links:
-    """The messages and collectives of a matched run, by stretchs of an axis."""
+    """The messages and collectives of a matched run, by intervals of an axis."""
 
     def __init__(self, rows: Rows, match: Match) -> None:
         self.rows = rows
@@ -81,20 +81,20 @@ class Links:
 
     @cached_property
     def _late_senders(self) -> tuple[Ints, Ints, Ints]:
-        """The receives that waited for their message, as (places, ns, places of the sends), and sorted by place."""
+        """Waits of receives for a late sender, sorted by waiter: (event numbers, ns, event numbers of the sends)."""
         return _sort_by_waiter(waiting(self.trace, self.match).rows.of(Cause.LATE_SENDER))
 
     @cached_property
     def _late_receivers(self) -> tuple[Ints, Ints, Ints]:
-        """The same of the sends that waited for their receive."""
+        """Waits of sends for a late receiver, sorted by waiter: (event numbers, ns, event numbers of the receives)."""
         return _sort_by_waiter(waiting(self.trace, self.match).rows.of(Cause.LATE_RECEIVER))
 
     def receive_wait_ns(self, receive: Id, send: Id) -> int:
-        """How many ns a call waited for a message that was sent late; 0 for not at all."""
+        """Return how many ns a call waited for a message that was sent late; 0 if it did not."""
         return self._wait_ns(self._late_senders, receive, send)
 
     def send_wait_ns(self, send: Id, post: Id) -> int:
-        """How many ns a call waited until the receive of its message was posted; 0 for not at all."""
+        """Return how many ns a call waited until the receive of its message was posted; 0 if it did not."""
         return self._wait_ns(self._late_receivers, send, post)
 
     def _wait_ns(self, waits: tuple[Ints, Ints, Ints], waiter: Id, culprit: Id) -> int:
@@ -104,16 +104,17 @@ class Links:
 
     @cached_property
     def _event_offsets(self) -> Ints:
-        """By rank where its events begin among those of the run."""
+        """By rank the number of its first event among all events of the run."""
         found: Ints = np.concatenate([[0], np.cumsum([len(r.events) for r in self.trace.ranks])]).astype(np.int64)
         return found
 
     def links_in_window(
         self, scale: Scale, start: float, end: float, many: int = MAX_MESSAGES, hits: Hits | None = None
     ) -> dict[str, Any]:
-        """Messages and collectives of [start, end) of the axis, as the page draws them; all of no more than `many`.
+        """Return the messages and collectives of [start, end) of the axis, as the page draws them.
 
-        Where a filter's `hits` are given each has `fits`, and of too many messages those that fit are taken.
+        Of more than `many` messages only the costliest and the unmatched are returned, or those that fit a filter's
+        `hits`. With `hits` each link tells in `fits` whether one of its calls fits.
         """
         t0, t1 = (int(t) for t in scale.time([start, end]))
         events = self.events_in_window(scale.timeline, t0, t1)
@@ -127,6 +128,7 @@ class Links:
         return found
 
     def _is_hit(self, hits: Hits, event: Id) -> bool:
+        """Tell whether a call fits the filter."""
         row, position = self.rows.of_event(*event)
         of_row = hits.get(row)
         if of_row is None:
@@ -135,7 +137,7 @@ class Links:
         return place < len(of_row) and int(of_row[place]) == position
 
     def events_in_window(self, timeline: Timeline, t0: int, t1: int) -> tuple[Ints, Ints]:
-        """By rank the events of the window, as indices [first, end)."""
+        """Return by rank the events of the window, as indices [first, end)."""
         first, end = (a.astype(np.int64) for a in timeline.range(t0, t1))
         if len(self.rows) == len(self.trace.ranks):
             return first, end
@@ -150,6 +152,7 @@ class Links:
     # Messages
 
     def _rows_in_window(self, posts: Posts, events: tuple[Ints, Ints]) -> WindowRows:
+        """Return the rows of sends or receives whose events are in the window."""
         lows, highs = [], []
         for rank, (a, b) in enumerate(zip(*(e.tolist() for e in events), strict=True)):
             part = posts.of_rank(rank)
@@ -162,6 +165,7 @@ class Links:
     def _messages_in_window(
         self, scale: Scale, events: tuple[Ints, Ints], many: int, hits: Hits | None = None
     ) -> dict[str, Any]:  # fmt: skip
+        """Return the messages to draw in a window, and the number of those that are hidden."""
         sends, recvs = self._rows_in_window(self.match.sends, events), self._rows_in_window(self.match.recvs, events)
         count = max(sends.count, recvs.count)
         if count <= many:
@@ -177,7 +181,7 @@ class Links:
         return {"messages": worst + lost, "hidden": max(0, count - len(worst) - len(lost))}
 
     def _messages_of_rows(self, scale: Scale, sends: Ints, recvs: Ints) -> list[dict[str, Any]]:
-        """The messages of some sends and of some receives."""
+        """Return the messages of some sends and some receives, with unmatched receives at the end."""
         rows = np.union1d(sends, self._matched_sends(recvs)).astype(np.int64)
         found = self.draw_messages(scale, rows)
         for one in found:
@@ -188,7 +192,7 @@ class Links:
         return found + self.draw_unmatched_receives(scale, recvs[self.match.recvs.partner[recvs] == NONE])
 
     def _rows_of_hits(self, posts: Posts, events: tuple[Ints, Ints], hits: Hits) -> Ints:
-        """Rows of sends or receives of the window that a call posted which fits the filter; none of too many."""
+        """Return the rows of sends or receives in the window whose calls fit the filter; none if too many calls fit."""
         parts = [np.zeros(0, np.int64)]
         for row, positions in hits.items():
             rank = self.rows[row].rank.index
@@ -204,7 +208,7 @@ class Links:
 
     @cached_property
     def _unmatched_rows(self) -> tuple[Ints, Ints]:
-        """Rows of sends, and of receives, without a partner."""
+        """The rows of sends, and of receives, without a partner."""
         return self.match.unmatched_sends().astype(np.int64), self.match.unmatched_receives().astype(np.int64)
 
     def _matched_sends(self, recvs: Ints) -> Ints:
@@ -213,7 +217,7 @@ class Links:
         return sends
 
     def _costliest_messages(self, scale: Scale, events: tuple[Ints, Ints]) -> list[dict[str, Any]]:
-        """The messages of the window that made somebody wait longest."""
+        """Return the messages of the window for which a rank waited longest; at most `WORST`."""
         waiter, cost, culprit = self._late_senders
         edges = np.searchsorted(
             waiter, np.stack([events[0] + self._event_offsets[:-1], events[1] + self._event_offsets[:-1]])
@@ -235,7 +239,7 @@ class Links:
         ]
 
     def _send_row(self, send: Id, receive: Id) -> int:
-        """The row of match.sends of the message that one call sent and another had, -1 for none."""
+        """Return the row of match.sends of the message from one call to another; -1 if there is none."""
         recvs = self.match.recvs
         for row in self.match.sends_of(EventId(*send)):
             to = int(self.match.sends.partner[row])
@@ -248,7 +252,9 @@ class Links:
         return rank, place - int(self._event_offsets[rank])
 
     def draw_messages(self, scale: Scale, rows: Ints) -> list[dict[str, Any]]:
-        """The messages of some rows of match.sends, from the send's beginning to the end of the call that had them."""
+        """Return the messages of some rows of match.sends as arrows, from the start of the send to the end of the
+        receiving call.
+        """
         sends, recvs = self.match.sends, self.match.recvs
         taken = rows[sends.partner[rows] != NONE]
         to = sends.partner[taken].astype(np.int64)
@@ -262,7 +268,7 @@ class Links:
         return self._draw_arrows(scale, given, had, facts) + self._draw_stubs(scale, sends, lost, "unmatched-send")
 
     def draw_unmatched_receives(self, scale: Scale, rows: Ints) -> list[dict[str, object]]:
-        """The receives of some rows of match.recvs, which took no message."""
+        """Return the receives of some rows of match.recvs that took no message, as arrows without an end."""
         return self._draw_stubs(scale, self.match.recvs, rows, "unmatched-receive")
 
     def _comm_name(self, index: int) -> str:
@@ -271,13 +277,14 @@ class Links:
     def _draw_arrows(
         self, scale: Scale, given: Sequence[Id], had: Sequence[Id], facts: Sequence[Mapping[str, object]]
     ) -> list[dict[str, object]]:
+        """Return an arrow for each pair of sending and receiving calls, with the given facts."""
         return [
             {"from": [a[0], a[1]], "to": [b[0], b[2]], "send": list(send), "receive": list(receive), **more}
             for send, receive, a, b, more in zip(given, had, scale.spots(given), scale.spots(had), facts, strict=True)
         ]
 
     def _draw_stubs(self, scale: Scale, posts: Posts, rows: Ints, kind: str) -> list[dict[str, object]]:
-        """Messages that end in the air, on the way to the row of their peer."""
+        """Return unmatched messages as arrows that end between rows, towards the row of their peer."""
         events = _event_ids(posts, rows, posts.event)
         found = []
         for row, event, spot in zip(rows.tolist(), events, scale.spots(events), strict=True):
@@ -293,6 +300,7 @@ class Links:
     # Collectives
 
     def _bands_in_window(self, scale: Scale, events: tuple[Ints, Ints], many: int) -> dict[str, Any]:
+        """Return the collectives of a window as bands; none of them if there are too many."""
         colls, of = self.match.collectives, self.match.instances
         parts: list[NDArray[np.generic]] = [np.zeros(0, np.int64)]
         for rank, (a, b) in enumerate(zip(*(e.tolist() for e in events), strict=True)):
@@ -308,7 +316,9 @@ class Links:
         return {"bands": [self.draw_collective(scale, int(i)) for i in instances], "bands_hidden": False}
 
     def draw_collective(self, scale: Scale, instance: int) -> dict[str, object]:
-        """One collective: its parts in order of row, each with start, end, and the events that begin and end it."""
+        """Return one collective as a band: its parts by row, each with start, end, and the events that begin and end
+        it.
+        """
         colls, of = self.match.collectives, self.match.instances
         places = of.parts(instance).astype(np.int64)
         done = np.where(colls.completion[places] != NONE, colls.completion[places], colls.event[places])
@@ -333,7 +343,7 @@ def _sort_by_waiter(waits: WaitRows) -> tuple[Ints, Ints, Ints]:
 
 
 def _linked_calls(one: Mapping[str, Any], rows: Rows) -> Iterable[Id]:
-    """The calls of a message or of a collective."""
+    """Yield the calls of a message or of a collective."""
     if "parts" in one:
         for row, _, _, first, last in one["parts"]:
             yield from ((rows[row].rank.index, first), (rows[row].rank.index, last))
@@ -344,13 +354,13 @@ def _linked_calls(one: Mapping[str, Any], rows: Rows) -> Iterable[Id]:
 
 
 def _event_ids(rows: Posts | Collectives, which: Ints, column: NDArray[np.generic]) -> list[Id]:
-    """(rank, event) of some rows of a match, by one of its columns of events."""
+    """Return (rank, event) of some rows of a match, from one of its columns of events."""
     ranks = np.searchsorted(rows.first, which.astype(np.uint64), side="right") - 1
     return list(zip(ranks.tolist(), column[which].tolist(), strict=True))
 
 
 def draw_finding_arrows(finding: Finding, scale: Scale) -> list[dict[str, object]]:
-    """What a finding draws into the graph: who waits for whom, the message taken, and those that could have been."""
+    """Return the arrows of a finding: who waits for whom, or the message taken and those that could have been."""
     if finding.kind in ("deadlock", "potential-deadlock"):
         return list(_draw_wait_arrows(finding))
     if finding.kind == "message-race" and finding.events:
@@ -359,7 +369,7 @@ def draw_finding_arrows(finding: Finding, scale: Scale) -> list[dict[str, object
 
 
 def _draw_wait_arrows(finding: Finding) -> Iterable[dict[str, Any]]:
-    """Who waits for whom; of many ranks in one call one arrow tells for all, and those of the cycle for themselves."""
+    """Yield who waits for whom. Many ranks in one call share an arrow; those of the cycle have their own."""
     evidence = finding.evidence
     cycle = list(evidence.cycle) if isinstance(evidence, Deadlock | Cycle) else []
     following = dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
@@ -376,6 +386,7 @@ def _draw_wait_arrows(finding: Finding) -> Iterable[dict[str, Any]]:
 
 
 def _draw_race_arrows(finding: Finding, scale: Scale) -> Iterable[dict[str, Any]]:
+    """Yield the messages of a race: the one taken, and those that the receive could have taken."""
     receive = finding.events[0]
     sends: list[tuple[int, int, str]] = []
     if isinstance(race := finding.evidence, Race):
@@ -389,5 +400,5 @@ def _draw_race_arrows(finding: Finding, scale: Scale) -> Iterable[dict[str, Any]
 
 
 def find_open_calls(trace: Trace) -> list[tuple[int, int]]:
-    """The calls that never returned."""
+    """Return (rank, event) of the calls that never returned."""
     return [(rank.index, index) for rank in trace.ranks for index in open_calls(rank)]

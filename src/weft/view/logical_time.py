@@ -1,4 +1,4 @@
-"""Logical time: the step at which each call ends, one step a causal level (native/kernel/levels.c)."""
+"""Logical time: the step at which each call ends, one step for each causal level (native/kernel/levels.c)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ U32 = NDArray[np.uint32]
 
 
 class EventNumbers:
-    """The events of all rows in one line."""
+    """Number the events of all rows consecutively."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
@@ -28,7 +28,7 @@ class EventNumbers:
         self.first: U64 = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64)
 
     def number_events(self, rank: int, events: NDArray[Any]) -> U64:
-        """The places of some events of a rank."""
+        """Return the numbers of some events of a rank."""
         found, row = self.rows.trace.ranks[rank], self.rows.first[rank]
         if len(found.threads) < 2:
             one: U64 = events.astype(np.uint64) + self.first[row]
@@ -38,7 +38,7 @@ class EventNumbers:
         return places
 
     def number_column(self, posts: Any, column: NDArray[np.generic]) -> U64:
-        """The places of a column of events of the rows of a match; of NONE it is meaningless."""
+        """Return the numbers of a column of events of a match, by row of `posts`; entries of NONE are meaningless."""
         out = np.zeros(len(column), np.uint64)
         for rank in self.rows.trace.ranks:
             part = posts.of_rank(rank.index)
@@ -48,7 +48,7 @@ class EventNumbers:
 
 
 def logical_steps(rows: Rows, match: Match) -> list[U32]:
-    """By row the step at which each of its events ends."""
+    """Return by row the step at which each of its events ends. MemoryError if the kernel has no memory."""
     places, recvs, colls = EventNumbers(rows), match.recvs, match.collectives
     had = (recvs.partner != NONE) & (recvs.completion != NONE)
     sent = places.of_rows(match.sends, match.sends.event)
@@ -75,7 +75,7 @@ def _sort_by_key(keys: U64, values: NDArray[np.generic]) -> tuple[U64, NDArray[n
 
 
 def logical_scale(rows: Rows, match: Match) -> Scale:
-    """The axis of logical time. Calls that are open go on to its end."""
+    """Return the axis of logical time. Calls that are open extend to its end."""
     ends = logical_steps(rows, match)
     most = max((int(e[-1]) for e in ends if len(e)), default=0)
     last = most + max(1, most // 16)

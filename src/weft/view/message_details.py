@@ -1,4 +1,4 @@
-"""One message: both its ends, what it carried, how long it took, and who waited for it."""
+"""The facts of one message: both ends, what it carried, how long it took, and who waited for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.view.links import Links
 
 
 def call_bytes(event: Event) -> int | None:
-    """Bytes of a call: what came, as the status tells, else its count times the size of its datatype."""
+    """Return the bytes of a call: as its status says, else its count times the size of its datatype; None if unknown."""
     if event.status is not None:
         return event.status.count
     if event.polls or not {"count", "datatype"} <= event.function.slot.keys():
@@ -25,7 +25,7 @@ def call_bytes(event: Event) -> int | None:
 
 
 def message_facts(links: Links, side: str, row: int) -> dict[str, Any]:
-    """The facts of a row of `match.sends` (side "send") or, without a partner, of `match.recvs` ("receive")."""
+    """Return the facts of a row of `match.sends` (side "send"), or of `match.recvs` ("receive") if it has no partner."""
     match = links.match
     posts = {"send": match.sends, "receive": match.recvs}.get(side)
     if posts is None or not 0 <= row < len(posts.event):
@@ -47,7 +47,7 @@ def message_facts(links: Links, side: str, row: int) -> dict[str, Any]:
 
 
 def _delivery_facts(links: Links, sent: int, had: int) -> dict[str, object]:
-    """What is known of a message that came."""
+    """Return how a message was received: the completing call, the latency, and who waited."""
     match = links.match
     send, post = _event_of_row(match.sends, sent, match), _event_of_row(match.recvs, had, match)
     done = _completing_call(match.recvs, had, match)
@@ -62,7 +62,10 @@ def _delivery_facts(links: Links, sent: int, had: int) -> dict[str, object]:
 
 
 def _explain_waiting(links: Links, send: Event, post: Event, done: Event, gone: Event) -> list[str]:
-    """Who waited for whom, and which side came first."""
+    """Return sentences on who waited for whom, and which side came first.
+
+    `send`, `post`: the calls that posted the two sides; `done`, `gone`: those that completed receive and send.
+    """
     said = []
     if late := links.waited(done.id, send.id):
         said.append(
@@ -83,7 +86,7 @@ def _explain_waiting(links: Links, send: Event, post: Event, done: Event, gone: 
 
 
 def _format_duration(ns: int) -> str:
-    """A time with three digits that count, as the page writes it: 1.25 ms."""
+    """Return a duration with three significant digits, as the page writes it: `1.25 ms`."""
     for factor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
         if ns >= factor * 0.9995:
             return f"{ns / factor:.0f} {unit}" if ns >= 100 * factor else f"{ns / factor:.3g} {unit}"
@@ -99,7 +102,7 @@ def _event_of_row(posts: Posts, row: int, match: Match) -> Event:
 
 
 def _completing_call(posts: Posts, row: int, match: Match) -> Event | None:
-    """The call whose return said that it was complete; None where none did."""
+    """Return the call that completed a send or receive; None if none did."""
     rank, _ = posts.id(row)
     done = int(posts.completion[row])
     return None if done == NONE else match.trace.event(rank, done)
@@ -111,7 +114,7 @@ def _call_to_json(event: Event) -> dict[str, Any]:
 
 
 def _message_bytes(match: Match, sent: int | None, had: int | None) -> int | None:
-    """As the receiver's status tells, else as the sender described its buffer."""
+    """Return the bytes of a message: as the receiver's status says, else as the sender described its buffer."""
     if had is not None:
         done = _completing_call(match.recvs, had, match)
         if done is not None and done.received is not None and done.status is not None:

@@ -1,6 +1,6 @@
-"""The replay behind the page: one session of `weft dap`, a process of its own, moved by the page's buttons.
+"""The replay that the page controls: one session of `weft dap` in a process of its own.
 
-The page names moves, and calls of the record to move to; what is started is the run that is shown, nothing else.
+The page names moves, and calls of the record to move to. Only the run that is shown is ever started.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OVER: Final = frozenset(["none", "failed"])
 class ReplaySession:
     """The replay of one run, none until it is asked for. Moves and questions may come from several threads.
 
-    `state` is none, starting, running, stopped or failed; `version` grows with all that the page would show.
+    `state` is none, starting, running, stopped or failed; `version` grows with every change that the page would show.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -50,7 +50,10 @@ class ReplaySession:
     # What the page is told
 
     def await_state(self, scale: Scale, *, version: int, written: int, patience: float) -> Body:
-        """Where the ranks stand, on an axis, and the output behind the first `written` pieces; awaits a change."""
+        """Return where the ranks are on an axis, and the output after the first `written` pieces.
+
+        Waits up to `patience` seconds for a change from `version`.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self.version != version, patience)
             first = max(self.written - len(self.output), min(written, self.written))
@@ -63,7 +66,7 @@ class ReplaySession:
             }  # fmt: skip
 
     def _thread_position(self, scale: Scale, row: Body) -> Body:
-        """Where a thread stands, and where that is in the picture: a call and which side of it, None for no call."""
+        """Return where a thread is, as a call and a side of it on the axis; the call is None if the thread has none."""
         rank = int(row["rank"])
         call = row.get("call") or row.get("next") or row.get("last")
         event: Id | None = None if call is None else (int(call["event"][0]), int(call["event"][1]))
@@ -81,7 +84,7 @@ class ReplaySession:
     # What the page does
 
     def make_move(self, name: str, given: Mapping[str, object]) -> None:
-        """One move. UsageError where it is not known, or cannot be made now."""
+        """Make the move `name` with the page's arguments. UsageError if it is unknown, or cannot be made now."""
         self.trusted |= given.get("agreed") is True  # by a person who was shown what is executed
         move = MOVES.get(name)
         if move is None:
@@ -97,7 +100,7 @@ class ReplaySession:
             self._moving.release()
 
     def move_until(self, given: Mapping[str, object]) -> None:
-        """To a call and no further than is needed for it, forwards or back."""
+        """Run to a call, forwards or back, and no further than it needs."""
         event = self._checked_event(given)
         if self.state in OVER:
             self._launch_adapter(until=_event_name(event))
@@ -105,7 +108,7 @@ class ReplaySession:
             self._request_move("weft/until", where=_event_name(event))
 
     def toggle_stop(self, given: Mapping[str, object]) -> None:
-        """Stop before a call from now on, and go there; where that is so already, no longer."""
+        """Set a breakpoint before a call and go there; remove the breakpoint if it exists."""
         event = self._checked_event(given)
         if event in self.stops:
             self._set_stops([one for one in self.stops if one != event])
@@ -122,35 +125,37 @@ class ReplaySession:
             self._request_move("continue", threadId=1 + event[0])
 
     def start_replay(self, given: Mapping[str, object]) -> None:
-        """A replay that stops before each rank's first call."""
+        """Start a replay that stops before each rank's first call, or restart the current one."""
         if self.state not in OVER:
             self._request_move("restart")
         else:
             self._launch_adapter(stopOnEntry=True)
 
     def pause_ranks(self, given: Mapping[str, object]) -> None:
-        """Ranks that run stop at their next calls."""
+        """Stop running ranks at their next calls."""
         self._running_adapter().ask("pause", threadId=1)
 
     def end_replay(self, given: Mapping[str, object]) -> None:
-        """No replay any more."""
+        """End the replay."""
         self.close()
         self._update(state="none", said="", rows=[], over=False)
 
     def _checked_rank(self, given: Mapping[str, object]) -> int:
+        """Return the rank in the page's arguments, else the one in focus. UsageError if the run has no such rank."""
         rank = given.get("rank", self.focus)
         if not isinstance(rank, int) or not 0 <= rank < len(self.trace.ranks):
             raise UsageError(f"the run has no rank {rank!r}")
         return rank
 
     def _checked_event(self, given: Mapping[str, object]) -> Id:
+        """Return (rank, event) from the page's arguments. UsageError if the run has no such call."""
         rank, event = self._checked_rank(given), given.get("event")
         if not isinstance(event, int) or not 0 <= event < len(self.trace.ranks[rank].events):
             raise UsageError(f"rank {rank} has no event {event!r}")
         return rank, event
 
     def _has_passed(self, event: Id) -> bool:
-        """Whether the replay has made a call already."""
+        """Tell whether the replay has made a call already."""
         rank, thread = event[0], int(self.trace.ranks[event[0]].event_threads[event[1]])
         row = next((row for row in self.rows if (row["rank"], row["thread"]) == (rank, thread)), {})
         call = row.get("next") or row.get("call")
@@ -164,7 +169,7 @@ class ReplaySession:
         return self._adapter
 
     def _launch_adapter(self, **how: Any) -> None:
-        """Start the program again under the debugger, and let it come to its first stop."""
+        """Start the program again under the debugger, and let it run to its first stop."""
         self.close()
         self._update(state="starting", said="the program is started again", rows=[], output=[], over=False)
         self._adapter = adapter = AdapterProcess(self._handle_event, self._handle_exit)
@@ -184,6 +189,7 @@ class ReplaySession:
         threading.Thread(target=self._poll_ranks, args=(adapter,), name="follow", daemon=True).start()
 
     def _request_move(self, request: str, **arguments: Any) -> None:
+        """Send a request that moves ranks. UsageError if ranks are running."""
         adapter, before = self._running_adapter(), self.state
         if before == "running":
             raise UsageError("the ranks run: pause them first")
@@ -195,7 +201,7 @@ class ReplaySession:
             raise
 
     def _set_stops(self, stops: Sequence[Id]) -> None:
-        """Take these as the calls to stop before."""
+        """Make `stops` the calls to stop before. UsageError with the first reason if the debugger refuses one."""
         kept = list(stops)
         if self._adapter is not None:
             given = [{"name": _event_name(stop)} for stop in stops]
@@ -208,7 +214,7 @@ class ReplaySession:
         self._update(stops=kept)
 
     def _update(self, **fields: object) -> None:
-        """Change what the page is told."""
+        """Change fields of the state, and wake those who wait for a change."""
         with self._changed:
             for name, value in fields.items():
                 setattr(self, name, value)
@@ -218,13 +224,14 @@ class ReplaySession:
             self._changed.notify_all()
 
     def _handle_event(self, event: str, body: Body) -> None:
-        """What the adapter says by itself: output, and where ranks have stopped."""
+        """Handle an event of the adapter: output, or a stop of the ranks."""
         if event == "output":
             self._add_output(body)
         elif event == "stopped":
             threading.Thread(target=self._handle_stop, args=(body,), daemon=True).start()
 
     def _add_output(self, body: Body) -> None:
+        """Append a piece of output; an important message also becomes the message of the state."""
         text, kind, rank = str(body.get("output", "")), str(body.get("category")), (body.get("data") or {}).get("rank")
         if rank is not None:
             text = "".join(line.removeprefix(f"[rank {rank}] ") for line in text.splitlines(keepends=True))
@@ -242,7 +249,7 @@ class ReplaySession:
             self._update(state="stopped", said=said, **self._ask_ranks())
 
     def _poll_ranks(self, adapter: AdapterProcess) -> None:
-        """Look where ranks are while they run."""
+        """Update where ranks are while they run, until `adapter` is no longer the current one."""
         while self._adapter is adapter:
             if self.state == "running":
                 with suppress(WeftError):
@@ -272,7 +279,7 @@ def _event_name(event: Id) -> str:
 
 
 def _rank_move(request: str) -> Callable[[ReplaySession, Mapping[str, object]], None]:
-    """A move of one rank, which is a thread of the adapter."""
+    """Return a move of one rank, which is a thread of the adapter."""
     return lambda replayed, given: replayed._go(request, threadId=1 + replayed._rank(given))
 
 

@@ -1,4 +1,4 @@
-"""The rows of the picture: one for each thread of each rank, and ways to put them in groups."""
+"""The rows of the picture, one for each thread of each rank, and ways to group them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_COMMUNICATORS: Final = 64
 
 @dataclass(frozen=True)
 class ThreadRow:
-    """One thread of a rank: its events are drawn in one line."""
+    """One thread of a rank, whose events are drawn in one row."""
 
     index: int
     rank: Rank
@@ -41,21 +41,21 @@ class ThreadRow:
 
     @cached_property
     def _places(self) -> NDArray[np.int64] | None:
-        """For each of its events the index among the rank's; None where they are the same."""
+        """The index among the rank's events of each event of the thread; None if both are the same."""
         if len(self.rank.threads) < 2:
             return None
         return np.flatnonzero(self.rank.event_threads == self.thread)
 
     def event_index(self, position: int) -> int:
-        """The index among the rank's events of one of the row's."""
+        """Return the index among the rank's events of the event at `position` of the row."""
         return position if self._places is None else int(self._places[position])
 
     def event_indices(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The same for many."""
+        """Return the indices among the rank's events of the events at `positions` of the row."""
         return positions if self._places is None else self._places[positions]
 
     def first_position_from(self, event: int) -> int:
-        """The place among the row's events of the rank's event, or of the first one after it."""
+        """Return the position in the row of the rank's event, or of the first one after it."""
         return event if self._places is None else int(np.searchsorted(self._places, event))
 
 
@@ -82,7 +82,7 @@ class Rows:
         return self.all[index]
 
     def row_of_event(self, rank: int, event: int) -> tuple[int, int]:
-        """The row of an event, and its place among the row's events."""
+        """Return the row of an event, and its position in the row."""
         found = self.trace.ranks[rank]
         if len(found.threads) < 2:
             return self.first[rank], event
@@ -91,7 +91,7 @@ class Rows:
     def rows_of_events(
         self, ranks: NDArray[np.int64], events: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows of some events, and their places among the row's events."""
+        """Return the rows of some events, and their positions in the rows."""
         rows, positions = np.array(self.first, np.int64)[ranks], events.copy()
         if len(self.all) == len(self.trace.ranks):
             return rows, positions
@@ -104,7 +104,7 @@ class Rows:
         return rows, positions
 
     def groupings(self) -> Mapping[str, list[tuple[str, list[int]]]]:
-        """Groups of rows by behaviour, host, world and communicator: each a list of (name, rows)."""
+        """Return groups of rows by behaviour, host, world and communicator: each a list of (name, rows)."""
         found = {
             "behaviour": self._group_by_behaviour(),
             "host": self._group_by_host(),
@@ -119,7 +119,7 @@ class Rows:
         return list(groups.items())
 
     def _group_by_behaviour(self) -> list[tuple[str, list[int]]]:
-        """Ranks that call the same functions about equally often, and end in the same call, behave alike."""
+        """Group ranks that call the same functions about equally often and end in the same call."""
         shapes: dict[tuple[object, ...], str] = {}
         names: dict[int, str] = {}
         for rank in self.trace.ranks:
@@ -137,7 +137,7 @@ class Rows:
         return self._group_rows({r.index: f"world {r.world}" for r in self.trace.ranks})
 
     def _group_by_communicator(self) -> Mapping[str, list[tuple[str, list[int]]]]:
-        """By sets of communicators that one call made of one parent: a split puts each rank into one of them."""
+        """Group ranks by the communicators that one call made from one parent: a split puts each rank into one of them."""
         families: dict[tuple[str, str], dict[int, str]] = {}
         for comm in self.trace.communicators:
             if comm.parent is None or comm.inter or len(comm.members) == len(self.trace.ranks):
@@ -152,6 +152,7 @@ class Rows:
 
 
 def _behaviour_key(rank: Rank) -> tuple[tuple[object, ...], str]:
+    """Return what ranks of the same behaviour share, and a label for it."""
     if not len(rank):
         return ("nothing",), "nothing recorded"
     seen = catalogue(rank)

@@ -1,4 +1,4 @@
-"""One run as the page sees it: the graph at once, matches and findings as soon as they are there."""
+"""One run as the page sees it: the graph at once, matches and findings as soon as they are known."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OPEN_CONTEXT: Final = 6
 
 
 class RunView:
-    """A run, its rows, its axes, and what the analyses say of it. Questions may come from several threads."""
+    """A run, its rows, its axes, and the results of its analyses. Questions may come from several threads."""
 
     def __init__(self, trace: Trace, progress: Progress | None = None) -> None:
         if trace.level == Level.OUTCOMES and not trace.event_count:
@@ -77,9 +77,9 @@ class RunView:
         self.shown = threading.Event()
 
     def analyse(self, patience: float = 0.0) -> None:
-        """Match the run and look for findings: what a thread of its own does once the page has its first picture.
+        """Match the run and search for findings; meant for a thread of its own.
 
-        It is waited for `patience` seconds at most: the analysis takes all processors, and the picture comes first.
+        `patience`: how many seconds to wait for the page's first picture, because the analysis takes all processors.
         """
         self.shown.wait(patience)
         try:
@@ -93,11 +93,11 @@ class RunView:
 
     @property
     def links(self) -> Links | None:
-        """Messages and collectives, None until the run is matched."""
+        """Messages and collectives; None until the run is matched."""
         return self._links
 
     def scale(self, name: str) -> Scale:
-        """An axis by its name. Logical time needs the match, and is made when it is first asked for."""
+        """Return an axis by its name. Logical time is made when it is first asked for, and waits for the match."""
         if name not in AXES:
             raise UsageError(f"there is no axis {name!r}, only {', '.join(AXES)}")
         if name == "logical":
@@ -110,7 +110,7 @@ class RunView:
     # What the page asks for
 
     def run_facts(self) -> dict[str, Any]:
-        """The run, its rows and what colours mean."""
+        """Return the facts of the run: its rows, functions and classes of calls."""
         trace = self.trace
         table = class_table(trace.functions)
         command = trace.run.get("command")
@@ -128,20 +128,20 @@ class RunView:
         }  # fmt: skip
 
     def local_run_facts(self) -> dict[str, Any]:
-        """The facts, as this machine's server tells them; what is exported says the same everywhere."""
+        """Return the facts of the run with those that depend on this machine; an exported file leaves them out."""
         run = self.trace.run
         foreign = bool(doubt(self.trace.path, run)) or run.get("host") != platform.node()
         return {**self.run_facts(), "elsewhere": foreign, "folder": executes(run)[1]}
 
     def axis_facts(self, name: str) -> dict[str, Any]:
-        """Where the axis ends, and what is folded."""
+        """Return where the axis ends, and which spans are folded."""
         scale = self.scale(name)
         folds = [[fold.at, fold.width, fold.start, fold.end] for fold in scale.folds]
         ends = marks_to_json(self.ends, scale, self.rows.first, self.trace)
         return {"name": name, "end": scale.end, "measured": scale.measured, "folds": folds, "ends": ends}
 
     def pack_window(self, axis: str, lanes: str, span: tuple[float, float], columns: int, query: str = "") -> bytes:
-        """A stretch of the axis."""
+        """Return an interval of the axis as bytes (window.py). UsageError for an empty interval."""
         start, end = span
         if not start < end:
             raise UsageError("a window has to end after it begins")
@@ -152,14 +152,14 @@ class RunView:
         return found
 
     def links_between(self, axis: str, start: float, end: float, query: str = "") -> dict[str, Any]:
-        """Messages and collectives of a stretch of the axis; not ready until the run is matched."""
+        """Return messages and collectives of an interval of the axis; `ready` is false until the run is matched."""
         if self._links is None:
             return {"ready": self.matched.is_set(), "messages": [], "bands": [], "hidden": 0, "bands_hidden": False}
         hits = self.find_hits(query) if query else None
         return {"ready": True, **self._links.in_window(self.scale(axis), start, end, hits=hits)}
 
     def message_with_arrow(self, axis: str, side: str, row: int) -> dict[str, Any]:
-        """One message, with its arrow as the graph draws it."""
+        """Return the facts of one message, with its arrow."""
         links, scale, facts = self._wait_for_match(), self.scale(axis), self.message_facts(side, row)
         rows = np.array([row], np.int64)
         arrows = links.messages(scale, rows) if side == "send" else links.lonely(scale, rows)
@@ -167,7 +167,7 @@ class RunView:
         return {**facts, "arrow": arrows[0], "places": scale.spots(ends)}
 
     def message_facts(self, side: str, row: int) -> dict[str, Any]:
-        """One message, without where it is drawn."""
+        """Return the facts of one message, without positions."""
         return message_facts(self._wait_for_match(), side, row)
 
     def _wait_for_match(self) -> Links:
@@ -177,11 +177,13 @@ class RunView:
         return self._links
 
     def tooltip_facts(self, rank: int, index: int) -> dict[str, Any]:
-        """What the box of a call says of itself."""
+        """Return what the tooltip of a call shows."""
         return tooltip_facts(self._checked_event(rank, index))
 
     def list_findings(self, axis: str, patience: float = 0.0) -> dict[str, Any]:
-        """The findings, worst first, with where they are on the axis."""
+        """Return the findings, worst first, with their positions on the axis; waits `patience` seconds for the
+        analysis.
+        """
         if not self.reported.wait(patience) or self.report is None:
             return {"ready": self.reported.is_set(), "findings": [], "failures": [self.failure] if self.failure else []}
         scale = self.scale(axis)
@@ -195,6 +197,7 @@ class RunView:
         }
 
     def _finding_to_json(self, scale: Scale, finding: Finding) -> dict[str, Any]:
+        """Return a finding with its events, arrows and window on the axis."""
         of = finding.events[:MAX_EVENTS]
         events = [[*event, *spot] for event, spot in zip(of, scale.spots(of), strict=True)]
         marks = draw_finding_arrows(finding, scale)
@@ -206,7 +209,7 @@ class RunView:
     def _finding_window(
         self, scale: Scale, finding: Finding, events: list[Any], marks: list[dict[str, Any]]
     ) -> list[float] | None:
-        """The stretch of the axis that shows a finding: its calls, and some that came before them."""
+        """Return the interval of the axis that shows a finding: its calls, and some before them."""
         starts = [e[3] for e in events] + [m["from"][1] for m in marks if "from" in m]
         if not starts:
             return None
@@ -219,22 +222,23 @@ class RunView:
         return [first - wide * 0.06, last + wide * (0.35 if is_open else 0.08)]
 
     def event_position(self, scale: Scale, event: tuple[int, int]) -> tuple[int, float, float]:
-        """Row, start and end of an event on an axis."""
+        """Return row, start and end of an event on an axis."""
         return scale.spots([event])[0]
 
     def event_with_links(self, axis: str, rank: int, index: int) -> dict[str, Any]:
-        """One call, with its messages and its collective as the graph draws them."""
+        """Return the facts of one call, with its messages and its collective."""
         facts, scale = self.event_facts(rank, index), self.scale(axis)
         facts["place"] = self.event_position(scale, (rank, index))
         facts["links"] = self._links_of_call(scale, EventId(rank, index)) if self._links else None
         return facts
 
     def event_facts(self, rank: int, index: int) -> dict[str, Any]:
-        """One call, without where it is drawn."""
+        """Return the facts of one call, without positions."""
         findings = self.report.findings if self.report else ()
         return call_facts(self._checked_event(rank, index), self._links.match if self._links else None, findings)
 
     def _checked_event(self, rank: int, index: int) -> Any:
+        """Return an event. UsageError if the run has no such rank or event."""
         if not 0 <= rank < len(self.trace.ranks):
             raise UsageError(f"the run has no rank {rank}")
         if not 0 <= index < len(self.trace.ranks[rank].events):
@@ -242,6 +246,7 @@ class RunView:
         return self.trace.event(rank, index)
 
     def _links_of_call(self, scale: Scale, event: EventId) -> dict[str, object]:
+        """Return the messages that a call posts or completes, and its collective."""
         links = self._links
         if links is None:
             return {}
@@ -259,14 +264,16 @@ class RunView:
         }
 
     def causal_past_and_future(self, axis: str, rank: int, index: int) -> dict[str, Any]:
-        """How far the past of a call reaches in each row, and where its future begins; None for nowhere."""
+        """Return by row how far the past of a call reaches, and where its future begins, as positions; None for
+        nowhere.
+        """
         scale = self.scale(axis)
         found = self.frontier_events(self._checked_event(rank, index).id)
         return {key: [self._frontier_position(scale, row, point) for row, point in enumerate(points)]
                 for key, points in found.items()}  # fmt: skip
 
     def frontier_events(self, event: EventId) -> dict[str, list[tuple[int, bool] | None]]:
-        """By row the last event before a call and the first one after it, and whether their ends are meant."""
+        """Return by row the last event before a call and the first after it, each as (event, whether its end is meant)."""
         self._wait_for_match()
         order = self.ground.order
         past, future = order.past(event, end=True).points.tolist(), order.future(event).points.tolist()
@@ -279,7 +286,7 @@ class RunView:
         return end if point[1] else start
 
     def longest_call_between(self, axis: str, row: int, start: float, end: float) -> dict[str, Any]:
-        """The longest call of a row in a stretch of the axis: what a click there means."""
+        """Return the longest call of a row in an interval of the axis: what a click there selects."""
         if not 0 <= row < len(self.rows):
             raise UsageError(f"there is no row {row}")
         scale = self.scale(axis)
@@ -297,7 +304,7 @@ class RunView:
     # The filter
 
     def find_hits(self, query: str) -> Hits:
-        """By row the places of the calls that fit a filter."""
+        """Return by row the positions of the calls that fit a filter; the latest results are cached."""
         with self._lock:
             found = self._filters.get(query)
             if found is not None:
@@ -321,9 +328,9 @@ class RunView:
         return made
 
     def search_calls(self, axis: str, query: str, near: float, row: int, back: bool) -> dict[str, Any]:
-        """How many calls fit a filter, and the next one after a place in a row (with `back`: before it).
+        """Return how many calls fit a filter, and the next one after a position in a row (with `back`: before it).
 
-        Of calls that begin at one time those of lower rows come first.
+        Of calls that begin at the same time those of lower rows come first.
         """
         hits = self.find_hits(query)
         scale = self.scale(axis)
@@ -343,9 +350,9 @@ class RunView:
     # Tables
 
     def tables(self, axis: str, span: tuple[float, float] | None = None) -> dict[str, Any]:
-        """Time by function, rank and call site; messages and bytes from rank to rank; waiting by who caused it.
+        """Return time by function, rank and call site; messages and bytes from rank to rank; waiting by culprit.
 
-        Of a stretch of the axis, or where that holds all of the run (or none is given), of the run as a whole.
+        `span`: the interval of the axis; None, or one that has all of the run, for the tables of the whole run.
         """
         links, scale = self._wait_for_match(), self.scale(axis)
         with self._lock:
@@ -360,7 +367,7 @@ class RunView:
         return {**self._sums.of(t0, t1, links.events(on_the_clock, t0, t1)), "from": start, "to": end}
 
     def _clock_span(self, scale: Scale, t0: int, t1: int) -> tuple[int, int]:
-        """The time in which the calls of a stretch of another axis were under way."""
+        """Return the time in which the calls of an interval of another axis were active."""
         first, end = (a.astype(np.int64) for a in scale.timeline.range(t0, t1))
         rows = np.flatnonzero(end > first)
         if not len(rows):
@@ -370,12 +377,15 @@ class RunView:
 
 
 def _decode_point(point: int, nothing: int) -> tuple[int, bool] | None:
-    """Rows are what the order calls processes: point 2e + 1 is the start of event e, 2e + 2 its end."""
+    """Return (event, whether its end is meant) of a point of the order; None for `nothing`.
+
+    Point 2e + 1 is the start of event e, point 2e + 2 its end.
+    """
     return None if point == nothing else ((point - 1) // 2, point % 2 == 0)
 
 
 def _count_first_events(finding: Finding) -> int:
-    """How many of a finding's events belong to the first of the places that it stands for."""
+    """Return how many of a finding's events belong to the first of the occurrences that it stands for."""
     if finding.kind == "message-race":
         return 2 + (len(finding.evidence.others) if isinstance(finding.evidence, Race) else 0)
     return 2 if finding.alike > 1 else MAX_EVENTS
@@ -384,7 +394,11 @@ def _count_first_events(finding: Finding) -> int:
 def _next_hit(
     scale: Scale, row: int, places: NDArray[np.int64], near: float, *, back: bool, too: bool
 ) -> tuple[float, int, int] | None:
-    """The hit of a row that begins next after a place of the axis (`back`: before), or at it where `too` is said."""
+    """Return the hit of a row that begins next after a position of the axis (`back`: before), as (start, row,
+    position).
+
+    `too`: a hit that begins exactly at the position counts.
+    """
 
     def start(at: int) -> float:
         return float(scale.positions(scale.timeline.times(np.array([row]), places[at : at + 1])[0])[0])

@@ -1,6 +1,6 @@
-"""The local server behind the page: loopback only, nothing without the token, no path of a request is ever a file's.
+"""The local server of the page: loopback only, nothing without the token, no path of a request names a file.
 
-What is asked for by GET changes nothing; moves of the replay come by POST, as JSON, from the page alone.
+GET changes nothing; moves of the replay come by POST, as JSON, from the page alone.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Given = Mapping[str, str]
 
 
 class RequestRefused(Exception):
-    """A request that is not answered: `status` says why."""
+    """A request that is refused; `status` is the HTTP status."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
@@ -60,9 +60,9 @@ class RequestRefused(Exception):
 
 
 class ViewServer(ThreadingHTTPServer):
-    """Serves one picture; with a run `beside` it, the page opens on both.
+    """Serve one run; with `beside`, the page opens on both runs.
 
-    With `values` it serves a comparison of values, too, and opens on that where they differ or there is no picture.
+    With `values` it also serves a comparison of values, and opens on that if they differ or there is no run to draw.
     """
 
     daemon_threads = True
@@ -86,19 +86,19 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def others(self) -> OtherRuns:
-        """The run that is shown, and those beside it. Refused where only values are."""
+        """The run that is shown, and those beside it. RequestRefused if only values are served."""
         if self._others is None:
             raise RequestRefused(HTTPStatus.NOT_FOUND, "these runs have values only, and no calls")
         return self._others
 
     @property
     def picture(self) -> RunView:
-        """The run that is shown. Refused where only values are."""
+        """The run that is shown. RequestRefused if only values are served."""
         return self.others.picture
 
     @property
     def values(self) -> ValueView:
-        """The comparison of values. Refused where there is none."""
+        """The comparison of values. RequestRefused if there is none."""
         if self._values is None:
             raise RequestRefused(
                 HTTPStatus.NOT_FOUND, "no values of these runs were compared: see `weft compare --view`"
@@ -107,42 +107,42 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def shown(self) -> Path:
-        """The run that is shown, or the reference of the values."""
+        """The path of the run that is shown, or of the reference of the values."""
         return self._others.picture.trace.path if self._others is not None else self.values.made.before.path
 
     @property
     def url(self) -> str:
-        """Where the page is, with the token."""
+        """The address of the page, with the token."""
         return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self.token}"
 
     @property
     def url_for_browser(self) -> str:
-        """Where the page is, for the command line of a browser: all users can read it, and this one alone use it."""
+        """The address for the command line of a browser: all users can read it, but only this user can use its token."""
         return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self._for_browser}"
 
     def accepts_token(self, token: str, connection: socket.socket) -> bool:
-        """Whether a token is the right one, and may be brought by who is at the other end."""
+        """Tell whether a token is right, and whether the user at the other end may use it."""
         is_browsers = hmac.compare_digest(token.encode(), self._for_browser.encode())
         return self.is_token(token) or (is_browsers and is_ours(connection))
 
     def is_token(self, token: str) -> bool:
-        """Whether a token is the one that was printed."""
+        """Tell whether a token is the one that was printed."""
         return hmac.compare_digest(token.encode(), self.token.encode())
 
     def server_close(self) -> None:
-        """Listen no more, and end the replay."""
+        """Close the socket, and end the replay."""
         super().server_close()
         if self._others is not None:
             self._others.picture.replayed.close()
 
     def handle_error(self, request: Any, client_address: object) -> None:
-        """A browser that closes a connection is no error of ours."""
+        """Ignore a browser that closes its connection; report all other errors."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
 class ViewRequestHandler(BaseHTTPRequestHandler):
-    """Answers one request."""
+    """Answer one request."""
 
     server: ViewServer
     server_version = "weft"
@@ -164,6 +164,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
         self._respond(self._handle_move)
 
     def _respond(self, answer: Callable[[], None]) -> None:
+        """Call `answer`, and send its error, if any, as a response."""
         try:
             answer()
         except RequestRefused as refused:
@@ -179,6 +180,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
             raise
 
     def _handle_move(self) -> None:
+        """Answer a POST: check where it comes from, and make its move in the replay."""
         self._check_origin()
         self._check_token()
         # Another page can send a form without asking, but not this type of content, nor our own origin.
@@ -200,6 +202,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
         self._send_body(HTTPStatus.OK, b"{}", "application/json")
 
     def _handle_get(self) -> None:
+        """Answer a GET: the token's exchange, a page, a file of the page, or data."""
         self._check_origin()
         where = urlsplit(self.path)
         given = {key: values[-1] for key, values in parse_qs(where.query, keep_blank_values=True).items()}
@@ -219,7 +222,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
     # Who asks
 
     def _check_origin(self) -> None:
-        """Only pages of this server: a name that somebody else's DNS leads here, or another origin, is refused."""
+        """Refuse requests of other pages: another host name (DNS rebinding), or another origin."""
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or not _NAMES.fullmatch(hosts[0]):
             raise RequestRefused(HTTPStatus.FORBIDDEN, "this server answers to localhost only")
@@ -230,7 +233,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
             raise RequestRefused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
 
     def _is_navigation(self) -> bool:
-        """Whether somebody follows a link to the page itself; its token is checked all the same."""
+        """Tell whether a person follows a link to the page itself; the token is checked nevertheless."""
         return self.headers.get("Sec-Fetch-Mode") == "navigate" and self.headers.get("Sec-Fetch-Dest") == "document"
 
     def _check_token(self) -> None:
@@ -240,7 +243,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
             raise RequestRefused(HTTPStatus.FORBIDDEN, "open the address that `weft view` printed: it holds the token")
 
     def _exchange_token(self, token: str) -> None:
-        """Take the token out of the address, where histories and screenshots would keep it, into a cookie."""
+        """Move the token from the address, which histories and screenshots keep, into a cookie."""
         if not self.server.opens(token, self.connection):
             raise RequestRefused(
                 HTTPStatus.FORBIDDEN, "this token is not that of `weft view`, which prints a new one each time"
@@ -268,6 +271,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _send_page(self, name: str) -> None:
+        """Send a page with its content security policy."""
         imports = json.dumps({"imports": {f"weft/{name}": f"/web/{name}" for name in module_names()}})
         early = "".join(f'<link rel="modulepreload" href="/web/{name}">\n' for name in module_names())
         head = (
@@ -290,6 +294,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
         self._send_body(HTTPStatus.OK, body, TYPES[f".{name.rsplit('.', 1)[-1]}"])
 
     def _send_answer(self, name: str, given: Given) -> None:
+        """Send the data that the page asks for by `name`, as bytes or JSON."""
         if name not in ANSWERS and name not in OF_OTHERS and name not in OF_VALUES:
             raise RequestRefused(HTTPStatus.NOT_FOUND, "this server has no such page")
         try:
@@ -308,6 +313,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
 
 
 def _parse_span(given: Given) -> tuple[float, float]:
+    """Return `from` and `to` of a request. ValueError if they are no times in ns."""
     start, end = float(given["from"]), float(given["to"])
     if not (abs(start) < 1e18 and abs(end) < 1e18):
         raise ValueError("from and to are times in ns")
@@ -315,12 +321,12 @@ def _parse_span(given: Given) -> tuple[float, float]:
 
 
 def _parse_numbers(text: str) -> list[int]:
-    """`3,4`: indices; none of an empty text."""
+    """Return the numbers of `3,4`; none of an empty text."""
     return [int(word) for word in text.split(",")] if text else []
 
 
 def _parse_box(text: str) -> tuple[tuple[int, int], ...]:
-    """`0:10,3:4`: first index and end in each dimension."""
+    """Return the box of `0:10,3:4`: first index and end in each dimension."""
     sides = [[int(end) for end in word.split(":")] for word in text.split(",")]
     if any(len(side) != 2 for side in sides):
         raise ValueError(f"{text!r} does not name a box: write first:end for each dimension")

@@ -1,4 +1,4 @@
-"""Another run beside the one that is shown: where they differ, aligned by rank, as the page draws it in both.
+"""Two runs side by side: where another run differs from the one shown, aligned by rank, as the page draws it in both.
 
 The other run is one that was named, or an outcome that `weft explore` ran.
 """
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 import weft
 from weft.base.event_id import EventId
-from weft.compare import compare, slower
-from weft.compare.calls import Calls, Stretch
-from weft.compare.contents import Content, Contents
+from weft.compare import compare, find_slower_places
+from weft.compare.calls import AlikeRange, ThreadCalls
+from weft.compare.contents import ContentComparison, MessageContent
 from weft.compare.differences import Comparison, Difference
-from weft.compare.report import lines, worth_telling
-from weft.compare.result_report import held
+from weft.compare.report import errors_and_warnings, render_comparison
+from weft.compare.result_report import compare_message_contents
 from weft.compare.values.tolerance import Tolerance
 from weft.errors import UsageError
 from weft.match import NONE
@@ -38,7 +38,7 @@ CONTEXT: Final = 8
 
 
 class OtherRuns:
-    """The runs that can be shown beside one, by name: each is opened when it is first asked for."""
+    """The runs that can be shown beside one, by name. Each is opened when it is first asked for."""
 
     def __init__(self, picture: RunView, named: Path | None = None, *, has_values: bool = False) -> None:
         self.picture = picture
@@ -49,7 +49,7 @@ class OtherRuns:
         self._known: dict[str, SideBySide] = {}
 
     def run_path(self, name: str) -> Path:
-        """Where a run lies. UsageError for one that was neither named nor explored."""
+        """Return the folder of a run. UsageError for one that was neither named nor explored."""
         if self.named is not None and name == self.named.name:
             return self.named
         outcomes = kept(self.picture.trace.path).get("outcomes", [])
@@ -58,7 +58,7 @@ class OtherRuns:
         raise UsageError(f"{name!r} is not a run beside this one")
 
     def open_beside(self, name: str) -> SideBySide:
-        """A run beside the one that is shown."""
+        """Open a run beside the one shown, and start its analysis."""
         path = self.run_path(name)
         with self._lock:
             if name not in self._known:
@@ -68,22 +68,22 @@ class OtherRuns:
             return self._known[name]
 
     def find_view(self, name: str) -> RunView:
-        """The run that a question is about; that which is shown has no name."""
+        """Return the view of the run called `name`; of the run shown if `name` is empty."""
         return self.open_beside(name).after if name else self.picture
 
 
 class SideBySide:
-    """Two runs, `after` held against `before`."""
+    """Two runs, with the differences of `after` from `before`."""
 
     def __init__(self, before: RunView, after: RunView, *, has_values: bool = False) -> None:
         self.before, self.after, self.has_values = before, after, has_values
         self._lock = threading.Lock()
         self._comparison: Comparison | None = None
-        self._contents: Contents | None = None
+        self._contents: ContentComparison | None = None
         self._texts: list[str] = []
 
     def to_json(self, axis: str) -> Body:
-        """What differs, in words and in places of an axis; waits until both runs are analysed."""
+        """Return the differences as texts and as positions on an axis; waits until both runs are analysed."""
         comparison = self._compare_runs()
         scales = self.before.scale(axis), self.after.scale(axis)
         found = [*comparison.first, *comparison.following]
@@ -97,6 +97,7 @@ class SideBySide:
         }  # fmt: skip
 
     def _compare_runs(self) -> Comparison:
+        """Compare both runs once: calls, messages' contents and findings. UsageError if an analysis failed."""
         with self._lock:
             if self._comparison is None:
                 reports = []
@@ -104,23 +105,26 @@ class SideBySide:
                     picture.reported.wait()
                     if picture.report is None:
                         raise UsageError(picture.failure or f"{picture.trace.path} could not be analysed")
-                    reports.append(worth_telling(picture.report.findings))
+                    reports.append(errors_and_warnings(picture.report.findings))
                 made = compare(self.before.ground.match, self.after.ground.match, self.after.ground.order)
-                messages = held(made, self.after.ground.order, Tolerance())
+                messages = compare_message_contents(made, self.after.ground.order, Tolerance())
                 self._contents = messages.contents
-                told = lines(made, slower(made), (reports[0], reports[1]), calls=messages.results is None)
+                told = render_comparison(
+                    made, find_slower_places(made), (reports[0], reports[1]), calls=messages.results is None
+                )
                 self._texts = [*messages.lines, *told]
                 self._comparison = made
             return self._comparison
 
     def _difference_to_json(self, scales: tuple[Scale, Scale], one: Difference, first: bool) -> Body:
+        """Return a call that differs, with its position in both runs. `first`: it is not a consequence of another."""
         sides = ((self.before, one.before), (self.after, one.after))
         found = [_locate_difference(picture, scale, one.rank, event)
                  for (picture, event), scale in zip(sides, scales, strict=True)]  # fmt: skip
         return {"rank": one.rank, "what": "call", "first": first, "alike": one.alike, "sides": found}
 
-    def _content_to_json(self, scales: tuple[Scale, Scale], one: Content) -> Body:
-        """The first message of those that depend on each other that holds other bytes."""
+    def _content_to_json(self, scales: tuple[Scale, Scale], one: MessageContent) -> Body:
+        """Return the first message whose content differs, of those that depend on each other."""
         sides = ((self.before, one.before), (self.after, one.after))
         found = [_locate_difference(picture, scale, one.rank, event)
                  for (picture, event), scale in zip(sides, scales, strict=True)]  # fmt: skip
@@ -128,6 +132,7 @@ class SideBySide:
         return {"rank": one.rank, "what": what, "first": True, "alike": 0, "sides": found}
 
     def _side_to_json(self, side: int, scale: Scale, found: Iterable[Difference]) -> Body:
+        """Return where one of both runs differs: the calls to mark, and their messages. `side`: 0 before, 1 after."""
         picture = (self.before, self.after)[side]
         spread = []
         for one in found:
@@ -143,7 +148,7 @@ class SideBySide:
         }  # fmt: skip
 
     def _calls_with_other_contents(self, side: int) -> list[Id]:
-        """The calls of a run whose messages hold other bytes than their like; the first ones."""
+        """Return the calls of a run whose messages have other contents than in the other run; the first `MARKED`."""
         ranks = (self.before, self.after)[side].trace.ranks
         found: list[tuple[int, Id]] = []
         for rank, both in (self._contents.unlike if self._contents else {}).items():
@@ -153,7 +158,7 @@ class SideBySide:
         return [event for _, event in sorted(found)[:MARKED]]
 
     def _messages_of_calls(self, side: int, scale: Scale, events: Iterable[Id]) -> list[Any]:
-        """The messages of calls, that came."""
+        """Return the received messages of some calls, as the page draws them."""
         links = (self.before, self.after)[side].links
         if links is None:
             return []
@@ -165,12 +170,15 @@ class SideBySide:
 
 
 def find_marked_calls(comparison: Comparison, side: int) -> tuple[list[Id], list[Id]]:
-    """The calls of one side that take another message than their like, and those that have none; the first ones."""
+    """Return the calls of one side that take another message than their counterparts, and those without counterpart.
+
+    Each list has the first `MARKED` calls by time.
+    """
     changed: list[tuple[int, Id]] = []
     only: list[tuple[int, Id]] = []
-    for one, two, stretchs in comparison.threads:
+    for one, two, alike_ranges in comparison.threads:
         mine = two if side else one
-        other, alone = _find_unlike_calls(one, two, stretchs, side)
+        other, alone = _find_unlike_calls(one, two, alike_ranges, side)
         for found, places in ((changed, other), (only, alone)):
             events = mine.events[places[:MARKED]]
             times = mine.rank.enter_ns(slice(None))[events] if len(events) else events
@@ -179,12 +187,12 @@ def find_marked_calls(comparison: Comparison, side: int) -> tuple[list[Id], list
 
 
 def _find_unlike_calls(
-    one: Calls, two: Calls, stretchs: Iterable[Stretch], side: int
+    one: ThreadCalls, two: ThreadCalls, alike_ranges: Iterable[AlikeRange], side: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Places of a thread's calls that take another message, and of those that the other run does not have."""
+    """Return positions of a thread's calls that take another message, and of those that the other run does not have."""
     alone = np.ones(len(two if side else one), bool)
     other: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
-    for stretch in stretchs:
+    for stretch in alike_ranges:
         before = slice(stretch.before, stretch.before + stretch.count)
         after = slice(stretch.after, stretch.after + stretch.count)
         mine = after if side else before
@@ -194,7 +202,9 @@ def _find_unlike_calls(
 
 
 def _locate_difference(picture: RunView, scale: Scale, rank: int, event: Id | None) -> Body:
-    """A rank's place of difference in one run: its call, or where the rank's record ends; and what lies around it."""
+    """Return a rank's difference in one run as a position: its call, or the end of the rank's record if `event` is
+    None.
+    """
     count = len(picture.trace.ranks[rank].events)
     if event is None and not count:
         return {"event": None, "text": "no call", "row": picture.rows.first[rank], "at": 0.0, "around": [0.0, 0.0]}

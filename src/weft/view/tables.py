@@ -1,7 +1,7 @@
-"""The tables of a stretch of time: what the calls under way in it spent there, and what was sent in it.
+"""The tables of an interval of time: what the calls active in it spent there, and what was sent in it.
 
-A call counts with the part of it that lies in the stretch, as waiting does, which comes first in a call. Of the whole
-run the tables are those of `weft report`.
+A call counts with the part of it that is in the interval, as does its waiting, which comes first in a call. The tables
+of the whole run are those of `weft report`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BITS: Final = 16
 
 
 class IntervalTables:
-    """The tables of a matched run, by stretchs of its time."""
+    """The tables of a matched run, by intervals of its time."""
 
     def __init__(self, links: Links) -> None:
         self.links = links
@@ -55,15 +55,15 @@ class IntervalTables:
 
     @cached_property
     def _waits(self) -> Ints:
-        """By event of the run the ns that it waited, as the report has them."""
+        """By event of the run the ns that it waited, as in the report."""
         return waiting(self.trace, self.match).by_event()
 
     def whole_run(self) -> dict[str, Any]:
-        """The tables of the run."""
+        """Return the tables of the whole run."""
         return {**self._whole, "whole": True}
 
     def tables_between(self, t0: int, t1: int, events: tuple[Ints, Ints]) -> dict[str, Any]:
-        """The tables of [t0, t1) of the run's time; `events` are those under way in it, by rank as [first, end)."""
+        """Return the tables of [t0, t1) in ns; `events` are those active in it, by rank as [first, end)."""
         spans = [slice(int(a), int(b)) for a, b in zip(*events, strict=True)]
         times: dict[Key, dict[str, list[int]]] = {key: {} for key in KEYS}
         for rank, span in zip(self.trace.ranks, spans, strict=True):
@@ -78,7 +78,7 @@ class IntervalTables:
         }  # fmt: skip
 
     def _waiting_by_cause(self, t0: int, t1: int, in_mpi: int) -> dict[str, Any]:
-        """Waiting by cause in a stretch; the base is that of the report, all ranks' time, cut to the stretch."""
+        """Return waiting by cause in an interval, as shares of all ranks' time in it."""
         rows, run = waiting(self.trace, self.match).late, self._ledger
         base = Base(t1 - t0, run.base.ranks, run.base.streams)
         inside = self._wait_ns_between(rows.waiter, rows.ns, t0, t1)
@@ -96,6 +96,7 @@ class IntervalTables:
     def _add_rank(
         self, times: dict[Key, dict[str, list[int]]], rank: Rank, span: slice, stretch: tuple[int, int]
     ) -> None:  # fmt: skip
+        """Add the calls of a rank to the sums by rank, function and call site."""
         first = int(self._clock.first[rank.index])
         part = slice(first + span.start, first + span.stop)
         enter, leave = self._clock.enter[part], self._clock.exit[part]
@@ -118,12 +119,14 @@ class IntervalTables:
                 row[:] = [have + int(value) for have, value in zip(row, values, strict=True)]
 
     def _wait_ns_between(self, waiter: Ints, cost: Ints, t0: int, t1: int) -> Ints:
-        """How much of some waits lies in a stretch."""
+        """Return how many ns of each wait are in an interval."""
         enter = self._clock.enter[waiter]
         return _overlap_ns(enter, enter + cost, (t0, t1))
 
     def _sent_between(self, t0: int, t1: int, spans: Sequence[slice]) -> tuple[Ints, Ints]:
-        """Messages and bytes from rank to rank of the sends that began in a stretch."""
+        """Return messages and bytes from rank to rank, (ranks, ranks) int64 each, of the sends that began in an
+        interval.
+        """
         n, sends = len(self.trace.ranks), self.match.sends
         messages, sizes = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
         for rank, span in zip(self.trace.ranks, spans, strict=True):

@@ -1,7 +1,7 @@
-"""The index of a run: built once, kept in the user's cache, so that any stretch of time is summed up at once.
+"""The timeline of a run: sums of its calls, built once and cached, so that any interval is summed up at once.
 
-It is not kept in the run: a run is evidence, which looking at it does not change, and an index that came with somebody
-else's run could not be believed. It is built anew when a file of the run is another one than it was built from.
+The cache is the user's and not a part of the run: a run is evidence, which looking at it must not change, and an index
+that came with somebody else's run could not be believed. The timeline is built anew if a file of the run has changed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ Progress = Callable[[int, int], None]
 
 
 class Timeline:
-    """What each row spent in which class by which time: on the clock, or with `ends` in logical steps."""
+    """How long each row was in which class of calls by which time: on the clock, or in logical steps.
+
+    `last`: the end of the picture in ns; `ends`: by row the step at which each event ends, for logical time.
+    """
 
     def __init__(self, rows: Rows, last: int, ends: Sequence[NDArray[np.uint32]] | None = None) -> None:
         self.rows = rows
@@ -66,7 +69,7 @@ class Timeline:
         self._fill_c_rows()
 
     def _fill_c_rows(self) -> None:
-        """Fill what C reads."""
+        """Fill the structures that the native kernel reads."""
         made = []
         for r, events in enumerate(self._events):
             first, ends = int(self.first_block[r]), self._ends[r] if self._ends is not None else None
@@ -77,7 +80,7 @@ class Timeline:
         self.c_rows = several(made, Row)
 
     def build(self, progress: Progress | None = None) -> None:
-        """Sum up all rows, side by side on the machine's cores."""
+        """Sum up all rows, on several cores. `progress(done, total)` is called with numbers of events."""
         total, done = sum(map(len, self._events)), 0
         workers = max(1, min(os.cpu_count() or 1, 8))
 
@@ -94,13 +97,16 @@ class Timeline:
     # Questions
 
     def events_between(self, t0: int, t1: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """By row the events [first, end) that are under way somewhere in [t0, t1)."""
+        """Return by row the events [first, end) that are active somewhere in [t0, t1)."""
         first, end = np.zeros(len(self.rows), np.uint64), np.zeros(len(self.rows), np.uint64)
         kernel().weft_view_range(self.c_rows, len(self.rows), t0, t1, first, end)
         return first, end
 
     def class_shares(self, lanes: Sequence[Sequence[int]], edges: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Shares of the classes, 255 for all: (lanes, classes, columns). A lane is the rows that it stands for."""
+        """Return the shares of the classes, 255 for all of the time: uint8 of shape (lanes, classes, columns).
+
+        `lanes`: the rows that each lane combines; `edges`: (columns + 1,) int64, the times between columns.
+        """
         columns = len(edges) - 1
         of = np.array([row for lane in lanes for row in lane], np.uint32)
         first = np.concatenate([[0], np.cumsum([len(lane) for lane in lanes])]).astype(np.uint32)
@@ -119,14 +125,14 @@ class Timeline:
         return out
 
     def event_boxes(self, row: int, first: int, end: int) -> NDArray[Any]:
-        """Events of a row as boxes (dtype BOX); `index` is the place in the row."""
+        """Return events of a row as boxes (dtype BOX), whose `index` is the position in the row."""
         end = min(end, len(self._events[row]))
         out = np.zeros(max(0, end - first), BOX)
         kernel().weft_view_boxes(self.c_rows[row], self.classes, first, end, out)
         return out
 
     def event_times(self, rows: NDArray[Any], positions: NDArray[Any]) -> tuple[Ints, Ints]:
-        """Starts and ends of the events at some positions of some rows. IndexError where a row has none there."""
+        """Return starts and ends of the events at `positions` of `rows`. IndexError if a row has no event there."""
         of, which = np.ascontiguousarray(rows, np.uint32), np.ascontiguousarray(positions, np.int64)
         if len(which) and ((which < 0) | (which >= self._counts[of])).any():
             raise IndexError("a row has no event there")
@@ -135,18 +141,18 @@ class Timeline:
         return starts, ends
 
     def rank_event_times(self, ranks: NDArray[Any], events: NDArray[np.generic]) -> tuple[Ints, Ints, Ints]:
-        """Rows, starts and ends of some events of some ranks."""
+        """Return rows, starts and ends of events that are given by rank and index."""
         rows, positions = self.rows.places_of(np.asarray(ranks, np.int64), np.asarray(events, np.int64))
         return rows, *self.event_times(rows, positions)
 
 
 def _events_per_block(events: int) -> int:
-    """Events between two sums: about 10 bytes an event where there are few, two and a half where there are many."""
+    """Return the events between two sums: about 10 bytes an event in small runs, two and a half in large ones."""
     return 8 if events <= 20_000_000 else 32
 
 
 def last_event_time(rows: Rows) -> int:
-    """The time at which the last event of any row begins or ends."""
+    """Return the time (ns) at which the last event of any row begins or ends."""
     found = 0
     for row in rows:
         if len(row.events):
@@ -157,12 +163,12 @@ def last_event_time(rows: Rows) -> int:
 
 
 def end_margin(last: float) -> int:
-    """How far the picture goes on behind the last event, so that an open call is seen to be open."""
+    """Return how far the picture goes on after the last event, so that an open call is seen to be open."""
     return max(int(last) // 16, 1000)
 
 
 def load_or_build_timeline(rows: Rows, last: int, progress: Progress | None = None) -> Timeline:
-    """The timeline on the clock: out of the cache, or built and kept there."""
+    """Return the timeline on the clock, from the cache if it is there; else build and cache it."""
     timeline = Timeline(rows, last)
     place = _cache_folder(rows.trace, last)
     if not _load_cached(timeline, place):
@@ -172,7 +178,7 @@ def load_or_build_timeline(rows: Rows, last: int, progress: Progress | None = No
 
 
 def load_or_make_json(trace: Trace, last: int, name: str, make: Callable[[], object]) -> object:
-    """Plain JSON values that were made from this state of the run: out of the cache beside the index, or made now."""
+    """Return plain JSON values that belong to this state of the run: from the cache, or from `make`."""
     file = _cache_folder(trace, last) / f"{name}.json"
     try:
         return json.loads(file.read_text())
@@ -185,7 +191,7 @@ def load_or_make_json(trace: Trace, last: int, name: str, make: Callable[[], obj
 
 
 def _write_atomically(file: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Write a file completely or not at all."""
     handle, name = tempfile.mkstemp(prefix=".new-", dir=file.parent)
     with os.fdopen(handle, "w") as to:
         to.write(text)
@@ -193,7 +199,7 @@ def _write_atomically(file: Path, text: str) -> None:
 
 
 def _cache_folder(trace: Trace, last: int) -> Path:
-    """The folder of this state of the run in the cache."""
+    """Return the folder in the cache for this state of the run."""
     known: list[object] = [VERSION, last, _events_per_block(trace.event_count), str(trace.path.resolve())]
     for rank in trace.ranks:
         if rank.file:
@@ -203,7 +209,7 @@ def _cache_folder(trace: Trace, last: int) -> Path:
 
 
 def _load_cached(timeline: Timeline, place: Path) -> bool:
-    """Take starts, sums and marks from the cache; whether they are there and fit."""
+    """Load starts, sums and marks from the cache; returns whether they exist and fit."""
     found = []
     try:
         for name, like in (("starts", timeline.starts), ("sums", timeline.sums), ("marks", timeline.marks)):
@@ -221,7 +227,7 @@ def _load_cached(timeline: Timeline, place: Path) -> bool:
 
 
 def _store_in_cache(timeline: Timeline, place: Path) -> None:
-    """Whole or not at all; a cache that cannot be written is no error."""
+    """Write the timeline to the cache, completely or not at all. A cache that cannot be written is no error."""
     try:
         make_private(place.parent)
         folder = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
@@ -237,7 +243,7 @@ def _store_in_cache(timeline: Timeline, place: Path) -> None:
 
 
 def _remove_old_caches(folder: Path) -> None:
-    """Keep the latest indices only."""
+    """Remove all cached timelines but the latest `MAX_CACHED`."""
     kept = sorted((p for p in folder.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
     for old in kept[MAX_CACHED:]:
         shutil.rmtree(old, ignore_errors=True)

@@ -1,6 +1,6 @@
 """The values of two runs, as the page draws them: by moment and rank, and the error over the array of one moment.
 
-A moment is a probe in an iteration. Moments stand in the order of the reference, whatever the clocks of both runs said.
+A moment is a probe in an iteration. Moments have the order of the reference run, whatever the clocks of both runs.
 """
 
 from __future__ import annotations
@@ -13,13 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.words import rank_words
-from weft.compare.values import Unlike, ValueComparison
-from weft.compare.values.error_map import Layer, Measure, Pair, apart, error_cells, layers
+from weft.compare.values import ValueComparison, ValueDifference
+from weft.compare.values.error_map import ArrayLayer, ElementPair, Measure, array_layers, element_distances, error_cells
 from weft.compare.values.error_svg import RAMP
-from weft.compare.values.report import element, iterations_text, lines, number_text, probe_text, unlike_text
+from weft.compare.values.report import (
+    element_text,
+    iterations_text,
+    number_text,
+    probe_text,
+    render_values,
+    unlike_text,
+)
 from weft.errors import UsageError
 from weft.native.headers.value_format import PlaceKind
-from weft.values.process import Box, Kept
+from weft.values.process import Box, KeptValue
 from weft.values.trace import ValueTrace
 from weft.view.window import pack_arrays
 
@@ -41,7 +48,7 @@ FAR: Final = 1e9
 
 
 class ValueView:
-    """Two runs' values. Questions may come from several threads."""
+    """The values of two runs. Questions may come from several threads."""
 
     def __init__(self, made: ValueComparison, *, calls: bool) -> None:
         self.made = made
@@ -56,15 +63,15 @@ class ValueView:
 
     @property
     def moments(self) -> int:
-        """How many there are, of both runs."""
+        """The number of moments of both runs."""
         return len(self._aligned.order)
 
     def moment_position(self, key: int) -> int:
-        """Where a moment stands, from 0 on."""
+        """Return the position of a moment, from 0 on."""
         return int(self._place[key])
 
     def to_json(self) -> Body:
-        """What differs, in words, and where it reached which probe on which rank first, in order."""
+        """Return the differences as texts, and where they reached which probe on which rank first, in order."""
         with self._lock:
             parting = self.made.parting
             return {
@@ -72,12 +79,13 @@ class ValueView:
                 "moments": self.moments, "ramp": RAMP, "calls": self.calls, "alike": self.made.alike,
                 "ranks": [[_rank_name(trace, n) for n in range(len(trace.processes))]
                           for trace in (self.made.before, self.made.after)],
-                "texts": list(lines(self.made, drawn=False)), "reached": list(self._first_reached()),
+                "texts": list(render_values(self.made, drawn=False)), "reached": list(self._first_reached()),
                 "spread": self._first_by_process(), "errors": self._error_range(),
                 "parting": None if parting is None else self._moment_of_value(parting.only, parting.side),
             }  # fmt: skip
 
     def _first_reached(self) -> Iterator[Body]:
+        """Yield the moments at which a difference reaches a probe on a rank for the first time."""
         known: set[tuple[str, int]] = set()
         told = 0
         for key, some in zip(self.made.keys, self.made.found, strict=True):
@@ -93,7 +101,7 @@ class ValueView:
             }  # fmt: skip
 
     def _first_by_process(self) -> list[list[int]]:
-        """Of each process of the run that differs, its number and the moment at which it does first."""
+        """Return each process of the run that differs: its number, and the first moment at which it differs."""
         numbers = {id(process): n for n, process in enumerate(self.made.after.processes)}
         first: dict[int, int] = {}
         for key, some in zip(self.made.keys, self.made.found, strict=True):
@@ -102,13 +110,13 @@ class ValueView:
         return [[process, at] for process, at in sorted(first.items())]
 
     def _error_range(self) -> list[float] | None:
-        """The least and the largest error of all moments, None where there is none that has a size."""
+        """Return the least and the largest error of all moments; None if no error has a size."""
         sizes = [one.judged.most for some in self.made.found for one in some if one.sort == "value"]
         known = [size for size in sizes if 0 < size < np.inf]
         return [min(known), max(known)] if known else None
 
-    def _moment_of_value(self, only: Kept, side: int) -> int:
-        """The moment of a value that only one run has."""
+    def _moment_of_value(self, only: KeptValue, side: int) -> int:
+        """Return the moment of a value that only one run has."""
         rows = (self._aligned.before, self._aligned.after)[side]
         process = next(n for n, one in enumerate(rows.trace.processes) if one is only.process)
         at = int(np.flatnonzero((rows.process == process) & (rows.row == only.row))[0])
@@ -117,7 +125,7 @@ class ValueView:
     # Both runs over their moments
 
     def pack_states(self, start: int, end: int, columns: int) -> bytes:
-        """What each process of both runs has in each of some columns of moments."""
+        """Return as bytes the state of each process of both runs in columns of moments."""
         start, end = max(0, start), min(end, self.moments)
         columns = min(max(1, columns), MOST_COLUMNS, max(end - start, 1))
         with self._lock:
@@ -129,6 +137,7 @@ class ValueView:
             return pack_arrays(head, arrays)
 
     def _axis_labels(self, start: int, end: int) -> Iterator[tuple[int, str]]:
+        """Yield labels of the axis: positions of moments, each with the iteration of its innermost loop."""
         step = max(1, -(-(end - start) // TICKS))
         for at in range(start, end, step):
             kept = self._any_value(at)
@@ -136,7 +145,7 @@ class ValueView:
             loop = next(((place, i) for place, i in around if place.kind == PlaceKind.LOOP), None)
             yield at, f"{loop[0].name} {loop[1]}" if loop is not None else kept.place.name
 
-    def _any_value(self, at: int) -> Kept:
+    def _any_value(self, at: int) -> KeptValue:
         key = int(self._aligned.order[at])
         side = 0 if self._aligned.counts[0][key] else 1
         return next(self._aligned.values(side, key))
@@ -144,7 +153,7 @@ class ValueView:
     # One moment
 
     def moment_facts(self, at: int) -> Body:
-        """A moment: its place in both programs, its arrays, its numbers by rank."""
+        """Return a moment: its place in both programs, its arrays, and its numbers by rank."""
         with self._lock:
             before, after = self._values_at(at)
             kept = (after or before)[0]
@@ -157,7 +166,8 @@ class ValueView:
                 "numbers": _small_values(before, after),
             }  # fmt: skip
 
-    def _values_at(self, at: int) -> tuple[list[Kept], list[Kept]]:
+    def _values_at(self, at: int) -> tuple[list[KeptValue], list[KeptValue]]:
+        """Return the values of the reference and of the run at a moment. UsageError if there is no such moment."""
         if not 0 <= at < self.moments:
             raise UsageError(f"there is no moment {at}: the runs have {self.moments:,}")
         key = int(self._aligned.order[at])
@@ -166,21 +176,25 @@ class ValueView:
         )
         return before, after
 
-    def _array_layers(self, before: Sequence[Kept], after: Sequence[Kept]) -> list[Layer]:
-        return [one for one in layers(before, after) if any(end - first > 1 for first, end in one.whole) and one.exact]
+    def _array_layers(self, before: Sequence[KeptValue], after: Sequence[KeptValue]) -> list[ArrayLayer]:
+        return [
+            one for one in array_layers(before, after) if any(end - first > 1 for first, end in one.whole) and one.exact
+        ]
 
-    def _differences_at(self, at: int) -> list[Unlike]:
+    def _differences_at(self, at: int) -> list[ValueDifference]:
         key = int(self._aligned.order[at])
         return next((some for k, some in zip(self.made.keys, self.made.found, strict=True) if k == key), [])
 
-    def _moment_text(self, at: int, before: Sequence[Kept], after: Sequence[Kept]) -> str:
+    def _moment_text(self, at: int, before: Sequence[KeptValue], after: Sequence[KeptValue]) -> str:
+        """Return a sentence on a moment at which no difference was found."""
         if not (before and after):
             return f"only in {'the reference' if before else 'the run'}"
         if int(self._aligned.order[at]) in self.made.rounded_at:
             return "alike but for rounding"
         return "not looked at" if self._sides[1].state_at(at) == UNSEEN else "alike, or within the tolerance"
 
-    def _layer_to_json(self, number: int, layer: Layer, kept: Kept, at: int) -> Body:
+    def _layer_to_json(self, number: int, layer: ArrayLayer, kept: KeptValue, at: int) -> Body:
+        """Return an array of a moment: name, extent, and its first element that differs."""
         first = next(
             (one.element for one in self._differences_at(at) if one.sort == "value" and _is_of_layer(one, layer)), None
         )
@@ -190,9 +204,9 @@ class ValueView:
     def pack_field(
         self, where: tuple[int, int], window: Box, axes: Sequence[int], most: Sequence[int], unit: str
     ) -> bytes:
-        """The error over a window of an array (moment and layer `where`), in cells.
+        """Return as bytes the error over a window of an array (moment and layer `where`), in cells.
 
-        `axes` are the dimensions of the picture, rows first, with at most `most` cells in each.
+        `axes`: the dimensions of the picture, rows first, with at most `most` cells each; `unit`: distance or ulps.
         """
         with self._lock:
             chosen = self._layer_at(*where)
@@ -210,14 +224,15 @@ class ValueView:
             cells = error_cells(chosen.pairs, window, axes, room, MEASURES[unit])
             return pack_arrays({"shape": list(cells.shape)}, {"cells": cells.ravel()})
 
-    def _layer_at(self, at: int, layer: int) -> Layer:
+    def _layer_at(self, at: int, layer: int) -> ArrayLayer:
+        """Return an array of a moment. UsageError if the moment has no such array."""
         made = self._array_layers(*self._values_at(at))
         if not 0 <= layer < len(made):
             raise UsageError(f"this moment has no array {layer}")
         return made[layer]
 
     def element_facts(self, at: int, layer: int, index: tuple[int, ...]) -> Body:
-        """One element in both runs, and which ranks have it."""
+        """Return one element in both runs, and the ranks that have it."""
         with self._lock:
             for pair in self._layer_at(at, layer).pairs:
                 arrays = pair.arrays()
@@ -230,7 +245,7 @@ class ValueView:
 
 
 class _RunStates:
-    """The values of one run by moment."""
+    """The states of one run's values by moment and process."""
 
     def __init__(self, of: ValueView, side: int) -> None:
         aligned, made = of._aligned, of.made
@@ -250,6 +265,7 @@ class _RunStates:
             self._mark_differences(of)
 
     def _mark_differences(self, of: ValueView) -> None:
+        """Mark the values that differ, with the size of their errors."""
         numbers = {id(process): n for n, process in enumerate(of.made.after.processes)}
         for key, some in zip(of.made.keys, of.made.found, strict=True):
             first, end = np.searchsorted(self.places, [of.place(key), of.place(key) + 1])
@@ -259,18 +275,19 @@ class _RunStates:
                 self.error[mine] = np.maximum(self.error[mine], one.judged.most if one.sort == "value" else np.inf)
 
     def state_at(self, at: int) -> int:
-        """The state of a moment on its first process."""
+        """Return the state of a moment on its first process."""
         return int(self.state[int(np.searchsorted(self.places, at))])
 
     def states_by_column(self, start: int, end: int, columns: int) -> NDArray[np.uint8]:
-        """By process and column."""
+        """Return the states, (processes, columns) uint8."""
         return self._column_maxima(self.state, start, end, columns)
 
     def errors_by_column(self, start: int, end: int, columns: int) -> NDArray[np.float64]:
-        """By process and column, how far apart values are at most."""
+        """Return the largest errors, (processes, columns) float64."""
         return self._column_maxima(self.error, start, end, columns)
 
     def _column_maxima(self, of: NDArray[Any], start: int, end: int, columns: int) -> NDArray[Any]:
+        """Return the maxima of `of` by process and column."""
         first, last = np.searchsorted(self.places, [start, end])
         cells = np.zeros((self.count, columns), of.dtype)
         column = (self.places[first:last] - start) * columns // max(end - start, 1)
@@ -279,43 +296,44 @@ class _RunStates:
 
 
 def _rank_name(trace: ValueTrace, number: int) -> str:
-    """`rank 3`; with the process's id where a rank has several."""
+    """Return `rank 3`, with the process id if the rank has several processes."""
     process = trace.processes[number]
     several = sum(one.rank == process.rank for one in trace.processes) > 1
     return f"rank {process.rank}" + (f", process {int(process.header['pid'])}" if several else "")
 
 
-def _is_of_layer(one: Unlike, layer: Layer) -> bool:
+def _is_of_layer(one: ValueDifference, layer: ArrayLayer) -> bool:
     return any(pair.two.process is one.after.process for pair in layer.pairs)
 
 
-def _small_values(before: Sequence[Kept], after: Sequence[Kept]) -> list[list[str]]:
-    """Of values with few elements, which are no part of an array: rank, element, both numbers, how far apart."""
+def _small_values(before: Sequence[KeptValue], after: Sequence[KeptValue]) -> list[list[str]]:
+    """Return values with few elements that are no part of an array: rank, element, both numbers, and their distance."""
     by_rank = {one.process.rank: one for one in before}
     found: list[list[str]] = []
     for two in after:
         one = by_rank.get(two.process.rank, before[0] if len(before) == 1 else None)
         if one is None or two.array or one.count != two.count or not 0 < two.count <= LISTED:
             continue
-        arrays = Pair(one, two, two.box).arrays()
+        arrays = ElementPair(one, two, two.box).arrays()
         if arrays is not None:
             for index in np.ndindex(*arrays[1].shape):
-                made = _element_facts(Pair(one, two, two.box), arrays, index, from_zero=True)
+                made = _element_facts(ElementPair(one, two, two.box), arrays, index, from_zero=True)
                 found.append([f"rank {two.process.rank}", made["text"], *made["numbers"]])
     return found
 
 
 def _element_facts(
-    pair: Pair, arrays: tuple[NDArray[Any], NDArray[Any]], index: tuple[int, ...], *, from_zero: bool = False
+    pair: ElementPair, arrays: tuple[NDArray[Any], NDArray[Any]], index: tuple[int, ...], *, from_zero: bool = False
 ) -> Body:
+    """Return one element of a pair of arrays in both runs, with distance and ulps."""
     at = index if from_zero else tuple(k - first for k, (first, _) in zip(index, pair.box, strict=True))
     one, two = (side[at] for side in arrays)
     sides = [np.asarray(side).reshape(1) for side in (one, two)]
-    distance, units = (float(apart(sides[0], sides[1], measure)[0]) for measure in _MEASURES)
+    distance, units = (float(element_distances(sides[0], sides[1], measure)[0]) for measure in _MEASURES)
     floats = any(side.dtype.kind in "fc" for side in sides)
     told = f"{units:,.0f}" if units < FAR else f"{units:.1e}"
     numbers = [number_text(one), number_text(two), f"{distance:.3g}", told if floats else ""]
-    return {"text": element(pair.two, index), "numbers": numbers,
+    return {"text": element_text(pair.two, index), "numbers": numbers,
             "ranks": [pair.one.process.rank, pair.two.process.rank]}  # fmt: skip
 
 

@@ -1,7 +1,7 @@
-"""A stretch of the axis as bytes for the page: columns of all lanes, and boxes where there is room for them.
+"""An interval of the axis as bytes for the page: columns of all lanes, and boxes if there is room for them.
 
 Layout, little-endian: u32 length of a JSON head, the head, zeros up to a multiple of 8, then the arrays that the head
-lists as [name, type, count], one behind the other, each beginning at a multiple of 8.
+lists as [name, type, count], one after the other, each beginning at a multiple of 8.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROOM: Final = 3
 
 
 def parse_lanes(text: str, rows: int) -> list[list[int]]:
-    """`0|1|4-7,9`: lanes, each with the rows that it stands for. UsageError where it is none."""
+    """Return the lanes of `0|1|4-7,9`, each with the rows that it combines. UsageError for invalid lanes."""
     lanes: list[list[int]] = []
     total = 0
     for word in text.split("|") if text else []:
@@ -53,7 +53,9 @@ def pack_window(
     rows: Rows, scale: Scale, lanes: Sequence[Sequence[int]], span: tuple[float, float], *, columns: int,
     hits: Hits | None = None,
 ) -> bytes:  # fmt: skip
-    """Columns of the lanes over [start, end) of the screen's axis, boxes, and where the filter's `hits` lie."""
+    """Return as bytes the columns of the lanes over [start, end) of the axis, boxes, and columns with hits of the
+    filter.
+    """
     columns = max(1, min(columns, MAX_COLUMNS))
     start, end = span
     edges = scale.edges(start, end, columns)
@@ -74,7 +76,7 @@ def pack_window(
 
 
 def _choose_boxed_lanes(lanes: Sequence[Sequence[int]], counts: NDArray[np.int64], columns: int) -> list[int]:
-    """The lanes whose calls are drawn one by one."""
+    """Return the lanes whose calls are drawn one by one."""
     found, left = [], MAX_BOXES
     for lane, rows in enumerate(lanes):
         if len(rows) == 1 and counts[rows[0]] * ROOM <= columns and counts[rows[0]] <= left:
@@ -86,6 +88,7 @@ def _choose_boxed_lanes(lanes: Sequence[Sequence[int]], counts: NDArray[np.int64
 def _lane_boxes(
     rows: Rows, scale: Scale, lane: int, row: int, *, part: tuple[int, int], hits: Hits | None
 ) -> dict[str, NDArray[Any]]:
+    """Return the calls of a lane as arrays: times, event, function, class, flags, and whether they fit the filter."""
     found = scale.timeline.boxes(row, *part)
     fits = np.ones(len(found), np.uint8)
     if hits is not None:
@@ -107,7 +110,7 @@ def _concatenate_arrays(parts: Sequence[Mapping[str, NDArray[np.generic]]]) -> d
 def _hit_columns(
     scale: Scale, lanes: Sequence[Sequence[int]], hits: Hits, edges: NDArray[np.int64]
 ) -> NDArray[np.uint8]:  # fmt: skip
-    """By lane and column 1 where a call begins that fits the filter."""
+    """Return (lanes, columns) uint8: 1 if a call that fits the filter begins there."""
     columns = len(edges) - 1
     first, last = scale.timeline.range(int(edges[0]), int(edges[-1]))
     out = np.zeros((len(lanes), columns), np.uint8)
@@ -128,7 +131,7 @@ _TYPES: Final = {"<f8": "f64", "<u4": "u32", "<i4": "i32", "<u2": "u16", "|u1": 
 
 
 def pack_arrays(head: Mapping[str, object], arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
-    """Head and arrays as bytes."""
+    """Return a head and arrays as bytes, in the layout of this module."""
     listed = [[name, _TYPES[array.dtype.str], int(array.size)] for name, array in arrays.items()]
     text = json.dumps({**head, "arrays": listed}).encode()
     parts = [len(text).to_bytes(4, "little"), text]

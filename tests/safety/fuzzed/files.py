@@ -20,7 +20,7 @@ from weft.inprocess.order import SCHEMA, recorded
 from weft.launch.local import pack
 from weft.launch.local.place import Place
 from weft.tasks import schedule
-from weft.values.configuration import read
+from weft.values.configuration import read_configuration
 
 CHECK = Path(__file__).parents[2] / "check"
 CONFIGURATION = """
@@ -133,7 +133,7 @@ def of_configurations(seeds: Seeds, folder: Path, r: random.Random) -> Act:
 
     def act() -> str:
         try:
-            known = read(file)
+            known = read_configuration(file)
             known.plan().encode()
             wanted(known)
             known.unknown({"probe": {"a"}, "loop": {"x"}, "file": {"/src/a.c"}})

@@ -1,4 +1,4 @@
-"""Parts of a global array on several ranks, held against those of another run that is cut up in another way."""
+"""Boxes of a global array: intersect them, find what is not covered, and sum hashes of the elements in them."""
 
 from __future__ import annotations
 
@@ -8,61 +8,61 @@ from math import prod
 import numpy as np
 
 from weft.native.headers.values import kernel
-from weft.values.process import Box, Kept
+from weft.values.process import Box, KeptValue
 
 
-def common(one: Box, two: Box) -> Box | None:
-    """What two boxes share, None where that is nothing."""
+def intersect_boxes(one: Box, two: Box) -> Box | None:
+    """Return the intersection of two boxes; None if it is empty."""
     if len(one) != len(two):
         return None
     shared = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, two, strict=True))
     return shared if all(first < end for first, end in shared) else None
 
 
-def size(box: Box) -> int:
-    """How many elements."""
+def box_size(box: Box) -> int:
+    """Return the number of elements in a box."""
     return prod(end - first for first, end in box)
 
 
-def within(box: Box, of: Box) -> tuple[slice, ...]:
-    """Where a box lies in an array that begins where `of` does."""
+def box_slices(box: Box, of: Box) -> tuple[slice, ...]:
+    """Return the slices of a box in an array that holds the box `of`."""
     return tuple(slice(first - base, end - base) for (first, end), (base, _) in zip(box, of, strict=True))
 
 
-def missing(box: Box, held: Sequence[Box]) -> Box | None:
-    """A part of `box` that no other box holds, None where all of it is held, or it has no element."""
-    if not size(box):
+def find_uncovered_box(box: Box, held: Sequence[Box]) -> Box | None:
+    """Return a part of `box` that no box in `held` covers; None if all is covered or the box is empty."""
+    if not box_size(box):
         return None
-    return next(_left(box, [one for one in held if common(one, box)]), None)
+    return next(_uncovered_boxes(box, [one for one in held if intersect_boxes(one, box)]), None)
 
 
-def _left(box: Box, held: Sequence[Box]) -> Iterator[Box]:
-    """The parts of a box that are left, cut along the sides of the first box that takes something of it."""
+def _uncovered_boxes(box: Box, held: Sequence[Box]) -> Iterator[Box]:
+    """Yield the uncovered parts of a box, cut along the sides of the first box that intersects it."""
     for number, other in enumerate(held):
-        shared = common(box, other)
+        shared = intersect_boxes(box, other)
         if shared is None:
             continue
         rest = list(box)
         for d, ((first, end), (low, high)) in enumerate(zip(box, shared, strict=True)):
             for part in ((first, low), (high, end)):
                 if part[0] < part[1]:
-                    yield from _left((*rest[:d], part, *box[d + 1 :]), held[number + 1 :])
+                    yield from _uncovered_boxes((*rest[:d], part, *box[d + 1 :]), held[number + 1 :])
             rest[d] = (low, high)
         return
     yield box
 
 
-def hash_of(kept: Kept) -> int | None:
-    """The sum of the hashes of all elements with their places; None where neither it nor they were kept."""
+def sum_hashes(kept: KeptValue) -> int | None:
+    """Return the sum of the hashes of all elements with their indices; None if neither hashes nor elements were kept."""
     if kept.hashes is not None:
         return kept.sum
     values = kept.values()
     if values is None:
         return None
-    return _hashed(values, kept.box)
+    return _hash_elements(values, kept.box)
 
 
-def _hashed(values: np.ndarray, box: Box) -> int:
+def _hash_elements(values: np.ndarray, box: Box) -> int:
     if not values.size:
         return 0
     lower = [first for first, _ in box]

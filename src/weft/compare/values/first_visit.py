@@ -1,4 +1,4 @@
-"""Where in the run the first value that differs was kept: what a debugger needs to stop there."""
+"""Find where in the run the first value that differs was kept, so that a debugger can stop there."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from weft.compare.values.model import ValueComparison
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """A line of the program on a rank, behind so many visits before."""
+class ProbeVisit:
+    """A line of the program on a rank, after `before` earlier visits."""
 
     rank: int
     file: str
@@ -16,10 +16,10 @@ class Visit:
     before: int
 
 
-def visit(made: ValueComparison) -> Visit | None:
-    """The visit of its probe at which the first difference was kept; None where there is none in the run."""
+def find_first_visit(made: ValueComparison) -> ProbeVisit | None:
+    """Return the visit of its probe at which the first difference was kept; None if the run has none."""
     for one in made.found[0] if made.found else []:
         place = one.after.place
         if place.file and place.line:
-            return Visit(max(one.after.process.rank, 0), place.file, place.line, one.after.times)
+            return ProbeVisit(max(one.after.process.rank, 0), place.file, place.line, one.after.times)
     return None

@@ -1,4 +1,4 @@
-"""The OTF2 library as the Python package `otf2` brings it: an archive that is being written."""
+"""Write an OTF2 archive with the library of the Python package `otf2`."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def _function_address(name: str) -> int:
 
 
 class _LibraryErrors:
-    """What the library complains of while it writes.
+    """The errors that the OTF2 library reports while it writes.
 
-    It returns success where a chunk could not be written to the disk, and says so only here. The last parameter of
-    the callback is a va_list, which both x86-64 and AArch64 pass as an address; it is not looked at.
+    The library returns success even if a chunk could not be written to the disk, and reports the error only here. The
+    last parameter of the callback is a va_list, which both x86-64 and AArch64 pass as an address; it is not read.
     """
 
     _Callback: Final = ctypes.CFUNCTYPE(
@@ -55,6 +55,7 @@ class _LibraryErrors:
         self._before = self._register(ctypes.cast(self._callback, ctypes.c_void_p), None)
 
     def _record_error(self, _: Any, file: bytes, line: int, function: bytes, code: int, *__: object) -> int:
+        """Store the first error; called by the library."""
         self.first = self.first or _otf2.Error_GetDescription(_otf2.ErrorCode(code)) or f"error {code}"
         return code
 
@@ -64,7 +65,7 @@ class _LibraryErrors:
 
 
 class Archive:
-    """An archive in a new folder. Leaving the block closes it. WeftError where it cannot be written."""
+    """An archive in a new folder, closed at the end of the block. WeftError if it cannot be written."""
 
     def __init__(self, folder: Path, length_ns: int, start_ns: int) -> None:
         self._length_ns, self._start_ns = length_ns, start_ns
@@ -113,7 +114,7 @@ class Archive:
         _otf2.Archive_Close(self._archive)
 
     def write_rows(self, location: int, rows: NDArray[np.void]) -> int:
-        """Write the rows (dtype records.ROW) of a location, in their order; how many that are."""
+        """Write the rows (dtype records.ROW) of a location in their order, and return their number."""
         writer = self._writer(location)
         written = kernel().weft_otf2_write(self._library, writer, np.ascontiguousarray(rows), len(rows))
         if written != len(rows):
@@ -127,14 +128,14 @@ class Archive:
         return self._writers[location]
 
     def close_locations(self, locations: Iterable[int]) -> None:
-        """Write what the library still holds of these locations and forget it."""
+        """Write what the library still buffers for some locations, and close them."""
         for location in locations:
             # Readers want a file of each location, with events or without.
             _otf2.Archive_CloseEvtWriter(self._archive, self._writer(location))
             del self._writers[location]
 
     def mark_open_call(self, text: str, start: int, end: int, location: int) -> None:
-        """Mark a part of a location as one of an open call."""
+        """Mark an interval (ns) of a location as that of a call that never returned."""
         if self._markers is None:
             self._markers = _otf2.Archive_GetMarkerWriter(self._archive)
             _otf2.MarkerWriter_WriteDefMarker(
@@ -145,7 +146,7 @@ class Archive:
         )
 
     def write_definitions(self, definitions: Definitions) -> None:
-        """Write the definitions, when all events are written."""
+        """Write the definitions, after all events."""
         for location in definitions.all_locations():
             # Readers look for a file of definitions of each location.
             writer = _otf2.Archive_GetDefWriter(self._archive, location)

@@ -1,4 +1,4 @@
-"""Collective calls as OTF2 has them. What it has no operation for (neighbourhoods, files) stays a region."""
+"""Make OTF2's records of collective calls. Those without an operation in OTF2 (neighbourhoods, files) are regions only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COUNTS: Final = frozenset(("recvcount", "recvcounts", "sendcounts", "recvtype")
 
 
 def collective_operation(name: str) -> int:
-    """OTF2's operation of a function, _NO_OPERATION where it has none."""
+    """Return OTF2's operation for a function; _NO_OPERATION if there is none."""
     found = of(name)
     if found is None or found.act is not Act.COLLECTIVE:
         return _NO_OPERATION
@@ -62,7 +62,7 @@ class CollectiveCalls:
         self._done = sort_by_event(of.completion[rows[later]], rows[later])
 
     def block_records(self, block: Block) -> list[Records]:
-        """The records of collectives in a block."""
+        """Return the records of the collective calls in a block."""
         place, row = self._blocking.of(block)
         # One that never returned has begun and has no end that could be told.
         ended = ~block.open[place]
@@ -74,10 +74,11 @@ class CollectiveCalls:
         return [begin, end, request, done]
 
     def _request_numbers(self, row: Ints) -> Ints:
-        """The requests' numbers, apart from those of messages."""
+        """Return the numbers of requests, distinct from those of messages."""
         return row + (1 << 40)
 
     def _end_records(self, run: Extent, place: Ints, row: Ints, kind: Kind) -> Records:
+        """Return the records that end collective operations, with their volumes and roots."""
         call = Block(self._rank, self._of.event[row].astype(np.int64), run)
         sent, received, root = self._call_volumes(call, self._of.function[row], self._of.comm[row])
         return Records(
@@ -86,7 +87,7 @@ class CollectiveCalls:
         )  # fmt: skip
 
     def _call_volumes(self, call: Block, of: NDArray[np.uint16], comms: NDArray[np.int32]) -> tuple[Ints, Ints, Ints]:
-        """Bytes that the rank gives and gets, and the root, a rank of the communicator."""
+        """Return the bytes that the rank sends and receives in each call, and the root as a member of the communicator."""
         sent, received = np.zeros(len(call), np.int64), np.zeros(len(call), np.int64)
         root = np.full(len(call), NOTHING, np.int64)
         # The start of a persistent one does not hold the arguments.
@@ -105,14 +106,14 @@ class CollectiveCalls:
         return sent, received, root
 
     def _sizes_and_ranks(self, comms: NDArray[np.int32]) -> tuple[Ints, Ints]:
-        """How many members the communicators have, and which of them this rank is."""
+        """Return the number of members of each communicator, and this rank's place among them (-1: no member)."""
         ids, codes = encode_ids(comms)
         known = [comm_members(self._rank.trace.communicators[i]) if i >= 0 else () for i in ids]
         ranks = [members.index(self._rank.index) if self._rank.index in members else -1 for members in known]
         return np.array([len(members) for members in known], np.int64)[codes], np.array(ranks, np.int64)[codes]
 
     def _root_members(self, call: Block, rows: Ints, comms: NDArray[np.int32]) -> Ints:
-        """The roots as members of their communicators."""
+        """Return the roots as members of their communicators."""
         found = np.full(len(rows), NOTHING, np.int64)
         peer = call.peer_rank[rows]
         for comm in distinct(comms[comms >= 0]).tolist():
@@ -122,7 +123,7 @@ class CollectiveCalls:
 
 
 class _FunctionVolumes:
-    """What calls of one function say of how much goes round."""
+    """Compute the volumes of calls of one function from its arguments."""
 
     def __init__(self, call: Block, rows: Ints, function: Function, size: Ints) -> None:
         self.size = size
@@ -147,13 +148,16 @@ class _FunctionVolumes:
         return np.array([size_of(call.rank.datatype(i)) or 0 for i in known], np.int64)[codes]
 
     def _counted_bytes(self, name: str, unit: Ints) -> Ints:
-        """Bytes that a count in the tail, or the sum of several, stands for."""
+        """Return the bytes of a count in the tail, or of a sum of counts."""
         return np.maximum(self.counts.get(name, np.zeros(len(self.own), np.int64)), 0) * unit
 
     def volumes(self, at_root: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-        """Bytes given and got."""
+        """Return the bytes sent and received by each call. `at_root`: whether the rank is the root."""
         zero, own, size = np.zeros(len(self.own), np.int64), self.own, self.size
-        each, total = self._counted_bytes("recvcount", self.recv_unit), self._counted_bytes("recvcounts", self.recv_unit)
+        each, total = (
+            self._counted_bytes("recvcount", self.recv_unit),
+            self._counted_bytes("recvcounts", self.recv_unit),
+        )
         # In place, what a rank gives is its part of what it gets.
         part = np.where(self.in_place, each, own)
         if self.kin in ("Allreduce", "Scan", "Exscan"):

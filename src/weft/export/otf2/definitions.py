@@ -1,4 +1,4 @@
-"""OTF2's definitions: what the numbers in its events stand for. They are written last, when all are known."""
+"""OTF2's definitions, which say what the numbers in its events mean. They are written last, when all are known."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROLES: Final = {
 
 
 class Definitions:
-    """Numbers for what the events name, given when they are asked for."""
+    """Number the things that events name, when they are first asked for."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -46,40 +46,40 @@ class Definitions:
     # Numbers
 
     def location_number(self, rank: Rank, thread: int) -> int:
-        """The location of a rank's thread, by its place in rank.threads."""
+        """Return the location of a rank's thread; `thread` is its index in rank.threads."""
         return self._first[rank.index] + thread
 
     def rank_locations(self, rank: Rank) -> range:
-        """The locations of a rank."""
+        """Return the locations of a rank."""
         return range(self._first[rank.index], self._first[rank.index] + self._slots[rank.index])
 
     def all_locations(self) -> range:
-        """The locations of the run, without that of processes that have no place in it."""
+        """Return the locations of the run, without that of processes that have no rank."""
         return range(sum(self._slots))
 
     def count_events(self, rank: Rank, thread: int, events: int) -> None:
-        """Count events of a location."""
+        """Add to the number of events of a location."""
         self._counts[self.location_number(rank, thread)] += events
         self.events += events
 
     def string_number(self, text: str) -> int:
-        """The number of a text."""
+        """Return the number of a text."""
         clean = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
         return self._strings.setdefault(clean, len(self._strings))
 
     def region_number(self, function: int) -> int:
-        """The number of a function's region."""
+        """Return the number of a function's region."""
         return self._regions.setdefault(function, len(self._regions))
 
     def site_number(self, rank: Rank, site: int) -> int:
-        """The number of a call site, NOTHING where its line is not known."""
+        """Return the number of a call site; NOTHING if its line is unknown."""
         found = rank.site(site) if site else None
         if found is None or found.file is None:
             return NOTHING
         return self._sites.setdefault((found.file, found.line), len(self._sites))
 
     def window_number(self, rank: Rank, window: int) -> int:
-        """The number of a window, the same for all its ranks; NOTHING for one that nothing defines."""
+        """Return the number of a window, equal for all its ranks; NOTHING for a window without a definition."""
         made = rank.definitions.window(window)
         comm = rank.comm(made.comm) if made else None
         if made is None or comm is None:
@@ -90,7 +90,7 @@ class Definitions:
     # Writing
 
     def write_all(self, writer: Any) -> None:
-        """Write all with a GlobalDefWriter. What a definition names stands before it."""
+        """Write all definitions with a GlobalDefWriter. Whatever a definition names is written before it."""
         later: list[tuple[Any, tuple[object, ...]]] = []
         for name, arguments in self._all_definitions():
             later.append((getattr(_otf2, f"GlobalDefWriter_Write{name}"), arguments))
@@ -114,7 +114,7 @@ class Definitions:
             yield "RmaWin", (number, text(name), comm, _otf2.RMA_WIN_FLAG_CREATE_DESTROY_EVENTS)
 
     def _system_definitions(self) -> Iterator[tuple[str, tuple[object, ...]]]:
-        """Hosts, ranks on them, and their threads."""
+        """Yield the hosts, the ranks on them, and their threads."""
         text, node, group, place = self.string_number, NOTHING, NOTHING, len(self.trace.ranks)
         yield "SystemTreeNode", (0, text("machine"), text("machine"), node)
         hosts: dict[str, int] = {}
@@ -146,6 +146,7 @@ class Definitions:
             yield "Region", (number, *named, role, _otf2.PARADIGM_MPI, _otf2.REGION_FLAG_NONE, *where)
 
     def _comm_definitions(self) -> Iterator[tuple[str, tuple[object, ...]]]:
+        """Yield the communicators and their groups."""
         everybody = [self._first[rank.index] for rank in self.trace.ranks]
         lost = len(everybody)
         if any(-1 in (*comm.members, *comm.remote_members) for comm in self.trace.communicators):
@@ -169,16 +170,16 @@ class Definitions:
 
 
 def comm_members(comm: Communicator) -> tuple[int, ...]:
-    """The members of a communicator as OTF2 gets to know them.
+    """Return the members of a communicator for OTF2; of an intercommunicator both groups.
 
-    Of an intercommunicator both groups, one behind the other: OTF2 has a definition for it, but the otf2 package cannot
-    open an archive that holds one, nor could any reader before OTF2 3.
+    OTF2 has a definition for intercommunicators, but the package otf2 cannot open an archive with one, nor could any
+    reader before OTF2 3.
     """
     return (*comm.members, *comm.remote_members)
 
 
 def member_table(trace: Run, comm: int) -> NDArray[np.uint32]:
-    """By rank of the run which member of a communicator it is."""
+    """Return by rank of the run its member number in a communicator; NOTHING if it is no member."""
     group = np.array(comm_members(trace.communicators[comm]), np.int64)
     table = np.full(len(trace.ranks), NOTHING, np.uint32)
     known = group >= 0
@@ -192,6 +193,7 @@ _BY_STRENGTH: Final = {
 
 
 def _region_role(name: str) -> str:
+    """Return OTF2's role of a function's region."""
     found = of(name)
     if found is not None and found.moves and found.form is not Form.PERSISTENT:
         if found.sends is Share.NOTHING:

@@ -1,4 +1,4 @@
-"""The messages of a rank as OTF2 has them: a record where one is sent or asked for, and one where it is complete."""
+"""Make OTF2's records of messages: one where a message is sent or asked for, and one where it is complete."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _LATER: Final = Post.NONBLOCKING | Post.PERSISTENT
 
 
 class EventRows(NamedTuple):
-    """Rows by the call at which something happens to them; `event` ascends."""
+    """Rows with the call at which something happens to them; `event` ascends."""
 
     event: Ints
     row: Ints
 
     def in_block(self, block: Block) -> tuple[Ints, Ints]:
-        """(place in the block, row) of those in a block of calls that follow each other."""
+        """Return (place in the block, row) of the rows whose call is in a block without gaps."""
         part = slice(*np.searchsorted(self.event, (int(block.index[0]), int(block.index[-1]) + 1)).tolist())
         return self.event[part] - int(block.index[0]), self.row[part]
 
 
 def sort_by_event(event: NDArray[np.uint32], row: Ints) -> EventRows:
-    """The rows in order of their events, without those that have none."""
+    """Return rows in the order of their events, without those that have none."""
     known = np.flatnonzero(event != NONE)
     order = known[np.argsort(event[known], kind="stable")]
     return EventRows(event[order].astype(np.int64), row[order])
 
 
 class MessageTraffic:
-    """The operations of a run, and how many bytes every message had."""
+    """The operations of a run, and the bytes of every message."""
 
     def __init__(self, trace: Trace, of: Operations, run: Extent, beside: Path) -> None:
         self.trace, self.of = trace, of
@@ -54,12 +54,12 @@ class MessageTraffic:
                 self.bytes[rows][known] = np.maximum(calls.bytes, 0)
 
     def of_rank(self, rank: Rank) -> RankTraffic:
-        """What one rank sends and receives."""
+        """Return the messages of one rank."""
         return RankTraffic(rank, self)
 
 
 class RankTraffic:
-    """What one rank sends and receives, in the order of its calls."""
+    """The messages that one rank sends and receives, in the order of its calls."""
 
     def __init__(self, rank: Rank, traffic: MessageTraffic) -> None:
         self.rank, self._traffic = rank, traffic
@@ -73,6 +73,7 @@ class RankTraffic:
         self._sort_receives(rank)
 
     def _sort_receives(self, rank: Rank) -> None:
+        """Sort the receives by the calls that complete them and by those that ask for them."""
         part = self.recvs.of_rank(rank.index)
         rows, flags = np.arange(part.start, part.stop), self.recvs.flags[part]
         self._recv_done = sort_by_event(self.recvs.completion[part], rows)
@@ -83,8 +84,13 @@ class RankTraffic:
         self._asked = sort_by_event(asked[later], rows[later])
 
     def block_records(self, block: Block) -> list[Records]:
-        """The records of messages in a block."""
-        return [self._send_records(block), self._send_completion_records(block), self._receive_request_records(block), self._receive_records(block)]
+        """Return the records of the messages in a block."""
+        return [
+            self._send_records(block),
+            self._send_completion_records(block),
+            self._receive_request_records(block),
+            self._receive_records(block),
+        ]
 
     def _send_records(self, block: Block) -> Records:
         place, row = self._sent.of(block)
@@ -101,6 +107,7 @@ class RankTraffic:
         return Records(place, BEGUN, Kind.IRECV_REQUEST, id=row)
 
     def _receive_records(self, block: Block) -> Records:
+        """Return the records of completed receives, with partner and bytes."""
         place, row = self._recv_done.of(block)
         later = (self.recvs.flags[row] & _LATER) != 0
         partner = self.recvs.partner[row]
@@ -111,7 +118,7 @@ class RankTraffic:
         return made.fill(self._partner_columns(self.recvs, row), size, row)
 
     def _partner_columns(self, posts: Posts, row: Ints) -> tuple[Ints, Ints, Ints]:
-        """Rank of the other side in the communicator, the communicator and the tag."""
+        """Return the partner's rank in the communicator, the communicator and the tag."""
         comm, peer = posts.comm[row], posts.peer[row]
         other = np.full(len(row), NOTHING, np.int64)
         for index in np.unique(comm[comm >= 0]).tolist():

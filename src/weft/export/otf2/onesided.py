@@ -1,4 +1,4 @@
-"""One-sided communication as OTF2 has it: windows, transfers, their completion, fences and locks."""
+"""Make OTF2's records of one-sided communication: windows, transfers, their completion, fences and locks."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ _PROCESS_AND_MEMORY: Final = 3
 
 
 def _transfer_kind(function: Function) -> int:
+    """Return the kind of record for a transfer by a function: put, get or atomic."""
     found = of(function.name)
     if found is not None and Access.ATOMIC in found.access:
         return Kind.RMA_ATOMIC
@@ -40,7 +41,7 @@ def _transfer_kind(function: Function) -> int:
 
 
 def _atomic_type(function: Function) -> int:
-    """Which atomic operation OTF2 calls it, 0 for none."""
+    """Return OTF2's type of an atomic operation; 0 if the function is not atomic."""
     found = of(function.name)
     if found is None or Access.ATOMIC not in found.access:
         return 0
@@ -53,7 +54,7 @@ def _atomic_type(function: Function) -> int:
 
 @cache
 def _transfer_tables(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """By function id which record a transfer is, and of which type an atomic one."""
+    """Return by function id the kind of record for a transfer, and the type of an atomic operation."""
     return function_table(functions, _transfer_kind, np.uint8), function_table(functions, _atomic_type, np.uint8)
 
 
@@ -71,7 +72,7 @@ class OneSidedCalls:
         self._done = self._match_completions()
 
     def _window_ids(self, block: Block, place: Ints) -> Ints:
-        """The rank's own ids of the windows that these calls are about."""
+        """Return the rank's own ids of the windows that some calls use."""
         found = block.events["object"][place].astype(np.int64)
         requests = np.flatnonzero(self._masks.table(calls.REQUEST_RMA)[block.function[place]])
         which = block.index[place[requests]]
@@ -86,13 +87,13 @@ class OneSidedCalls:
         return np.array([self._definitions.window(self._rank, i) for i in ids], np.int64)[codes]
 
     def _calls_with_window(self, block: Block, names: frozenset[str]) -> tuple[Ints, Ints]:
-        """The calls of these functions that have a window: their places, and the numbers of the windows."""
+        """Return the places of calls of some functions that have a window, and the numbers of the windows."""
         place = np.flatnonzero(self._masks.table(names)[block.function])
         window = self._window_numbers(self._window_ids(block, place))
         return place[window != NOTHING], window[window != NOTHING]
 
     def _match_completions(self) -> EventRows:
-        """At which later call each transfer is complete at its target."""
+        """Find the later call at which each transfer is complete at its target."""
         table = self._masks.table
         every = np.concatenate([catalogue(self._rank).where(table(n)) for n in (_TRANSFERS, _TO_ONE, _TO_ALL)])
         every.sort()
@@ -114,13 +115,18 @@ class OneSidedCalls:
         return EventRows(event[order], rows[order])
 
     def block_records(self, block: Block) -> list[Records]:
-        """The records of one-sided calls in a block."""
+        """Return the records of the one-sided calls in a block."""
         if not self._any:
             return []
-        return [*self._window_records(block), self._transfer_records(block), *self._completion_records(block), *self._lock_records(block)]
+        return [
+            *self._window_records(block),
+            self._transfer_records(block),
+            *self._completion_records(block),
+            *self._lock_records(block),
+        ]
 
     def _window_records(self, block: Block) -> Iterator[Records]:
-        """Windows that are made and freed, and fences, all of them collective."""
+        """Yield the records of windows that are made and freed, and of fences; all are collective."""
         for names, kind in ((calls.WINDOW_MAKERS, Kind.RMA_WIN_CREATE), (calls.syncs(Sync.FREE), Kind.RMA_WIN_DESTROY)):
             place, window = self._calls_with_window(block, names)
             returned = ~block.open[place]
@@ -134,6 +140,7 @@ class OneSidedCalls:
         )  # fmt: skip
 
     def _transfer_records(self, block: Block) -> Records:
+        """Return the records of puts, gets and atomic operations."""
         place, window = self._calls_with_window(block, _TRANSFERS)
         function, size = block.function[place], np.maximum(block.bytes[place], 0)
         single = self._masks.table(_OF_ONE_ELEMENT)[function]
@@ -145,6 +152,7 @@ class OneSidedCalls:
         )  # fmt: skip
 
     def _completion_records(self, block: Block) -> Iterator[Records]:
+        """Yield the records of transfers that are complete at their targets."""
         place, transfer = self._done.of(block)
         if len(place):
             made = Block(self._rank, transfer, block.run)
@@ -153,6 +161,7 @@ class OneSidedCalls:
             yield Records(place[known], DURING, Kind.RMA_COMPLETE, x=window[known], id=transfer[known])
 
     def _lock_records(self, block: Block) -> Iterator[Records]:
+        """Yield the records of requested, acquired and released locks."""
         place, window = self._calls_with_window(block, calls.syncs(Sync.LOCK))
         shared = self._lock_types(block, place) == SHARED
         kinds = _otf2.LOCK_SHARED.value, _otf2.LOCK_EXCLUSIVE.value
@@ -169,6 +178,7 @@ class OneSidedCalls:
         yield Records(place, DONE, Kind.RMA_RELEASE_LOCK, x=window, y=peer & NOTHING, id=peer)
 
     def _lock_types(self, block: Block, place: Ints) -> Ints:
+        """Return the lock types of some calls."""
         found = np.zeros(len(place), np.int64)
         which = block.index[place]
         for events, values in columns(self._rank, which, frozenset(("lock_type",))):

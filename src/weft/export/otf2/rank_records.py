@@ -1,4 +1,4 @@
-"""The records of a rank, block by block."""
+"""Make the records of a rank, block by block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft.trace import Event, Rank
 
 
 class RankRecords:
-    """Makes the records of a rank. `sent` counts the messages."""
+    """Make the records of a rank, and count its messages in `sent`."""
 
     def __init__(self, rank: Rank, traffic: RankTraffic, definitions: Definitions) -> None:
         self._rank, self._traffic, self._definitions = rank, traffic, definitions
@@ -28,7 +28,7 @@ class RankRecords:
         self.sent = 0
 
     def thread_rows(self, block: Block) -> Iterator[tuple[int, NDArray[np.void]]]:
-        """By thread (place in rank.threads) its records of a block, in order."""
+        """Yield (index in rank.threads, records in order) of a block."""
         parts = [*self._enter_leave_records(block), *self._traffic.rows(block), *self._collectives.rows(block)]
         parts += self._onesided.rows(block)
         rows, place = sort_records(block, parts)
@@ -42,6 +42,7 @@ class RankRecords:
                 yield thread, mine
 
     def _enter_leave_records(self, block: Block) -> list[Records]:
+        """Return the records of the starts and ends of calls."""
         every = np.arange(len(block))
         regions = self._number_column(block, "function", self._definitions.region)
         sites = self._number_column(block, "site", lambda site: self._definitions.site(self._rank, site))
@@ -52,7 +53,7 @@ class RankRecords:
         return np.array([number(i) for i in ids], np.int64)[codes]  # type: ignore[operator]
 
     def open_calls(self, block: Block) -> Iterator[tuple[str, int, int, int]]:
-        """(text, start, end, location) of the calls that never returned."""
+        """Yield (text, start, end, location) of the calls in a block that never returned."""
         for place in np.flatnonzero(block.open).tolist():
             event = Event(self._rank, int(block.index[place]))
             text = f"rank {self._rank.index} never returned from {said(event)}"

@@ -12,7 +12,7 @@ from weft.export.blocks import Block, Ints
 from weft.native.headers.otf2 import OTF2_ROW as ROW
 from weft.native.headers.otf2 import Otf2Kind as Kind
 
-__all__ = ["BEGUN", "DONE", "DURING", "ENTERED", "LEFT", "ROW", "Kind", "Records", "laid"]
+__all__ = ["BEGUN", "DONE", "DURING", "ENTERED", "LEFT", "ROW", "Kind", "Records", "sort_records"]
 
 # Where in its call a record stands.
 ENTERED: Final = 0
@@ -24,7 +24,7 @@ _PHASES: Final = 8
 
 
 class Records:
-    """Records of one sort: in which calls of a block (`place`), and at which point of the call (`phase`)."""
+    """Records of one kind, for the calls at `place` of a block, at the point `phase` of the call."""
 
     def __init__(self, place: Ints, phase: int, kind: Any, **columns: object) -> None:
         self.place, self.phase = place, phase
@@ -34,14 +34,14 @@ class Records:
             self.rows[name] = values
 
     def fill_messages(self, partners: tuple[Ints, Ints, Ints], size: Ints, number: Ints) -> Records:
-        """Say of messages who, on which communicator, with which tag, how many bytes, and the request's number."""
+        """Set the columns of messages: partner, communicator and tag, bytes, and the request's number."""
         self.rows["x"], self.rows["y"], self.rows["z"] = partners
         self.rows["a"], self.rows["id"] = size, number
         return self
 
 
 def sort_records(block: Block, parts: Sequence[Records]) -> tuple[NDArray[np.void], Ints]:
-    """All records of a block in their order, and the place of each one's call."""
+    """Return all records of a block in order, and the place of each record's call."""
     place = np.concatenate([part.place for part in parts])
     phase = np.concatenate([np.full(len(part.place), part.phase) for part in parts])
     rows = np.concatenate([part.rows for part in parts])

@@ -1,8 +1,8 @@
-"""OTF2, the Open Trace Format: an archive for Vampir, Cube, Score-P's and Scalasca's tools.
+"""Export to OTF2, the Open Trace Format: an archive for Vampir, Cube, and the tools of Score-P and Scalasca.
 
-A location a thread, a region an MPI function, the records that OTF2 has for messages, collectives and one-sided
-communication, and the line of each call as an attribute of its Enter. The events go straight from columns into the
-OTF2 library that the Python package brings (native/kernel/otf2.c).
+Each thread is a location, each MPI function a region. Messages, collectives and one-sided communication have the
+records of OTF2, and the line of each call is an attribute of its Enter. Events go straight from columns into the OTF2
+library that the Python package brings (native/kernel/otf2.c).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft.trace import Trace
 
 
 def write(trace: Trace, folder: Path) -> list[ExportCount]:
-    """Write the archive `folder`/traces.otf2."""
+    """Write the archive `folder`/traces.otf2, and return what it holds."""
     run = extent(trace)
     traffic = MessageTraffic(trace, pair_operations(trace, folder), run, folder)
     definitions = Definitions(trace)

@@ -1,4 +1,4 @@
-"""The table of calls: one row each."""
+"""The table of calls, one row for each."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ SCHEMA: Final = pa.schema(
 
 
 def read_call_columns(trace: Trace, run: Extent) -> Iterator[dict[str, Any]]:
-    """The table block by block, rank by rank."""
+    """Yield the columns of the table block by block, rank by rank."""
     for rank in trace.ranks:
         for block in read_blocks(rank, run):
             yield call_columns(block)
 
 
 def call_columns(block: Block) -> dict[str, Any]:
-    """Some calls of a rank, by the names in SCHEMA."""
+    """Return the columns of a block of calls, by the names in SCHEMA."""
     return {**_identity_columns(block), **_argument_columns(block), **_outcome_columns(block), **_site_columns(block)}
 
 
 def _identity_columns(block: Block) -> dict[str, Any]:
+    """Return the columns that every call has: rank, event, thread, function, times."""
     functions, rank = block.rank.trace.functions, block.rank
     slots = np.array([thread.slot for thread in rank.threads], np.int32)
     ids, codes = block.coded("function")
@@ -57,7 +58,7 @@ def _identity_columns(block: Block) -> dict[str, Any]:
 
 
 def _name_column(block: Block, column: str, there: NDArray[np.bool_], text: Callable[[int], str]) -> pa.DictionaryArray:
-    """Names of a column of ids, where there is one."""
+    """Return the names of a column of ids; empty if a call has none (`there` false)."""
     ids, codes = block.coded(column)
     return dictionary_column(np.where(there, codes, -1), [text(i) for i in ids])
 
@@ -68,6 +69,7 @@ def _comm_column(block: Block) -> pa.DictionaryArray:
 
 
 def _argument_columns(block: Block) -> dict[str, Any]:
+    """Return the columns of arguments; results from a status replace the arguments."""
     events, function, rank, has = block.events, block.function, block.rank, slot_tables(block.rank.trace.functions)
     # What a status in the slot says stands in the places of the arguments.
     told = has.status[function] & ~block.open
@@ -91,6 +93,7 @@ def _argument_columns(block: Block) -> dict[str, Any]:
 
 
 def _outcome_columns(block: Block) -> dict[str, Any]:
+    """Return the columns of results: received bytes, flags and polls."""
     flags, has = block.events["flags"], slot_tables(block.rank.trace.functions)
     return {
         "received_bytes": _received_bytes(block),
@@ -102,7 +105,7 @@ def _outcome_columns(block: Block) -> dict[str, Any]:
 
 
 def _received_bytes(block: Block) -> pa.Array:
-    """Bytes that the status in the slot tells of."""
+    """Return the bytes received according to the status in the slot."""
     events, has = block.events, slot_tables(block.rank.trace.functions)
     told = has.status[block.function] & ~block.open & (block.peer != ANY_SOURCE)
     told &= ~has.flag[block.function] | ((events["flags"] & Flag.TRUE) != 0)
@@ -114,6 +117,7 @@ def _received_bytes(block: Block) -> pa.Array:
 
 
 def _site_columns(block: Block) -> dict[str, Any]:
+    """Return the columns of call sites: file, line, function and module."""
     ids, codes = block.coded("site")
     sites = [block.rank.site(i) for i in ids]
     lines = np.array([site.line for site in sites], np.int32)[codes]

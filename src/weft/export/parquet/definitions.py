@@ -1,4 +1,4 @@
-"""The tables of what the names in calls and messages mean."""
+"""The tables of ranks, communicators and datatypes, which the tables of calls and messages name."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def _text(value: str | None) -> str | None:
 
 
 def _fit_int64(value: int | None) -> int | None:
-    """A number that the column can hold."""
+    """Return a number, or None if it does not fit into int64."""
     return value if value is not None and abs(value) < 2**63 else None
 
 
 def rank_table(trace: Trace) -> dict[str, Any]:
-    """The processes."""
+    """Return the table of processes."""
     rows = []
     for rank in trace.ranks:
         header = rank.header
@@ -57,7 +57,7 @@ def rank_table(trace: Trace) -> dict[str, Any]:
 
 
 def communicator_table(trace: Trace) -> dict[str, Any]:
-    """The communicators with their members, -1 for one that left no record."""
+    """Return the table of communicators with their members; -1 for a member that left no record."""
     return _to_columns(
         COMMUNICATORS,
         [
@@ -71,7 +71,7 @@ def communicator_table(trace: Trace) -> dict[str, Any]:
 
 
 def datatype_tables(trace: Trace) -> Iterator[dict[str, object]]:
-    """The datatypes that the ranks made."""
+    """Yield the table of derived datatypes, rank by rank."""
     for rank in trace.ranks:
         made = [rank.datatype(id) for id in rank.definitions.ids(Def.DATATYPE)]
         yield _to_columns(

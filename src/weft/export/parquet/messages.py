@@ -1,4 +1,4 @@
-"""The table of messages: both ends of each in one row."""
+"""The table of messages, with both ends of each in one row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MODES: Final = ("standard", "synchronous", "buffered", "ready")
 
 
 def read_message_columns(trace: Trace, of: Operations, run: Extent) -> Iterator[dict[str, Any]]:
-    """Every message that was sent, by sender, then the receives that nothing came to."""
+    """Yield the columns of all sent messages by sender, then of the receives that no message matched."""
     comms = [comm.name for comm in trace.communicators]
     for rows in _row_blocks(of.sends):
         taken = of.sends.partner[rows] != NONE
@@ -42,13 +42,13 @@ def read_message_columns(trace: Trace, of: Operations, run: Extent) -> Iterator[
 
 
 def _row_blocks(posts: Posts) -> Iterator[Ints]:
-    """The rows of all ranks in parts."""
+    """Yield the rows of all ranks in blocks."""
     for start in range(0, len(posts), BLOCK):
         yield np.arange(start, min(start + BLOCK, len(posts)))
 
 
 class _MessageEnds(NamedTuple):
-    """One end of some messages; only where `there` it means something."""
+    """One end of some messages; rows with `there` false are meaningless."""
 
     trace: Trace
     run: Extent
@@ -63,7 +63,7 @@ class _MessageEnds(NamedTuple):
     flags: NDArray[np.uint16]
 
     def blocks_by_rank(self, events: Ints) -> Iterator[tuple[Block, Ints]]:
-        """The calls `events` of these ends rank by rank, as far as they are known, and the messages they are of."""
+        """Yield the calls `events` as blocks of one rank each, with the rows of their messages."""
         wanted = np.flatnonzero(self.there & (events != NONE))
         order = wanted[np.argsort(self.rank[wanted], kind="stable")]
         ranks, starts = np.unique(self.rank[order], return_index=True)
@@ -74,37 +74,39 @@ class _MessageEnds(NamedTuple):
         return Block(rank, events, self.run)
 
     def enter_times(self, events: Ints) -> pa.Array:
-        """When calls began."""
+        """Return when calls began."""
         ns = np.zeros(len(events), np.int64)
         for block, rows in self.blocks_by_rank(events):
             ns[rows] = block.enter
         return masked_column(ns, self.there & (events != NONE))
 
     def return_times(self, events: Ints) -> pa.Array:
-        """When calls returned."""
+        """Return when calls returned."""
         ns, known = np.zeros(len(events), np.int64), np.zeros(len(events), np.bool_)
         for block, rows in self.blocks_by_rank(events):
             ns[rows], known[rows] = block.leave, ~block.open
         return masked_column(ns, known)
 
     def message_bytes(self) -> pa.Array:
-        """Bytes of the messages."""
+        """Return the bytes of the messages."""
         found = np.full(len(self.event), -1, np.int64)
         for block, rows in self.blocks_by_rank(self.args):
             found[rows] = block.bytes
         return masked_column(found, found >= 0)
 
     def event_ids(self, events: Ints) -> pa.Array:
-        """Indices of calls."""
+        """Return the indices of calls."""
         return masked_column(events, self.there & (events != NONE))
 
     def has_flags(self, bits: Post) -> Mask:
-        """Which have any of these flags."""
+        """Return which ends have any of some flags."""
         has: Mask = (self.flags & bits) != 0
         return has
 
 
 def _make_ends(trace: Trace, posts: Posts, rows: Ints, there: Mask, run: Extent) -> _MessageEnds:
+    """Return one end of the messages in `rows` of `posts`."""
+
     def of(column: NDArray[Any]) -> NDArray[Any]:
         return column[rows] if len(posts) else np.zeros(len(rows), column.dtype)
 
@@ -119,6 +121,7 @@ def _make_ends(trace: Trace, posts: Posts, rows: Ints, there: Mask, run: Extent)
 
 
 def _message_columns(send: _MessageEnds, recv: _MessageEnds, comms: list[str]) -> dict[str, Any]:
+    """Return the columns of some messages from both of their ends."""
     sent = send.there
     sender, receiver = np.where(sent, send.rank, recv.peer), np.where(recv.there, recv.rank, send.peer)
     modes = np.select([send.has(Post.SYNCHRONOUS), send.has(Post.BUFFERED), send.has(Post.READY)], [1, 2, 3], 0)

@@ -1,4 +1,4 @@
-"""Parquet: a folder of tables for dataframes. Calls and messages have all names decoded."""
+"""Export to Parquet: a folder of tables for dataframes. Calls and messages have all names decoded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS: Final = 1 << 16
 
 
 def write(trace: Trace, folder: Path) -> list[ExportCount]:
-    """Write the tables into a new folder."""
+    """Write the tables into a new folder, and return what they hold."""
     folder.mkdir()
     run = extent(trace)
     of = pair_operations(trace, folder)
@@ -43,7 +43,7 @@ def write(trace: Trace, folder: Path) -> list[ExportCount]:
 
 
 def _write_table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, object]]) -> int:
-    """Write one table in groups of rows; the number of its rows."""
+    """Write one table in groups of rows, and return the number of its rows."""
     rows = held = 0
     group: list[pa.RecordBatch] = []
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
@@ -59,7 +59,7 @@ def _write_table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, object
 
 
 def _write_row_group(writer: pq.ParquetWriter, group: list[pa.RecordBatch]) -> int:
-    """Write record batches as one group of rows."""
+    """Write record batches as one group of rows, and return the number of rows."""
     table = pa.Table.from_batches(group, writer.schema).unify_dictionaries().combine_chunks()
     if table.num_rows:
         writer.write_table(table)

@@ -1,4 +1,4 @@
-"""Flows: from the call that sent a message to the call that told the receiver of its arrival."""
+"""Flows: arrows from the call that sent a message to the call that completed its receive."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ Ids = NDArray[np.uint64]
 
 
 class FlowEnds(NamedTuple):
-    """Ends of flows at one rank, by event: those of event i are `ids[k]` where `event[k]` is i; events ascend."""
+    """Ends of flows at one rank: event `event[k]` has the flow `ids[k]`; events ascend."""
 
     event: Ints
     ids: Ids
 
     def ends_in_block(self, index: Ints) -> tuple[NDArray[np.int64], Ints]:
-        """For events that follow each other: how many ends each has, and where its first stands."""
+        """Return for consecutive events the number of ends of each, and the place of its first."""
         first = np.searchsorted(self.event, index, side="left")
         return np.searchsorted(self.event, index, side="right") - first, first
 
 
 class RankFlows(NamedTuple):
-    """Where flows begin at a rank, and where they end."""
+    """The flows that begin at a rank, and those that end there."""
 
     begins: FlowEnds
     ends: FlowEnds
 
 
 class Flows:
-    """The flows of a run: a message that was received, as the receiver's call returned. Its id is the send's row."""
+    """The flows of a run: one for each received message. Its id is the row of the send plus 1."""
 
     def __init__(self, of: Operations) -> None:
         self._of = of
         self.count = 0
 
     def rank_flows(self, rank: Rank) -> RankFlows:
-        """The ends of flows at a rank."""
+        """Return the ends of flows at a rank."""
         sends, recvs = self._of.sends, self._of.recvs
         part = sends.of_rank(rank.index)
         partner = sends.partner[part]
@@ -52,7 +52,9 @@ class Flows:
         arrived = (recvs.partner[part] != NONE) & (recvs.completion[part] != NONE)
         rows = np.flatnonzero(arrived)
         self.count += len(rows)
-        return RankFlows(begins, _sort_ends(recvs.completion[part][rows], recvs.partner[part][rows].astype(np.uint64) + 1))
+        return RankFlows(
+            begins, _sort_ends(recvs.completion[part][rows], recvs.partner[part][rows].astype(np.uint64) + 1)
+        )
 
     def _has_arrived(self, recvs: NDArray[np.uint32]) -> NDArray[np.bool_]:
         arrived: NDArray[np.bool_] = self._of.recvs.completion[recvs] != NONE

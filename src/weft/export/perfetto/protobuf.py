@@ -1,7 +1,7 @@
-"""Protocol buffers on the wire (protobuf.dev/programming-guides/encoding): single fields, and columns of them.
+"""Encode protocol buffers (protobuf.dev/programming-guides/encoding): single fields, and columns of them.
 
-A column is a list of pieces: bytes that are the same in each row, and numbers that differ. All rows of it get the same
-length, as a varint may be longer than it must be.
+A column is a list of pieces: bytes that are the same in each row, and numbers that differ. All its rows have the same
+length, as a varint may be longer than necessary.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BYTES: Final = 2
 
 
 def encode_varint(value: int) -> bytes:
-    """A number; a negative one has ten bytes."""
+    """Encode a number as varint; a negative one has ten bytes."""
     value &= 2**64 - 1
     parts = bytearray()
     while value > 127:
@@ -29,29 +29,29 @@ def encode_varint(value: int) -> bytes:
 
 
 def number_field(field: int, value: int) -> bytes:
-    """A field of a number."""
+    """Encode a field with a number."""
     return encode_varint(field << 3 | _VARINT) + encode_varint(value)
 
 
 def text_field(field: int, value: str) -> bytes:
-    """A field of text."""
+    """Encode a field with text."""
     return bytes_field(field, value.encode("utf-8", "backslashreplace"))
 
 
 def bytes_field(field: int, body: bytes) -> bytes:
-    """A field of bytes or of a message."""
+    """Encode a field with bytes or a message."""
     return encode_varint(field << 3 | _BYTES) + encode_varint(len(body)) + body
 
 
 class NumberPiece(NamedTuple):
-    """Numbers of a column: `width` bytes a row, as varints or as they are."""
+    """Numbers of a column: `width` bytes in each row, as varints, or as fixed eight bytes."""
 
     values: NDArray[np.uint64]
     width: int
     fixed64_column: bool
 
     def rows(self) -> NDArray[np.uint8]:
-        """The bytes, (rows, width)."""
+        """Return the bytes, (rows, width) uint8."""
         if self.fixed:
             return self.values.astype("<u8").view(np.uint8).reshape(-1, 8)
         # The tenth part holds the one bit that is left; a shift by 64 would be undefined.
@@ -65,30 +65,30 @@ Pieces = list[bytes | NumberPiece]
 
 
 def varint_column(field: int, values: NDArray[np.int64] | NDArray[np.uint64]) -> Pieces:
-    """A field of a number in every row."""
+    """Return a field with a varint in every row."""
     unsigned = np.ascontiguousarray(values).view(np.uint64)
     width = len(encode_varint(int(unsigned.max(initial=0))))
     return [encode_varint(field << 3 | _VARINT), NumberPiece(unsigned, width, fixed=False)]
 
 
 def fixed64_column(field: int, values: NDArray[np.uint64]) -> Pieces:
-    """A field of eight bytes in every row."""
+    """Return a field of eight bytes in every row."""
     return [encode_varint(field << 3 | _FIXED64), NumberPiece(values, 8, fixed=True)]
 
 
 def message_column(field: int, parts: Iterable[Pieces]) -> Pieces:
-    """A field of a message in every row."""
+    """Return a field with a message in every row."""
     body = [piece for part in parts for piece in part]
     return [encode_varint(field << 3 | _BYTES) + encode_varint(row_length(body)), *body]
 
 
 def row_length(pieces: Sequence[bytes | NumberPiece]) -> int:
-    """Bytes of a row."""
+    """Return the number of bytes in a row."""
     return sum(len(piece) if isinstance(piece, bytes) else piece.width for piece in pieces)
 
 
 def encode_rows(pieces: Sequence[bytes | NumberPiece], count: int) -> NDArray[np.uint8]:
-    """The rows as bytes: (count, length)."""
+    """Return the rows as bytes: (count, length) uint8."""
     made = np.empty((count, row_length(pieces)), np.uint8)
     at = 0
     for piece in pieces:

@@ -1,7 +1,7 @@
-"""Slices: two packets a call, its beginning with the arguments and its end. Calls of one thread do not nest.
+"""Make slices: two packets for each call, its start with the arguments and its end. Calls of one thread do not nest.
 
 The calls of a block that have the same fields (function, wildcards, flows) are written together, as rows of the same
-length, and then laid one behind the other in their order.
+length, which are then joined in the order of the calls.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ _SAID: Final = {
 
 
 class InternedTexts:
-    """Texts that the packets name by number. What is new goes out before the packets that use it."""
+    """Texts that packets name by number. New texts are written before the packets that use them."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], int] = {}
         self._new: list[bytes] = []
 
     def number_text(self, kind: tuple[int, int], value: str) -> int:
-        """The number of a text."""
+        """Return the number of a text."""
         known = self._known.get((kind, value))
         if known is None:
             known = self._known[kind, value] = len(self._known) + 1
@@ -76,7 +76,7 @@ class InternedTexts:
         return known
 
     def number_source(self, file: str, line: int, function: str) -> int:
-        """The number of a line of source."""
+        """Return the number of a source line."""
         key = (_SOURCES, file, line, function)
         known = self._known.get(key)
         if known is None:
@@ -86,13 +86,13 @@ class InternedTexts:
         return known
 
     def take_new(self) -> bytes:
-        """What is new since this was asked last, as a field of a packet."""
+        """Return the texts that are new since the last call, as a field of a packet."""
         new, self._new = b"".join(self._new), []
         return bytes_field(tracks.INTERNED, new) if new else b""
 
 
 class PacketSequence:
-    """The packets of one thread."""
+    """Make the packets of one thread."""
 
     def __init__(self, rank: Rank, thread: Thread, number_of_sequence: int) -> None:
         self._rank, self._thread = rank, thread
@@ -100,7 +100,7 @@ class PacketSequence:
         self._interned = InternedTexts()
 
     def first_packet(self) -> bytes:
-        """The packet that begins the sequence: its track, and that all events are on it."""
+        """Return the first packet of the sequence: the thread's track, the default of all its events."""
         defaults = bytes_field(11, number_field(11, tracks.thread_uuid(self._thread)))
         body = tracks.thread_field(self._thread) + bytes_field(tracks.DEFAULTS, defaults)
         return self._packet(body, tracks.CLEARED)
@@ -110,7 +110,7 @@ class PacketSequence:
         return bytes_field(tracks.PACKET, head + body)
 
     def block_packets(self, block: Block, number_of_thread: int, flows: RankFlows) -> Iterator[bytes]:
-        """The packets of the calls that the thread made in this block."""
+        """Yield the packets of the calls that the thread made in a block."""
         mine = np.flatnonzero(block.thread == number_of_thread)
         if not len(mine):
             return
@@ -130,7 +130,7 @@ class PacketSequence:
     def _group_rows(
         self, block: Block, which: Ints, flows: RankFlows, first: tuple[Ints, Ints], counts: tuple[int, int]
     ) -> NDArray[np.uint8]:
-        """The packets of some calls with the same fields, a row for each call."""
+        """Return the packets of calls with the same fields, one row for each call."""
         slot = block.events[which[0]]
         flags, error = int(slot["flags"]), int(slot["error"])
         of = self._rank.trace.functions[int(slot["function"])]
@@ -148,15 +148,19 @@ class PacketSequence:
             begin.append(self._note_field("never returned"))
             return encode_rows(self._event_packet(block.enter[which], begin), len(which))
         end: list[Pieces] = [[number_field(_TYPE, 2)], *_flow_fields(_LAST_FLOWS, flows.ends, first[1], counts[1])]
-        return encode_rows(self._event_packet(block.enter[which], begin) + self._event_packet(block.leave[which], end), len(which))
+        return encode_rows(
+            self._event_packet(block.enter[which], begin) + self._event_packet(block.leave[which], end), len(which)
+        )
 
     def _event_packet(self, times: Ints, fields: list[Pieces]) -> Pieces:
+        """Return packets of a track event with `fields` at `times`."""
         head = number_field(tracks.SEQUENCE, self._id) + number_field(tracks.SEQUENCE_FLAGS, tracks.NEEDS_INTERNED)
         return message_column(
             tracks.PACKET, [[head], varint_column(tracks.TIMESTAMP, times), message_column(tracks.TRACK_EVENT, fields)]
         )  # fmt: skip
 
     def _source_numbers(self, block: Block, which: Ints) -> Ints:
+        """Return the numbers of the source lines of some calls."""
         ids, codes = encode_ids(block.events["site"][which])
         sites = [self._rank.site(i) for i in ids]
         numbers = [self._interned.source(s.file or s.module or "?", s.line, s.function or "") for s in sites]
@@ -165,6 +169,7 @@ class PacketSequence:
     # Arguments, by their names in the standard
 
     def _argument_fields(self, block: Block, which: Ints, of: Function) -> Iterator[Pieces]:
+        """Yield the arguments of calls of one function, by their names in the standard."""
         events = block.events
         failed = of.is_poll and bool(block.failed_polls[which].any())
         for place, parameter in of.slot.items():
@@ -175,7 +180,9 @@ class PacketSequence:
             elif place == "count" and not failed:
                 yield self._int_field(parameter.name, block.count[which])
             elif place == "buffer":
-                yield self._annotation_field(parameter.name, varint_column(_POINTER, events["buffer"][which].astype(np.uint64)))
+                yield self._annotation_field(
+                    parameter.name, varint_column(_POINTER, events["buffer"][which].astype(np.uint64))
+                )
             elif place in ("comm", "datatype", "object", "tag"):
                 yield self._handle_field(parameter, events[place][which].astype(np.int64))
             elif place == "status" and "peer" not in of.slot:
@@ -185,7 +192,7 @@ class PacketSequence:
         yield from self._tail_fields(block, which, of)
 
     def _tail_fields(self, block: Block, which: Ints, of: Function) -> Iterator[Pieces]:
-        """The single numbers and handles among the arguments that the tails hold."""
+        """Yield the single numbers and handles among the arguments in the tails."""
         wanted = {p.name: p for p in of.tail_in if not p.array and (p.type == "int" or p.handle)}
         if not wanted or not (block.events["flags"][which] & Flag.HAS_TAIL).all():
             return
@@ -194,10 +201,14 @@ class PacketSequence:
                 return
             for name, values in found.items():
                 if isinstance(values, np.ndarray):
-                    yield self._handle_field(wanted[name], values) if wanted[name].handle else self._int_field(name, values)
+                    yield (
+                        self._handle_field(wanted[name], values)
+                        if wanted[name].handle
+                        else self._int_field(name, values)
+                    )
 
     def _handle_field(self, parameter: Parameter, ids: Ints) -> Pieces:
-        """Objects by name; requests and messages, which have none, by number."""
+        """Return a handle argument: objects by name; requests and messages, which have no names, by number."""
         handle = parameter.handle or ""
         if handle in ("REQUEST", "MESSAGE", "INFO"):
             return self._int_field(parameter.name, ids)
@@ -216,7 +227,7 @@ class PacketSequence:
 
 
 def _group_keys(block: Block, mine: Ints, begun: Ints, ended: Ints) -> Ints:
-    """Numbers that are equal for calls with the same fields."""
+    """Return numbers that are equal for calls with the same fields."""
     flows = encode_ids(begun * (int(ended.max()) + 1) + ended)[1]
     key = block.function[mine].astype(np.int64) << 8 | (block.events["flags"][mine] & _KEPT)
     keys: Ints = (key << 8 | block.events["error"][mine]) << 24 | flows
@@ -224,12 +235,12 @@ def _group_keys(block: Block, mine: Ints, begun: Ints, ended: Ints) -> Ints:
 
 
 def _flow_fields(field: int, ends: FlowEnds, first: Ints, count: int) -> list[Pieces]:
-    """`count` flows in every row, those of a row from `first` on."""
+    """Return `count` flows for every row, those of a row from `first` on."""
     return [fixed64_column(field, ends.ids[first + k]) for k in range(count)]
 
 
 def _join_in_order(made: list[tuple[Ints, NDArray[np.uint8]]], count: int) -> bytes:
-    """Rows of several lengths in their order, one behind the other."""
+    """Return rows of several lengths as bytes, in the order of their places."""
     lengths = np.zeros(count, np.int64)
     for places, part in made:
         lengths[places] = part.shape[1]

@@ -1,7 +1,8 @@
-"""Perfetto's trace format: a track a thread, a slice a call with its arguments, a flow a message.
+"""Export to Perfetto's trace format: a track for each thread, a slice for each call with its arguments, a flow for each
+message.
 
-The messages of perfetto_trace.proto are written by hand (wire.py), a block of calls at a time, as objects for each
-would cost tens of microseconds a call. The tests read them back with the classes that Perfetto publishes.
+The messages of perfetto_trace.proto are encoded by hand (protobuf.py), a block of calls at a time, as objects would
+cost tens of microseconds for each call. The tests read them back with the classes that Perfetto publishes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from weft.trace import Trace
 
 
 def write(trace: Trace, path: Path) -> list[ExportCount]:
-    """Write the trace file."""
+    """Write the trace file, and return what it holds."""
     run = extent(trace)
     flows = Flows(pair_operations(trace, path))
     slices = unfinished = 0
