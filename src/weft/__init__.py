@@ -43,7 +43,7 @@ def differences(
     from weft.values.trace import ValueTrace
 
     sides = [ValueTrace.open(Path(path)) for path in (reference, run)]
-    return DrawnComparison.of(compare_values(sides[0], sides[1], read_tolerances(sides[1].path, tolerance)))
+    return DrawnComparison.from_comparison(compare_values(sides[0], sides[1], read_tolerances(sides[1].path, tolerance)))
 
 
 def watchdog(seconds: float | None = None, *, action: str = "", file: str | os.PathLike[str] = "") -> bool:

@@ -47,7 +47,7 @@ def bisected(made: ValueComparison, runs: list[tuple[Path, str]], settings: dict
 def configuration(first: ValueDifference) -> str:
     """What to keep: the elements of one probe, in the iteration in which it differs first."""
     kept, where = first.after, ""
-    around = list(kept.process.path_of(int(kept.process.rows["parent"][kept.row])))
+    around = list(kept.process.scopes_around(int(kept.process.rows["parent"][kept.row])))
     if around:
         where = f'iterations = "{around[-1][1]}:{around[-1][1]}"\n'
     return f'level = "minimal"\n[probe.{json.dumps(kept.place.name)}]\nlevel = "full"\narrays = "values"\n{where}'

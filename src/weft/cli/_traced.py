@@ -52,7 +52,7 @@ def traced(args: argparse.Namespace, request: Request, folder: Path) -> int:
 
     def differs() -> bool:
         found.append(found.pop() if found else LiveComparison(paths[0], paths[1], settings))
-        return found[0].look()
+        return found[0].has_difference()
 
     found: list[LiveComparison] = []
     try:

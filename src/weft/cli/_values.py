@@ -82,7 +82,7 @@ def compared(status: int, job: Job, against: LiveComparison | None, *, debug: bo
     from weft.report.text import printable
 
     try:
-        made = against.whole()
+        made = against.compare_all()
     except WeftError as error:
         say(f"nothing was compared: {error}")
         return status or FAILED_STATUS
@@ -114,7 +114,7 @@ def watched(plan: Plan, run: RunDirectory, args: argparse.Namespace) -> Watched:
     watching.check_watches(watches, plan.line.programs)
     run.facts["watch"] = list(args.watch)
     line = plan.line
-    if any(not one.python for one in watches):
+    if any(not one.is_python for one in watches):
         contexts = tuple(Context(one.options, watching.wrap_with_gdb(one.program)) for one in line.contexts)
         line = Line(line.launcher, line.family, contexts)
     return Watched(replace(plan, line=line), watching.write_watches(run.path, watches))

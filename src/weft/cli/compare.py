@@ -109,7 +109,7 @@ def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int
     one, two = match(before), match(after)
     ordered = order(after, two)
     comparison = compare(one, two, ordered)
-    messages = compare_message_contents(comparison, ordered, Tolerance.of(given_tolerances(args)))
+    messages = compare_message_contents(comparison, ordered, Tolerance.from_settings(given_tolerances(args)))
     places = find_slower_places(comparison)
     findings = errors_and_warnings(findings_of(before)), errors_and_warnings(findings_of(after))
     ended = [(trace.run.get("ended"), trace.run.get("exit_code")) for trace in (before, after)]

@@ -225,21 +225,21 @@ def write_calls(trace: Trace, found: Iterator[CallRows], args: argparse.Namespac
 
     if args.format == "json":
         writer = CallLineWriter(trace, None)
-        put((text for rows in found for text in writer.lines(rows)), to)
+        put((text for rows in found for text in writer.render_lines(rows)), to)
         return
     first = next(found, None)
     table = CallTable(trace, list(itertools.islice(events(trace, first), MEASURED)) if first else [])
     show = painter(table.heads, to)
-    show(table.head(), True)
+    show(table.header_cells(), True)
     if first is None:
         return
     if to.isatty():
         for rows in itertools.chain([first], found):
             for event in events(trace, rows):
-                show(table.cells(event), False)
+                show(table.align_cells(event), False)
         return
     writer = CallLineWriter(trace, table)
-    put((text for rows in itertools.chain([first], found) for text in writer.lines(rows)), to)
+    put((text for rows in itertools.chain([first], found) for text in writer.render_lines(rows)), to)
 
 
 def put(parts: Iterable[bytes], to: IO[Any]) -> None:

@@ -323,7 +323,7 @@ def observed(against: LiveComparison | None, witness: Witness | None) -> Callabl
     """What ends the job early, where that was asked for: a value that differs, a call over the limit."""
     if against is None and witness is None:
         return None
-    return lambda _: (against is not None and against.look()) or (witness is not None and witness.over_limit)
+    return lambda _: (against is not None and against.has_difference()) or (witness is not None and witness.over_limit)
 
 
 def join_machine(plan: Plan) -> None:

@@ -137,7 +137,7 @@ def compare_contents(comparison: Comparison, order: Order) -> ContentComparison 
     first = [b for b in found if not any(explains(a, b) and not explains(b, a) for a in found)]
     differing = {rank: int(rows.other.sum()) for rank, rows in kept.items() if rows.other.any()}
     compared = sum(len(rows.two) for rows in kept.values())
-    unlike = {rank: kept[rank].unlike() for rank in differing}
+    unlike = {rank: kept[rank].unlike_calls() for rank in differing}
     return ContentComparison(compared, sum(differing.values()), tuple(differing), tuple(first), unlike)
 
 
@@ -164,11 +164,11 @@ def _candidates(
     """
     sent = np.flatnonzero(rows.other & rows.sent)
     if len(sent):
-        yield rows.content(rank, int(sent[0]))
+        yield rows.make_difference(rank, int(sent[0]))
     for row in np.flatnonzero(rows.other & ~rows.sent).tolist():
         if len(sent) and row > sent[0]:
             return
-        content = rows.content(rank, row)
+        content = rows.make_difference(rank, row)
         if _is_sent_alike(content, comparison, kept):
             yield content
             return
@@ -179,12 +179,12 @@ def _is_sent_alike(content: MessageContent, comparison: Comparison, kept: dict[i
     match = comparison.after
     if match.collective_of(content.after) is not None:
         members = [match.collectives.id(int(row)) for row in _member_rows(match, content.after)]
-        said = [kept[rank].alike_sent(event) for rank, event in members if rank in kept]
+        said = [kept[rank].is_sent_alike(event) for rank, event in members if rank in kept]
     else:
         # A wildcard may have taken another message: that is told with the calls.
         ends = zip(match.partners(content.after), comparison.before.partners(content.before), strict=False)
         said = [
-            kept[now[0]].alike_sent(now[1], then[1]) if now[0] == then[0] else False
+            kept[now[0]].is_sent_alike(now[1], then[1]) if now[0] == then[0] else False
             for now, then in ends if now[0] in kept
         ]  # fmt: skip
     known = [one for one in said if one is not None]

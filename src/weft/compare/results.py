@@ -138,7 +138,7 @@ def compare_results(before: Match, after: Match, tolerance: Tolerance) -> Result
         if not _count_difference(found, (one, int(i[k])), (two, int(j[k])), tolerance):
             known = min(known, k)
     if known:
-        found.known = two.id(int(j[known - 1]))
+        found.known = two.result_call(int(j[known - 1]))
     return found
 
 
@@ -146,9 +146,9 @@ def _count_difference(
     found: ResultComparison, one: tuple[_SharedResults, int], two: tuple[_SharedResults, int], tolerance: Tolerance
 ) -> bool:
     """Count a result with another hash; return whether rounding at most separates both."""
-    judged = _judge_numbers(one[0].numbers(one[1]), two[0].numbers(two[1]), tolerance)
+    judged = _judge_numbers(one[0].result_numbers(one[1]), two[0].numbers(two[1]), tolerance)
     if judged is None or judged.differing:
-        ids, sizes = ([side.id(at) for side, at in (one, two)], [int(side.bytes[at]) for side, at in (one, two)])
+        ids, sizes = ([side.result_call(at) for side, at in (one, two)], [int(side.bytes[at]) for side, at in (one, two)])
         found.differing += 1
         found.first = found.first or ResultDifference(ids[0], ids[1], sizes[0], sizes[1], judged)
         return False

@@ -54,7 +54,7 @@ class Adapter:
         self.wire, self._findings, self._secret = wire, findings, secret
         self._greeted = False
         if secret is not None:
-            wire.longest = MAX_UNAUTHENTICATED_BYTES
+            wire.max_bytes = MAX_UNAUTHENTICATED_BYTES
         self._inbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._postponed: deque[Message | None] = deque()
         self._session: Session | None = None
@@ -77,11 +77,11 @@ class Adapter:
     def _read_requests(self) -> None:
         """Put the requests of the editor into the inbox, and None at the end; runs in a thread of its own."""
         try:
-            for message in self.wire.messages():
+            for message in self.wire.read_messages():
                 if message.get("type") == "request":
                     self._inbox.put(message)
         except (WireError, OSError, ValueError) as error:
-            self.wire.event("output", category="important", output=f"weft: {error}\n")
+            self.wire.send_event("output", category="important", output=f"weft: {error}\n")
         self._inbox.put(None)
 
     def _next_request(self) -> Message | None:
@@ -105,7 +105,7 @@ class Adapter:
             if request is None or name in ENDING:
                 raise KeyboardInterrupt
             if name in INTERRUPTING and self._session is not None:
-                self._session.again = True
+                self._session.is_interrupted = True
                 raise KeyboardInterrupt
 
     def _answer_breakpoint_requests(self) -> None:
@@ -167,7 +167,7 @@ class Adapter:
         if not hmac.compare_digest(str(arguments.get("secret")).encode(errors="replace"), self._secret.encode()):
             self._done = True
             raise UsageError("launch: secret is not the one that `weft dap` has told where it was started")
-        self._secret, self.wire.longest = None, MAX_MESSAGE_BYTES
+        self._secret, self.wire.max_bytes = None, MAX_MESSAGE_BYTES
 
     def _request_handlers(self) -> dict[str, Callable[[Body], Any]]:
         """Return the handler of each request by the request's name."""
@@ -182,24 +182,24 @@ class Adapter:
                 int(a["instructionCount"]),
             )},
             "setExceptionBreakpoints": lambda _: {"breakpoints": []},
-            "dataBreakpointInfo": lambda a: self.session.stacks.data(
+            "dataBreakpointInfo": lambda a: self.session.stacks.describe_data_breakpoint(
                 str(a["name"]), a.get("variablesReference"), a.get("frameId")
             ),
-            "threads": lambda _: {"threads": self.session.stacks.threads(self.session.rows)},
-            "stackTrace": lambda a: self.session.stacks.stack(
+            "threads": lambda _: {"threads": self.session.stacks.list_threads(self.session.rows)},
+            "stackTrace": lambda a: self.session.stacks.list_frames(
                 a["threadId"], int(a.get("startFrame") or 0), int(a.get("levels") or 0)
             ),
-            "scopes": lambda a: {"scopes": self.session.stacks.scopes(a["frameId"])},
-            "variables": lambda a: {"variables": self.session.stacks.variables(
+            "scopes": lambda a: {"scopes": self.session.stacks.list_scopes(a["frameId"])},
+            "variables": lambda a: {"variables": self.session.stacks.list_variables(
                 a["variablesReference"], int(a.get("start") or 0), int(a.get("count") or 0)
             )},
             "setVariable": self._set_variable, "setExpression": self._set_expression, "evaluate": self._evaluate,
             "completions": self._completions, "continue": self._continue, "pause": lambda _: None,
             "next": lambda a: self._step("next", a), "stepIn": lambda a: self._step("step", a),
             "stepOut": lambda a: self._step("finish", a), "stepBack": self._step_back,
-            "reverseContinue": lambda _: (None, self.session.back_to_breakpoint),
+            "reverseContinue": lambda _: (None, self.session.reverse_continue),
             "gotoTargets": self._goto_targets, "goto": self._goto, "exceptionInfo": self._exception_info,
-            "loadedSources": lambda _: {"sources": self.session.files()},
+            "loadedSources": lambda _: {"sources": self.session.list_source_files()},
             "weft/findings": lambda _: {"findings": self._list_findings()}, "weft/until": self._run_until,
             "weft/ranks": lambda _: self._list_ranks(),
         }  # fmt: skip
@@ -232,10 +232,10 @@ class Adapter:
         self._arguments = arguments
 
         def said(text: str) -> None:
-            self.wire.event("output", category="stdout", output=text)
+            self.wire.send_event("output", category="stdout", output=text)
 
         if self._progress:
-            self.wire.event("progressStart", progressId="launch", title="weft: the run is prepared", cancellable=False)
+            self.wire.send_event("progressStart", progressId="launch", title="weft: the run is prepared", cancellable=False)
         try:
             run, program = launch.find_or_record_run(arguments, said, self._handle_while_running)
             options = launch.replay_options(arguments) + ([] if program else launch.trust_options(run, arguments))
@@ -252,9 +252,9 @@ class Adapter:
             debugger.first()
         finally:
             if self._progress:
-                self.wire.event("progressEnd", progressId="launch")
+                self.wire.send_event("progressEnd", progressId="launch")
         self._session.progress = self._progress
-        return None, lambda: self.wire.event("initialized")
+        return None, lambda: self.wire.send_event("initialized")
 
     def _configuration_done(self, _: Body) -> tuple[None, Later]:
         assert self.session  # UsageError where nothing has been launched
@@ -267,9 +267,9 @@ class Adapter:
         stops = self._arguments.get("stopOnEntry", not session.debugger.stops.breakpoints.all)
         if where:
             for one in where:
-                session.until(one)
+                session.run_until(one)
         elif stops:
-            session.tell("entry", session.debugger.stopped(), {})
+            session.report_stop("entry", session.debugger.stopped(), {})
         else:
             session.continue_(None)
 
@@ -280,7 +280,7 @@ class Adapter:
             launch.check_arguments(given)
             self._arguments |= {name: given[name] for name in ("until", "finding", "stopOnEntry", "stepAll")
                                 if name in given}  # fmt: skip
-        session.stacks.moved()
+        session.stacks.invalidate()
         session.restart()
         return None, self._go_to_first_stop
 
@@ -292,12 +292,12 @@ class Adapter:
         session = self._session
         if session is not None:
             code = session.debugger.replica.status()
-            session.stacks.moved()
+            session.stacks.invalidate()
             session.debugger.close()
             self._session = None
             if code is not None:
-                self.wire.event("exited", exitCode=code)
-        self.wire.event("terminated")
+                self.wire.send_event("exited", exitCode=code)
+        self.wire.send_event("terminated")
 
     def _disconnect(self, _: Body) -> None:
         self._done = True
@@ -311,22 +311,22 @@ class Adapter:
             raise UsageError("breakpoints are set in files: this source has no path")
         files = self.session.debugger.record.files()
         places = [(source_location(path, int(one["line"]), files), one) for one in arguments.get("breakpoints") or []]
-        told = self.session.points.replace(path, places)
+        told = self.session.breakpoints.replace(path, places)
         return {"breakpoints": [{**one, "source": {"path": path}} for one in told]}
 
     def _set_function_breakpoints(self, arguments: Body) -> Body:
         given = arguments.get("breakpoints") or []
-        return {"breakpoints": self.session.points.replace("functions", [(str(one["name"]), one) for one in given])}
+        return {"breakpoints": self.session.breakpoints.replace("functions", [(str(one["name"]), one) for one in given])}
 
     def _set_data_breakpoints(self, arguments: Body) -> Body:
-        return {"breakpoints": self.session.points.watch(arguments.get("breakpoints") or [])}
+        return {"breakpoints": self.session.breakpoints.watch(arguments.get("breakpoints") or [])}
 
     def _set_instruction_breakpoints(self, arguments: Body) -> Body:
         """Replace the breakpoints on instructions."""
-        named = self.session.stacks.instructions.named
+        named = self.session.stacks.instructions.breakpoint_location
         given = arguments.get("breakpoints") or []
         places = [(named(str(one["instructionReference"]), int(one.get("offset") or 0)), one) for one in given]
-        return {"breakpoints": self.session.points.replace("instructions", places)}
+        return {"breakpoints": self.session.breakpoints.replace("instructions", places)}
 
     # Values
 
@@ -334,13 +334,13 @@ class Adapter:
         """Give a variable another value, and warn afterwards that the replay may leave its record."""
         stacks = self.session.stacks
         body = stacks.set_variable(arguments["variablesReference"], str(arguments["name"]), str(arguments["value"]))
-        return body, self.session.warn
+        return body, self.session.warn_value_changed
 
     def _set_expression(self, arguments: Body) -> tuple[Body, Later]:
         """Give an expression another value, and warn afterwards that the replay may leave its record."""
         stacks = self.session.stacks
-        body = stacks.assign(str(arguments["expression"]), str(arguments["value"]), arguments.get("frameId"))
-        return body, self.session.warn
+        body = stacks.assign_expression(str(arguments["expression"]), str(arguments["value"]), arguments.get("frameId"))
+        return body, self.session.warn_value_changed
 
     def _evaluate(self, arguments: Body) -> Body:
         """Evaluate an expression; in the console, run the line as a command of the prompt if it is one."""
@@ -350,8 +350,8 @@ class Adapter:
         if not self._is_prompt_command(text, frame):
             return self.session.stacks.evaluate(text, frame)
         if frame is not None:
-            self.session.debugger.focus = self.session.stacks.spot(frame).rank
-        return {"result": self.session.command(text), "variablesReference": 0}
+            self.session.debugger.focus = self.session.stacks.lookup_frame(frame).rank
+        return {"result": self.session.run_prompt_command(text), "variablesReference": 0}
 
     def _is_prompt_command(self, text: str, frame: Any) -> bool:
         """Tell whether a line of the console is a command of the prompt.
@@ -384,13 +384,13 @@ class Adapter:
     # Running
 
     def _requested_rank(self, arguments: Body) -> int:
-        of_task = self.session.stacks.task_of(arguments["threadId"])
-        return of_task[0] if of_task is not None else self.session.stacks.rank_of(arguments["threadId"])[0]
+        of_task = self.session.stacks.task_of_thread(arguments["threadId"])
+        return of_task[0] if of_task is not None else self.session.stacks.rank_of_thread(arguments["threadId"])[0]
 
     def _continue(self, arguments: Body) -> tuple[Body, Later]:
         """Let all ranks run to the next breakpoint; with `singleThread` only the rank or task of the thread."""
         session, alone = self.session, bool(arguments.get("singleThread"))
-        if alone and (of_task := session.stacks.task_of(arguments["threadId"])) is not None:
+        if alone and (of_task := session.stacks.task_of_thread(arguments["threadId"])) is not None:
             return {"allThreadsContinued": False}, lambda: session.step_task("continue", *of_task)
         rank = self._requested_rank(arguments) if alone else None
         return {"allThreadsContinued": not alone}, lambda: session.continue_(rank)
@@ -398,7 +398,7 @@ class Adapter:
     def _step(self, how: How, arguments: Body) -> tuple[None, Later]:
         """Step the rank or the task of a thread; `how` is next, step or finish."""
         session = self.session
-        if (of_task := session.stacks.task_of(arguments["threadId"])) is not None:
+        if (of_task := session.stacks.task_of_thread(arguments["threadId"])) is not None:
             return None, lambda: session.step_task(how, *of_task)
         rank = self._requested_rank(arguments)
         everyone = bool(self._arguments.get("stepAll")) and not arguments.get("singleThread")
@@ -407,10 +407,10 @@ class Adapter:
     def _step_back(self, arguments: Body) -> tuple[None, Later]:
         """Step a rank back by a line. UsageError for a task."""
         session = self.session
-        if session.stacks.task_of(arguments["threadId"]) is not None:
+        if session.stacks.task_of_thread(arguments["threadId"]) is not None:
             raise UsageError("a step back is one of a rank, as tasks may have run in between: choose the rank's thread")
         rank = self._requested_rank(arguments)
-        return None, lambda: session.back(rank)
+        return None, lambda: session.step_back(rank)
 
     def _goto_targets(self, arguments: Body) -> Body:
         """Return the first call at a line as the only target of `goto`, and remember that line."""
@@ -425,11 +425,11 @@ class Adapter:
         if arguments.get("targetId") != 1 or not self._goto_location:
             raise UsageError("this target is not known: ask for `gotoTargets` first")
         where = f"{rank}:{self._goto_location}"
-        return None, lambda: session.until(where)
+        return None, lambda: session.run_until(where)
 
     def _run_until(self, arguments: Body) -> tuple[None, Later]:
         session, where, through = self.session, str(arguments["where"]), bool(arguments.get("through"))
-        return None, lambda: session.until(where, through=through)
+        return None, lambda: session.run_until(where, through=through)
 
     def _exception_info(self, _: Body) -> Body:
         text = self.session.text

@@ -83,20 +83,20 @@ class Session:
         share = 100 * passed / max(sum(replica.goals[t] for t in threads), 1)
         if not self._is_progress_shown:
             self._is_progress_shown = True
-            self.wire.event("progressStart", progressId="move", title="replay")
-        self.wire.event("progressUpdate", progressId="move", message=f"{passed} calls made", percentage=min(share, 100))
+            self.wire.send_event("progressStart", progressId="move", title="replay")
+        self.wire.send_event("progressUpdate", progressId="move", message=f"{passed} calls made", percentage=min(share, 100))
 
     def forward_output(self, *, whole: bool = True) -> None:
         """Send what the ranks have written to the editor. `whole`: full lines only."""
-        for rank, stream, text in self.output.take(self.debugger.replica.folder, whole=whole):
+        for rank, stream, text in self.output.read_new(self.debugger.replica.folder, whole=whole):
             lines = "".join(f"[rank {rank}] {line}" for line in text.splitlines(keepends=True))
-            self.wire.event("output", category=stream, output=lines, data={"rank": rank})
+            self.wire.send_event("output", category=stream, output=lines, data={"rank": rank})
         if text := self.debugger.replica.output():
             self.show_text(text, "stdout")
 
     def show_text(self, text: str, category: str = "console") -> None:
         """Show a text in the editor's console."""
-        self.wire.event("output", category=category, output=text if text.endswith("\n") else text + "\n")
+        self.wire.send_event("output", category=category, output=text if text.endswith("\n") else text + "\n")
 
     # Moves
 
@@ -105,7 +105,7 @@ class Session:
 
         `next_move` returns how the ranks go on after a log point, or None.
         """
-        self.stacks.moved()
+        self.stacks.invalidate()
         self._move_started, before = time.monotonic(), self._rank_positions()
         try:
             answer = go()
@@ -122,7 +122,7 @@ class Session:
         finally:
             if self._is_progress_shown:
                 self._is_progress_shown = False
-                self.wire.event("progressEnd", progressId="move")
+                self.wire.send_event("progressEnd", progressId="move")
         self.report_stop(why, answer, before)
 
     def _rank_positions(self) -> RankPositions:
@@ -155,7 +155,7 @@ class Session:
         breakpoint.
         """
         hits = self.find_breakpoint_hits(answer, before)
-        logs = [(rank, text) for rank, number in hits if (text := self.breakpoints.log_of(number))]
+        logs = [(rank, text) for rank, number in hits if (text := self.breakpoints.log_message(number))]
         self.forward_output()
         for rank, text in logs:
             self.show_text(f"[rank {rank}] {self._expand_log_message(rank, text)}")
@@ -199,18 +199,18 @@ class Session:
         """
         self.rows = answer["ranks"]
         self.forward_output(whole=False)
-        for text in self.tasks.look() if self.tasks is not None else ():
+        for text in self.tasks.refresh() if self.tasks is not None else ():
             self.show_text(f"weft: {text}", "important")
         hits = self.find_breakpoint_hits(answer, before)
         reason, self.text = self._stop_reason(why, answer, hits)
         body: Answer = {
-            "reason": reason, "threadId": self.stacks.focused(), "allThreadsStopped": True,
+            "reason": reason, "threadId": self.stacks.focused_thread(), "allThreadsStopped": True,
         }  # fmt: skip
         if self.text:
             body |= {"text": self.text, "description": self.text.splitlines()[0][:200]}
         if hits:
             body["hitBreakpointIds"] = sorted({number for _, number in hits})
-        self.wire.event("stopped", **body)
+        self.wire.send_event("stopped", **body)
 
     def _stop_reason(self, why: str, answer: Answer, hits: list[tuple[int, int]]) -> tuple[str, str]:
         """Return the protocol's reason for a stop, and a sentence about it."""
@@ -229,7 +229,7 @@ class Session:
         if answer.get("waiting"):
             self.show_text("\n".join(line for line in tell(answer) if "gets no further" in line))
         if hits:
-            return self.breakpoints.kind_of(hits[0][1]), ""
+            return self.breakpoints.stop_reason(hits[0][1]), ""
         news = focus.get("news", {})
         if "expression" in news:
             return "data breakpoint", f"{news['expression']}: {news['old'] or '(none)'} -> {news['new'] or '(none)'}"
@@ -247,7 +247,7 @@ class Session:
                 move = lambda: self.debugger.until(f"{rank}:{last.index}")  # noqa: E731
         while True:
             self.is_interrupted = False
-            self.run_move("continue", move, on=lambda: move)
+            self.run_move("continue", move, next_move=lambda: move)
             if not self.is_interrupted:
                 return
             self._take()
@@ -272,7 +272,7 @@ class Session:
         assert tasks is not None
 
         def go() -> Answer:
-            answer = tasks.go(how, rank, task)
+            answer = tasks.step_task(how, rank, task)
             if answer["why"] not in ("line", "breakpoint"):
                 self.show_text("\n".join(told_of_task(answer)))
             return d.stopped()
@@ -303,7 +303,7 @@ class Session:
 
     def restart(self) -> Answer:
         """Start the replay anew, and return where the ranks are."""
-        self.output.forget()
+        self.output.reset()
         return self.debugger.begin()
 
     # The prompt's own commands
@@ -313,7 +313,7 @@ class Session:
         before = self._rank_positions()
         answer = self.prompt.answer(line)
         if answer["kind"] == "stopped" or (answer["kind"] == "of-rank" and self._rank_positions() != before):
-            self.stacks.moved()
+            self.stacks.invalidate()
             self.report_stop("step", answer if answer["kind"] == "stopped" else self.debugger.stopped(), before)
         return "\n".join(self.prompt.told(answer))
 

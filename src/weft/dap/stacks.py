@@ -71,7 +71,7 @@ class Stacks:
         for hand in self._beside.values():
             hand.close()
         self._beside.clear()
-        self.instructions.moved()
+        self.instructions.forget_ranks()
 
     # Threads
 
@@ -91,17 +91,17 @@ class Stacks:
     def list_threads(self, rows: Sequence[Body]) -> list[Body]:
         """Return the threads of all ranks, each with where it is, then the tasks. `rows`: those of the command `ranks`."""
         found = [{"id": self.thread_number(row["rank"], row["thread"]), "name": thread_name(row)} for row in rows]
-        return found + (self.tasks.threads() if self.tasks is not None else [])
+        return found + (self.tasks.list_threads() if self.tasks is not None else [])
 
     def focused_thread(self) -> int:
         """Return the thread number of the rank in focus, or of the task that it runs."""
         rank = self.debugger.focus
-        task = self.tasks.running(rank) if self.tasks is not None else None
-        return self.thread_number(rank) if self.tasks is None or task is None else self.tasks.number(rank, task)
+        task = self.tasks.running_task(rank) if self.tasks is not None else None
+        return self.thread_number(rank) if self.tasks is None or task is None else self.tasks.thread_number(rank, task)
 
     def task_of_thread(self, thread: object) -> tuple[int, int] | None:
         """Return the rank and the task of a thread number; None if the number is that of a rank."""
-        return self.tasks.of(thread) if self.tasks is not None else None
+        return self.tasks.task_of_thread(thread) if self.tasks is not None else None
 
     # Frames
 
@@ -128,9 +128,9 @@ class Stacks:
     def _task_frames(self, rank: int, task: int) -> list[tuple[FrameReference, Frame]]:
         """Return the frames of a task, followed by the lines that created the task and its creators."""
         assert self.tasks is not None
-        if self.tasks.as_rank(rank, task):
+        if self.tasks.is_rank_stack(rank, task):
             return self._rank_frames(rank)
-        frames, spawns = self.tasks.view(rank, task).stack()
+        frames, spawns = self.tasks.task_view(rank, task).stack()
         made = [
             Frame(s.at.file, s.at.line, f"made by {s.name or f'task {s.task}'}") for s in spawns if s.at is not None
         ]
@@ -179,7 +179,7 @@ class Stacks:
         if frame.file:
             body["source"] = source_to_json(frame.file)
         if frame.address and not spot.native:
-            body["instructionPointerReference"] = self.instructions.reference(spot.rank, frame.address)
+            body["instructionPointerReference"] = self.instructions.make_reference(spot.rank, frame.address)
         return (
             body
             if frame.file and (spot.task is None or spot.level is not None)
@@ -203,7 +203,7 @@ class Stacks:
             )  # fmt: skip
             raise DebuggerError(f"no frame can be looked at: {what}")
         if spot.task is not None and self.tasks is not None:
-            return self.tasks.view(spot.rank, spot.task), spot.level
+            return self.tasks.task_view(spot.rank, spot.task), spot.level
         return (self._beside[spot.rank] if spot.native else self.debugger.hand(spot.rank)), spot.level
 
     # Values

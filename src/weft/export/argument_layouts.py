@@ -125,7 +125,7 @@ class RankNames:
         for cls in programs.classes:
             ids = np.array(sorted(_named_objects(rank, cls)), np.int64)
             texts = TextTable([_object_name(rank, cls, int(id), as_json) for id in ids])
-            made.append(Names(ids=ids, count=len(ids), own=texts.structure, prefix=programs.prefix(cls)))
+            made.append(Names(ids=ids, count=len(ids), own=texts.structure, prefix=programs.object_prefix(cls)))
         self.structures = several(made, Names)
 
 

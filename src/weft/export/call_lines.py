@@ -58,7 +58,7 @@ class CallLineWriter:
     def __init__(self, trace: Trace, table: CallTable | None) -> None:
         self._trace, self._table, self._json = trace, table, table is None
         self._programs = ArgumentLayouts(trace.functions, self._json)
-        self._prefixes = [self._programs.prefix(cls) for cls in self._programs.classes]
+        self._prefixes = [self._programs.object_prefix(cls) for cls in self._programs.classes]
         self._words = self._programs.words.table()
         self._ranks = (RowRank * max(1, len(trace.ranks)))()
         self._kept: dict[int, object] = {}
@@ -86,7 +86,7 @@ class CallLineWriter:
         """Return the line of a call that the kernel cannot write."""
         if self._table is None:
             return json.dumps(event_json(event), default=str) + "\n"
-        return "  ".join(self._table.cells(event)).rstrip() + "\n"
+        return "  ".join(self._table.align_cells(event)).rstrip() + "\n"
 
     # Columns
 
@@ -124,7 +124,7 @@ class CallLineWriter:
     def _site_text(self, site: CallSite) -> str:
         if self._table is None:
             return json.dumps(site_json(site), default=str)
-        return self._table.aligned("where", escaped(site.text))
+        return self._table.align_cell("where", escaped(site.text))
 
     def _task_column(self, part: RankCalls) -> NDArray[np.uint32]:
         tasks = part.rank.tasks
@@ -136,7 +136,7 @@ class CallLineWriter:
     def _task_text(self, task: LogicalTask | None) -> str:
         if self._table is None:
             return json.dumps(task_json(task), default=str)
-        return self._table.aligned("task", escaped(task_text(task))) if self._trace.has_tasks else ""
+        return self._table.align_cell("task", escaped(task_text(task))) if self._trace.has_tasks else ""
 
     def _comm_column(self, part: RankCalls) -> NDArray[np.uint32]:
         """Return the communicators for JSON, those of windows and files included; 0 for text."""

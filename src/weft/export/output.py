@@ -70,4 +70,4 @@ class FileColumns:
 
 def pair_operations(trace: Trace, beside: Path) -> Operations:
     """Return the run's operations with their messages paired, in columns that are kept in files."""
-    return paired(trace, FileColumns(beside.parent).room)
+    return paired(trace, FileColumns(beside.parent).allocate)

@@ -113,14 +113,14 @@ def calls_in_time_order(trace: Trace, wanted: Filter) -> Iterator[CallRows]:
     queues = [_Queue(rank, wanted, step) for rank in ranks]
     while True:
         for queue in queues:
-            queue.fill()
+            queue.read_ahead()
         queues = [queue for queue in queues if queue.held]
         if not queues:
             return
         # What is read of a rank later comes behind what was read of it: up to there the order is known.
-        bounds = [(queue.last_key, queue.rank.index) for queue in queues if not queue.ended]
+        bounds = [(queue.last_key, queue.rank.index) for queue in queues if not queue.is_exhausted]
         bound, last = min(bounds, default=(None, -1))
-        taken = [queue.take(bound, queue.rank.index <= last) for queue in queues]
+        taken = [queue.take_before(bound, queue.rank.index <= last) for queue in queues]
         some = [found for found in taken if found is not None]
         order = np.argsort(np.concatenate([key for key, _ in some]), kind="stable")
         yield CallRows(tuple(part for _, part in some), order)

@@ -201,8 +201,8 @@ def _waiting_rows(groups: Sequence[_WaitingGroup], standstill: Standstill, colum
 def _missing_strokes(group: _WaitingGroup, drawn: Sequence[int], column: dict[int, int]) -> list[Stroke]:
     """Return the strokes for the messages, receives or members that a group waits for."""
     places = sorted(column[rank] for rank in drawn)
-    if group.one.reasons and group.one.reasons[0].what == "members":
-        name = describe.call(group.one.event, peers=False).split("(")[0]
+    if group.first.reasons and group.one.reasons[0].what == "members":
+        name = describe.call(group.first.event, peers=False).split("(")[0]
         return [Stroke(places[0], places[-1], "gathering", name)] if len(places) > 1 else []
     found = []
     for rank in drawn:
@@ -217,10 +217,10 @@ def _missing_strokes(group: _WaitingGroup, drawn: Sequence[int], column: dict[in
 
 def _waiting_note(group: _WaitingGroup, standstill: Standstill) -> str:
     """Return `a.py:5  waits in recv(source=0, tag=1)`, and for which ranks if no stroke shows it."""
-    ranks, event = group.ranks, group.one.event
+    ranks, event = group.ranks, group.first.event
     call = describe.call(event, peers=len(ranks) == 1)
     text = f"{_call_site_text(event)}  {'waits' if len(ranks) == 1 else 'wait'} in {call}".strip()
-    reasons = group.one.reasons
+    reasons = group.first.reasons
     if reasons and reasons[0].event != event:
         text += f" for {_posting_calls_text(reasons)}"
     elif not reasons or reasons[0].what not in ("message", "receive") or reasons[0].peer == ANY_SOURCE:

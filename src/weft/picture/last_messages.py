@@ -97,7 +97,7 @@ def _find_row(
         kind = row.strokes[0].kind
         if f"{row.note} {kind}" == note and row.strokes[0].label == stroke.label and row.has_room(stroke):
             return row, held
-        if any(other.before(message) for other in held):
+        if any(other.precedes(message) for other in held):
             return None
     return None
 
@@ -109,8 +109,8 @@ def _sort_causally(messages: Sequence[Message]) -> list[Message]:
     for _ in range(len(by_end)):
         moved = False
         for later in by_end:
-            least = max((depth[one] + 1 for one in by_end if one is not later and one.before(later)
-                         and not later.before(one)), default=0)  # fmt: skip
+            least = max((depth[one] + 1 for one in by_end if one is not later and one.precedes(later)
+                         and not later.precedes(one)), default=0)  # fmt: skip
             moved |= least > depth[later]
             depth[later] = max(depth[later], least)
         if not moved:

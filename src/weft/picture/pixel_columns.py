@@ -56,8 +56,8 @@ def thread_columns(thread: Thread, borders: Ints, last: int) -> ThreadColumns:
     kept = []
     for part in _read_window(thread, borders, last):
         long = (part.leave - part.enter >= pixel) | part.open
-        kept.append(part.of(long))
-        _add_short_calls(short, borders, part.of(~long))
+        kept.append(part.select(long))
+        _add_short_calls(short, borders, part.select(~long))
     return ThreadColumns(thread, short.reshape(width, len(CLASSES)), _concatenate_boxes(kept))
 
 

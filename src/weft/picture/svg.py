@@ -52,7 +52,7 @@ def draw_svg(
         return _draw_empty(trace, width)
     chosen = select_ranks(trace, ranks)
     run = extent(trace)
-    return _SvgDrawing(trace, chosen, run, parse_window(trace, window, run), max(width, 320)).picture(messages)
+    return _SvgDrawing(trace, chosen, run, parse_window(trace, window, run), max(width, 320)).render(messages)
 
 
 def _draw_empty(trace: Trace, width: int) -> Picture:

@@ -54,7 +54,7 @@ def draw_text(trace: Trace, width: int = 100, *, depth: int = DEPTH, colour: boo
 
     A call that never returned has a torn edge, and a note says since when it waits and for which ranks.
     """
-    lines = _TextDrawing(trace, max(width, _NARROWEST), max(depth, 1)).lines()
+    lines = _TextDrawing(trace, max(width, _NARROWEST), max(depth, 1)).render_lines()
     return "\n".join("".join(_apply_colour(part, colour) for part in line).rstrip() for line in lines)
 
 

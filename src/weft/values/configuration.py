@@ -68,7 +68,7 @@ class Configuration:
 
     def plan_text(self) -> str:
         """Return the text of the file that the recorded program reads."""
-        return "\n".join([f"limit\t{self.limit}", *(rule.line() for rule in self.rules)]) + "\n"
+        return "\n".join([f"limit\t{self.limit}", *(rule.plan_line() for rule in self.rules)]) + "\n"
 
     def find_unknown_entries(self, known: Mapping[str, Iterable[str]]) -> list[str]:
         """Return sentences on entries that name nothing of the program; `known` are the program's names by scope."""
@@ -108,7 +108,7 @@ def read_configuration(path: Path, run: Path | None = None) -> Configuration:
         _check_integers(document)
     except (ValueError, RecursionError) as error:  # also numbers of more digits than Python reads
         raise UsageError(f"{path} is not TOML: {error}") from error
-    return _Reader(str(path)).configuration(document)
+    return _Reader(str(path)).read_entries(document)
 
 
 def _check_integers(value: object) -> None:
@@ -125,7 +125,7 @@ def read_tolerances(run: Path, told: Mapping[str, Any], config: Path | None = No
 
     Raises UsageError for an unknown word or an invalid number.
     """
-    checked = _Reader("the comparison").only_tolerances(told)
+    checked = _Reader("the comparison").read_tolerances(told)
     path = config or run / FOLDER / "probes.toml"
     known = read_configuration(path, None if config else run).judged if config is not None or path.exists() else {}
     own = {name: {**settings, **checked} for name, settings in known.items()}

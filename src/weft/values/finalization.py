@@ -40,7 +40,7 @@ def finalize_values(run: Path, configuration: Path | None) -> RecordedValues:
         (run / FOLDER / CONFIGURATION).write_text(text)
         if configuration is not None and not configuration.exists():
             notes.append(_write_template(configuration, text))
-    unknown = Configuration(known.rules, source=str(configuration)).unknown(trace.names())
+    unknown = Configuration(known.rules, source=str(configuration)).find_unknown_entries(trace.names_by_scope())
     return RecordedValues(probes, len(trace.processes), notes, unknown)
 
 

@@ -46,7 +46,7 @@ def _add_process(process: ProcessValues, entries: dict[tuple[str, str, str], _En
         one.times += counts[place.number]
         one.ranks += 1
         if place.kind == PlaceKind.PROBE and not one.what:
-            one.what = _describe_value(process.kept(int(process.rows_of(place.number)[0])))
+            one.what = _describe_value(process.value_at(int(process.rows_of_place(place.number)[0])))
 
 
 def _describe_value(kept: KeptValue) -> str:

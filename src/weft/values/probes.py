@@ -76,11 +76,11 @@ def part(
         halo = "inferred"
     if halo is not None:
         if lower is None and comm is not None and whole is not None:
-            lower = _Blocks(values, comm, whole).first()
+            lower = _Blocks(values, comm, whole).block_start()
         said = {"of": of, "lower": lower, "whole": whole, "comm": comm, "periodic": periodic, "lag": lag}
         return _declare_halo_array(values, halo, said)
     if lower is None and comm is not None and whole is not None:
-        lower = _Blocks(values, comm, whole).lower()
+        lower = _Blocks(values, comm, whole).checked_start()
     return ArrayPart(values, "" if of is None else of, 0 if lower is None else lower, whole)
 
 

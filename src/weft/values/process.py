@@ -165,7 +165,7 @@ class KeptValue:
         if self.form == ValueForm.VALUES:
             flat = self._payload[: self.count * self.dtype.itemsize].view(self.dtype)
         elif self.form == ValueForm.CHANGES:
-            flat = self.process.rebuilt.at(self)
+            flat = self.process.rebuilder.at(self)
         else:
             return None
         return flat.reshape(self.shape, order="F" if self.order == "F" else "C")
@@ -192,7 +192,7 @@ class ArrayRebuilder:
         last, state = self._states.get(place, (-1, np.zeros(0)))
         if last > kept.row:
             last, state = -1, np.zeros(0)
-        rows = self._process.rows_of(place)
+        rows = self._process.rows_of_place(place)
         first, end = np.searchsorted(rows, [last, kept.row], "right")
         for row in rows[first:end].tolist():
             one = KeptValue(self._process, row)
@@ -204,7 +204,7 @@ class ArrayRebuilder:
         """Apply the changed blocks of a value to a state."""
         if len(state) != kept.count or state.dtype != kept.dtype:
             state = np.zeros(kept.count, kept.dtype)
-        numbers, data = kept.changed()
+        numbers, data = kept.changed_blocks()
         at = 0
         for number in numbers.tolist():
             first = number * VALUES_BLOCK

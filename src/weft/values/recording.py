@@ -35,7 +35,7 @@ def prepare_values(run: Path, configuration: Path | None) -> dict[str, str]:
             # Only where it is asked for: numpy takes longer to come than all of a start.
             from weft.values.configuration import read_configuration
 
-            (run / FOLDER / PLAN).write_text(read_configuration(configuration).plan())
+            (run / FOLDER / PLAN).write_text(read_configuration(configuration).plan_text())
             (run / FOLDER / CONFIGURATION).write_bytes(configuration.read_bytes())
     except OSError as error:
         raise WeftError(f"cannot write the values of the run: {error}") from error

@@ -232,7 +232,7 @@ def read_expression(text: str, fortran: bool) -> ReadElements:
     found = parse_subscripts(text)
     if found is None and re.fullmatch(r"[\w.>%&*()-]+", text) and (rank := count_dimensions(text)):
         found = text, [":"] * rank
-    return ArrayRange(*found, fortran).kept() if found else read_number(evaluate(text))
+    return ArrayRange(*found, fortran).read_elements() if found else read_number(evaluate(text))
 
 
 class Library:

@@ -68,7 +68,7 @@ def parse_watch(text: str) -> LineWatch:
         lines = source.read_text("utf-8", "replace").splitlines()
         if watch.line > len(lines):
             raise UsageError(f"--watch {text!r}: {watch.file} has {len(lines)} lines")
-    if watch.python:
+    if watch.is_python:
         try:
             compile(watch.text, "--watch", "eval")
         except SyntaxError as error:
@@ -96,9 +96,9 @@ def check_watches(watches: Sequence[LineWatch], programs: Iterable[Sequence[str]
 
     native = [program for program in programs if not is_python(program)]
     for watch in watches:
-        if not watch.python and native and find_gdb() is None:
+        if not watch.is_python and native and find_gdb() is None:
             raise UsageError(f"--watch {watch.file}:{watch.line}: lines of native programs need gdb: {REMEDY}")
-        if not watch.python and not native:
+        if not watch.is_python and not native:
             raise UsageError(
                 f"--watch {watch.file}:{watch.line}: the program is one of Python; name a line of a .py file"
             )
@@ -140,7 +140,7 @@ def find_unreached_watches(watches: Sequence[LineWatch], places: Iterable[tuple[
     reached = {(name, Path(file).name) for name, file in places}
     return [
         f"--watch {one.file}:{one.line}:{one.text} kept nothing: no rank came to that line, or the program was "
-        + ("run without that file" if one.python else "compiled without -g")
+        + ("run without that file" if one.is_python else "compiled without -g")
         for one in watches
         if (one.name, Path(one.file).name) not in reached
     ]

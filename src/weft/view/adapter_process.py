@@ -43,7 +43,7 @@ class AdapterProcess:
     def _read_messages(self) -> None:
         """Pass events on and store responses, until the process closes its output; runs in a thread of its own."""
         with suppress(WireError, OSError, ValueError):
-            for message in self._wire.messages():
+            for message in self._wire.read_messages():
                 if message.get("type") == "event":
                     self._on_event(str(message.get("event")), message.get("body") or {})
                     continue

@@ -64,7 +64,7 @@ def marks_to_json(marks: list[EndMark], scale: Scale, first_row: list[int], trac
         by_call = scale.name == "logical"
         at = 0.0 if by_call else float(scale.positions([mark.time])[0])
         if by_call and count:
-            at = scale.spots([(mark.rank, count - 1)])[0][2]
+            at = scale.event_positions([(mark.rank, count - 1)])[0][2]
         found.append({"rank": mark.rank, "row": first_row[mark.rank], "time": mark.time, "at": at,
                       "label": mark.label, "kind": mark.kind})  # fmt: skip
     return found

@@ -41,7 +41,7 @@ def render_html(picture: RunView) -> bytes:
     """Return the HTML file of a view whose analysis is done. WeftError if the run could not be matched."""
     if picture.links is None:
         raise WeftError(picture.failure or "the run could not be matched")
-    data = base64.b64encode(gzip.compress(_ExportData(picture, picture.links).packed(), 9, mtime=0)).decode()
+    data = base64.b64encode(gzip.compress(_ExportData(picture, picture.links).pack(), 9, mtime=0)).decode()
     imports = {f"weft/{name}": _module_url(load_assets()[name]) for name in module_names()}
     text = json.dumps({"imports": imports})
     start = 'import "weft/main.js";'
@@ -83,8 +83,8 @@ class _ExportData:
         names = ["time", "folded", "logical"] if self.whole else ["time", "folded"]
         messages, bands = self._collect_links()
         head = {
-            "run": self.picture.facts(), "axes": {name: self.picture.axis(name) for name in names},
-            "findings": {name: self.picture.findings(name) for name in names}, "tables": self.picture.tables("time"),
+            "run": self.picture.run_facts(), "axes": {name: self.picture.axis_facts(name) for name in names},
+            "findings": {name: self.picture.list_findings(name) for name in names}, "tables": self.picture.tables("time"),
             "whole": self.whole, "windows": self.windows, "row_first": self._row_offsets(), "messages": messages,
             "bands": bands, "message_facts": self._collect_message_facts(messages), "details": self._collect_details(),
             "sources": self.sources, "shades": self._collect_frontiers(),
@@ -100,7 +100,7 @@ class _ExportData:
         found: list[Window] = []
         left = MAX_CALLS
         for start, end in [*self._finding_windows(), *self._last_windows()]:
-            first, last = self.timeline.range(start, end)
+            first, last = self.timeline.events_between(start, end)
             count = int((last - first).sum())
             if count <= left:
                 found.append((start, end))
@@ -109,7 +109,7 @@ class _ExportData:
 
     def _finding_windows(self) -> Iterable[Window]:
         """Yield the interval around each of the first findings."""
-        for finding in self.picture.findings("time")["findings"][:12]:
+        for finding in self.picture.list_findings("time")["findings"][:12]:
             if finding["window"]:
                 start, end = finding["window"]
                 wide = (end - start) * 0.5
@@ -127,7 +127,7 @@ class _ExportData:
             return [[(0, len(row.events))] for row in self.picture.rows]
         ranges: list[list[tuple[int, int]]] = [[] for _ in self.picture.rows]
         for start, end in self.windows:
-            first, last = self.timeline.range(start, end)
+            first, last = self.timeline.events_between(start, end)
             for row, (a, b) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
                 ranges[row].append((int(a), int(b)))
         return [_merge_ranges(found) for found in ranges]
@@ -143,11 +143,11 @@ class _ExportData:
         steps = self.picture.scale("logical") if self.whole else None
         for row, found in enumerate(self.ranges):
             for a, b in found:
-                boxes.append(self.timeline.boxes(row, a, b))
+                boxes.append(self.timeline.event_boxes(row, a, b))
                 slots.append(rows[row].events[a:b])
-                events.append(rows[row].events_of(np.arange(a, b)))
+                events.append(rows[row].event_indices(np.arange(a, b)))
                 if steps:
-                    logical.append(steps.timeline.boxes(row, a, b))
+                    logical.append(steps.timeline.event_boxes(row, a, b))
         box, slot = np.concatenate(boxes), np.concatenate(slots)
         arrays: dict[str, NDArray[np.generic]] = {
             "start": box["start"].astype(np.float64), "end": box["end"].astype(np.float64),
@@ -169,7 +169,7 @@ class _ExportData:
         for name in ("time", "folded"):
             scale = self.picture.scale(name)
             lanes = [[row] for row in range(rows)]
-            found[f"shares_{name}"] = self.timeline.columns(lanes, scale.edges(0, scale.end, columns))
+            found[f"shares_{name}"] = self.timeline.class_shares(lanes, scale.column_edges(0, scale.end, columns))
         return found
 
     # Links and details
@@ -181,7 +181,7 @@ class _ExportData:
         messages: dict[str, dict[str, Any]] = {}
         bands: dict[int, dict[str, Any]] = {}
         for start, end in spans:
-            found = self.links.in_window(scale, start, end, many=MAX_LINKS)
+            found = self.links.links_in_window(scale, start, end, many=MAX_LINKS)
             for message in found["messages"]:
                 kept = {key: value for key, value in message.items() if key not in ("from", "to", "end")}
                 messages.setdefault(json.dumps([kept.get("send"), kept.get("receive"), kept.get("event")]), kept)
@@ -230,13 +230,13 @@ class _ExportData:
             yield from ((rank.index, k) for k in range(max(0, len(rank.events) - LAST_CALLS), len(rank.events)))
         for row, found in zip(self.picture.rows, self.ranges, strict=True):
             for a, b in reversed(found):
-                yield from ((row.rank.index, row.event_of(k)) for k in range(b - 1, a - 1, -1))
+                yield from ((row.rank.index, row.event_index(k)) for k in range(b - 1, a - 1, -1))
 
     def _collect_frontiers(self) -> dict[str, object]:
         """Return the causal past and future of the findings' calls: by row [event, is its end] or None."""
         findings = self.picture.report.findings if self.picture.report else ()
         events = [event for finding in findings for event in finding.events[:8]][:MAX_SHADES]
-        return {str(event): self.picture.frontiers(event) for event in dict.fromkeys(events)}
+        return {str(event): self.picture.frontier_events(event) for event in dict.fromkeys(events)}
 
 
 def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

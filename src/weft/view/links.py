@@ -116,7 +116,7 @@ class Links:
         Of more than `many` messages only the costliest and the unmatched are returned, or those that fit a filter's
         `hits`. With `hits` each link tells in `fits` whether one of its calls fits.
         """
-        t0, t1 = (int(t) for t in scale.time([start, end]))
+        t0, t1 = (int(t) for t in scale.times_at([start, end]))
         events = self.events_in_window(scale.timeline, t0, t1)
         found = {
             **self._messages_in_window(scale, events, many, hits),
@@ -129,7 +129,7 @@ class Links:
 
     def _is_hit(self, hits: Hits, event: Id) -> bool:
         """Tell whether a call fits the filter."""
-        row, position = self.rows.of_event(*event)
+        row, position = self.rows.row_of_event(*event)
         of_row = hits.get(row)
         if of_row is None:
             return False
@@ -138,15 +138,15 @@ class Links:
 
     def events_in_window(self, timeline: Timeline, t0: int, t1: int) -> tuple[Ints, Ints]:
         """Return by rank the events of the window, as indices [first, end)."""
-        first, end = (a.astype(np.int64) for a in timeline.range(t0, t1))
+        first, end = (a.astype(np.int64) for a in timeline.events_between(t0, t1))
         if len(self.rows) == len(self.trace.ranks):
             return first, end
         lows, highs = [], []
         for rank in self.trace.ranks:
             rows = [self.rows[self.rows.first[rank.index] + t] for t in range(max(1, len(rank.threads)))]
             seen = [(int(first[r.index]), int(end[r.index]), r) for r in rows if end[r.index] > first[r.index]]
-            lows.append(min((r.event_of(a) for a, _, r in seen), default=0))
-            highs.append(max((r.event_of(b - 1) + 1 for _, b, r in seen), default=0))
+            lows.append(min((r.event_index(a) for a, _, r in seen), default=0))
+            highs.append(max((r.event_index(b - 1) + 1 for _, b, r in seen), default=0))
         return np.array(lows, np.int64), np.array(highs, np.int64)
 
     # Messages
@@ -169,15 +169,15 @@ class Links:
         sends, recvs = self._rows_in_window(self.match.sends, events), self._rows_in_window(self.match.recvs, events)
         count = max(sends.count, recvs.count)
         if count <= many:
-            return {"messages": self._messages_of_rows(scale, sends.rows(), recvs.rows()), "hidden": 0}
+            return {"messages": self._messages_of_rows(scale, sends.all_rows(), recvs.rows()), "hidden": 0}
         if hits is not None:
             rows = [self._rows_of_hits(posts, events, hits) for posts in (self.match.sends, self.match.recvs)]
             if max(map(len, rows)) <= many and any(map(len, rows)):
                 shown = self._messages_of_rows(scale, rows[0], rows[1])
                 return {"messages": shown, "hidden": max(0, count - len(shown))}
         worst = self._costliest_messages(scale, events)
-        lost = self.draw_messages(scale, sends.within(self._unmatched_rows[0])[:MAX_LOST])
-        lost += self.draw_unmatched_receives(scale, recvs.within(self._unmatched_rows[1])[:MAX_LOST])
+        lost = self.draw_messages(scale, sends.intersect(self._unmatched_rows[0])[:MAX_LOST])
+        lost += self.draw_unmatched_receives(scale, recvs.intersect(self._unmatched_rows[1])[:MAX_LOST])
         return {"messages": worst + lost, "hidden": max(0, count - len(worst) - len(lost))}
 
     def _messages_of_rows(self, scale: Scale, sends: Ints, recvs: Ints) -> list[dict[str, Any]]:
@@ -196,7 +196,7 @@ class Links:
         parts = [np.zeros(0, np.int64)]
         for row, positions in hits.items():
             rank = self.rows[row].rank.index
-            mine = self.rows[row].events_of(positions)
+            mine = self.rows[row].event_indices(positions)
             mine = mine[slice(*np.searchsorted(mine, [events[0][rank], events[1][rank]]))]
             part = posts.of_rank(rank)
             if len(mine) > MOST_HITS:
@@ -280,14 +280,14 @@ class Links:
         """Return an arrow for each pair of sending and receiving calls, with the given facts."""
         return [
             {"from": [a[0], a[1]], "to": [b[0], b[2]], "send": list(send), "receive": list(receive), **more}
-            for send, receive, a, b, more in zip(given, had, scale.spots(given), scale.spots(had), facts, strict=True)
+            for send, receive, a, b, more in zip(given, had, scale.event_positions(given), scale.spots(had), facts, strict=True)
         ]
 
     def _draw_stubs(self, scale: Scale, posts: Posts, rows: Ints, kind: str) -> list[dict[str, object]]:
         """Return unmatched messages as arrows that end between rows, towards the row of their peer."""
         events = _event_ids(posts, rows, posts.event)
         found = []
-        for row, event, spot in zip(rows.tolist(), events, scale.spots(events), strict=True):
+        for row, event, spot in zip(rows.tolist(), events, scale.event_positions(events), strict=True):
             peer = int(posts.peer[row])
             toward = self.rows.first[peer] if 0 <= peer < len(self.trace.ranks) else None
             found.append({
@@ -326,7 +326,7 @@ class Links:
         ended = [(rank, int(event)) for (rank, _), event in zip(begun, done, strict=True)]
         parts = [
             [a[0], a[1], b[2], first[1], last[1]]
-            for first, last, a, b in zip(begun, ended, scale.spots(begun), scale.spots(ended), strict=True)
+            for first, last, a, b in zip(begun, ended, scale.event_positions(begun), scale.spots(ended), strict=True)
         ]
         comm = int(of.comm[instance])
         members = len(self.trace.communicators[comm].members) if comm >= 0 else 0
@@ -392,8 +392,8 @@ def _draw_race_arrows(finding: Finding, scale: Scale) -> Iterable[dict[str, Any]
     if isinstance(race := finding.evidence, Race):
         sends = [(race.took.rank, race.took.event, "took")]
         sends += [(other.rank, other.event, "could") for other in race.others[:8]]
-    to_row, to_start, to_end = scale.spots([receive])[0]
-    spots = scale.spots([(rank, event) for rank, event, _ in sends])
+    to_row, to_start, to_end = scale.event_positions([receive])[0]
+    spots = scale.event_positions([(rank, event) for rank, event, _ in sends])
     for (rank, event, kind), (row, start, _) in zip(sends, spots, strict=True):
         yield {"kind": kind, "from": [row, start], "to": [to_row, max(to_start, to_end)], "send": [rank, event],
                "receive": list(receive)}  # fmt: skip

@@ -51,12 +51,12 @@ def logical_steps(rows: Rows, match: Match) -> list[U32]:
     """Return by row the step at which each of its events ends. MemoryError if the kernel has no memory."""
     places, recvs, colls = EventNumbers(rows), match.recvs, match.collectives
     had = (recvs.partner != NONE) & (recvs.completion != NONE)
-    sent = places.of_rows(match.sends, match.sends.event)
-    message = _sort_by_key(places.of_rows(recvs, recvs.completion)[had], sent[recvs.partner[had]])
+    sent = places.number_column(match.sends, match.sends.event)
+    message = _sort_by_key(places.number_column(recvs, recvs.completion)[had], sent[recvs.partner[had]])
     # What makes no collective of itself (an incomplete one, or one half of a mistake) still has its parts as members.
-    arrival = _sort_by_key(places.of_rows(colls, colls.event), colls.instance)
+    arrival = _sort_by_key(places.number_column(colls, colls.event), colls.instance)
     done = colls.completion != NONE
-    departure = _sort_by_key(places.of_rows(colls, colls.completion)[done], colls.instance[done])
+    departure = _sort_by_key(places.number_column(colls, colls.completion)[done], colls.instance[done])
     parts = np.bincount(colls.instance, minlength=len(match.instances)).astype(np.uint32)
     ends = np.zeros(int(places.first[-1]), np.uint32)
     given = Steps(

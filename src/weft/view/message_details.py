@@ -67,11 +67,11 @@ def _explain_waiting(links: Links, send: Event, post: Event, done: Event, gone: 
     `send`, `post`: the calls that posted the two sides; `done`, `gone`: those that completed receive and send.
     """
     said = []
-    if late := links.waited(done.id, send.id):
+    if late := links.receive_wait_ns(done.id, send.id):
         said.append(
             f"Rank {done.rank.index} waited {_format_duration(late)} for it in {_call_text(done)}: it was sent late."
         )
-    if late := links.held(gone.id, post.id):
+    if late := links.send_wait_ns(gone.id, post.id):
         said.append(
             f"Rank {gone.rank.index} waited {_format_duration(late)} in {_call_text(gone)} until its receive was posted."
         )

@@ -61,7 +61,7 @@ class ReplaySession:
             return {
                 "version": self.version, "state": self.state, "said": self.said, "focus": self.focus,
                 "over": self.over, "ranks": [self._thread_position(scale, row) for row in self.rows],
-                "stops": [[*stop, *scale.spots([stop])[0]] for stop in self.stops],
+                "stops": [[*stop, *scale.event_positions([stop])[0]] for stop in self.stops],
                 "first": first, "written": self.written, "output": [list(piece) for piece in pieces],
             }  # fmt: skip
 
@@ -77,7 +77,7 @@ class ReplaySession:
         file, number = (line["file"], line["line"]) if line else (call["file"], call["line"]) if call else (None, None)
         return {
             "rank": rank, "thread": row["thread"], "state": row["state"], "words": row["words"], "event": event,
-            "side": side, "at": None if event is None else scale.spots([event])[0],
+            "side": side, "at": None if event is None else scale.event_positions([event])[0],
             "site": f"{Path(file).name}:{number}" if file else None,
         }  # fmt: skip
 
@@ -133,7 +133,7 @@ class ReplaySession:
 
     def pause_ranks(self, given: Mapping[str, object]) -> None:
         """Stop running ranks at their next calls."""
-        self._running_adapter().ask("pause", threadId=1)
+        self._running_adapter().request("pause", threadId=1)
 
     def end_replay(self, given: Mapping[str, object]) -> None:
         """End the replay."""
@@ -174,13 +174,13 @@ class ReplaySession:
         self._update(state="starting", said="the program is started again", rows=[], output=[], over=False)
         self._adapter = adapter = AdapterProcess(self._handle_event, self._handle_exit)
         try:
-            adapter.ask("initialize", adapterID="weft")
+            adapter.request("initialize", adapterID="weft")
             # The word for what was shown, not a yes: the run may be changed before it is read again.
             how |= {"agreed": agreement(self.trace.run)} if self.trusted else {}
-            adapter.ask("launch", START_SECONDS, run=str(self.trace.path.resolve()), **how)
+            adapter.request("launch", START_SECONDS, run=str(self.trace.path.resolve()), **how)
             self._set_stops(self.stops)
             self._update(state="running", said="")
-            adapter.ask("configurationDone")
+            adapter.request("configurationDone")
         except WeftError as error:
             self.close()
             said = str(error).replace("launch it with trust: true", "agree to it in the page, or start it with --trust")
@@ -195,7 +195,7 @@ class ReplaySession:
             raise UsageError("the ranks run: pause them first")
         self._update(state="running", said="")
         try:
-            adapter.ask(request, **arguments)
+            adapter.request(request, **arguments)
         except WeftError:
             self._update(state=before)
             raise
@@ -205,7 +205,7 @@ class ReplaySession:
         kept = list(stops)
         if self._adapter is not None:
             given = [{"name": _event_name(stop)} for stop in stops]
-            answers = self._adapter.ask("setFunctionBreakpoints", breakpoints=given)["breakpoints"]
+            answers = self._adapter.request("setFunctionBreakpoints", breakpoints=given)["breakpoints"]
             kept = [stop for stop, told in zip(stops, answers, strict=True) if told["verified"]]
             refused = [str(told.get("message")) for told in answers if not told["verified"]]
             if refused:
@@ -259,13 +259,13 @@ class ReplaySession:
             time.sleep(POLL_SECONDS)
 
     def _ask_ranks(self) -> Body:
-        found = self._running_adapter().ask("weft/ranks")
+        found = self._running_adapter().request("weft/ranks")
         return {"rows": found["ranks"], "focus": found["focus"], "over": found["over"]}
 
     def _handle_exit(self, adapter: AdapterProcess) -> None:
         if self._adapter is adapter:
             self._adapter = None
-            self._update(state="failed", said=f"the debugger has ended: {adapter.errors()}".rstrip(": "), rows=[])
+            self._update(state="failed", said=f"the debugger has ended: {adapter.error_output()}".rstrip(": "), rows=[])
 
     def close(self) -> None:
         """End the replay, if there is one."""
@@ -280,12 +280,12 @@ def _event_name(event: Id) -> str:
 
 def _rank_move(request: str) -> Callable[[ReplaySession, Mapping[str, object]], None]:
     """Return a move of one rank, which is a thread of the adapter."""
-    return lambda replayed, given: replayed._go(request, threadId=1 + replayed._rank(given))
+    return lambda replayed, given: replayed._request_move(request, threadId=1 + replayed._checked_rank(given))
 
 
 MOVES: Final[Mapping[str, Callable[[ReplaySession, Mapping[str, object]], None]]] = {
-    "until": ReplaySession.until, "stop": ReplaySession.stop, "start": ReplaySession.start, "end": ReplaySession.end,
+    "until": ReplaySession.move_until, "stop": ReplaySession.toggle_stop, "start": ReplaySession.start_replay, "end": ReplaySession.end_replay,
     "continue": _rank_move("continue"), "next": _rank_move("next"), "back": _rank_move("stepBack"),
-    "reverse": _rank_move("reverseContinue"), "pause": ReplaySession.pause,
+    "reverse": _rank_move("reverseContinue"), "pause": ReplaySession.pause_ranks,
 }  # fmt: skip
 """What the page can do with the replay, by name."""

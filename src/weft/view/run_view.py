@@ -122,7 +122,7 @@ class RunView:
             "functions": {f.id: [f.name, int(table[f.id])] for f in trace.functions},
             "rows": [[row.label, row.rank.index, row.thread, row.rank.state] for row in self.rows],
             "names": trace.names, "system": trace.system.name,
-            "open": [[*event, self.rows.of_event(*event)[0]] for event in find_open_calls(trace)],
+            "open": [[*event, self.rows.row_of_event(*event)[0]] for event in find_open_calls(trace)],
             "groupings": load_or_make_json(trace, self.scale("time").timeline.last, "groupings", self.rows.groupings),
             "sources_note": sources.of(trace).note(),
         }  # fmt: skip
@@ -156,15 +156,15 @@ class RunView:
         if self._links is None:
             return {"ready": self.matched.is_set(), "messages": [], "bands": [], "hidden": 0, "bands_hidden": False}
         hits = self.find_hits(query) if query else None
-        return {"ready": True, **self._links.in_window(self.scale(axis), start, end, hits=hits)}
+        return {"ready": True, **self._links.links_in_window(self.scale(axis), start, end, hits=hits)}
 
     def message_with_arrow(self, axis: str, side: str, row: int) -> dict[str, Any]:
         """Return the facts of one message, with its arrow."""
         links, scale, facts = self._wait_for_match(), self.scale(axis), self.message_facts(side, row)
         rows = np.array([row], np.int64)
-        arrows = links.messages(scale, rows) if side == "send" else links.lonely(scale, rows)
+        arrows = links.draw_messages(scale, rows) if side == "send" else links.draw_unmatched_receives(scale, rows)
         ends = [facts[end]["event"] for end in ("send", "post", "receive") if facts[end]]
-        return {**facts, "arrow": arrows[0], "places": scale.spots(ends)}
+        return {**facts, "arrow": arrows[0], "places": scale.event_positions(ends)}
 
     def message_facts(self, side: str, row: int) -> dict[str, Any]:
         """Return the facts of one message, without positions."""
@@ -199,7 +199,7 @@ class RunView:
     def _finding_to_json(self, scale: Scale, finding: Finding) -> dict[str, Any]:
         """Return a finding with its events, arrows and window on the axis."""
         of = finding.events[:MAX_EVENTS]
-        events = [[*event, *spot] for event, spot in zip(of, scale.spots(of), strict=True)]
+        events = [[*event, *spot] for event, spot in zip(of, scale.event_positions(of), strict=True)]
         marks = draw_finding_arrows(finding, scale)
         first = _count_first_events(finding)
         return {**finding.to_json(), "events": events, "first": first, "arrows": marks,
@@ -223,7 +223,7 @@ class RunView:
 
     def event_position(self, scale: Scale, event: tuple[int, int]) -> tuple[int, float, float]:
         """Return row, start and end of an event on an axis."""
-        return scale.spots([event])[0]
+        return scale.event_positions([event])[0]
 
     def event_with_links(self, axis: str, rank: int, index: int) -> dict[str, Any]:
         """Return the facts of one call, with its messages and its collective."""
@@ -258,9 +258,9 @@ class RunView:
         sends = np.concatenate([match.sends_of(event), taken[taken != 0xFFFFFFFF]]).astype(np.int64)
         instance = match.collective_of(event)
         return {
-            "messages": links.messages(scale, np.unique(sends)[:256])
-            + links.lonely(scale, mine[taken == 0xFFFFFFFF][:64]),
-            "band": None if instance is None else links.band(scale, instance),
+            "messages": links.draw_messages(scale, np.unique(sends)[:256])
+            + links.draw_unmatched_receives(scale, mine[taken == 0xFFFFFFFF][:64]),
+            "band": None if instance is None else links.draw_collective(scale, instance),
         }
 
     def causal_past_and_future(self, axis: str, rank: int, index: int) -> dict[str, Any]:
@@ -290,16 +290,16 @@ class RunView:
         if not 0 <= row < len(self.rows):
             raise UsageError(f"there is no row {row}")
         scale = self.scale(axis)
-        t0, t1 = (int(t) for t in scale.time([start, end]))
-        first, last = scale.timeline.range(t0, max(t1, t0 + 1))
+        t0, t1 = (int(t) for t in scale.times_at([start, end]))
+        first, last = scale.timeline.events_between(t0, max(t1, t0 + 1))
         low, high = int(first[row]), int(last[row])
         if low >= high:
             return {"event": None}
-        boxes = scale.timeline.boxes(row, low, min(high, low + 100_000))
+        boxes = scale.timeline.event_boxes(row, low, min(high, low + 100_000))
         inside = np.minimum(boxes["end"], t1) - np.maximum(boxes["start"], t0)
         best = low + int(np.argmax(inside))
         found = self.rows[row]
-        return {"event": [found.rank.index, found.event_of(best)], "calls": high - low}
+        return {"event": [found.rank.index, found.event_index(best)], "calls": high - low}
 
     # The filter
 
@@ -344,7 +344,7 @@ class RunView:
         event = None
         if best is not None:
             of = self.rows[best[1]]
-            event = [of.rank.index, of.event_of(best[2])]
+            event = [of.rank.index, of.event_index(best[2])]
         return {"count": count, "event": event, "text": plural(count, "call")}
 
     # Tables
@@ -358,22 +358,22 @@ class RunView:
         with self._lock:
             self._sums = self._sums or IntervalTables(links)
         if span is None or (span[0] <= 0 and span[1] >= scale.measured):
-            return {**self._sums.whole(), "from": 0.0, "to": scale.measured}
+            return {**self._sums.whole_run(), "from": 0.0, "to": scale.measured}
         start, end = max(0.0, span[0]), min(max(span[1], 0.0), scale.measured)
-        t0, t1 = (int(t) for t in scale.time([start, max(start, end)]))
+        t0, t1 = (int(t) for t in scale.times_at([start, max(start, end)]))
         on_the_clock = self._scales["time"].timeline
         if axis == "logical":
             t0, t1 = self._clock_span(scale, t0, t1)
-        return {**self._sums.of(t0, t1, links.events(on_the_clock, t0, t1)), "from": start, "to": end}
+        return {**self._sums.tables_between(t0, t1, links.events_in_window(on_the_clock, t0, t1)), "from": start, "to": end}
 
     def _clock_span(self, scale: Scale, t0: int, t1: int) -> tuple[int, int]:
         """Return the time in which the calls of an interval of another axis were active."""
-        first, end = (a.astype(np.int64) for a in scale.timeline.range(t0, t1))
+        first, end = (a.astype(np.int64) for a in scale.timeline.events_between(t0, t1))
         rows = np.flatnonzero(end > first)
         if not len(rows):
             return 0, 0
         clock = self._scales["time"].timeline
-        return int(clock.times(rows, first[rows])[0].min()), int(clock.times(rows, end[rows] - 1)[1].max())
+        return int(clock.event_times(rows, first[rows])[0].min()), int(clock.times(rows, end[rows] - 1)[1].max())
 
 
 def _decode_point(point: int, nothing: int) -> tuple[int, bool] | None:
@@ -401,7 +401,7 @@ def _next_hit(
     """
 
     def start(at: int) -> float:
-        return float(scale.positions(scale.timeline.times(np.array([row]), places[at : at + 1])[0])[0])
+        return float(scale.positions(scale.timeline.event_times(np.array([row]), places[at : at + 1])[0])[0])
 
     # What begins at the place itself lies before the cut: going back it is next, going on it is not.
     at_cut = too if back else not too

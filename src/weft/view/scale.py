@@ -71,7 +71,7 @@ class Scale:
     def event_positions(self, events: Sequence[tuple[int, int]]) -> list[Spot]:
         """Return row, start and end on the axis of each event (rank, index)."""
         named = np.array(events, np.int64).reshape(-1, 2)
-        rows, starts, ends = self.timeline.times_of(named[:, 0], named[:, 1])
+        rows, starts, ends = self.timeline.rank_event_times(named[:, 0], named[:, 1])
         return list(zip(rows.tolist(), self.positions(starts).tolist(), self.positions(ends).tolist(), strict=True))
 
     def times_at(self, places: Any) -> Numbers:

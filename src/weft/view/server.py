@@ -198,7 +198,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
             raise ValueError("a move is a JSON object") from error
         if not isinstance(given, dict):
             raise ValueError("a move is a JSON object")
-        self.server.picture.replayed.do(name, given)
+        self.server.picture.replayed.make_move(name, given)
         self._send_body(HTTPStatus.OK, b"{}", "application/json")
 
     def _handle_get(self) -> None:
@@ -239,12 +239,12 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
     def _check_token(self) -> None:
         # Other servers of this machine set cookies for the same host, in any form: each is looked at for itself.
         kept = [part.strip().partition("=") for part in self.headers.get("Cookie", "").split(";")]
-        if not any(name == self.server.cookie and self.server.is_right(value) for name, _, value in kept):
+        if not any(name == self.server.cookie and self.server.is_token(value) for name, _, value in kept):
             raise RequestRefused(HTTPStatus.FORBIDDEN, "open the address that `weft view` printed: it holds the token")
 
     def _exchange_token(self, token: str) -> None:
         """Move the token from the address, which histories and screenshots keep, into a cookie."""
-        if not self.server.opens(token, self.connection):
+        if not self.server.accepts_token(token, self.connection):
             raise RequestRefused(
                 HTTPStatus.FORBIDDEN, "this token is not that of `weft view`, which prints a new one each time"
             )
@@ -303,7 +303,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
             elif name in OF_OTHERS:
                 found = OF_OTHERS[name](self.server.others, given)
             else:
-                found = ANSWERS[name](self.server.others.picture_of(given.get("of", "")), given)
+                found = ANSWERS[name](self.server.others.find_view(given.get("of", "")), given)
         except KeyError as error:
             raise RequestRefused(HTTPStatus.BAD_REQUEST, f"{name} needs {error}") from None
         if isinstance(found, bytes):
@@ -334,19 +334,19 @@ def _parse_box(text: str) -> tuple[tuple[int, int], ...]:
 
 
 ANSWERS: Final[Mapping[str, Callable[[RunView, Given], object]]] = {
-    "run": lambda p, g: p.here(),
-    "axis": lambda p, g: p.axis(g["axis"]),
-    "window": lambda p, g: p.window(g["axis"], g["lanes"], _parse_span(g), int(g["columns"]), g.get("filter", "")),
-    "links": lambda p, g: p.between(g["axis"], *_parse_span(g), g.get("filter", "")),
-    "message": lambda p, g: p.message(g["axis"], g["side"], int(g["row"])),
-    "tip": lambda p, g: p.tip(int(g["rank"]), int(g["event"])),
-    "findings": lambda p, g: p.findings(g["axis"], min(float(g.get("patience", "0")), MOST_PATIENCE)),
-    "event": lambda p, g: p.event(g["axis"], int(g["rank"]), int(g["event"])),
-    "around": lambda p, g: p.around(g["axis"], int(g["rank"]), int(g["event"])),
-    "at": lambda p, g: p.at(g["axis"], int(g["row"]), *_parse_span(g)),
-    "search": lambda p, g: p.search(g["axis"], g["filter"], float(g["near"]), int(g["row"]), g.get("back") == "1"),
+    "run": lambda p, g: p.local_run_facts(),
+    "axis": lambda p, g: p.axis_facts(g["axis"]),
+    "window": lambda p, g: p.pack_window(g["axis"], g["lanes"], _parse_span(g), int(g["columns"]), g.get("filter", "")),
+    "links": lambda p, g: p.links_between(g["axis"], *_parse_span(g), g.get("filter", "")),
+    "message": lambda p, g: p.message_with_arrow(g["axis"], g["side"], int(g["row"])),
+    "tip": lambda p, g: p.tooltip_facts(int(g["rank"]), int(g["event"])),
+    "findings": lambda p, g: p.list_findings(g["axis"], min(float(g.get("patience", "0")), MOST_PATIENCE)),
+    "event": lambda p, g: p.event_with_links(g["axis"], int(g["rank"]), int(g["event"])),
+    "around": lambda p, g: p.causal_past_and_future(g["axis"], int(g["rank"]), int(g["event"])),
+    "at": lambda p, g: p.longest_call_between(g["axis"], int(g["row"]), *_parse_span(g)),
+    "search": lambda p, g: p.search_calls(g["axis"], g["filter"], float(g["near"]), int(g["row"]), g.get("back") == "1"),
     "tables": lambda p, g: p.tables(g["axis"], _parse_span(g)),
-    "replay": lambda p, g: p.replayed.told(
+    "replay": lambda p, g: p.replayed.await_state(
         p.scale(g["axis"]), version=int(g["version"]), written=int(g["written"]),
         patience=min(float(g.get("patience", "0")), MOST_PATIENCE),
     ),
@@ -354,17 +354,17 @@ ANSWERS: Final[Mapping[str, Callable[[RunView, Given], object]]] = {
 """What the page can ask of a run, and how it is answered."""
 
 OF_OTHERS: Final[Mapping[str, Callable[[OtherRuns, Given], object]]] = {
-    "beside": lambda o, g: o.beside(g["other"]).told(g["axis"]),
+    "beside": lambda o, g: o.open_beside(g["other"]).told(g["axis"]),
 }
 """The same of a run and those beside it."""
 
 OF_VALUES: Final[Mapping[str, Callable[[ValueView, Given], object]]] = {
-    "values": lambda v, g: v.told(),
-    "strip": lambda v, g: v.strip(int(g["from"]), int(g["to"]), int(g["columns"])),
-    "moment": lambda v, g: v.moment(int(g["at"])),
-    "field": lambda v, g: v.field(
+    "values": lambda v, g: v.to_json(),
+    "strip": lambda v, g: v.pack_states(int(g["from"]), int(g["to"]), int(g["columns"])),
+    "moment": lambda v, g: v.moment_facts(int(g["at"])),
+    "field": lambda v, g: v.pack_field(
         (int(g["at"]), int(g["layer"])), _parse_box(g["window"]), _parse_numbers(g["axes"]), _parse_numbers(g["most"]), g["unit"]
     ),
-    "element": lambda v, g: v.element(int(g["at"]), int(g["layer"]), tuple(_parse_numbers(g["index"]))),
+    "element": lambda v, g: v.element_facts(int(g["at"]), int(g["layer"]), tuple(_parse_numbers(g["index"]))),
 }  # fmt: skip
 """The same of two runs' values."""

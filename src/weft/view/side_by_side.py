@@ -166,7 +166,7 @@ class SideBySide:
         for event in (EventId(*one) for one in events):
             rows |= {int(row) for row in match.sends_of(event) if match.sends.partner[row] != NONE}
             rows |= {int(sent) for row in match.receives_of(event) if (sent := match.recvs.partner[row]) != NONE}
-        return links.messages(scale, np.array(sorted(rows), np.int64))
+        return links.draw_messages(scale, np.array(sorted(rows), np.int64))
 
 
 def find_marked_calls(comparison: Comparison, side: int) -> tuple[list[Id], list[Id]]:
@@ -209,9 +209,9 @@ def _locate_difference(picture: RunView, scale: Scale, rank: int, event: Id | No
     if event is None and not count:
         return {"event": None, "text": "no call", "row": picture.rows.first[rank], "at": 0.0, "around": [0.0, 0.0]}
     last = event or (rank, count - 1)
-    row, start, end = scale.spots([last])[0]
+    row, start, end = scale.event_positions([last])[0]
     near = [max(0, last[1] - CONTEXT), min(count - 1, last[1] + CONTEXT)]
-    around = scale.spots([(rank, near[0]), (rank, near[1])])
+    around = scale.event_positions([(rank, near[0]), (rank, near[1])])
     return {
         "event": event, "row": row, "at": end if event is None else start,
         "text": "no further call" if event is None else call_text(picture.trace.event(*event)),
@@ -220,4 +220,4 @@ def _locate_difference(picture: RunView, scale: Scale, rank: int, event: Id | No
 
 
 def _events_with_positions(scale: Scale, events: list[Id]) -> list[list[float]]:
-    return [[*event, *spot] for event, spot in zip(events, scale.spots(events), strict=True)] if events else []
+    return [[*event, *spot] for event, spot in zip(events, scale.event_positions(events), strict=True)] if events else []

@@ -142,7 +142,7 @@ class Timeline:
 
     def rank_event_times(self, ranks: NDArray[Any], events: NDArray[np.generic]) -> tuple[Ints, Ints, Ints]:
         """Return rows, starts and ends of events that are given by rank and index."""
-        rows, positions = self.rows.places_of(np.asarray(ranks, np.int64), np.asarray(events, np.int64))
+        rows, positions = self.rows.rows_of_events(np.asarray(ranks, np.int64), np.asarray(events, np.int64))
         return rows, *self.event_times(rows, positions)
 
 
@@ -220,7 +220,7 @@ def _load_cached(timeline: Timeline, place: Path) -> bool:
     except (OSError, ValueError):
         return False
     timeline.starts, timeline.sums, timeline.marks = found
-    timeline._point()
+    timeline._fill_c_rows()
     with suppress(OSError):
         os.utime(place)
     return True

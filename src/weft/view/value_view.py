@@ -132,8 +132,8 @@ class ValueView:
             head = {"from": start, "to": end, "columns": columns, "ticks": list(self._axis_labels(start, end))}
             arrays: dict[str, NDArray[Any]] = {}
             for name, side in zip(("reference", "run"), self._sides, strict=True):
-                arrays[name] = side.states(start, end, columns).ravel()
-            arrays["error"] = self._sides[1].errors(start, end, columns).ravel()
+                arrays[name] = side.states_by_column(start, end, columns).ravel()
+            arrays["error"] = self._sides[1].errors_by_column(start, end, columns).ravel()
             return pack_arrays(head, arrays)
 
     def _axis_labels(self, start: int, end: int) -> Iterator[tuple[int, str]]:
@@ -141,14 +141,14 @@ class ValueView:
         step = max(1, -(-(end - start) // TICKS))
         for at in range(start, end, step):
             kept = self._any_value(at)
-            around = kept.process.path_of(int(kept.process.rows["parent"][kept.row]))
+            around = kept.process.scopes_around(int(kept.process.rows["parent"][kept.row]))
             loop = next(((place, i) for place, i in around if place.kind == PlaceKind.LOOP), None)
             yield at, f"{loop[0].name} {loop[1]}" if loop is not None else kept.place.name
 
     def _any_value(self, at: int) -> KeptValue:
         key = int(self._aligned.order[at])
         side = 0 if self._aligned.counts[0][key] else 1
-        return next(self._aligned.values(side, key))
+        return next(self._aligned.values_at(side, key))
 
     # One moment
 
@@ -172,7 +172,7 @@ class ValueView:
             raise UsageError(f"there is no moment {at}: the runs have {self.moments:,}")
         key = int(self._aligned.order[at])
         before, after = (
-            list(self._aligned.values(side, key)) if self._aligned.counts[side][key] else [] for side in (0, 1)
+            list(self._aligned.values_at(side, key)) if self._aligned.counts[side][key] else [] for side in (0, 1)
         )
         return before, after
 
@@ -249,7 +249,7 @@ class _RunStates:
 
     def __init__(self, of: ValueView, side: int) -> None:
         aligned, made = of._aligned, of.made
-        self.places, self.processes = aligned.placed(side)
+        self.places, self.processes = aligned.value_positions(side)
         self.count = len((made.before, made.after)[side].processes)
         states = np.full(of.moments, ALIKE, np.uint8)
         both = (aligned.counts[0] > 0) & (aligned.counts[1] > 0)
@@ -257,7 +257,7 @@ class _RunStates:
         if side:
             states[of._place[list(made.rounded_at)]] = ROUNDED
             if made.more:
-                after = np.arange(of.moments) > of.place(made.keys[-1])
+                after = np.arange(of.moments) > of.moment_position(made.keys[-1])
                 states[after & ~aligned.same[aligned.order] & both[aligned.order]] = UNSEEN
         self.state = states[self.places]
         self.error = np.zeros(len(self.places))
@@ -268,7 +268,7 @@ class _RunStates:
         """Mark the values that differ, with the size of their errors."""
         numbers = {id(process): n for n, process in enumerate(of.made.after.processes)}
         for key, some in zip(of.made.keys, of.made.found, strict=True):
-            first, end = np.searchsorted(self.places, [of.place(key), of.place(key) + 1])
+            first, end = np.searchsorted(self.places, [of.moment_position(key), of.place(key) + 1])
             for one in some:
                 mine = first + np.flatnonzero(self.processes[first:end] == numbers[id(one.after.process)])
                 self.state[mine] = DIFFERS

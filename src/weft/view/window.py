@@ -58,10 +58,10 @@ def pack_window(
     """
     columns = max(1, min(columns, MAX_COLUMNS))
     start, end = span
-    edges = scale.edges(start, end, columns)
-    shares = scale.timeline.columns(lanes, edges)
+    edges = scale.column_edges(start, end, columns)
+    shares = scale.timeline.class_shares(lanes, edges)
     used = np.flatnonzero(shares.any(axis=(0, 2)))
-    first, last = scale.timeline.range(int(edges[0]), int(edges[-1]))
+    first, last = scale.timeline.events_between(int(edges[0]), int(edges[-1]))
     counts = (last - first).astype(np.int64)
     boxed = _choose_boxed_lanes(lanes, counts, columns)
     parts = [_lane_boxes(rows, scale, lane, r, part=(int(first[r]), int(last[r])), hits=hits)
@@ -89,12 +89,12 @@ def _lane_boxes(
     rows: Rows, scale: Scale, lane: int, row: int, *, part: tuple[int, int], hits: Hits | None
 ) -> dict[str, NDArray[Any]]:
     """Return the calls of a lane as arrays: times, event, function, class, flags, and whether they fit the filter."""
-    found = scale.timeline.boxes(row, *part)
+    found = scale.timeline.event_boxes(row, *part)
     fits = np.ones(len(found), np.uint8)
     if hits is not None:
         fits = np.isin(found["index"], hits.get(row, ())).astype(np.uint8)
     slots = rows[row].events[found["index"]]
-    events = rows[row].events_of(found["index"].astype(np.int64))
+    events = rows[row].event_indices(found["index"].astype(np.int64))
     return {
         "lane": np.full(len(found), lane, np.uint32), "start": scale.positions(found["start"]),
         "end": scale.positions(found["end"]), "event": events.astype(np.uint32),
@@ -112,7 +112,7 @@ def _hit_columns(
 ) -> NDArray[np.uint8]:  # fmt: skip
     """Return (lanes, columns) uint8: 1 if a call that fits the filter begins there."""
     columns = len(edges) - 1
-    first, last = scale.timeline.range(int(edges[0]), int(edges[-1]))
+    first, last = scale.timeline.events_between(int(edges[0]), int(edges[-1]))
     out = np.zeros((len(lanes), columns), np.uint8)
     for lane, rows in enumerate(lanes):
         for row in rows:
@@ -121,7 +121,7 @@ def _hit_columns(
                 continue
             begin, stop = np.searchsorted(of_row, [int(first[row]), int(last[row])])
             seen = of_row[begin:stop]
-            starts, _ = scale.timeline.times(np.full(len(seen), row), seen)
+            starts, _ = scale.timeline.event_times(np.full(len(seen), row), seen)
             at = np.clip(np.searchsorted(edges, starts, side="right") - 1, 0, columns - 1)
             out[lane, at] = 1
     return out

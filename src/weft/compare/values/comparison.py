@@ -26,7 +26,7 @@ LOOKED: Final = 20_000
 
 def compare_values(before: ValueTrace, after: ValueTrace, settings: Mapping[str, Mapping[str, Any]]) -> ValueComparison:
     """Compare the values of a run with those of a reference. `settings`: tolerances by probe, "" for all probes."""
-    aligned = align_moments(RunValues.of(before), RunValues.of(after))
+    aligned = align_moments(RunValues.from_trace(before), RunValues.of(after))
     made = ValueComparison(before, after, aligned=aligned)
     made.parting = find_structure_difference(aligned)
     judging = _MomentJudge(made, settings)
@@ -41,7 +41,7 @@ def compare_values(before: ValueTrace, after: ValueTrace, settings: Mapping[str,
             made.more += 1
             continue
         looked += 1
-        unlike = judging.moment(aligned, key)
+        unlike = judging.judge_moment(aligned, key)
         if unlike:
             made.found.append(unlike)
             made.keys.append(key)
@@ -54,8 +54,8 @@ class _MomentJudge:
     def __init__(self, made: ValueComparison, settings: Mapping[str, Mapping[str, Any]]) -> None:
         self.made = made
         everywhere = dict(settings.get("", {}))
-        self.everywhere = Tolerance.of(everywhere)
-        self.own = {name: Tolerance.of(everywhere | dict(own)) for name, own in settings.items() if name}
+        self.everywhere = Tolerance.from_settings(everywhere)
+        self.own = {name: Tolerance.from_settings(everywhere | dict(own)) for name, own in settings.items() if name}
         self.strict = not all(one.nan_equal for one in (self.everywhere, *self.own.values()))
         self.scales: dict[str, float] = {}
         self.ranks = len(made.before.processes) == len(made.after.processes)
@@ -65,11 +65,11 @@ class _MomentJudge:
 
     def judge_moment(self, aligned: Moments, key: int) -> list[ValueDifference]:
         """Return what differs at a moment, by rank."""
-        before, after = (list(aligned.values(side, key)) for side in (0, 1))
+        before, after = (list(aligned.values_at(side, key)) for side in (0, 1))
         self._read += sum(one.count * one.dtype.itemsize for one in (*before, *after))
         if self._read > TOGETHER:
             for process in (*self.made.before.processes, *self.made.after.processes):
-                process.release()
+                process.release_pages()
             self._read = 0
         known = sum(count for count, _ in self.made.rounded.values())
         found = list(
@@ -139,7 +139,7 @@ class _MomentJudge:
         elif one.array:
             a, b = a[box_slices(shared, one.box)], b[box_slices(shared, two.box)]
         judged = judge_arrays(a, b, self._probe_tolerance(two), bound)
-        if judged.differing and one.array and self.made.after.of_processors:
+        if judged.differing and one.array and self.made.after.has_processors:
             # An element alone does not say how large the numbers are that it was made of.
             judged = judge_arrays(
                 a, b, self._probe_tolerance(two), ROUNDING * _epsilon(one) * self._array_scale(one.array)
@@ -153,7 +153,7 @@ class _MomentJudge:
     def _array_scale(self, array: str) -> float:
         """Return the largest magnitude of an array of the reference after a loop, or in its first accesses."""
         if array not in self.scales:
-            kept = [one.kept(row) for one in self.made.before.processes for row in _array_rows(one, array)]
+            kept = [one.value_at(row) for one in self.made.before.processes for row in _array_rows(one, array)]
             values = [one.values() for one in kept if one.array == array]
             finite = (v[np.isfinite(v)] for v in values if v is not None)
             self.scales[array] = max((float(np.abs(v).max()) for v in finite if v.size), default=0.0)
@@ -200,7 +200,7 @@ def _array_rows(process: ProcessValues, array: str) -> list[int]:
     """Return rows of an array's values, those of whole parts first; LOOKED at most."""
     whole = [p for p in process.places if p.name == f"{array} behind the loop" and p.kind == PlaceKind.PROBE]
     some = whole or [p for p in process.places if p.name == array and p.kind == PlaceKind.PROBE]
-    return [int(row) for place in some for row in process.rows_of(place.number)][:LOOKED]
+    return [int(row) for place in some for row in process.rows_of_place(place.number)][:LOOKED]
 
 
 def _epsilon(kept: KeptValue) -> float:

@@ -89,7 +89,7 @@ def _choose_array(made: ValueComparison, probe: str | None, last: bool) -> tuple
     for key, some in found:
         if made.aligned is None or (name is not None and some[0].after.place.name != name):
             continue
-        before, after = (list(made.aligned.values(side, key)) for side in (0, 1))
+        before, after = (list(made.aligned.values_at(side, key)) for side in (0, 1))
         of = _layer_of_difference(some[0], array_layers(before, after))
         if of is not None:
             chosen, name = (some[0], of), some[0].after.place.name

@@ -59,7 +59,7 @@ def judge_arrays(one: NDArray[Any], two: NDArray[Any], tolerance: Tolerance, bou
     """Compare arrays of one shape. `bound`: how far sums in another order may be apart."""
     found = Judgement()
     if one.ndim == 0:
-        found.merge(_judge_part(one.reshape(1), two.reshape(1), tolerance, bound), (0,))
+        found.merge_part(_judge_part(one.reshape(1), two.reshape(1), tolerance, bound), (0,))
         found.first = () if found.first is not None else None
         found.low = found.high = ()
         return found
@@ -72,11 +72,11 @@ def judge_arrays(one: NDArray[Any], two: NDArray[Any], tolerance: Tolerance, bou
                 _prepend_axis(inner.low),
                 _prepend_axis(inner.high),
             )
-            found.merge(inner, (k,) + (0,) * (one.ndim - 1))
+            found.merge_part(inner, (k,) + (0,) * (one.ndim - 1))
         return found
     for begin in range(0, one.shape[0], rows):
         part = slice(begin, begin + rows)
-        found.merge(_judge_part(one[part], two[part], tolerance, bound), (begin,) + (0,) * (one.ndim - 1))
+        found.merge_part(_judge_part(one[part], two[part], tolerance, bound), (begin,) + (0,) * (one.ndim - 1))
     return found
 
 
@@ -146,13 +146,13 @@ def _classify_unequal(
         return differs, (parts[0][1] | parts[1][1]) & ~differs, np.maximum(parts[0][2], parts[1][2])
     if a.dtype.kind != "f" and b.dtype.kind != "f":
         near = bool(tolerance.absolute or tolerance.relative)
-        good = tolerance.lets(a.astype(np.float64), b.astype(np.float64)) if near else np.zeros(len(a), bool)
+        good = tolerance.accepts(a.astype(np.float64), b.astype(np.float64)) if near else np.zeros(len(a), bool)
         return ~good, np.zeros(len(a), bool), np.zeros(len(a))
     # Numbers of fewer bits are exact in more: a rank that computes in less is not taken for rounding.
     common = np.result_type(a, b)
     a, b = a.astype(common), b.astype(common)
     steps = ulp_distances(a, b)
-    alike = tolerance.lets(a, b) | (a == b)
+    alike = tolerance.accepts(a, b) | (a == b)
     if tolerance.nan_equal:
         alike |= np.isnan(a) & np.isnan(b)
     with np.errstate(invalid="ignore"):

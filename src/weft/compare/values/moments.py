@@ -42,7 +42,7 @@ class RunValues:
 
     def value_at(self, at: int) -> KeptValue:
         """Return the value at an index."""
-        return self.trace.processes[int(self.process[at])].kept(int(self.row[at]))
+        return self.trace.processes[int(self.process[at])].value_at(int(self.row[at]))
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Moments:
         rows = (self.before, self.after)[side]
         first = int(self._first[side][key])
         for at in self._sorted[side][first : first + int(self.counts[side][key])].tolist():
-            yield rows.kept(at)
+            yield rows.value_at(at)
 
     def value_positions(self, side: int) -> tuple[Ints, Ints]:
         """Return for all values of a run the position of their moment in `order`, ascending, and their process."""
@@ -108,7 +108,7 @@ def _find_equal_moments(
     one, two = sort[0][pairs[0] + within], sort[1][pairs[1] + within]
     pair = np.stack([before.process[one], after.process[two]])
     equal = pair[0] == pair[1]
-    if after.trace.of_processors:
+    if after.trace.has_processors:
         # One processor has what the program without directives has: which one does not matter.
         equal |= np.repeat(counts[0][same] == 1, counts[0][same])
     for p, q in np.unique(pair[:, equal], axis=1).T.tolist():
@@ -132,5 +132,5 @@ def _compare_rows(
         count = len(found[part])
         kernel().weft_values_same(sides[0].records, at[0][part], sides[1].records, at[1][part], count, found[part])
         for side in sides:
-            side.release()
+            side.release_pages()
     return found.astype(bool)

@@ -34,7 +34,7 @@ _PROCESSORS: Final = (
 def render_values(made: ValueComparison, *, drawn: bool = True) -> Iterator[str]:
     """Return lines on what differs, the most important first; lines of a picture (only if `drawn`) begin with a bar."""
     told = _comparison_lines(made, drawn=drawn)
-    return map(reword_for_processors, told) if made.after.of_processors else told
+    return map(reword_for_processors, told) if made.after.has_processors else told
 
 
 def reword_for_processors(line: str) -> str:
@@ -128,7 +128,7 @@ def probe_text(kept: KeptValue) -> str:
 
 def iterations_text(kept: KeptValue) -> str:
     """Return `, in iteration 4 of sweep`, the innermost loop first."""
-    around = kept.process.path_of(int(kept.process.rows["parent"][kept.row]))
+    around = kept.process.scopes_around(int(kept.process.rows["parent"][kept.row]))
     words = [
         f"iteration {index} of {place.name}" if place.kind == PlaceKind.LOOP else place.name
         for place, index in reversed(around)
@@ -317,7 +317,7 @@ def _jump_to_json(made: ValueComparison) -> dict[str, Any] | None:
 
 
 def _difference_to_json(one: ValueDifference) -> dict[str, Any]:
-    place, around = one.after.place, one.after.process.path_of(int(one.after.process.rows["parent"][one.after.row]))
+    place, around = one.after.place, one.after.process.scopes_around(int(one.after.process.rows["parent"][one.after.row]))
     index = one.element
     return {
         "sort": one.sort, "rank": one.after.process.rank, "probe": place.name, "file": place.file, "line": place.line,

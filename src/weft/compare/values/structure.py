@@ -62,7 +62,7 @@ def find_structure_difference(aligned: Moments) -> StructureDifference | None:
     for key in aligned.order.tolist():
         for side in (0, 1):
             if alone[side][key]:
-                only = next(iter(aligned.values(side, key)))
+                only = next(iter(aligned.values_at(side, key)))
                 loop = _differing_loop(aligned, side, only) if whole else None
                 return StructureDifference(side, only, int(alone[0].sum() + alone[1].sum()), loop, whole)
     return None

@@ -153,5 +153,5 @@ class Archive:
             _otf2.Archive_CloseDefWriter(self._archive, writer)
         writer = _otf2.Archive_GetGlobalDefWriter(self._archive)
         _otf2.GlobalDefWriter_WriteClockProperties(writer, 10**9, 0, self._length_ns, max(self._start_ns, 0))
-        definitions.write(writer)
+        definitions.write_all(writer)
         _otf2.Archive_CloseGlobalDefWriter(self._archive, writer)

@@ -63,14 +63,14 @@ class CollectiveCalls:
 
     def block_records(self, block: Block) -> list[Records]:
         """Return the records of the collective calls in a block."""
-        place, row = self._blocking.of(block)
+        place, row = self._blocking.in_block(block)
         # One that never returned has begun and has no end that could be told.
         ended = ~block.open[place]
         begin = Records(place[ended], BEGUN, Kind.COLLECTIVE_BEGIN)
         end = self._end_records(block.run, place[ended], row[ended], Kind.COLLECTIVE_END)
-        place, row = self._posted.of(block)
+        place, row = self._posted.in_block(block)
         request = Records(place, BEGUN, Kind.COLLECTIVE_REQUEST, id=self._request_numbers(row))
-        done = self._end_records(block.run, *self._done.of(block), Kind.COLLECTIVE_COMPLETE)
+        done = self._end_records(block.run, *self._done.in_block(block), Kind.COLLECTIVE_COMPLETE)
         return [begin, end, request, done]
 
     def _request_numbers(self, row: Ints) -> Ints:

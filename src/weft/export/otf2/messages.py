@@ -44,7 +44,7 @@ class MessageTraffic:
     def __init__(self, trace: Trace, of: Operations, run: Extent, beside: Path) -> None:
         self.trace, self.of = trace, of
         # A receive tells how much came only in a status that may lie far off: what was sent is what came.
-        self.bytes: Ints = FileColumns(beside.parent).room(len(of.sends), np.int64)
+        self.bytes: Ints = FileColumns(beside.parent).allocate(len(of.sends), np.int64)
         for rank in trace.ranks:
             part = of.sends.of_rank(rank.index)
             for start in range(part.start, part.stop, BLOCK):
@@ -93,29 +93,29 @@ class RankTraffic:
         ]
 
     def _send_records(self, block: Block) -> Records:
-        place, row = self._sent.of(block)
+        place, row = self._sent.in_block(block)
         later = (self.sends.flags[row] & _LATER) != 0
         made = Records(place, BEGUN, np.where(later, Kind.ISEND, Kind.SEND))
-        return made.fill(self._partner_columns(self.sends, row), self._traffic.bytes[row], row)
+        return made.fill_messages(self._partner_columns(self.sends, row), self._traffic.bytes[row], row)
 
     def _send_completion_records(self, block: Block) -> Records:
-        place, row = self._send_done.of(block)
+        place, row = self._send_done.in_block(block)
         return Records(place, DONE, Kind.ISEND_COMPLETE, id=row)
 
     def _receive_request_records(self, block: Block) -> Records:
-        place, row = self._asked.of(block)
+        place, row = self._asked.in_block(block)
         return Records(place, BEGUN, Kind.IRECV_REQUEST, id=row)
 
     def _receive_records(self, block: Block) -> Records:
         """Return the records of completed receives, with partner and bytes."""
-        place, row = self._recv_done.of(block)
+        place, row = self._recv_done.in_block(block)
         later = (self.recvs.flags[row] & _LATER) != 0
         partner = self.recvs.partner[row]
         taken = partner != NONE
         size = np.zeros(len(row), np.int64)
         size[taken] = self._traffic.bytes[partner[taken]]
         made = Records(place, DONE, np.where(later, Kind.IRECV, Kind.RECV))
-        return made.fill(self._partner_columns(self.recvs, row), size, row)
+        return made.fill_messages(self._partner_columns(self.recvs, row), size, row)
 
     def _partner_columns(self, posts: Posts, row: Ints) -> tuple[Ints, Ints, Ints]:
         """Return the partner's rank in the communicator, the communicator and the tag."""

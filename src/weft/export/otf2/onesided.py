@@ -84,7 +84,7 @@ class OneSidedCalls:
 
     def _window_numbers(self, windows: Ints) -> Ints:
         ids, codes = encode_ids(windows)
-        return np.array([self._definitions.window(self._rank, i) for i in ids], np.int64)[codes]
+        return np.array([self._definitions.window_number(self._rank, i) for i in ids], np.int64)[codes]
 
     def _calls_with_window(self, block: Block, names: frozenset[str]) -> tuple[Ints, Ints]:
         """Return the places of calls of some functions that have a window, and the numbers of the windows."""
@@ -153,7 +153,7 @@ class OneSidedCalls:
 
     def _completion_records(self, block: Block) -> Iterator[Records]:
         """Yield the records of transfers that are complete at their targets."""
-        place, transfer = self._done.of(block)
+        place, transfer = self._done.in_block(block)
         if len(place):
             made = Block(self._rank, transfer, block.run)
             window = self._window_numbers(self._window_ids(made, np.arange(len(made))))

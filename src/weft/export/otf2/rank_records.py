@@ -29,8 +29,8 @@ class RankRecords:
 
     def thread_rows(self, block: Block) -> Iterator[tuple[int, NDArray[np.void]]]:
         """Yield (index in rank.threads, records in order) of a block."""
-        parts = [*self._enter_leave_records(block), *self._traffic.rows(block), *self._collectives.rows(block)]
-        parts += self._onesided.rows(block)
+        parts = [*self._enter_leave_records(block), *self._traffic.block_records(block), *self._collectives.block_records(block)]
+        parts += self._onesided.block_records(block)
         rows, place = sort_records(block, parts)
         self.sent += int(np.isin(rows["kind"], (Kind.SEND, Kind.ISEND)).sum())
         for thread in range(len(self._rank.threads)):
@@ -44,12 +44,12 @@ class RankRecords:
     def _enter_leave_records(self, block: Block) -> list[Records]:
         """Return the records of the starts and ends of calls."""
         every = np.arange(len(block))
-        regions = self._number_column(block, "function", self._definitions.region)
-        sites = self._number_column(block, "site", lambda site: self._definitions.site(self._rank, site))
+        regions = self._number_column(block, "function", self._definitions.region_number)
+        sites = self._number_column(block, "site", lambda site: self._definitions.site_number(self._rank, site))
         return [Records(every, ENTERED, Kind.ENTER, x=regions, y=sites), Records(every, LEFT, Kind.LEAVE, x=regions)]
 
     def _number_column(self, block: Block, column: str, number: object) -> Ints:
-        ids, codes = block.coded(column)
+        ids, codes = block.encode_column(column)
         return np.array([number(i) for i in ids], np.int64)[codes]  # type: ignore[operator]
 
     def open_calls(self, block: Block) -> Iterator[tuple[str, int, int, int]]:
@@ -57,5 +57,5 @@ class RankRecords:
         for place in np.flatnonzero(block.open).tolist():
             event = Event(self._rank, int(block.index[place]))
             text = f"rank {self._rank.index} never returned from {said(event)}"
-            location = self._definitions.location(self._rank, int(block.thread[place]))
+            location = self._definitions.location_number(self._rank, int(block.thread[place]))
             yield text, int(block.enter[place]), int(block.leave[place]), location

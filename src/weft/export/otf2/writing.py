@@ -29,14 +29,14 @@ def write(trace: Trace, folder: Path) -> list[ExportCount]:
         for rank in trace.ranks:
             recorder = RankRecords(rank, traffic.of_rank(rank), definitions)
             for block in read_blocks(rank, run):
-                for thread, rows in recorder.rows(block):
-                    definitions.count(rank, thread, archive.write(definitions.location(rank, thread), rows))
+                for thread, rows in recorder.thread_rows(block):
+                    definitions.count_events(rank, thread, archive.write_rows(definitions.location_number(rank, thread), rows))
                 for text, start, end, location in recorder.open_calls(block):
-                    archive.mark(text, start, end, location)
+                    archive.mark_open_call(text, start, end, location)
                     opened += 1
-            archive.finish(definitions.locations(rank))
+            archive.close_locations(definitions.rank_locations(rank))
             messages += recorder.sent
-        archive.define(definitions)
+        archive.write_definitions(definitions)
     return [
         ExportCount(trace.event_count, "call"), ExportCount(definitions.events, "record"), ExportCount(messages, "message"),
         ExportCount(opened, "open call"),

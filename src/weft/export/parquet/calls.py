@@ -44,7 +44,7 @@ def _identity_columns(block: Block) -> dict[str, Any]:
     """Return the columns that every call has: rank, event, thread, function, times."""
     functions, rank = block.rank.trace.functions, block.rank
     slots = np.array([thread.slot for thread in rank.threads], np.int32)
-    ids, codes = block.coded("function")
+    ids, codes = block.encode_column("function")
     return {
         "rank": pa.array(np.full(len(block), rank.index, np.int32)),
         "event": pa.array(block.index),
@@ -59,7 +59,7 @@ def _identity_columns(block: Block) -> dict[str, Any]:
 
 def _name_column(block: Block, column: str, there: NDArray[np.bool_], text: Callable[[int], str]) -> pa.DictionaryArray:
     """Return the names of a column of ids; empty if a call has none (`there` false)."""
-    ids, codes = block.coded(column)
+    ids, codes = block.encode_column(column)
     return dictionary_column(np.where(there, codes, -1), [text(i) for i in ids])
 
 
@@ -74,7 +74,7 @@ def _argument_columns(block: Block) -> dict[str, Any]:
     # What a status in the slot says stands in the places of the arguments.
     told = has.status[function] & ~block.open
     has_count = has.count[function] & ~block.failed_polls & (block.count >= 0)
-    ids, codes = block.coded("function")
+    ids, codes = block.encode_column("function")
     slots = [rank.trace.functions[i].slot.get("object") for i in ids]
     return {
         "comm": _comm_column(block),
@@ -118,7 +118,7 @@ def _received_bytes(block: Block) -> pa.Array:
 
 def _site_columns(block: Block) -> dict[str, Any]:
     """Return the columns of call sites: file, line, function and module."""
-    ids, codes = block.coded("site")
+    ids, codes = block.encode_column("site")
     sites = [block.rank.site(i) for i in ids]
     lines = np.array([site.line for site in sites], np.int32)[codes]
     return {

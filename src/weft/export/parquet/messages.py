@@ -124,21 +124,21 @@ def _message_columns(send: _MessageEnds, recv: _MessageEnds, comms: list[str]) -
     """Return the columns of some messages from both of their ends."""
     sent = send.there
     sender, receiver = np.where(sent, send.rank, recv.peer), np.where(recv.there, recv.rank, send.peer)
-    modes = np.select([send.has(Post.SYNCHRONOUS), send.has(Post.BUFFERED), send.has(Post.READY)], [1, 2, 3], 0)
+    modes = np.select([send.has_flags(Post.SYNCHRONOUS), send.has(Post.BUFFERED), send.has(Post.READY)], [1, 2, 3], 0)
     return {
         "sender": masked_column(sender, sender >= 0),
         "receiver": masked_column(receiver, receiver >= 0),
         "comm": dictionary_column(np.where(sent, send.comm, recv.comm), comms),
         "tag": pa.array(np.where(sent, send.tag, recv.tag)),
-        "bytes": send.bytes(),
+        "bytes": send.message_bytes(),
         "mode": dictionary_column(np.where(sent, modes, -1), _MODES),
-        "send_event": send.id(send.event),
-        "send_done_event": send.id(send.completion),
-        "receive_event": recv.id(recv.event),
-        "receive_done_event": recv.id(recv.completion),
-        "sent_ns": send.enter(send.event),
-        "posted_ns": recv.enter(recv.event),
-        "received_ns": recv.leave(recv.completion),
-        "any_source": masked_column(recv.has(Post.ANY_SOURCE), recv.there),
-        "any_tag": masked_column(recv.has(Post.ANY_TAG), recv.there),
+        "send_event": send.event_ids(send.event),
+        "send_done_event": send.event_ids(send.completion),
+        "receive_event": recv.event_ids(recv.event),
+        "receive_done_event": recv.event_ids(recv.completion),
+        "sent_ns": send.enter_times(send.event),
+        "posted_ns": recv.enter_times(recv.event),
+        "received_ns": recv.return_times(recv.completion),
+        "any_source": masked_column(recv.has_flags(Post.ANY_SOURCE), recv.there),
+        "any_tag": masked_column(recv.has_flags(Post.ANY_TAG), recv.there),
     }

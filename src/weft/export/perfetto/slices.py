@@ -114,7 +114,7 @@ class PacketSequence:
         mine = np.flatnonzero(block.thread == number_of_thread)
         if not len(mine):
             return
-        begins, ends = (end.of_block(block.index[mine]) for end in flows)
+        begins, ends = (end.ends_in_block(block.index[mine]) for end in flows)
         groups, which = encode_ids(_group_keys(block, mine, begins[0], ends[0]))
         made = []
         for group in range(len(groups)):
@@ -122,7 +122,7 @@ class PacketSequence:
             first = begins[1][places], ends[1][places]
             counts = int(begins[0][places[0]]), int(ends[0][places[0]])
             made.append((places, self._group_rows(block, mine[places], flows, first, counts)))
-        new = self._interned.taken()
+        new = self._interned.take_new()
         if new:
             yield self._packet(new, tracks.NEEDS_INTERNED)
         yield _join_in_order(made, len(mine))
@@ -135,8 +135,8 @@ class PacketSequence:
         flags, error = int(slot["flags"]), int(slot["error"])
         of = self._rank.trace.functions[int(slot["function"])]
         begin: list[Pieces] = [
-            [number_field(_TYPE, 1), number_field(_NAME, self._interned.text(_NAMES, of.name))],
-            [number_field(_CATEGORY, self._interned.text(_CATEGORIES, CLASSES[class_of(of.name)].word))],
+            [number_field(_TYPE, 1), number_field(_NAME, self._interned.number_text(_NAMES, of.name))],
+            [number_field(_CATEGORY, self._interned.number_text(_CATEGORIES, CLASSES[class_of(of.name)].word))],
             varint_column(_SOURCE, self._source_numbers(block, which)),
             *self._argument_fields(block, which, of),
             *(self._note_field(said) for bit, said in _SAID.items() if flags & bit),
@@ -163,7 +163,7 @@ class PacketSequence:
         """Return the numbers of the source lines of some calls."""
         ids, codes = encode_ids(block.events["site"][which])
         sites = [self._rank.site(i) for i in ids]
-        numbers = [self._interned.source(s.file or s.module or "?", s.line, s.function or "") for s in sites]
+        numbers = [self._interned.number_source(s.file or s.module or "?", s.line, s.function or "") for s in sites]
         return np.array(numbers, np.int64)[codes]
 
     # Arguments, by their names in the standard
@@ -213,7 +213,7 @@ class PacketSequence:
         if handle in ("REQUEST", "MESSAGE", "INFO"):
             return self._int_field(parameter.name, ids)
         known, codes = encode_ids(ids)
-        texts = [self._interned.text(_STRINGS, self._rank.object_name(handle, i)) for i in known]
+        texts = [self._interned.number_text(_STRINGS, self._rank.object_name(handle, i)) for i in known]
         return self._annotation_field(parameter.name, varint_column(_STRING, np.array(texts, np.int64)[codes]))
 
     def _int_field(self, name: str, values: NDArray[np.int64] | NDArray[np.int32]) -> Pieces:
@@ -223,7 +223,7 @@ class PacketSequence:
         return self._annotation_field(name, [number_field(_BOOL, 1)])
 
     def _annotation_field(self, name: str, value: Pieces) -> Pieces:
-        return message_column(_ANNOTATION, [[number_field(1, self._interned.text(_ANNOTATION_NAMES, name))], value])
+        return message_column(_ANNOTATION, [[number_field(1, self._interned.number_text(_ANNOTATION_NAMES, name))], value])
 
 
 def _group_keys(block: Block, mine: Ints, begun: Ints, ended: Ints) -> Ints:

@@ -31,11 +31,11 @@ def write(trace: Trace, path: Path) -> list[ExportCount]:
             file.write(tracks.process_packet(rank))
             sequences = [PacketSequence(rank, thread, next(numbers)) for thread in rank.threads]
             for sequence in sequences:
-                file.write(sequence.head())
-            of_rank = flows.of_rank(rank)
+                file.write(sequence.first_packet())
+            of_rank = flows.rank_flows(rank)
             for block in read_blocks(rank, run):
                 for number, sequence in enumerate(sequences):
-                    for part in sequence.packets(block, number, of_rank):
+                    for part in sequence.block_packets(block, number, of_rank):
                         file.write(part)
                 slices += len(block)
                 unfinished += int(block.open.sum())
