@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.values.probes import block_bounds, loop, part, probe, region
+from weft.values.probes import block, loop, part, probe, region
 
 TYPE_CHECKING = False  # its own module is a third of what this one would take
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ def differences(
     from weft.values.trace import ValueTrace
 
     sides = [ValueTrace.open(Path(path)) for path in (reference, run)]
-    return DrawnComparison.from_comparison(compare_values(sides[0], sides[1], read_tolerances(sides[1].path, tolerance)))
+    return DrawnComparison.from_comparison(
+        compare_values(sides[0], sides[1], read_tolerances(sides[1].path, tolerance))
+    )
 
 
 def watchdog(seconds: float | None = None, *, action: str = "", file: str | os.PathLike[str] = "") -> bool:

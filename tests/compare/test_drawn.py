@@ -21,7 +21,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def held(folder: Path, form: str = "values", wrong: int = 123) -> DrawnComparison:
     """Two runs, the second with an element of A that is wrong from iteration 1 on."""
     before, after = (written(folder / name, form, "0,100,300", row) for name, row in (("a", -1), ("b", wrong)))
-    return DrawnComparison.of(compare_values(before, after, {}))
+    return DrawnComparison.from_comparison(compare_values(before, after, {}))
 
 
 def test_a_notebook_shows_words_and_the_error_where_it_came_and_where_it_ended(tmp_path: Path) -> None:

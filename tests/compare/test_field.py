@@ -46,7 +46,7 @@ def test_each_cell_has_the_largest_error_of_its_elements(data: st.DataObject) ->
     window = tuple(_side(data, n) for n in shape)
     axes = data.draw(st.permutations(range(dims)))[: data.draw(st.integers(1, min(2, dims)))]
     most = [data.draw(st.integers(1, 6)) for _ in axes]
-    with patch.object(error_map, "STRETCH", data.draw(st.integers(1, 30))):
+    with patch.object(error_map, "MAX_ELEMENTS", data.draw(st.integers(1, 30))):
         found = error_cells(pairs, window, axes, most)
     np.testing.assert_array_equal(found, _slow(np.abs(one - two), shape[0] - 1, window, axes, most))
 
@@ -93,7 +93,7 @@ def test_an_array_in_other_pieces_is_one_layer(form: str, tmp_path: Path) -> Non
         written(tmp_path / name, form, cuts, wrong)
         for name, cuts, wrong in (("one", "0,300", -1), ("two", "0,100,300", 123))
     )
-    kept = [[process.kept(row) for process in trace.processes for row in range(len(process.rows))]
+    kept = [[process.value_at(row) for process in trace.processes for row in range(len(process.rows))]
             for trace in (before, after)]  # fmt: skip
     [layer] = array_layers(kept[0][1:2], kept[1][2:4])
     assert (layer.name, layer.whole, layer.exact, len(layer.pairs)) == ("A", ((0, 300), (0, 40)), True, 2)

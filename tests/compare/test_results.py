@@ -58,7 +58,7 @@ def results_of(before: Trace, after: Trace, **said: Any) -> tuple[ResultComparis
     one, two = match(before), match(after)
     ordered = order(after, two)
     comparison = compare(one, two, ordered)
-    made = compare_message_contents(comparison, ordered, Tolerance.of(said))
+    made = compare_message_contents(comparison, ordered, Tolerance.from_settings(said))
     assert made.results is not None
     assert json.dumps(to_json(made.results, comparison))
     return made.results, made.lines

@@ -49,7 +49,7 @@ def first_of(made: ValueComparison, name: str) -> tuple[Any, ...]:
     some = made.found[0]
     one = some[0]
     process = one.after.process
-    around = [k for _, k in process.path_of(int(process.rows["parent"][one.after.row]))]
+    around = [k for _, k in process.scopes_around(int(process.rows["parent"][one.after.row]))]
     assert Path(one.after.place.file).name == name
     return one.after.place.name, one.after.place.line, around, one.element, [s.after.process.rank for s in some]
 

@@ -105,7 +105,7 @@ def test_a_planted_fault_is_the_first_difference(
     place, process = first[0].after.place, first[0].after.process
     lines_of = (PROGRAMS / SUFFIX[language]).read_text().splitlines()
     assert (Path(place.file).name, mark in lines_of[place.line - 1]) == (SUFFIX[language], True)
-    around = [k for _, k in process.path_of(int(process.rows["parent"][first[0].after.row]))]
+    around = [k for _, k in process.scopes_around(int(process.rows["parent"][first[0].after.row]))]
     assert around == ([] if kernel == "sort" else [2])
     assert where is None or sorted({one.after.process.rank for one in first}) == where
     assert element is None or first[0].element == element

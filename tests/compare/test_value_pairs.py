@@ -110,7 +110,7 @@ def test_a_planted_fault_is_the_first_difference(
     place = first[0].after.place
     assert (place.line, Path(place.file).name) == (line_of(mark), "kernels.py")
     process = first[0].after.process
-    around = [(scope.name, k) for scope, k in process.path_of(int(process.rows["parent"][first[0].after.row]))]
+    around = [(scope.name, k) for scope, k in process.scopes_around(int(process.rows["parent"][first[0].after.row]))]
     assert around == iterations
     assert where is None or sorted({one.after.process.rank for one in first}) == where
     assert element is None or first[0].element == element

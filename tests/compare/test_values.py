@@ -44,7 +44,7 @@ for step in range(3):
 def written(folder: Path, form: str, cuts: str, wrong: int = -1, *more: str) -> ValueTrace:
     """The values of one process that keeps an array in pieces, as several ranks would."""
     (folder / "values").mkdir(parents=True)
-    (folder / "values" / "plan").write_text(Configuration([Rule("program", "", form=int(KEPT_AS[form]))]).plan())
+    (folder / "values" / "plan").write_text(Configuration([Rule("program", "", form=int(KEPT_AS[form]))]).plan_text())
     library = recording.library()
     variables = {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
     done = execute([sys.executable, "-c", WRITER, cuts, str(wrong), *more], env=variables)
@@ -160,7 +160,7 @@ def test_units_in_the_last_place_are_steps_from_number_to_number(pairs: list[tup
     st.sampled_from([{}, {"exact": True}, {"absolute": 0.5}, {"relative": 1e-3}, {"ulps": 4}, {"nan": "different"}]),
 )
 def test_judging_many_at_once_is_judging_each_alone(pairs: list[tuple[float, float]], settings: dict[str, Any]) -> None:
-    tolerance = Tolerance.of(settings)
+    tolerance = Tolerance.from_settings(settings)
     one, two = (np.array([pair[k] for pair in pairs]) for k in (0, 1))
     most = max((abs(x) for x in two.tolist() if np.isfinite(x)), default=0.0)
     expected = [i for i, (x, y) in enumerate(pairs) if not _alike(x, y, settings, most)]

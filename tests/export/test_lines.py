@@ -89,7 +89,7 @@ def events(trace: Trace) -> list[Event]:
 
 def written(trace: Trace, table: CallTable | None) -> list[str]:
     writer = CallLineWriter(trace, table)
-    text = b"".join(part for rows in calls_in_time_order(trace, Filter("")) for part in writer.lines(rows))
+    text = b"".join(part for rows in calls_in_time_order(trace, Filter("")) for part in writer.render_lines(rows))
     return text.decode().split("\n")[:-1]
 
 
@@ -97,7 +97,7 @@ def written(trace: Trace, table: CallTable | None) -> list[str]:
 def test_text_is_what_python_says_of_each_call(every_function: Trace) -> None:
     found = events(every_function)
     table = CallTable(every_function, found[:100])
-    assert written(every_function, table) == ["  ".join(table.cells(event)).rstrip() for event in found]
+    assert written(every_function, table) == ["  ".join(table.align_cells(event)).rstrip() for event in found]
 
 
 @pytest.mark.cases(1)
@@ -107,8 +107,8 @@ def test_json_is_what_python_says_of_each_call(every_function: Trace) -> None:
 
 def test_python_writes_only_what_is_rare(every_function: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[Event] = []
-    whole = CallLineWriter._one
-    monkeypatch.setattr(CallLineWriter, "_one", lambda self, event: left.append(event) or whole(self, event))
+    whole = CallLineWriter._render_unusual
+    monkeypatch.setattr(CallLineWriter, "_render_unusual", lambda self, event: left.append(event) or whole(self, event))
     written(every_function, None)
     rare = {"string", "double"}
     assert left

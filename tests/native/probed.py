@@ -43,7 +43,7 @@ def program(rounds: int, seed: int) -> None:
 def kept(folder: Path, form: int, words: list[str], limit: int) -> ValueTrace:
     """What a process of this file keeps."""
     (folder / "values").mkdir(parents=True)
-    plan = Configuration([Rule("program", "", form=form)], limit=limit).plan()
+    plan = Configuration([Rule("program", "", form=form)], limit=limit).plan_text()
     (folder / "values" / "plan").write_text(plan)
     library = recording.library()
     variables = {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}

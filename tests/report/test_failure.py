@@ -138,7 +138,7 @@ def test_every_form_says_it(run: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert invocation["toolExecutionNotifications"][0]["message"]["text"].startswith(f"{FIRST}waits failed at weft/")
     picture = RunView(trace)
     picture.analyse()
-    [told] = picture.findings("time")["failures"]
+    [told] = picture.list_findings("time")["failures"]
     assert told.startswith(f"{FIRST}waits failed at weft/")
 
 

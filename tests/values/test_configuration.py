@@ -64,7 +64,7 @@ def recorded(folder: Path, text: str | None) -> tuple[dict[str, list[float]], st
     found: dict[str, list[float]] = {}
     for process in ValueTrace.open(folder / "run").processes if (folder / "run").exists() else ():
         for row in range(len(process.rows)):
-            one = process.kept(row)
+            one = process.value_at(row)
             values = one.values()
             assert values is not None
             found.setdefault(one.place.name, []).append(float(values.ravel()[0]))

@@ -88,10 +88,10 @@ def test_bytes_that_were_changed_are_told_or_harmless(seed: int, whole: bytes, t
     trace = opened(tmp_path, bytes(data))
     for process in trace.processes:
         for row in range(len(process.rows)):
-            one = process.kept(row)
+            one = process.value_at(row)
             values = one.values()
             assert values is None or values.size == one.count
-            process.path_of(int(process.rows["parent"][row]))
+            process.scopes_around(int(process.rows["parent"][row]))
     opened(tmp_path / "whole", whole)
     for pair in ((tmp_path / "whole", tmp_path), (tmp_path, tmp_path / "whole")):
         made = compare_values(ValueTrace.open(pair[0]), ValueTrace.open(pair[1]), {})

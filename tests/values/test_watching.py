@@ -133,7 +133,7 @@ def test_expressions_of_c_are_evaluated_and_what_cannot_be_is_told(mpich: Instal
     done = run_here(tmp_path, *told, "--watch", "q.c:10:small", "--", built(tmp_path, PLAIN))
     assert done.returncode == 3, "the program's own status"
     trace = ValueTrace.open(tmp_path / "run")
-    kept = {one.place.name: one for one in (trace.processes[0].kept(row) for row in range(5))}
+    kept = {one.place.name: one for one in (trace.processes[0].value_at(row) for row in range(5))}
     assert kept["table"].values().tolist() == [[1, 2, 3], [4, 5, 6]]  # type: ignore[union-attr]
     assert kept["table[1][0:2]"].values().tolist() == [4, 5]  # type: ignore[union-attr]
     assert kept["list[1:4]"].values().tolist() == [0.5, 1, 1.5]  # type: ignore[union-attr]
@@ -197,7 +197,7 @@ def test_containers_and_references_of_cplusplus_are_kept_at_the_line_whatever_th
     assert done.returncode == 0, done.stderr
     assert "kept nothing" not in done.stderr
     [process] = ValueTrace.open(tmp_path / "run").processes
-    kept = [process.kept(row) for row in range(len(process.rows))]
+    kept = [process.value_at(row) for row in range(len(process.rows))]
     assert {(one.place.line, one.place.file) for one in kept} == {(number, str(tmp_path / "t.cpp"))}
     last = {one.place.name: one.values().tolist() for one in kept if one.times == 2}  # type: ignore[union-attr]
     assert last == {
@@ -211,7 +211,7 @@ def test_a_program_that_is_killed_ends_by_the_same_signal(mpich: Installed, tmp_
     program = built(tmp_path, "#include <stdlib.h>\nint main(void) {\n    int n = 4;\n    abort();\n    return n;\n}\n")
     done = run_here(tmp_path, "--watch", "p.c:4:n", "--", program)
     assert done.returncode == 134
-    assert int(ValueTrace.open(tmp_path / "run").processes[0].kept(0).values()) == 4  # type: ignore[arg-type]
+    assert int(ValueTrace.open(tmp_path / "run").processes[0].value_at(0).values()) == 4  # type: ignore[arg-type]
 
 
 def test_a_python_program_keeps_its_arguments_and_is_not_stopped(mpich: Installed, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_python_program_keeps_its_arguments_and_is_not_stopped(mpich: Installe
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["6 ['a', 'b'] __main__", f"[] {os.environ.get('PYTHONPATH')}"]
     [process] = ValueTrace.open(tmp_path / "run").processes
-    assert [int(process.kept(row).values()) for row in range(len(process.rows))] == [6]  # type: ignore[arg-type]
+    assert [int(process.value_at(row).values()) for row in range(len(process.rows))] == [6]  # type: ignore[arg-type]
     assert "kept nothing: ZeroDivisionError: division by zero" in done.stderr
     assert "kept nothing: it is of type str, and numbers are kept" in done.stderr
 

@@ -150,7 +150,7 @@ def test_a_run_beside_itself_does_not_differ(tmp_path: Path) -> None:
     pictures = [RunView(weft.open(path)) for _ in range(2)]
     for picture in pictures:
         picture.analyse()
-    told = SideBySide(*pictures).told("logical")
+    told = SideBySide(*pictures).to_json("logical")
     assert told["differences"] == [] and "all" in told["texts"][0]
     assert all(side["changed"] == side["only"] == side["messages"] == side["spread"] == [] for side in told["sides"])
 
@@ -160,7 +160,7 @@ def test_calls_without_their_like_are_marked_on_their_side_only(tmp_path: Path) 
     for picture in pictures:
         picture.analyse()
     beside = SideBySide(*pictures)
-    told = beside.told("time")
+    told = beside.to_json("time")
     assert beside._comparison is not None
     assert find_marked_calls(beside._comparison, 0) == ([], [])
     changed, only = find_marked_calls(beside._comparison, 1)

@@ -73,7 +73,7 @@ def test_columns_are_the_true_shares(rows: list[list[Made]], columns: int, start
         timeline.build()
         edges = np.rint(np.linspace(start, start + span, columns + 1)).astype(np.int64)
         lanes = [[r] for r in range(len(rows))] + [list(range(len(rows)))]
-        found = timeline.columns(lanes, edges)
+        found = timeline.class_shares(lanes, edges)
         made = [slow_calls(trace, r, timeline.last) for r in range(len(rows))]
         for lane, of in enumerate(lanes):
             for cls in range(len(CLASSES)):
@@ -91,8 +91,8 @@ def test_boxes_are_the_calls_under_way(made: list[Made], start: int, span: int) 
         rows = Rows(trace)
         timeline = Timeline(rows, last_event_time(rows) + 500)
         timeline.build()
-        first, end = timeline.range(start, start + span)
-        boxes = timeline.boxes(0, int(first[0]), int(end[0]))
+        first, end = timeline.events_between(start, start + span)
+        boxes = timeline.event_boxes(0, int(first[0]), int(end[0]))
         slow = slow_calls(trace, 0, timeline.last)
         wanted = {i for i, (_, a, b) in enumerate(slow) if a < start + span and b > start}
         assert wanted <= set(boxes["index"].tolist())
@@ -110,7 +110,7 @@ def test_many_blocks_give_what_one_scan_gives(tmp_path: Path) -> None:
     timeline = Timeline(rows, last_event_time(rows))
     timeline.build()
     edges = np.linspace(0, timeline.last, 700).astype(np.int64)
-    found = timeline.columns([[3]], edges)[0]
+    found = timeline.class_shares([[3]], edges)[0]
     slow = slow_calls(trace, 3, timeline.last)
     for cls in range(len(CLASSES)):
         exact = [slow_share(slow, cls, int(a), int(b)) * 255 for a, b in pairwise(edges.tolist())]
@@ -127,7 +127,7 @@ class TestCache:
         monkeypatch.setattr(Timeline, "build", lambda *_: pytest.fail("it was built again"))
         again = load_or_build_timeline(rows, last_event_time(rows))
         edges = np.linspace(0, built.last, 100).astype(np.int64)
-        assert np.array_equal(built.columns([[0]], edges), again.columns([[0]], edges))
+        assert np.array_equal(built.class_shares([[0]], edges), again.class_shares([[0]], edges))
 
     def test_another_run_at_the_same_place_is_indexed_anew(self, tmp_path: Path) -> None:
         for steps in (4, 9):

@@ -194,7 +194,7 @@ def test_a_file_gives_the_commands_instead(page: Show, gathered: Path, tmp_path:
 def test_the_replay_ends_with_the_view(gathered: Path) -> None:
     server = ViewServer(RunView(weft.open(gathered)))
     replayed = server.picture.replayed
-    replayed.do("start", {})
+    replayed.make_move("start", {})
     adapter = replayed._adapter
     assert adapter is not None
     server.server_close()

@@ -57,7 +57,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[RunView]:
 def answers(picture: RunView, named: Path) -> Iterator[Answer]:
     """What the page asks for of a run, and what it is told, by the question's name."""
     for axis in AXES:
-        end = str(picture.axis(axis)["end"])
+        end = str(picture.axis_facts(axis)["end"])
         window = {"axis": axis, "from": "0", "to": end, "lanes": "0|1", "columns": "4000", "filter": "fn:*"}
         yield from asked(picture, window, "axis", "links", "findings", "tables")
         yield "window", unpacked(ANSWERS["window"](picture, window))
@@ -68,7 +68,7 @@ def answers(picture: RunView, named: Path) -> Iterator[Answer]:
         for rank, event in [*calls(picture)]:
             yield from asked(picture, {"axis": axis, "rank": str(rank), "event": str(event)}, "event", "tip", "around")
     yield from asked(picture, {}, "run")
-    for message in picture.between("time", 0, picture.axis("time")["end"])["messages"]:
+    for message in picture.links_between("time", 0, picture.axis_facts("time")["end"])["messages"]:
         side = "receive" if message.get("kind") == "unmatched-receive" else "send"
         yield from asked(picture, {"axis": "time", "side": side, "row": str(message["row"])}, "message")
 

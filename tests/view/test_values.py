@@ -256,7 +256,7 @@ def test_a_run_beside_itself_is_alike_at_every_moment(runs: Path) -> None:
     values = valued(runs, "three", "three")
     found = strip(values)
     assert set(np.unique(found["run"])) == set(np.unique(found["reference"])) == {ALIKE}
-    told = values.told()
+    told = values.to_json()
     assert told["alike"] and told["reached"] == told["spread"] == [] and told["errors"] is None
 
 
@@ -336,4 +336,4 @@ def test_runs_of_other_numbers_of_ranks_are_shown_by_value_alone(runs: Path) -> 
     server = ViewServer(None, 0, None, values)
     server.server_close()
     assert server.home == "/values" and server.shown == runs / "one"
-    assert [len(names) for names in values.told()["ranks"]] == [1, 3]
+    assert [len(names) for names in values.to_json()["ranks"]] == [1, 3]

@@ -5,4 +5,4 @@ from __future__ import annotations
 from weft.compare.differences import Comparison, Difference, compare
 from weft.compare.times import SlowerPlace, find_slower_places
 
-__all__ = ["Comparison", "Difference", "Slower", "compare", "slower"]
+__all__ = ["Comparison", "Difference", "SlowerPlace", "compare", "find_slower_places"]

@@ -98,7 +98,9 @@ def call_keys(rank: Rank, chosen: Ints, names: dict[str, int], *, placed: bool =
 
 
 def message_senders(match: Match, rank: int) -> Ints:
-    """Return the sender and tag of the message of each receive of a rank, in posting order; -1: the receive took none."""
+    """Return the sender and tag of the message of each receive of a rank, in posting order; -1: the
+    receive took none.
+    """
     rows, part = match.recvs, match.recvs.of_rank(rank)
     sender = rows.peer[part].astype(np.int64) << 32 | rows.tag[part].astype(np.int64) & 0xFFFFFFFF
     return np.where(rows.partner[part] != NONE, sender, -1)

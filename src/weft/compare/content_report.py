@@ -121,7 +121,8 @@ def _number_lines(one: MessageContent, comparison: Comparison) -> Iterator[str]:
     at, floats = int(other[0]), before.dtype.kind == "f"
     most = float(ulp_distances(before[other], after[other]).max()) if floats else 0.0
     units = f", at most {plural(int(most), 'unit')} in the last place apart" if 0 < most < FAR else ""
-    yield f"    element {at} is {after[at]}, in the reference {before[at]}; {differing_text(len(other), len(before))}{units}"
+    count = differing_text(len(other), len(before))
+    yield f"    element {at} is {after[at]}, in the reference {before[at]}; {count}{units}"
     if not one.sent and floats and comparison.after.collective_of(one.after) is not None:
         yield f"    {_explain_by_order(one, comparison, np.abs(before - after))}"
 
@@ -145,9 +146,11 @@ def to_json(contents: ContentComparison | None, comparison: Comparison) -> dict[
     if contents is None:
         return None
     return {
-        "compared": contents.compared, "differing": contents.differing, "ranks": list(contents.ranks),
+        "compared": contents.compared,
+        "differing": contents.differing,
+        "ranks": list(contents.ranks),
         "first": [_content_to_json(one, comparison.after) for one in contents.first],
-    }  # fmt: skip
+    }
 
 
 def _content_to_json(one: MessageContent, match: Match) -> dict[str, Any]:

@@ -104,7 +104,9 @@ def _first_difference(one: ThreadCalls, two: ThreadCalls, alike: int) -> Differe
 
 
 def _start_time(calls: ThreadCalls, difference: Difference) -> int:
-    """Return the time in ns at which a difference appears in the run; the largest time if the run has no further call."""
+    """Return the time in ns at which a difference appears in the run; the largest time if the run has no
+    further call.
+    """
     if difference.after is None:
         return 1 << 62
     return int(calls.rank.enter_ns(slice(difference.after[1], difference.after[1] + 1))[0])

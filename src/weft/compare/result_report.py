@@ -80,7 +80,8 @@ def _first_result_lines(results: ResultComparison, first: ResultDifference, comp
     event = match.trace.event(*first.after)
     yield f"first result that differs: rank {first.after[0]}, {numbered_call_text(match, first.after)}"
     if first.before[1] != first.after[1]:
-        yield f"    in the reference it is rank {first.before[0]}, {numbered_call_text(comparison.before, first.before)}"
+        call = numbered_call_text(comparison.before, first.before)
+        yield f"    in the reference it is rank {first.before[0]}, {call}"
     judged = first.judged
     if judged is None:
         size = f"{plural(first.bytes_after, 'byte')}, in the reference {first.bytes_before:,}"
@@ -108,17 +109,28 @@ def to_json(results: ResultComparison | None, comparison: Comparison) -> dict[st
     if results is None:
         return None
     return {
-        "compared": results.compared, "differing": results.differing, "rounded": results.rounded, "ulps": results.ulps,
-        "alone": list(results.alone), "first": None if results.first is None else _result_to_json(results.first, comparison),
-    }  # fmt: skip
+        "compared": results.compared,
+        "differing": results.differing,
+        "rounded": results.rounded,
+        "ulps": results.ulps,
+        "alone": list(results.alone),
+        "first": None if results.first is None else _result_to_json(results.first, comparison),
+    }
 
 
 def _result_to_json(first: ResultDifference, comparison: Comparison) -> dict[str, Any]:
     event, judged = comparison.after.trace.event(*first.after), first.judged
-    numbers = {} if judged is None else {
-        "element": judged.first[0] if judged.first else 0, "value": str(judged.two), "reference_value": str(judged.one),
-        "elements": judged.differing, "apart": judged.most,
-    }  # fmt: skip
+    numbers = (
+        {}
+        if judged is None
+        else {
+            "element": judged.first[0] if judged.first else 0,
+            "value": str(judged.two),
+            "reference_value": str(judged.one),
+            "elements": judged.differing,
+            "apart": judged.most,
+        }
+    )
     return {
         "rank": first.after[0], "event": first.after[1], "reference": list(first.before), "call": event.function.name,
         "file": event.site.file or "", "line": event.site.line, "bytes": first.bytes_after,

@@ -146,9 +146,12 @@ def _count_difference(
     found: ResultComparison, one: tuple[_SharedResults, int], two: tuple[_SharedResults, int], tolerance: Tolerance
 ) -> bool:
     """Count a result with another hash; return whether rounding at most separates both."""
-    judged = _judge_numbers(one[0].result_numbers(one[1]), two[0].numbers(two[1]), tolerance)
+    judged = _judge_numbers(one[0].result_numbers(one[1]), two[0].result_numbers(two[1]), tolerance)
     if judged is None or judged.differing:
-        ids, sizes = ([side.result_call(at) for side, at in (one, two)], [int(side.bytes[at]) for side, at in (one, two)])
+        ids, sizes = (
+            [side.result_call(at) for side, at in (one, two)],
+            [int(side.bytes[at]) for side, at in (one, two)],
+        )
         found.differing += 1
         found.first = found.first or ResultDifference(ids[0], ids[1], sizes[0], sizes[1], judged)
         return False

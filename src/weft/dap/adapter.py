@@ -235,7 +235,9 @@ class Adapter:
             self.wire.send_event("output", category="stdout", output=text)
 
         if self._progress:
-            self.wire.send_event("progressStart", progressId="launch", title="weft: the run is prepared", cancellable=False)
+            self.wire.send_event(
+                "progressStart", progressId="launch", title="weft: the run is prepared", cancellable=False
+            )
         try:
             run, program = launch.find_or_record_run(arguments, said, self._handle_while_running)
             options = launch.replay_options(arguments) + ([] if program else launch.trust_options(run, arguments))
@@ -316,10 +318,12 @@ class Adapter:
 
     def _set_function_breakpoints(self, arguments: Body) -> Body:
         given = arguments.get("breakpoints") or []
-        return {"breakpoints": self.session.breakpoints.replace("functions", [(str(one["name"]), one) for one in given])}
+        return {
+            "breakpoints": self.session.breakpoints.replace("functions", [(str(one["name"]), one) for one in given])
+        }
 
     def _set_data_breakpoints(self, arguments: Body) -> Body:
-        return {"breakpoints": self.session.breakpoints.watch(arguments.get("breakpoints") or [])}
+        return {"breakpoints": self.session.breakpoints.replace_watchpoints(arguments.get("breakpoints") or [])}
 
     def _set_instruction_breakpoints(self, arguments: Body) -> Body:
         """Replace the breakpoints on instructions."""

@@ -17,7 +17,9 @@ Given = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class EditorBreakpoint:
-    """A breakpoint as the editor gave it (`key`), its number in the debugger, and the message of a log point (`log`)."""
+    """A breakpoint as the editor gave it (`key`), its number in the debugger, and the message of a log
+    point (`log`).
+    """
 
     key: str
     number: int

@@ -32,7 +32,9 @@ class InstructionReferences:
         self._ranks.clear()
 
     def make_reference(self, rank: int, address: int) -> str:
-        """Return the name of the instruction at `address` of a rank for the editor, and remember its module and offset."""
+        """Return the name of the instruction at `address` of a rank for the editor, and remember its module
+        and offset.
+        """
         maps = self._hand(rank).maps
         module = maps.module(address)
         self._ranks[address] = rank
@@ -40,7 +42,9 @@ class InstructionReferences:
         return f"{address:#x}"
 
     def breakpoint_location(self, reference: str, offset: int) -> str:
-        """Return the location (`*MODULE+OFFSET`) of a breakpoint. UsageError for a reference that was never given out."""
+        """Return the location (`*MODULE+OFFSET`) of a breakpoint. UsageError for a reference that was
+        never given out.
+        """
         module, at = self._lookup(reference)
         return f"*{module}+{at + offset:#x}"
 

@@ -84,7 +84,9 @@ class Session:
         if not self._is_progress_shown:
             self._is_progress_shown = True
             self.wire.send_event("progressStart", progressId="move", title="replay")
-        self.wire.send_event("progressUpdate", progressId="move", message=f"{passed} calls made", percentage=min(share, 100))
+        self.wire.send_event(
+            "progressUpdate", progressId="move", message=f"{passed} calls made", percentage=min(share, 100)
+        )
 
     def forward_output(self, *, whole: bool = True) -> None:
         """Send what the ranks have written to the editor. `whole`: full lines only."""

@@ -89,7 +89,9 @@ class Stacks:
         return rank, slot
 
     def list_threads(self, rows: Sequence[Body]) -> list[Body]:
-        """Return the threads of all ranks, each with where it is, then the tasks. `rows`: those of the command `ranks`."""
+        """Return the threads of all ranks, each with where it is, then the tasks. `rows`: those of the
+        command `ranks`.
+        """
         found = [{"id": self.thread_number(row["rank"], row["thread"]), "name": thread_name(row)} for row in rows]
         return found + (self.tasks.list_threads() if self.tasks is not None else [])
 

@@ -93,7 +93,9 @@ class TaskThreads:
         return view(hand, task)
 
     def step_task(self, how: How, rank: int, task: int) -> Answer:
-        """Step one task to its next line, wherever it runs; the others run as they like. `how`: next, step or finish."""
+        """Step one task to its next line, wherever it runs; the others run as they like. `how`: next,
+        step or finish.
+        """
         commands = self._prompt.commands_of(rank)
         commands.focus = task
         return commands.go(how)

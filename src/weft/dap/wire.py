@@ -41,7 +41,9 @@ class Wire:
         self.closed = False
 
     def read_messages(self) -> Iterator[Message]:
-        """Yield all messages until the editor closes the connection. WeftError of the kind WireError for invalid data."""
+        """Yield all messages until the editor closes the connection. WeftError of the kind WireError for
+        invalid data.
+        """
         while (length := self._read_header()) is not None:
             body = self._source.read(length)
             if len(body) < length:

@@ -25,7 +25,9 @@ _ENDS: Final = named(Act.BEGIN_OR_END)
 
 @dataclass
 class CallStep:
-    """A call, or several equal ones in a row, of ranks that do the same. `event`: the last of them, of the first rank."""
+    """A call, or several equal ones in a row, of ranks that do the same. `event`: the last of them, of the
+    first rank.
+    """
 
     event: Event
     times: int = 1

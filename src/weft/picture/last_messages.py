@@ -76,7 +76,8 @@ def arrange_rows(trace: Trace, messages: Sequence[Message], column: Mapping[int,
     for message in _sort_causally(messages):
         kind: Kind = "taken" if message.received else "lost"
         stroke = Stroke(column[message.sender], column[message.receiver], kind, tag_text(message.tag))
-        note = f"{_call_site_text(trace, message.sent)}  send, {_received_text(trace, message)}{_comm_text(trace, message)}".strip()
+        ending = f"{_received_text(trace, message)}{_comm_text(trace, message)}"
+        note = f"{_call_site_text(trace, message.sent)}  send, {ending}".strip()
         row = _find_row(placed, message, stroke, f"{note} {kind}")
         if row is None:
             placed.append((StrokeRow([stroke], note=note), [message]))
@@ -109,8 +110,14 @@ def _sort_causally(messages: Sequence[Message]) -> list[Message]:
     for _ in range(len(by_end)):
         moved = False
         for later in by_end:
-            least = max((depth[one] + 1 for one in by_end if one is not later and one.precedes(later)
-                         and not later.precedes(one)), default=0)  # fmt: skip
+            least = max(
+                (
+                    depth[one] + 1
+                    for one in by_end
+                    if one is not later and one.precedes(later) and not later.precedes(one)
+                ),
+                default=0,
+            )
             moved |= least > depth[later]
             depth[later] = max(depth[later], least)
         if not moved:

@@ -178,9 +178,16 @@ class _Reader:
             self.judged[name] = self._check_tolerances(judged, where)
         first, last, step = self._read_iterations(entry.get("iterations"), where)
         return Rule(
-            scope, name, self._read_word(entry, "level", LEVELS, -1, where), self._read_word(entry, "arrays", FORMS, 0, where),
-            first, last, step, self._read_every(entry.get("every", 1), where), self._read_ranks(entry.get("ranks"), where),
-        )  # fmt: skip
+            scope,
+            name,
+            self._read_word(entry, "level", LEVELS, -1, where),
+            self._read_word(entry, "arrays", FORMS, 0, where),
+            first,
+            last,
+            step,
+            self._read_every(entry.get("every", 1), where),
+            self._read_ranks(entry.get("ranks"), where),
+        )
 
     def _read_word(self, entry: Mapping[str, Any], key: str, known: Mapping[str, int], unsaid: int, where: str) -> int:
         word = entry.get(key)

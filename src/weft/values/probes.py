@@ -120,12 +120,12 @@ class _Blocks:
         """Return the index of the block's first element by the rule, whatever its shape."""
         return [first for first, _ in self._block_bounds()]
 
-    def _block_bounds(self) -> list[tuple[int, int]]:
-        rule = [block_bounds(n, p, k) for n, p, k in zip(self.shape, self.parts, self.at, strict=False)]
+    def _block(self) -> list[tuple[int, int]]:
+        rule = [block(n, p, k) for n, p, k in zip(self.shape, self.parts, self.at, strict=False)]
         return rule + [(0, n) for n in self.shape[len(rule) :]]
 
 
-def block_bounds(elements: int, parts: int, number: int) -> tuple[int, int]:
+def block(elements: int, parts: int, number: int) -> tuple[int, int]:
     """Return first index and end of block `number`, if `elements` are divided into `parts` blocks."""
     size, more = divmod(elements, parts)
     first = number * size + min(number, more)

@@ -165,7 +165,7 @@ class KeptValue:
         if self.form == ValueForm.VALUES:
             flat = self._payload[: self.count * self.dtype.itemsize].view(self.dtype)
         elif self.form == ValueForm.CHANGES:
-            flat = self.process.rebuilder.at(self)
+            flat = self.process.rebuilder.elements_at(self)
         else:
             return None
         return flat.reshape(self.shape, order="F" if self.order == "F" else "C")

@@ -75,7 +75,9 @@ _CONTAINERS = {
 
 
 def find_elements(value: Any) -> tuple[Any, int] | None:
-    """Return what to subscript, and the number of elements, of an array or a contiguous C++ container; None for others."""
+    """Return what to subscript, and the number of elements, of an array or a contiguous C++ container; None
+    for others.
+    """
     kind = value.type.strip_typedefs()
     if kind.code == gdb.TYPE_CODE_ARRAY:
         low, high = kind.range()
@@ -171,7 +173,9 @@ class ArrayRange:
             self.ranges.append(self.parse_range(one, k, len(groups)))
 
     def parse_range(self, text: str, k: int, rank: int) -> tuple[int, int | None]:
-        """Return first index and number of elements of subscript `k` of `rank`; the number is None for a single index."""
+        """Return first index and number of elements of subscript `k` of `rank`; the number is None for a
+        single index.
+        """
         first, colon, last = (one.strip() for one in text.partition(":"))
         if not colon:
             return int(evaluate(first)), None

@@ -31,7 +31,9 @@ class EndMark:
 
 
 def find_end_marks(trace: Trace) -> list[EndMark]:
-    """Return a mark for each rank that ended early; not for ranks that merely never left a call, which is drawn anyway."""
+    """Return a mark for each rank that ended early; not for ranks that merely never left a call, which is
+    drawn anyway.
+    """
     running = trace.run.get("ended") in (None, "running")
     return [_make_mark(end) for end in ends(trace) if _is_early_end(end, running)]
 

@@ -83,12 +83,20 @@ class _ExportData:
         names = ["time", "folded", "logical"] if self.whole else ["time", "folded"]
         messages, bands = self._collect_links()
         head = {
-            "run": self.picture.run_facts(), "axes": {name: self.picture.axis_facts(name) for name in names},
-            "findings": {name: self.picture.list_findings(name) for name in names}, "tables": self.picture.tables("time"),
-            "whole": self.whole, "windows": self.windows, "row_first": self._row_offsets(), "messages": messages,
-            "bands": bands, "message_facts": self._collect_message_facts(messages), "details": self._collect_details(),
-            "sources": self.sources, "shades": self._collect_frontiers(),
-        }  # fmt: skip
+            "run": self.picture.run_facts(),
+            "axes": {name: self.picture.axis_facts(name) for name in names},
+            "findings": {name: self.picture.list_findings(name) for name in names},
+            "tables": self.picture.tables("time"),
+            "whole": self.whole,
+            "windows": self.windows,
+            "row_first": self._row_offsets(),
+            "messages": messages,
+            "bands": bands,
+            "message_facts": self._collect_message_facts(messages),
+            "details": self._collect_details(),
+            "sources": self.sources,
+            "shades": self._collect_frontiers(),
+        }
         return pack_arrays(head, {**self._call_arrays(), **self._whole_run_columns()})
 
     # Calls
@@ -222,7 +230,9 @@ class _ExportData:
         return found
 
     def _calls_by_importance(self) -> Iterable[tuple[int, int]]:
-        """Yield calls as (rank, event): those of findings, then the last of each rank, then all others, latest first."""
+        """Yield calls as (rank, event): those of findings, then the last of each rank, then all others,
+        latest first.
+        """
         findings = self.picture.report.findings if self.picture.report else ()
         for finding in findings:
             yield from finding.events[:MAX_SHADES]

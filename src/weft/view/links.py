@@ -280,7 +280,9 @@ class Links:
         """Return an arrow for each pair of sending and receiving calls, with the given facts."""
         return [
             {"from": [a[0], a[1]], "to": [b[0], b[2]], "send": list(send), "receive": list(receive), **more}
-            for send, receive, a, b, more in zip(given, had, scale.event_positions(given), scale.spots(had), facts, strict=True)
+            for send, receive, a, b, more in zip(
+                given, had, scale.event_positions(given), scale.event_positions(had), facts, strict=True
+            )
         ]
 
     def _draw_stubs(self, scale: Scale, posts: Posts, rows: Ints, kind: str) -> list[dict[str, object]]:
@@ -326,7 +328,9 @@ class Links:
         ended = [(rank, int(event)) for (rank, _), event in zip(begun, done, strict=True)]
         parts = [
             [a[0], a[1], b[2], first[1], last[1]]
-            for first, last, a, b in zip(begun, ended, scale.event_positions(begun), scale.spots(ended), strict=True)
+            for first, last, a, b in zip(
+                begun, ended, scale.event_positions(begun), scale.event_positions(ended), strict=True
+            )
         ]
         comm = int(of.comm[instance])
         members = len(self.trace.communicators[comm].members) if comm >= 0 else 0

@@ -15,7 +15,9 @@ from weft.view.links import Links
 
 
 def call_bytes(event: Event) -> int | None:
-    """Return the bytes of a call: as its status says, else its count times the size of its datatype; None if unknown."""
+    """Return the bytes of a call: as its status says, else its count times the size of its datatype; None
+    if unknown.
+    """
     if event.status is not None:
         return event.status.count
     if event.polls or not {"count", "datatype"} <= event.function.slot.keys():
@@ -25,7 +27,9 @@ def call_bytes(event: Event) -> int | None:
 
 
 def message_facts(links: Links, side: str, row: int) -> dict[str, Any]:
-    """Return the facts of a row of `match.sends` (side "send"), or of `match.recvs` ("receive") if it has no partner."""
+    """Return the facts of a row of `match.sends` (side "send"), or of `match.recvs` ("receive") if it has
+    no partner.
+    """
     match = links.match
     posts = {"send": match.sends, "receive": match.recvs}.get(side)
     if posts is None or not 0 <= row < len(posts.event):
@@ -35,12 +39,17 @@ def message_facts(links: Links, side: str, row: int) -> dict[str, Any]:
     had = row if side == "receive" else None if other == NONE else other
     comm = int(posts.comm[row])
     facts: dict[str, object] = {
-        "side": side, "row": row, "tag": int(posts.tag[row]), "bytes": _message_bytes(match, sent, had), "latency_ns": None,
+        "side": side,
+        "row": row,
+        "tag": int(posts.tag[row]),
+        "bytes": _message_bytes(match, sent, had),
+        "latency_ns": None,
         "comm": match.trace.communicators[comm].name if comm >= 0 else "unknown",
         "send": None if sent is None else _call_to_json(_event_of_row(match.sends, sent, match)),
-        "post": None if had is None else _call_to_json(_event_of_row(match.recvs, had, match)), "receive": None,
+        "post": None if had is None else _call_to_json(_event_of_row(match.recvs, had, match)),
+        "receive": None,
         "peer": int(posts.peer[row]),
-    }  # fmt: skip
+    }
     if sent is None or had is None:
         return {**facts, "why": ["No receive of this run took it." if had is None else "Nobody sent it in this run."]}
     return {**facts, **_delivery_facts(links, sent, had)}
@@ -73,7 +82,8 @@ def _explain_waiting(links: Links, send: Event, post: Event, done: Event, gone: 
         )
     if late := links.send_wait_ns(gone.id, post.id):
         said.append(
-            f"Rank {gone.rank.index} waited {_format_duration(late)} in {_call_text(gone)} until its receive was posted."
+            f"Rank {gone.rank.index} waited {_format_duration(late)} in {_call_text(gone)} "
+            "until its receive was posted."
         )
     if not said:
         said.append("Nobody waited for it.")
@@ -109,8 +119,14 @@ def _completing_call(posts: Posts, row: int, match: Match) -> Event | None:
 
 
 def _call_to_json(event: Event) -> dict[str, Any]:
-    return {"event": list(event.id), "function": event.function.name, "site": event.site.text, "open": event.open,
-            "enter_ns": event.enter_ns, "exit_ns": event.exit_ns}  # fmt: skip
+    return {
+        "event": list(event.id),
+        "function": event.function.name,
+        "site": event.site.text,
+        "open": event.open,
+        "enter_ns": event.enter_ns,
+        "exit_ns": event.exit_ns,
+    }
 
 
 def _message_bytes(match: Match, sent: int | None, had: int | None) -> int | None:

@@ -284,8 +284,14 @@ def _rank_move(request: str) -> Callable[[ReplaySession, Mapping[str, object]], 
 
 
 MOVES: Final[Mapping[str, Callable[[ReplaySession, Mapping[str, object]], None]]] = {
-    "until": ReplaySession.move_until, "stop": ReplaySession.toggle_stop, "start": ReplaySession.start_replay, "end": ReplaySession.end_replay,
-    "continue": _rank_move("continue"), "next": _rank_move("next"), "back": _rank_move("stepBack"),
-    "reverse": _rank_move("reverseContinue"), "pause": ReplaySession.pause_ranks,
-}  # fmt: skip
+    "until": ReplaySession.move_until,
+    "stop": ReplaySession.toggle_stop,
+    "start": ReplaySession.start_replay,
+    "end": ReplaySession.end_replay,
+    "continue": _rank_move("continue"),
+    "next": _rank_move("next"),
+    "back": _rank_move("stepBack"),
+    "reverse": _rank_move("reverseContinue"),
+    "pause": ReplaySession.pause_ranks,
+}
 """What the page can do with the replay, by name."""

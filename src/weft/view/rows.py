@@ -137,7 +137,9 @@ class Rows:
         return self._group_rows({r.index: f"world {r.world}" for r in self.trace.ranks})
 
     def _group_by_communicator(self) -> Mapping[str, list[tuple[str, list[int]]]]:
-        """Group ranks by the communicators that one call made from one parent: a split puts each rank into one of them."""
+        """Group ranks by the communicators that one call made from one parent: a split puts each rank into
+        one of them.
+        """
         families: dict[tuple[str, str], dict[int, str]] = {}
         for comm in self.trace.communicators:
             if comm.parent is None or comm.inter or len(comm.members) == len(self.trace.ranks):

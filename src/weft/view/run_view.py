@@ -273,7 +273,9 @@ class RunView:
                 for key, points in found.items()}  # fmt: skip
 
     def frontier_events(self, event: EventId) -> dict[str, list[tuple[int, bool] | None]]:
-        """Return by row the last event before a call and the first after it, each as (event, whether its end is meant)."""
+        """Return by row the last event before a call and the first after it, each as (event, whether its
+        end is meant).
+        """
         self._wait_for_match()
         order = self.ground.order
         past, future = order.past(event, end=True).points.tolist(), order.future(event).points.tolist()
@@ -364,7 +366,11 @@ class RunView:
         on_the_clock = self._scales["time"].timeline
         if axis == "logical":
             t0, t1 = self._clock_span(scale, t0, t1)
-        return {**self._sums.tables_between(t0, t1, links.events_in_window(on_the_clock, t0, t1)), "from": start, "to": end}
+        return {
+            **self._sums.tables_between(t0, t1, links.events_in_window(on_the_clock, t0, t1)),
+            "from": start,
+            "to": end,
+        }
 
     def _clock_span(self, scale: Scale, t0: int, t1: int) -> tuple[int, int]:
         """Return the time in which the calls of an interval of another axis were active."""
@@ -373,7 +379,7 @@ class RunView:
         if not len(rows):
             return 0, 0
         clock = self._scales["time"].timeline
-        return int(clock.event_times(rows, first[rows])[0].min()), int(clock.times(rows, end[rows] - 1)[1].max())
+        return int(clock.event_times(rows, first[rows])[0].min()), int(clock.event_times(rows, end[rows] - 1)[1].max())
 
 
 def _decode_point(point: int, nothing: int) -> tuple[int, bool] | None:

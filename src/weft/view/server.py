@@ -117,7 +117,9 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def url_for_browser(self) -> str:
-        """The address for the command line of a browser: all users can read it, but only this user can use its token."""
+        """The address for the command line of a browser: all users can read it, but only this user can
+        use its token.
+        """
         return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self._for_browser}"
 
     def accepts_token(self, token: str, connection: socket.socket) -> bool:
@@ -344,17 +346,21 @@ ANSWERS: Final[Mapping[str, Callable[[RunView, Given], object]]] = {
     "event": lambda p, g: p.event_with_links(g["axis"], int(g["rank"]), int(g["event"])),
     "around": lambda p, g: p.causal_past_and_future(g["axis"], int(g["rank"]), int(g["event"])),
     "at": lambda p, g: p.longest_call_between(g["axis"], int(g["row"]), *_parse_span(g)),
-    "search": lambda p, g: p.search_calls(g["axis"], g["filter"], float(g["near"]), int(g["row"]), g.get("back") == "1"),
+    "search": lambda p, g: p.search_calls(
+        g["axis"], g["filter"], float(g["near"]), int(g["row"]), g.get("back") == "1"
+    ),
     "tables": lambda p, g: p.tables(g["axis"], _parse_span(g)),
     "replay": lambda p, g: p.replayed.await_state(
-        p.scale(g["axis"]), version=int(g["version"]), written=int(g["written"]),
+        p.scale(g["axis"]),
+        version=int(g["version"]),
+        written=int(g["written"]),
         patience=min(float(g.get("patience", "0")), MOST_PATIENCE),
     ),
-}  # fmt: skip
+}
 """What the page can ask of a run, and how it is answered."""
 
 OF_OTHERS: Final[Mapping[str, Callable[[OtherRuns, Given], object]]] = {
-    "beside": lambda o, g: o.open_beside(g["other"]).told(g["axis"]),
+    "beside": lambda o, g: o.open_beside(g["other"]).to_json(g["axis"]),
 }
 """The same of a run and those beside it."""
 
@@ -363,8 +369,12 @@ OF_VALUES: Final[Mapping[str, Callable[[ValueView, Given], object]]] = {
     "strip": lambda v, g: v.pack_states(int(g["from"]), int(g["to"]), int(g["columns"])),
     "moment": lambda v, g: v.moment_facts(int(g["at"])),
     "field": lambda v, g: v.pack_field(
-        (int(g["at"]), int(g["layer"])), _parse_box(g["window"]), _parse_numbers(g["axes"]), _parse_numbers(g["most"]), g["unit"]
+        (int(g["at"]), int(g["layer"])),
+        _parse_box(g["window"]),
+        _parse_numbers(g["axes"]),
+        _parse_numbers(g["most"]),
+        g["unit"],
     ),
     "element": lambda v, g: v.element_facts(int(g["at"]), int(g["layer"]), tuple(_parse_numbers(g["index"]))),
-}  # fmt: skip
+}
 """The same of two runs' values."""

@@ -142,10 +142,14 @@ class SideBySide:
         changed, only = find_marked_calls(self._comparison, side)
         held = self._calls_with_other_contents(side)
         return {
-            "name": picture.trace.path.resolve().name, "ended": str(picture.trace.run.get("ended") or "unknown"),
-            "spread": spread, "changed": _events_with_positions(scale, changed), "only": _events_with_positions(scale, only),
-            "held": _events_with_positions(scale, held), "messages": self._messages_of_calls(side, scale, [*changed, *only, *held]),
-        }  # fmt: skip
+            "name": picture.trace.path.resolve().name,
+            "ended": str(picture.trace.run.get("ended") or "unknown"),
+            "spread": spread,
+            "changed": _events_with_positions(scale, changed),
+            "only": _events_with_positions(scale, only),
+            "held": _events_with_positions(scale, held),
+            "messages": self._messages_of_calls(side, scale, [*changed, *only, *held]),
+        }
 
     def _calls_with_other_contents(self, side: int) -> list[Id]:
         """Return the calls of a run whose messages have other contents than in the other run; the first `MARKED`."""
@@ -220,4 +224,6 @@ def _locate_difference(picture: RunView, scale: Scale, rank: int, event: Id | No
 
 
 def _events_with_positions(scale: Scale, events: list[Id]) -> list[list[float]]:
-    return [[*event, *spot] for event, spot in zip(events, scale.event_positions(events), strict=True)] if events else []
+    return (
+        [[*event, *spot] for event, spot in zip(events, scale.event_positions(events), strict=True)] if events else []
+    )

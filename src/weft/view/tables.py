@@ -72,10 +72,14 @@ class IntervalTables:
         made = {key: _largest_rows(rows) for key, rows in times.items()}
         (messages, each), (sizes, _) = (blocks(values, MAX_BLOCKS) for values in self._sent_between(t0, t1, spans))
         return {
-            "times": made, "whole": False, "waiting": self._waiting_by_cause(t0, t1, sum(row["ns"] for row in made["rank"])),
+            "times": made,
+            "whole": False,
+            "waiting": self._waiting_by_cause(t0, t1, sum(row["ns"] for row in made["rank"])),
             "matrix": {"ranks_per_block": each, "messages": messages.tolist(), "bytes": sizes.tolist()},
-            "culprits": waits_by_culprit(self.trace, self.match, within=lambda who, cost: self._wait_ns_between(who, cost, t0, t1)),
-        }  # fmt: skip
+            "culprits": waits_by_culprit(
+                self.trace, self.match, within=lambda who, cost: self._wait_ns_between(who, cost, t0, t1)
+            ),
+        }
 
     def _waiting_by_cause(self, t0: int, t1: int, in_mpi: int) -> dict[str, Any]:
         """Return waiting by cause in an interval, as shares of all ranks' time in it."""
@@ -87,11 +91,16 @@ class IntervalTables:
         causes: list[tuple[str, str, bool, int]] = [(c.slug, c.label, True, ns) for c, ns in found if ns]
         causes.append(("else", f"everything else in {self.trace.system.name}", False, in_mpi - late))
         return {
-            "base": {"ns": base.ns, "span_ns": base.span, "text": base.words}, "in_mpi_ns": in_mpi, "late_ns": late,
-            "crowded": run.crowded, "open_calls": run.open_calls,
-            "causes": [{"cause": slug, "name": name, "late": of_late, "ns": ns, "share": round(base.share(ns), 6)}
-                       for slug, name, of_late, ns in causes],
-        }  # fmt: skip
+            "base": {"ns": base.ns, "span_ns": base.span, "text": base.words},
+            "in_mpi_ns": in_mpi,
+            "late_ns": late,
+            "crowded": run.crowded,
+            "open_calls": run.open_calls,
+            "causes": [
+                {"cause": slug, "name": name, "late": of_late, "ns": ns, "share": round(base.share(ns), 6)}
+                for slug, name, of_late, ns in causes
+            ],
+        }
 
     def _add_rank(
         self, times: dict[Key, dict[str, list[int]]], rank: Rank, span: slice, stretch: tuple[int, int]

@@ -159,12 +159,14 @@ class ValueView:
             kept = (after or before)[0]
             made = self._array_layers(before, after)
             return {
-                "at": at, "title": f"{probe_text(kept)}{iterations_text(kept)}",
+                "at": at,
+                "title": f"{probe_text(kept)}{iterations_text(kept)}",
                 "reference": before[0].place.where if before and after else "",
-                "texts": [unlike_text(one) for one in self._differences_at(at)][:4] or [self._moment_text(at, before, after)],
+                "texts": [unlike_text(one) for one in self._differences_at(at)][:4]
+                or [self._moment_text(at, before, after)],
                 "layers": [self._layer_to_json(n, layer, kept, at) for n, layer in enumerate(made)],
                 "numbers": _small_values(before, after),
-            }  # fmt: skip
+            }
 
     def _values_at(self, at: int) -> tuple[list[KeptValue], list[KeptValue]]:
         """Return the values of the reference and of the run at a moment. UsageError if there is no such moment."""

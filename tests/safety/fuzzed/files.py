@@ -134,9 +134,9 @@ def of_configurations(seeds: Seeds, folder: Path, r: random.Random) -> Act:
     def act() -> str:
         try:
             known = read_configuration(file)
-            known.plan().encode()
+            known.plan_text().encode()
             wanted(known)
-            known.unknown({"probe": {"a"}, "loop": {"x"}, "file": {"/src/a.c"}})
+            known.find_unknown_entries({"probe": {"a"}, "loop": {"x"}, "file": {"/src/a.c"}})
         except UsageError:
             return "refused"
         return "read"

@@ -5,4 +5,4 @@ from __future__ import annotations
 from weft.compare.values.comparison import compare_values
 from weft.compare.values.model import ValueComparison, ValueDifference
 
-__all__ = ["Unlike", "ValueComparison", "compare_values"]
+__all__ = ["ValueComparison", "ValueDifference", "compare_values"]

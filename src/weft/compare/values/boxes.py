@@ -53,7 +53,9 @@ def _uncovered_boxes(box: Box, held: Sequence[Box]) -> Iterator[Box]:
 
 
 def sum_hashes(kept: KeptValue) -> int | None:
-    """Return the sum of the hashes of all elements with their indices; None if neither hashes nor elements were kept."""
+    """Return the sum of the hashes of all elements with their indices; None if neither hashes nor
+    elements were kept.
+    """
     if kept.hashes is not None:
         return kept.sum
     values = kept.values()

@@ -26,7 +26,7 @@ LOOKED: Final = 20_000
 
 def compare_values(before: ValueTrace, after: ValueTrace, settings: Mapping[str, Mapping[str, Any]]) -> ValueComparison:
     """Compare the values of a run with those of a reference. `settings`: tolerances by probe, "" for all probes."""
-    aligned = align_moments(RunValues.from_trace(before), RunValues.of(after))
+    aligned = align_moments(RunValues.from_trace(before), RunValues.from_trace(after))
     made = ValueComparison(before, after, aligned=aligned)
     made.parting = find_structure_difference(aligned)
     judging = _MomentJudge(made, settings)

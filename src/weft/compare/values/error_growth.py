@@ -34,7 +34,9 @@ def may_be_rounding(made: ValueComparison) -> bool:
 
 
 def find_jump(made: ValueComparison) -> tuple[ValueDifference, float] | None:
-    """Return where the values of a probe first are at least JUMP times as far apart as the time before, and the factor."""
+    """Return where the values of a probe first are at least JUMP times as far apart as the time before, and
+    the factor.
+    """
     before: dict[str, float] = {}
     for some in made.found:
         name, apart = some[0].after.place.name, max(map(relative_distance, some))

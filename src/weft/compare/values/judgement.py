@@ -104,7 +104,9 @@ def _judge_part(one: NDArray[Any], two: NDArray[Any], tolerance: Tolerance, boun
 
 
 def _rounding_bound(numbers: NDArray[Any]) -> float:
-    """Return the rounding error relative to the largest of some numbers, which is many ulps of a result that cancels."""
+    """Return the rounding error relative to the largest of some numbers, which is many ulps of a result
+    that cancels.
+    """
     if numbers.dtype.kind not in "fc":
         return 0.0
     return ROUNDING * float(np.finfo(numbers.dtype).eps) * _largest_magnitude(numbers)

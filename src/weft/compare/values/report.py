@@ -317,7 +317,10 @@ def _jump_to_json(made: ValueComparison) -> dict[str, Any] | None:
 
 
 def _difference_to_json(one: ValueDifference) -> dict[str, Any]:
-    place, around = one.after.place, one.after.process.scopes_around(int(one.after.process.rows["parent"][one.after.row]))
+    place, around = (
+        one.after.place,
+        one.after.process.scopes_around(int(one.after.process.rows["parent"][one.after.row])),
+    )
     index = one.element
     return {
         "sort": one.sort, "rank": one.after.process.rank, "probe": place.name, "file": place.file, "line": place.line,

@@ -53,7 +53,9 @@ def are_configured_alike(before: ValueTrace, after: ValueTrace) -> bool:
 
 
 def find_structure_difference(aligned: Moments) -> StructureDifference | None:
-    """Return the first value that only one run has; None if there is none, or if the runs were configured differently."""
+    """Return the first value that only one run has; None if there is none, or if the runs were configured
+    differently.
+    """
     before, after = aligned.before.trace, aligned.after.trace
     if not are_configured_alike(before, after):
         return None

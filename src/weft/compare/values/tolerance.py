@@ -70,7 +70,9 @@ def ulp_distances(one: NDArray[Any], two: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _ordered_integers(numbers: NDArray[Any]) -> NDArray[np.int64]:
-    """Return integers in the order of the numbers (Dawson 2012): neighbours differ by 1, zeros of both signs are equal."""
+    """Return integers in the order of the numbers (Dawson 2012): neighbours differ by 1, zeros of both
+    signs are equal.
+    """
     width = numbers.dtype.itemsize
     raw = np.ascontiguousarray(numbers).view(_INTEGERS[width]).astype(np.int64)
     least = np.int64(-(2 ** (8 * width - 1)))

@@ -1,4 +1,6 @@
-"""Make OTF2's records of collective calls. Those without an operation in OTF2 (neighbourhoods, files) are regions only."""
+"""Make OTF2's records of collective calls. Those without an operation in OTF2 (neighbourhoods, files) are
+regions only.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ class CollectiveCalls:
         )  # fmt: skip
 
     def _call_volumes(self, call: Block, of: NDArray[np.uint16], comms: NDArray[np.int32]) -> tuple[Ints, Ints, Ints]:
-        """Return the bytes that the rank sends and receives in each call, and the root as a member of the communicator."""
+        """Return the bytes that the rank sends and receives in each call, and the root as a member of the
+        communicator.
+        """
         sent, received = np.zeros(len(call), np.int64), np.zeros(len(call), np.int64)
         root = np.full(len(call), NOTHING, np.int64)
         # The start of a persistent one does not hold the arguments.

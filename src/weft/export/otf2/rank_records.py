@@ -29,7 +29,11 @@ class RankRecords:
 
     def thread_rows(self, block: Block) -> Iterator[tuple[int, NDArray[np.void]]]:
         """Yield (index in rank.threads, records in order) of a block."""
-        parts = [*self._enter_leave_records(block), *self._traffic.block_records(block), *self._collectives.block_records(block)]
+        parts = [
+            *self._enter_leave_records(block),
+            *self._traffic.block_records(block),
+            *self._collectives.block_records(block),
+        ]
         parts += self._onesided.block_records(block)
         rows, place = sort_records(block, parts)
         self.sent += int(np.isin(rows["kind"], (Kind.SEND, Kind.ISEND)).sum())

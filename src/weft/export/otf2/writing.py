@@ -30,7 +30,9 @@ def write(trace: Trace, folder: Path) -> list[ExportCount]:
             recorder = RankRecords(rank, traffic.of_rank(rank), definitions)
             for block in read_blocks(rank, run):
                 for thread, rows in recorder.thread_rows(block):
-                    definitions.count_events(rank, thread, archive.write_rows(definitions.location_number(rank, thread), rows))
+                    definitions.count_events(
+                        rank, thread, archive.write_rows(definitions.location_number(rank, thread), rows)
+                    )
                 for text, start, end, location in recorder.open_calls(block):
                     archive.mark_open_call(text, start, end, location)
                     opened += 1
@@ -38,6 +40,8 @@ def write(trace: Trace, folder: Path) -> list[ExportCount]:
             messages += recorder.sent
         archive.write_definitions(definitions)
     return [
-        ExportCount(trace.event_count, "call"), ExportCount(definitions.events, "record"), ExportCount(messages, "message"),
+        ExportCount(trace.event_count, "call"),
+        ExportCount(definitions.events, "record"),
+        ExportCount(messages, "message"),
         ExportCount(opened, "open call"),
-    ]  # fmt: skip
+    ]

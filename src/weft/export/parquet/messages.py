@@ -124,7 +124,9 @@ def _message_columns(send: _MessageEnds, recv: _MessageEnds, comms: list[str]) -
     """Return the columns of some messages from both of their ends."""
     sent = send.there
     sender, receiver = np.where(sent, send.rank, recv.peer), np.where(recv.there, recv.rank, send.peer)
-    modes = np.select([send.has_flags(Post.SYNCHRONOUS), send.has(Post.BUFFERED), send.has(Post.READY)], [1, 2, 3], 0)
+    modes = np.select(
+        [send.has_flags(Post.SYNCHRONOUS), send.has_flags(Post.BUFFERED), send.has_flags(Post.READY)], [1, 2, 3], 0
+    )
     return {
         "sender": masked_column(sender, sender >= 0),
         "receiver": masked_column(receiver, receiver >= 0),

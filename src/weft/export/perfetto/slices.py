@@ -223,7 +223,9 @@ class PacketSequence:
         return self._annotation_field(name, [number_field(_BOOL, 1)])
 
     def _annotation_field(self, name: str, value: Pieces) -> Pieces:
-        return message_column(_ANNOTATION, [[number_field(1, self._interned.number_text(_ANNOTATION_NAMES, name))], value])
+        return message_column(
+            _ANNOTATION, [[number_field(1, self._interned.number_text(_ANNOTATION_NAMES, name))], value]
+        )
 
 
 def _group_keys(block: Block, mine: Ints, begun: Ints, ended: Ints) -> Ints:

@@ -1,4 +1,6 @@
-"""Read by a Python rank at its start: keep values at the lines that `weft run --watch` names, and never stop the rank."""
+"""Read by a Python rank at its start: keep values at the lines that `weft run --watch` names, and never
+stop the rank.
+"""
 
 from __future__ import annotations
 
