@@ -17,7 +17,7 @@ import weft
 from weft.errors import UsageError
 from weft.export.call_lines import CallLineWriter, CallTable
 from weft.export.time_order import call_ids, calls_in_time_order, limit_calls
-from weft.terms.shown import event_json
+from weft.terms.call_text import event_json
 from weft.trace import Event, Flag, Function, Parameter, Rank, Status, Trace
 from weft.trace.builder import ANY, Builder
 from weft.trace.filter import Filter

@@ -13,8 +13,8 @@ from weft.compare.contents import ContentComparison, MessageContent, has_hashes
 from weft.compare.differences import Comparison
 from weft.compare.values.tolerance import ulp_distances
 from weft.match import Match
-from weft.terms.cited import said
-from weft.terms.reduced import Numbers, combined, members, numbers, operation
+from weft.terms.event_findings import said
+from weft.terms.reduction_values import Numbers, combined, members, numbers, operation
 from weft.trace import Event
 
 CALLERS = 3
@@ -32,7 +32,7 @@ def render_contents(contents: ContentComparison | None, comparison: Comparison) 
             return [f"what messages hold was not compared: the {which} was recorded without --hash-messages"]
         return []
     if not contents.differing:
-        return [f"what messages hold is alike: {plural(contents.compared, 'content')} of calls that are alike"]
+        return [f"the messages of {plural(contents.compared, 'equal call')} have equal contents"]
     return list(_difference_lines(contents, comparison))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from weft.base.lifetime import bound_to_parent
 from weft.errors import UsageError, WeftError
-from weft.launch.rundir import BASE, facts_of, newest
+from weft.launch.rundir import BASE, find_newest_run, read_facts
 from weft.safety.runs import agreement, doubt, executes
 from weft.safety.started import own_python
 
@@ -71,7 +71,7 @@ def trust_options(run: Path, arguments: Arguments) -> list[str]:
 
     Raises UsageError for another user's run that neither `trust` nor `agreed` in `arguments` allows.
     """
-    facts = facts_of(run)
+    facts = read_facts(run)
     word = agreement(facts)
     given = arguments.get("trust") is True or arguments.get("agreed") == word
     if (why := doubt(run, facts)) and not given:
@@ -104,7 +104,7 @@ def find_or_record_run(
     if arguments.get("run"):
         return Path(arguments["run"]), words
     if not words:
-        return newest(), []
+        return find_newest_run(), []
     return record_program(words, arguments, show_output, poll), []
 
 
@@ -133,7 +133,7 @@ def record_program(
     made = set(BASE.glob("*")) - before
     if not made:
         raise WeftError(f"{shlex.join(words)}: nothing was recorded (`weft run` ended with {process.returncode})")
-    return newest()
+    return find_newest_run()
 
 
 def _forward_output(

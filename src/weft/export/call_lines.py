@@ -1,4 +1,4 @@
-"""Write calls as lines of text or JSON: what terms/shown.py makes of one call, native/kernel/rows.c makes of many.
+"""Write calls as lines of text or JSON: what terms/call_text.py makes of one call, native/kernel/rows.c makes of many.
 
 The kernel leaves rare calls to Python, one at a time; the lines are the same.
 """
@@ -18,8 +18,8 @@ from weft.export.argument_layouts import ArgumentLayouts, RankNames, TextNumbers
 from weft.export.time_order import CallRows, RankCalls
 from weft.native.bridge import U8, addresses
 from weft.native.headers.rows import RowRank, RowsInput, kernel
-from weft.terms.columns import distinct, numbered
-from weft.terms.shown import ERRORS, HEADS, call_cells, error_text, event_json, site_json, task_json, task_text
+from weft.terms.argument_columns import distinct, numbered
+from weft.terms.call_text import ERRORS, HEADS, call_cells, error_text, event_json, site_json, task_json, task_text
 from weft.trace import Event, LogicalTask, Rank, Trace
 from weft.trace.conditions import comm_ids
 from weft.trace.sites import CallSite

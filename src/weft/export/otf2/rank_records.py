@@ -12,7 +12,7 @@ from weft.export.otf2 import collectives, onesided
 from weft.export.otf2.definitions import Definitions
 from weft.export.otf2.messages import RankTraffic
 from weft.export.otf2.record_rows import ENTERED, LEFT, Kind, Records, sort_records
-from weft.terms.cited import said
+from weft.terms.event_findings import said
 from weft.trace import Event, Rank
 
 

@@ -15,7 +15,7 @@ from weft.export.otf2.definitions import Definitions
 from weft.export.otf2.messages import MessageTraffic
 from weft.export.otf2.rank_records import RankRecords
 from weft.export.output import ExportCount, pair_operations
-from weft.terms.extent import extent, start_realtime_ns
+from weft.terms.run_extent import extent, start_realtime_ns
 from weft.trace import Trace
 
 

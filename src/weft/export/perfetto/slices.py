@@ -26,7 +26,7 @@ from weft.export.perfetto.protobuf import (
     varint_column,
 )
 from weft.picture.classes import CLASSES, class_of
-from weft.terms.columns import columns
+from weft.terms.argument_columns import columns
 from weft.trace import Flag, Function, Parameter, Rank, Thread
 
 # Of TrackEvent.

@@ -15,7 +15,7 @@ from weft.export.output import ExportCount, pair_operations
 from weft.export.perfetto import tracks
 from weft.export.perfetto.flows import Flows
 from weft.export.perfetto.slices import PacketSequence
-from weft.terms.extent import extent, start_realtime_ns
+from weft.terms.run_extent import extent, start_realtime_ns
 from weft.trace import Trace
 
 
