@@ -240,10 +240,10 @@ def test_ctrl_c_at_any_moment_loses_neither_the_console_nor_a_command(build: Bui
 
 
 def test_a_stop_outside_of_the_program_says_so() -> None:
-    from weft.tasks.answers import tell
+    from weft.tasks.answers import render_answer
 
     stop = {"kind": "stopped", "why": "interrupted", "at": None, "label": "task 1", "text": None}
-    assert tell(stop) == ["task 1 is in no line of the program"]
+    assert render_answer(stop) == ["task 1 is in no line of the program"]
 
 
 @pytest.mark.parametrize("compiler", ["gcc", clang()])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from weft.launch.plan import Plan
     from weft.launch.rundir import RunDirectory
     from weft.launch.step import Step
-    from weft.watchdogs.silence import Silence
+    from weft.watchdogs.silence import SilenceWatchdog
 
 DEADLOCK_STATUS = 3
 BESIDE: Final = 5.0
@@ -58,7 +58,7 @@ def step_of(plan: Plan, args: argparse.Namespace) -> Step | None:
 
 def record(
     step: Step, plan: Plan, command: list[str], args: argparse.Namespace, *,
-    conclude: Callable[[Plan, Job, argparse.Namespace], int], alarm: Silence | None,
+    conclude: Callable[[Plan, Job, argparse.Namespace], int], alarm: SilenceWatchdog | None,
 ) -> int:  # fmt: skip
     """Record this task's rank into the run of its step; the task that reports calls `conclude`."""
     shim = recorder.build(plan)

@@ -281,7 +281,7 @@ def check_pvm() -> list[Check]:
     if daemon is None:
         return [Check("PVM", "warning", "there is its library and no pvmd: no program of PVM runs", "apt install pvm")]
     try:
-        of_pvm.build()
+        of_pvm.build_recorder()
     except WeftError as error:
         return [
             Check("PVM", "warning", f"{daemon}; the recorder cannot be built: {error}", "apt install gcc libc6-dev")

@@ -63,8 +63,8 @@ def finish(job: Job) -> Ending:
     if job.run.facts.get("system") == "pvm":
         place.clean(job.run.path)
         records.close_servers(job.run.path)
-        job.run.facts["names"] = tasks.labels(job.run.path)
-        job.run.facts["children"] = tasks.children(job.run.path)
+        job.run.facts["names"] = tasks.read_labels(job.run.path)
+        job.run.facts["children"] = tasks.read_children(job.run.path)
     files = rank_files(job.run)
     headers = {path.name: header for path in files if (header := survivors.read(path)) is not None}
     tidy(path for path in files if path.name in headers)

@@ -30,7 +30,7 @@ def build(plan: Plan) -> Shim:
         # Few runs are of PVM.
         from weft.pvm import recorder as of_pvm
 
-        return of_pvm.build(lambda: announce(plan.library.path))
+        return of_pvm.build_recorder(lambda: announce(plan.library.path))
     known = prebuilt.look(plan.library.path)
     if known is not None:
         return known

@@ -25,7 +25,7 @@ SERVER: Final = "pvmgs"
 """The program of PVM's group server."""
 
 
-class Task(NamedTuple):
+class PvmTask(NamedTuple):
     """One task; its rank is its place. `parent`: a rank, -1 for one that nobody of the run spawned."""
 
     rank: int
@@ -37,36 +37,36 @@ class Task(NamedTuple):
     program: str
 
     @property
-    def serves(self) -> bool:
+    def is_group_server(self) -> bool:
         """Whether it is PVM's group server, which answers others and does nothing of its own."""
         return self.program == SERVER
 
 
-def file_of(run: Path) -> Path:
+def task_file(run: Path) -> Path:
     """Where the tasks of a run are kept."""
     return run / "pvm" / "tasks.bin"
 
 
-def create(run: Path, first: int) -> None:
+def create_task_file(run: Path, first: int) -> None:
     """Make the file for a run that begins; `first` places are kept for what is started with it."""
-    path = file_of(run)
+    path = task_file(run)
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(HEADER.pack(MAGIC, first, first) + bytes(MOST * TASK.size))
 
 
-class Tasks:
+class LiveTasks:
     """The file of a run that goes on, seen from outside."""
 
     def __init__(self, run: Path) -> None:
-        with file_of(run).open("rb") as file:
+        with task_file(run).open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 
-    def all(self) -> list[Task]:
+    def read_tasks(self) -> list[PvmTask]:
         """The tasks that are known by now."""
-        return decode(self._map)
+        return decode_tasks(self._map)
 
 
-def decode(data: mmap.mmap | bytes) -> list[Task]:
+def decode_tasks(data: mmap.mmap | bytes) -> list[PvmTask]:
     """The tasks in the bytes of a file; none in one that is not of these."""
     if len(data) < HEADER.size:
         return []
@@ -76,42 +76,42 @@ def decode(data: mmap.mmap | bytes) -> list[Task]:
     found = []
     for rank in range(min(count, MOST, (len(data) - HEADER.size) // TASK.size)):
         tid, parent, ordinal, pid, state, _, name = TASK.unpack_from(data, HEADER.size + rank * TASK.size)
-        found.append(Task(rank, tid, parent, ordinal, pid, state, name.split(b"\0")[0].decode(errors="replace")))
+        found.append(PvmTask(rank, tid, parent, ordinal, pid, state, name.split(b"\0")[0].decode(errors="replace")))
     return found
 
 
-def read(run: Path) -> list[Task]:
+def read_tasks(run: Path) -> list[PvmTask]:
     """The tasks of a run, [] where it has none: it is not one of PVM, or was damaged."""
     try:
-        return decode(read_regular(file_of(run), run))
+        return decode_tasks(read_regular(task_file(run), run))
     except OSError:
         return []
 
 
-def hand_on(run: Path, folder: Path) -> None:
+def copy_to_replay(run: Path, folder: Path) -> None:
     """Give the tasks of a run to a replay of it, which looks for them in its folder."""
-    if file_of(run).exists():
-        shutil.copyfile(file_of(run), folder / "tasks-000000.bin")
+    if task_file(run).exists():
+        shutil.copyfile(task_file(run), folder / "tasks-000000.bin")
 
 
-def trim(run: Path) -> None:
+def trim_task_file(run: Path) -> None:
     """Cut what is not used off the file."""
-    path, tasks = file_of(run), read(run)
+    path, tasks = task_file(run), read_tasks(run)
     try:
         os.truncate(path, HEADER.size + len(tasks) * TASK.size)
     except OSError:
         return  # a longer file is no worse
 
 
-def labels(run: Path) -> list[str]:
+def read_labels(run: Path) -> list[str]:
     """The program and the name of each task by its rank: `worker 0.2`."""
-    tasks = read(run)
-    return [label_of(tasks, task.rank) for task in tasks]
+    tasks = read_tasks(run)
+    return [render_label(tasks, task.rank) for task in tasks]
 
 
-def children(run: Path) -> list[list[int]]:
+def read_children(run: Path) -> list[list[int]]:
     """The ranks that each rank spawned, in order."""
-    tasks = read(run)
+    tasks = read_tasks(run)
     found: list[list[int]] = [[] for _ in tasks]
     for child in sorted(tasks, key=lambda task: task.ordinal):
         if 0 <= child.parent < len(tasks):
@@ -119,13 +119,13 @@ def children(run: Path) -> list[list[int]]:
     return found
 
 
-def label_of(tasks: Sequence[Task], rank: int) -> str:
+def render_label(tasks: Sequence[PvmTask], rank: int) -> str:
     """The program of a task, and its name where the program does not tell it all."""
     task = tasks[rank]
-    return "group server" if task.serves else f"{task.program or '?'} {name_of(tasks, rank)}"
+    return "group server" if task.serves else f"{task.program or '?'} {render_task_name(tasks, rank)}"
 
 
-def name_of(tasks: Sequence[Task], rank: int) -> str:
+def render_task_name(tasks: Sequence[PvmTask], rank: int) -> str:
     """The name of a task: the way that leads to it from the program that was started."""
     parts: list[str] = []
     while 0 <= rank < len(tasks) and len(parts) < 64:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from weft.pytest_plugin.meeting import Meeting
+from weft.pytest_plugin.meeting import SuiteMeeting
 from weft.watchdogs import telling
 
 PAUSE: Final = 0.1
@@ -35,16 +35,16 @@ class Hang:
     text: str
 
     @property
-    def who(self) -> str:
+    def summary(self) -> str:
         """`hangs on rank 1; ranks 0 and 2 are through`."""
         return self.text.partition("\n")[0]
 
 
-class Guard(threading.Thread):
+class HangMonitor(threading.Thread):
     """Looks after the test that runs; on rank 0 it decides for all."""
 
     def __init__(
-        self, meeting: Meeting, seconds: float, words: Callable[[list[int]], str], last_word: Callable[[Hang], None]
+        self, meeting: SuiteMeeting, seconds: float, words: Callable[[list[int]], str], last_word: Callable[[Hang], None]
     ) -> None:
         super().__init__(name="weft suite", daemon=True)
         self.hangs: dict[int, Hang] = {}
@@ -54,21 +54,21 @@ class Guard(threading.Thread):
         self._inside = False
         self._interrupted = -1
 
-    def begin(self, number: int, nodeid: str) -> None:
+    def start_test(self, number: int, nodeid: str) -> None:
         """A test begins here."""
-        signal.signal(SIGNAL, self._raise)
+        signal.signal(SIGNAL, self._fail_interrupted_test)
         self._inside = True
         self._test = (number, nodeid, time.monotonic())
 
-    def through(self) -> None:
+    def mark_rank_done(self) -> None:
         """This rank is through with it, and waits for the others."""
         self._inside = False
 
-    def end(self) -> None:
+    def end_test(self) -> None:
         """All are through with it."""
         self._test = None
 
-    def _raise(self, signal_number: int, frame: FrameType | None) -> None:
+    def _fail_interrupted_test(self, signal_number: int, frame: FrameType | None) -> None:
         __tracebackhide__ = True
         if self._inside and self._test is not None and self._interrupted == self._test[0]:
             self._inside = False
@@ -88,25 +88,25 @@ class Guard(threading.Thread):
             number, nodeid, begun = test
             hang = first.get("hang")
             if hang is not None and hang["test"] == number and number not in self.hangs:
-                self._take(Hang(**hang))
+                self._interrupt_hanging_test(Hang(**hang))
             if self._meeting.rank == 0 and number not in self.hangs and time.monotonic() - begun > self._seconds:
-                self._decide(number, nodeid)
+                self._handle_timeout(number, nodeid)
 
-    def _take(self, hang: Hang) -> None:
+    def _interrupt_hanging_test(self, hang: Hang) -> None:
         """Let this rank's test end, where it is one that hangs."""
         self.hangs[hang.test] = hang
         if self._meeting.rank in hang.ranks:
             self._interrupted = hang.test
             signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
 
-    def _decide(self, number: int, nodeid: str) -> None:
+    def _handle_timeout(self, number: int, nodeid: str) -> None:
         """Look at all ranks, and tell them; end the job if they do not come back."""
-        late = self._late(number)
+        late = self._find_unfinished_ranks(number)
         if not late:
             return
         telling.allow_tracing()
-        seen = WAITS.sub("through with the test", telling.Look(os.getpid()).text().partition("\n\n")[0])
-        if not (late := self._late(number)):  # it was slow, and came while we looked
+        seen = WAITS.sub("through with the test", telling.JobInspection(os.getpid()).text().partition("\n\n")[0])
+        if not (late := self._find_unfinished_ranks(number)):  # it was slow, and came while we looked
             return
         others = sorted(set(range(self._meeting.size)) - set(late))
         who = f"{nodeid} hangs on {self._words(late)} after {self._seconds:g} s"
@@ -114,9 +114,9 @@ class Guard(threading.Thread):
             who += f"; {self._words(others)} {'is' if len(others) == 1 else 'are'} through with it"
         hang = Hang(number, nodeid, late, f"{who}\n{seen}")
         self._meeting.say(hang={"test": number, "nodeid": nodeid, "ranks": late, "text": hang.text})
-        self._take(hang)
+        self._interrupt_hanging_test(hang)
         limit = time.monotonic() + GRACE
-        while self._late(number):
+        while self._find_unfinished_ranks(number):
             if time.monotonic() > limit:
                 self._last_word(hang)
                 self._meeting.say(ended=True)
@@ -124,7 +124,7 @@ class Guard(threading.Thread):
                 os._exit(1)
             time.sleep(PAUSE)
 
-    def _late(self, number: int) -> list[int]:
+    def _find_unfinished_ranks(self, number: int) -> list[int]:
         self._meeting.hear()
         return [rank for rank, said in enumerate(self._meeting.said) if _number(said.get("done")) < number]
 

@@ -17,7 +17,7 @@ SHORTEST: Final = 0.0005
 LONGEST: Final = 0.02
 
 
-class Meeting:
+class SuiteMeeting:
     """The part of one rank."""
 
     def __init__(self, folder: Path, rank: int, size: int) -> None:
@@ -32,16 +32,16 @@ class Meeting:
         """What each rank has said last under each word."""
         self._lock = threading.Lock()
 
-    def say(self, **words: Any) -> None:
+    def publish(self, **words: Any) -> None:
         """Tell all others."""
         self._own.write((json.dumps(words) + "\n").encode())
 
-    def hear(self) -> None:
+    def read_news(self) -> None:
         """Take up what all have said since."""
         with self._lock:
-            self._hear()
+            self._read_files()
 
-    def _hear(self) -> None:
+    def _read_files(self) -> None:
         for number, path in enumerate(self._paths):
             try:
                 with path.open("rb") as file:
@@ -58,17 +58,17 @@ class Meeting:
             for line in lines:
                 self.said[number].update(json.loads(line))
 
-    def begin(self, seconds: float) -> list[int]:
+    def meet_all_ranks(self, seconds: float) -> list[int]:
         """Meet: each has seen this very start of all others. Those that did not come within the time."""
         nonce, seen = uuid.uuid4().hex, [""] * self.size
-        self.say(nonce=nonce)
+        self.publish(nonce=nonce)
         limit = time.monotonic() + seconds
         while time.monotonic() < limit:
-            self.hear()
+            self.read_news()
             new = [str(said.get("nonce", "")) for said in self.said]
             if new != seen:
                 seen = new
-                self.say(seen=seen)
+                self.publish(seen=seen)
             missing = [number for number, said in enumerate(self.said)
                        if not seen[number] or said.get("seen", [""] * self.size)[self.rank] != nonce]  # fmt: skip
             if not missing:
@@ -76,14 +76,14 @@ class Meeting:
             time.sleep(LONGEST)
         return missing
 
-    def wait(self, word: str, value: object) -> None:
+    def wait_for_all_ranks(self, word: str, value: object) -> None:
         """Wait until all ranks have said a word with a value. There is no limit: the thread in `hang.py` has one."""
-        self._hear_until(word, value)  # on one line: who looks at the ranks sees them all stand there (attach/calls.py)
+        self._poll_until(word, value)  # on one line: who looks at the ranks sees them all stand there (attach/calls.py)
 
-    def _hear_until(self, word: str, value: object) -> None:
+    def _poll_until(self, word: str, value: object) -> None:
         pause = SHORTEST
         while True:
-            self.hear()
+            self.read_news()
             if all(said.get(word) == value for said in self.said):
                 return
             time.sleep(pause)

@@ -42,8 +42,8 @@ class Suite:
         # pytest imports the plugin in every suite of the environment: it is to cost nothing where nothing is asked for.
         from weft.base.words import rank_words
         from weft.launch import step
-        from weft.pytest_plugin.hang import Guard
-        from weft.pytest_plugin.meeting import Meeting
+        from weft.pytest_plugin.hang import HangMonitor
+        from weft.pytest_plugin.meeting import SuiteMeeting
 
         if getattr(config.option, "numprocesses", None):
             raise pytest.UsageError("weft: --weft runs each test on all ranks, and -n of pytest-xdist shares them out")
@@ -54,7 +54,7 @@ class Suite:
         folder = config.getoption("weft_folder") or config.rootpath / ".weft-suite"
         self._folder = Path(folder, name)
         try:
-            self._meeting = Meeting(self._folder, self.rank, self.size)
+            self._meeting = SuiteMeeting(self._folder, self.rank, self.size)
         except OSError as error:
             raise pytest.UsageError(f"weft: ranks cannot meet in {folder} ({error.strerror}): --weft-folder") from error
         if missing := self._meeting.begin(PATIENCE):
@@ -66,7 +66,7 @@ class Suite:
         if self.rank and self._reporter is not None:
             # Rank 0 tells of all.
             self._reporter._tw._file = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-        self._guard = Guard(self._meeting, config.getoption("weft_timeout"), rank_words, self._last_word)
+        self._guard = HangMonitor(self._meeting, config.getoption("weft_timeout"), rank_words, self._report_before_end)
         self._guard.start()
         self._number = -1
         self._items: list[str] = []
@@ -98,7 +98,7 @@ class Suite:
         # As in __init__.
         from _pytest.runner import runtestprotocol
 
-        from weft.pytest_plugin.merge import merged
+        from weft.pytest_plugin.merge import merge_reports
 
         hook = self._config.hook
         self._number += 1
@@ -115,7 +115,7 @@ class Suite:
             for said in self._meeting.said
         ]
         hang = self._guard.hangs.get(self._number)
-        for report in merged(every, self._words):
+        for report in merge_reports(every, self._words):
             if hang is not None and report.when == "call":
                 report.sections.append(("weft: where the ranks were", hang.text))
             item.ihook.pytest_runtest_logreport(report=report)
@@ -124,7 +124,7 @@ class Suite:
         self._meeting.wait("told", self._number)
         return True
 
-    def _last_word(self, hang: Hang) -> None:
+    def _report_before_end(self, hang: Hang) -> None:
         """Tell of the suite so far, for it ends here."""
         capture: Any = self._config.pluginmanager.getplugin("capturemanager")
         if capture is not None:

@@ -20,6 +20,6 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Begin before anything of the suite is imported: a function with a signature is compiled when it is defined."""
     if getattr(early_config.known_args_namespace, "weft_check", False):
         # pytest imports this in every suite of the environment: nothing is to be there where nothing is checked.
-        from weft.pytest_plugin.prange_checks import Checks
+        from weft.pytest_plugin.prange_checks import PrangeChecks
 
-        early_config.pluginmanager.register(Checks(), "weft-checks")
+        early_config.pluginmanager.register(PrangeChecks(), "weft-checks")

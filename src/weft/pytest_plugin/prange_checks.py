@@ -20,7 +20,7 @@ class FoundError(Exception):
     """A test called a parallel function with a fault."""
 
 
-class Checks:
+class PrangeChecks:
     """The checks of one test process."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Checks:
         self._state: tuple[int, int] = (found.stat().st_size, 0)
         self.found: list[tuple[str, Finding]] = []
 
-    def new(self) -> list[Finding]:
+    def take_new_findings(self) -> list[Finding]:
         """What was found since the last time."""
         session = self._watch.session
         session.runtime.flush()
@@ -56,9 +56,9 @@ class Checks:
         if state == self._state:
             return []
         self._state = state
-        return [one for one in self._all() if self._is_new(one)]
+        return [one for one in self._read_findings() if self._register_finding(one)]
 
-    def _all(self) -> Sequence[Finding]:
+    def _read_findings(self) -> Sequence[Finding]:
         # As in __init__.
         from weft.dataparallel.findings import findings
         from weft.numba.program import compared, tidied
@@ -68,7 +68,7 @@ class Checks:
         told = tidied(self._watch.findings, texts)
         return [*findings(told, texts), *compared(Path(self._folder.name))]
 
-    def _is_new(self, finding: Finding) -> bool:
+    def _register_finding(self, finding: Finding) -> bool:
         site = finding.sites[0]
         from weft.evidence import CheckCase  # as in __init__
 
@@ -84,16 +84,16 @@ class Checks:
         try:
             result = yield
         finally:
-            new = self.new()
+            new = self.take_new_findings()
             self.found += [(item.nodeid, one) for one in new]
         if any(one.severity == "error" for one in new):
-            raise FoundError("\n".join(_told(new)))
+            raise FoundError("\n".join(_render_findings(new)))
         return result
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         """What fixtures and the import of modules found belongs to no test."""
-        self.found += [("outside of tests", one) for one in self.new()]
+        self.found += [("outside of tests", one) for one in self.take_new_findings()]
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """All findings, with the test that came to each first."""
@@ -103,7 +103,7 @@ class Checks:
         functions = len(self._watch.session.checked)
         terminalreporter.section(f"weft check: {plural(len(self.found), 'finding')} in {plural(functions, 'function')}")
         for where, one in self.found:
-            for line in _told([one]):
+            for line in _render_findings([one]):
                 terminalreporter.line(line)
             terminalreporter.line(f"         {where}")
 
@@ -114,7 +114,7 @@ class Checks:
             report.longrepr = str(call.excinfo.value)
 
 
-def _told(findings: Sequence[Finding]) -> list[str]:
+def _render_findings(findings: Sequence[Finding]) -> list[str]:
     # As in __init__.
     from weft.report.text import line
 

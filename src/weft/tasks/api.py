@@ -14,10 +14,10 @@ from weft.base.processes import is_python
 from weft.errors import UsageError
 from weft.tasks.attached import AttachedBackend
 from weft.tasks.backend import Backend
-from weft.tasks.cilk import built
+from weft.tasks.cilk import build_as_openmp
 from weft.tasks.commandline import python_command
 from weft.tasks.console import TaskConsole
-from weft.tasks.debugger import Debugger
+from weft.tasks.debugger import TaskDebugger
 from weft.tasks.python import PythonBackend
 
 Answer = dict[str, Any]
@@ -28,7 +28,7 @@ class Session:
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self.debugger = Debugger(backend)
+        self.debugger = TaskDebugger(backend)
         self.console = TaskConsole(self.debugger, as_json=True)
         self.first: Answer = {}
         self.folder: tempfile.TemporaryDirectory[str] | None = None
@@ -84,23 +84,23 @@ def session(
         return Session(NativeBackend(command, pid=pid, core=core))
     if as_openmp:
         folder = temporary_folder("cilk")
-        program = str(built(command[0], Path(folder.name)))
-        opened = Session(backend_for([program, *command[1:]], runtime, record=record, replay=replay))
+        program = str(build_as_openmp(command[0], Path(folder.name)))
+        opened = Session(select_backend([program, *command[1:]], runtime, record=record, replay=replay))
         opened.folder = folder
         return opened
-    return Session(backend_for(list(command), runtime, record=record, replay=replay))
+    return Session(select_backend(list(command), runtime, record=record, replay=replay))
 
 
-def backend_for(command: list[str], runtime: str = "", *, record: str = "", replay: str = "") -> Backend:
+def select_backend(command: list[str], runtime: str = "", *, record: str = "", replay: str = "") -> Backend:
     """The backend that fits a program. UsageError where there is no such program."""
     if (found := python_command(command)) is not None:
         return PythonBackend(found, record=record, replay=replay)
     if command[0].endswith(".cilk"):
         if record or replay:
             raise UsageError("the order of tasks is recorded and replayed for asyncio and OpenMP, not for Cilk-5")
-        from weft.tasks.cilk5.backend import CilkBackend  # as above
+        from weft.tasks.cilk5.backend import Cilk5Backend  # as above
 
-        return CilkBackend(command)
+        return Cilk5Backend(command)
     # As above.
     from weft.tasks.openmp import NativeBackend
     from weft.tasks.runtime import has_opencilk, has_openmp

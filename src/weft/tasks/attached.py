@@ -15,9 +15,9 @@ from weft.base.debuggers import REMEDY, debuggers
 from weft.base.processes import refusal
 from weft.errors import UsageError
 from weft.tasks.backend import Stop
-from weft.tasks.gdb_call import called_by
-from weft.tasks.injected import Asked, Called, NoWayError
-from weft.tasks.python import Conversation
+from weft.tasks.gdb_call import run_script_by_gdb
+from weft.tasks.injected import RemoteExecution, MainThreadCall, InjectionError
+from weft.tasks.python import AgentConversation
 from weft.tasks.rendezvous import Rendezvous
 
 SECONDS = 20.0
@@ -30,7 +30,7 @@ PAUSE = 0.02
 """Seconds between two looks whether the main thread stands where it can be given a call."""
 
 
-class AttachedBackend(Conversation):
+class AttachedBackend(AgentConversation):
     """A Python program that runs already."""
 
     def __init__(self, pid: int) -> None:
@@ -42,39 +42,39 @@ class AttachedBackend(Conversation):
         if why := refusal(self._pid):
             raise UsageError(f"process {self._pid} is not looked into: {why}")
         limit = time.monotonic() + SECONDS
-        while (stop := self._visit()).code == AGAIN and time.monotonic() < limit:
+        while (stop := self._start_agent()).code == AGAIN and time.monotonic() < limit:
             self._line.close()
             self._over = None
         if stop.why == "ended":
             raise UsageError(f"process {self._pid} {stop.text or 'ended'}")
         return stop
 
-    def _visit(self) -> Stop:
+    def _start_agent(self) -> Stop:
         """What the agent says first, where it comes."""
         with closing(Rendezvous(self._pid)) as place:
-            self._line = self._come(place)
-        return self._stop(SECONDS)
+            self._line = self._let_agent_in(place)
+        return self._wait_for_stop(SECONDS)
 
-    def _come(self, place: Rendezvous) -> socket.socket:
+    def _let_agent_in(self, place: Rendezvous) -> socket.socket:
         """The agent's line: the interpreter is asked, else its main thread calls it, else gdb has it do so."""
-        if (line := self._asked(place)) is not None:
+        if (line := self._try_remote_execution(place)) is not None:
             return line
         try:
-            line = self._called(place)
-        except NoWayError as why:
-            line = self._by_gdb(place, str(why))
+            line = self._try_main_thread_call(place)
+        except InjectionError as why:
+            line = self._try_gdb(place, str(why))
         if line is None:
             raise UsageError(
                 "the program does not let Weft in: its main thread computes in native code, or waits there for a lock"
             )
         return line
 
-    def _asked(self, place: Rendezvous) -> socket.socket | None:
+    def _try_remote_execution(self, place: Rendezvous) -> socket.socket | None:
         """Who comes where the interpreter was asked; None where it cannot be, or does not come to it soon."""
-        way = Asked(self._pid)
+        way = RemoteExecution(self._pid)
         try:
             way.enter(place.script)
-        except NoWayError:
+        except InjectionError:
             return None
         line = None
         try:
@@ -83,9 +83,9 @@ class AttachedBackend(Conversation):
             way.withdraw(came=line is not None)
         return line
 
-    def _called(self, place: Rendezvous) -> socket.socket | None:
+    def _try_main_thread_call(self, place: Rendezvous) -> socket.socket | None:
         """Who comes where the main thread makes the call, once it stands at a place for that."""
-        way = Called(self._pid)
+        way = MainThreadCall(self._pid)
         limit = time.monotonic() + SECONDS
         line = None
         try:
@@ -97,18 +97,18 @@ class AttachedBackend(Conversation):
             way.withdraw(came=line is not None)
         return line
 
-    def _by_gdb(self, place: Rendezvous, why: str) -> socket.socket | None:
+    def _try_gdb(self, place: Rendezvous, why: str) -> socket.socket | None:
         """Who comes where gdb had the program make the call. UsageError with gdb's own words where it cannot."""
         known = debuggers()
         if not known:
             raise UsageError(f"{why}; gdb brings Weft into a program: {REMEDY}")
         for gdb in known:
-            said = called_by(gdb.path, self._pid, str(place.script))
+            said = run_script_by_gdb(gdb.path, self._pid, str(place.script))
             if not said:
                 return place.accept(SECONDS)
         raise UsageError(f"the program does not let Weft in: {why}, and gdb says: {said}")
 
-    def _status(self, code: int | None) -> int | None:
+    def _exit_status(self, code: int | None) -> int | None:
         """The status of another's child is not ours to know."""
         until = time.monotonic() + 2
         while Path(f"/proc/{self._pid}").exists() and time.monotonic() < until:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from weft.errors import DebuggerError
 from weft.gdb.point import Point
-from weft.tasks.model import SourceLine, Task
+from weft.tasks.model import SourceLine, TaskRow
 
 How = Literal["next", "step", "finish", "continue"]
 Why = Literal[
@@ -29,7 +29,7 @@ Why = Literal[
 ]
 
 
-class NoFurther(DebuggerError):
+class NoProgress(DebuggerError):
     """The program runs, and cannot come to where it is wanted: what it waits for is not ours to give."""
 
 
@@ -69,7 +69,7 @@ class Spawn:
 
 
 @runtime_checkable
-class Forking(Protocol):
+class ForkingBackend(Protocol):
     """A backend that knows the child processes of its program."""
 
     def children(self) -> list[tuple[int, str]]:
@@ -86,19 +86,19 @@ class Backend(Protocol):
         """Bring the program up; it stands before its first line."""
         ...
 
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> list[TaskRow]:
         """The table, in the order of creation."""
         ...
 
-    def go(self, how: How, task: int | None, *, child: bool) -> Stop:
-        """Let the program run until one task has come on by `how`. `child`: a task it makes is the one from there.
+    def advance(self, movement: How, task: int | None, *, child: bool) -> Stop:
+        """Let the program run until one task has come on by `movement`. `child`: a task it makes is the one from there.
 
         At a task's end it goes on to the join of the task that waits for it. `task` None: the program's first task.
         """
         ...
 
-    def frames(self, task: int | None, *, every: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """A task's own frames, innermost first, and who made it, and who made that one. `every`: libraries' too."""
+    def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
+        """A task's own frames, innermost first, and who made it, and who made that one. `with_libraries`: libraries' too."""
         ...
 
     def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
@@ -113,7 +113,7 @@ class Backend(Protocol):
         """Give a variable of a task's frame the value of an expression there; how it is told."""
         ...
 
-    def held(self, task: int | None, text: str) -> int:
+    def find_task(self, task: int | None, text: str) -> int:
         """The task that an expression in a task's frame leads to. DebuggerError where it leads to none."""
         ...
 
@@ -133,11 +133,11 @@ class Backend(Protocol):
         """Give a task a name."""
         ...
 
-    def verdict(self) -> str:
+    def explain_hang(self) -> str:
         """That nothing can happen any more, and why; empty where something can, or where it is not known."""
         ...
 
-    def unseen(self) -> str:
+    def explain_missing_tasks(self) -> str:
         """That the program has tasks of another kind, which are not followed; empty where none are known."""
         ...
 
@@ -145,7 +145,7 @@ class Backend(Protocol):
         """Let a task make no step while the others go on, or again. How it is held, where there is more to say."""
         ...
 
-    def waiting_with(self) -> dict[int, int]:
+    def workers_of_held(self) -> dict[int, int]:
         """The worker that waits with each held task, where it takes one."""
         ...
 

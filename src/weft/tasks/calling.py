@@ -9,17 +9,17 @@ from contextlib import suppress
 from weft.launch import survivors
 from weft.launch.rankfile import trim
 from weft.launch.rundir import RunDirectory, unwritable
-from weft.tasks.runtime import recording
+from weft.tasks.runtime import recording_environment
 from weft.trace import RunError
 from weft.trace.tasks import FOLDER, SUFFIX, TaskFile
 
 
-def begin(programs: Iterable[Sequence[str]], run: RunDirectory) -> dict[str, str]:
+def prepare_recording(programs: Iterable[Sequence[str]], run: RunDirectory) -> dict[str, str]:
     """Make room in a run; return what the ranks need in their environment.
 
     UsageError where a program has OpenMP tasks that cannot be followed, WeftError where nothing can be built.
     """
-    variables = recording(programs, run.path)
+    variables = recording_environment(programs, run.path)
     try:
         (run.path / FOLDER).mkdir()
     except OSError as error:
@@ -28,7 +28,7 @@ def begin(programs: Iterable[Sequence[str]], run: RunDirectory) -> dict[str, str
     return variables
 
 
-def end(run: RunDirectory) -> None:
+def finish_recording(run: RunDirectory) -> None:
     """The job has ended: what its ranks wrote is made small, and nothing stays of ranks without tasks."""
     folder = run.path / FOLDER
     for path in folder.glob(f"*{SUFFIX}"):

@@ -32,7 +32,7 @@ PAIRS = {")": "(", "]": "[", "}": "{"}
 
 
 @dataclass(frozen=True)
-class Edit:
+class TextEdit:
     """Text in the place of what stands from `start` to `end`."""
 
     start: int
@@ -40,7 +40,7 @@ class Edit:
     text: str
 
 
-class Source:
+class CilkSource:
     """One file; `code` is its text with comments and texts blanked out, of the same length and lines."""
 
     def __init__(self, name: str, text: str) -> None:
@@ -53,23 +53,23 @@ class Source:
         old = ending == ".cilk"
         self.spawn = r"\b(?:cilk_spawn|_Cilk_spawn" + (r"|spawn)\b" if old else r")\b")
         self.sync = r"\b(?:cilk_sync|_Cilk_sync" + (r"|sync)\b\s*;" if old else r")\b\s*;")
-        self.old = old
+        self.is_cilk5 = old
         self._made = 0
 
-    def line(self, at: int) -> str:
+    def describe_position(self, at: int) -> str:
         """`prog.c:9`, for people."""
         return f"{Path(self.name).name}:{self.text.count(chr(10), 0, at) + 1}"
 
-    def auto(self) -> str:
+    def auto_type(self) -> str:
         """How a variable gets the type of its value."""
         return "auto" if self.cxx else "__auto_type"
 
-    def fresh(self) -> str:
+    def new_name(self) -> str:
         """A name that no program has."""
         self._made += 1
         return f"weft_{self._made}"
 
-    def close(self, at: int) -> int:
+    def find_closing_bracket(self, at: int) -> int:
         """Where the bracket that opens at a place is closed. UsageError where it is not."""
         stack = []
         for i in range(at, len(self.code)):
@@ -81,9 +81,9 @@ class Source:
                     break
                 if not stack:
                     return i
-        raise UsageError(f"{self.line(at)}: this bracket is not closed")
+        raise UsageError(f"{self.describe_position(at)}: this bracket is not closed")
 
-    def begin(self, at: int) -> int:
+    def find_statement_start(self, at: int) -> int:
         """Where the statement that a place is in begins."""
         i = at
         while i and self.code[i - 1] not in ";{}:":
@@ -94,23 +94,23 @@ class Source:
         return i + (found.end() if found is not None else 0)
 
 
-def translated(name: str, text: str) -> str:
+def translate_to_openmp(name: str, text: str) -> str:
     """A file of Cilk as OpenMP. UsageError with the line for what cannot be written so."""
-    source = Source(name, text)
+    source = CilkSource(name, text)
     found = next((f for f in REFUSED.finditer(source.code) if source.old or f[1] not in CILK5), None)
     if found is not None:
         raise UsageError(f"{source.line(found.start())}: `{found[1]}` has no like in OpenMP's tasks")
-    edits = [Edit(f.start(), f.end(), "") for f in INCLUDE.finditer(text)]
-    edits += [Edit(f.start(), f.end(), f"{{ {WAIT} }}") for f in re.finditer(source.sync, source.code)]
-    edits += loops(source) + functions(source)
-    edits += [Edit(f.start(), f.end(), '_Pragma("omp taskgroup")') for f in re.finditer(r"\bcilk_scope\b", source.code)]
+    edits = [TextEdit(f.start(), f.end(), "") for f in INCLUDE.finditer(text)]
+    edits += [TextEdit(f.start(), f.end(), f"{{ {WAIT} }}") for f in re.finditer(source.sync, source.code)]
+    edits += edit_loops(source) + edit_functions(source)
+    edits += [TextEdit(f.start(), f.end(), '_Pragma("omp taskgroup")') for f in re.finditer(r"\bcilk_scope\b", source.code)]
     if source.old:
-        edits += [Edit(f.start(), f.end(), "") for f in re.finditer(r"\bcilk\b(?=\s+\w)", source.code)]
-    edits += [Edit(end, end, "return 0; ") for _, end in mains(source)]
-    return f'#line 1 "{name}"\n' + applied(text, edits) + main_of(source)
+        edits += [TextEdit(f.start(), f.end(), "") for f in re.finditer(r"\bcilk\b(?=\s+\w)", source.code)]
+    edits += [TextEdit(end, end, "return 0; ") for _, end in find_main(source)]
+    return f'#line 1 "{name}"\n' + apply_edits(text, edits) + render_main(source)
 
 
-def applied(text: str, edits: list[Edit]) -> str:
+def apply_edits(text: str, edits: list[TextEdit]) -> str:
     """A text with all edits made; lines stay where they are."""
     out, at = [], 0
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
@@ -122,7 +122,7 @@ def applied(text: str, edits: list[Edit]) -> str:
     return "".join([*out, text[at:]])
 
 
-def loops(source: Source) -> list[Edit]:
+def edit_loops(source: CilkSource) -> list[TextEdit]:
     """`cilk_for`: a taskloop waits for its tasks, as it does."""
     found = []
     for loop in re.finditer(r"\b(?:cilk_for|_Cilk_for)\b", source.code):
@@ -133,13 +133,13 @@ def loops(source: Source) -> list[Edit]:
         if (spawn := re.search(source.spawn, source.code[body:end])) is not None:
             place = source.line(body + spawn.start())
             raise UsageError(f"{place}: a spawn within `cilk_for`: give it a function of its own")
-        found.append(Edit(loop.start(), loop.end(), '_Pragma("omp taskloop default(shared)") for'))
+        found.append(TextEdit(loop.start(), loop.end(), '_Pragma("omp taskloop default(shared)") for'))
     return found
 
 
-def functions(source: Source) -> list[Edit]:
+def edit_functions(source: CilkSource) -> list[TextEdit]:
     """Spawns, and the waits of the functions that they stand in before these return."""
-    found: list[Edit] = []
+    found: list[TextEdit] = []
     depth, start = 0, None
     for i, letter in enumerate(source.code):
         if letter == "{":
@@ -149,17 +149,17 @@ def functions(source: Source) -> list[Edit]:
         elif letter == "}":
             depth -= 1
             if start is not None and depth == 0:
-                found += of_function(source, start, i)
+                found += edit_function(source, start, i)
                 start = None
     return found
 
 
-def of_function(source: Source, start: int, end: int) -> list[Edit]:
+def edit_function(source: CilkSource, start: int, end: int) -> list[TextEdit]:
     """The edits within one function's braces."""
     spawns = [start + f.start() for f in re.finditer(source.spawn, source.code[start:end])]
     if not spawns:
         return []
-    found = [spawned(source, at) for at in spawns]
+    found = [edit_spawn(source, at) for at in spawns]
     for back in re.finditer(r"\breturn\b", source.code[start:end]):
         at = start + back.start()
         stop = source.code.index(";", at)
@@ -170,11 +170,11 @@ def of_function(source: Source, start: int, end: int) -> list[Edit]:
         else:
             kind = "decltype(auto)" if source.cxx else "__auto_type"
             text = f"{{ {kind} {name} = ({value.strip()}); {WAIT} return {name}; }}"
-        found.append(Edit(at, stop + 1, text))
-    return [*found, Edit(end, end, f"{WAIT} ; ")]
+        found.append(TextEdit(at, stop + 1, text))
+    return [*found, TextEdit(end, end, f"{WAIT} ; ")]
 
 
-def spawned(source: Source, at: int) -> Edit:
+def edit_spawn(source: CilkSource, at: int) -> TextEdit:
     """One spawn: its arguments are evaluated here, its call is a task that has them of its own."""
     begin = source.begin(at)
     word = re.match(source.spawn, source.code[at:])
@@ -187,7 +187,7 @@ def spawned(source: Source, at: int) -> Edit:
     before, own, held = "", [], []
     target = ""
     if left := source.text[begin:at].strip():
-        before, target = assigned(source, left, at)
+        before, target = split_assignment(source, left, at)
         held.append(f"{source.auto()} {(pointer := source.fresh())} = &({target});")
         own.append(pointer)
         target = f"*{pointer} {re.search(r'([-+*/|&^]?=)$', left)[1]} "  # type: ignore[index]
@@ -198,17 +198,17 @@ def spawned(source: Source, at: int) -> Edit:
         own.append(pointer)
         base = f"{pointer}->"
     names = []
-    for argument in arguments(source, call.end(), shut):
+    for argument in split_arguments(source, call.end(), shut):
         held.append(f"{source.auto()} {(name := source.fresh())} = ({argument});")
         names.append(name)
     clause = f" firstprivate({', '.join([*own, *names])})" if own or names else ""
     text = (
         f'{before}{{ {" ".join(held)} _Pragma("omp task{clause}") {target}{base}{call["name"]}({", ".join(names)}); }}'
     )
-    return Edit(begin, shut + 1 + ends.end(), text)
+    return TextEdit(begin, shut + 1 + ends.end(), text)
 
 
-def assigned(source: Source, left: str, at: int) -> tuple[str, str]:
+def split_assignment(source: CilkSource, left: str, at: int) -> tuple[str, str]:
     """What stands before a spawn: the declaration in it, if any, and what it assigns to."""
     if (found := re.fullmatch(r"(?s)(.*?)\s*[-+*/|&^]?=", left)) is None:
         raise UsageError(f"{source.line(at)}: a spawn is a statement of its own, or all of what is assigned")
@@ -219,7 +219,7 @@ def assigned(source: Source, left: str, at: int) -> tuple[str, str]:
     return (f"{target}; ", declared[2]) if declared is not None else ("", target)
 
 
-def arguments(source: Source, start: int, end: int) -> list[str]:
+def split_arguments(source: CilkSource, start: int, end: int) -> list[str]:
     """The arguments of a call, from behind its bracket to before the one that closes it."""
     found, depth, at = [], 0, start
     for i in range(start, end):
@@ -231,15 +231,15 @@ def arguments(source: Source, start: int, end: int) -> list[str]:
     return [*found, last] if last or found else []
 
 
-def mains(source: Source) -> list[tuple[str, int]]:
+def find_main(source: CilkSource) -> list[tuple[str, int]]:
     """The program's `main`, if the file has it: its parameters, and where its last brace is."""
     found = re.search(r"\bmain\s*\(([^)]*)\)\s*\{", source.code)
     return [] if found is None else [(found[1].strip(), source.close(found.end() - 1))]
 
 
-def main_of(source: Source) -> str:
+def render_main(source: CilkSource) -> str:
     """`main` runs in one thread of a parallel region, behind the file's last line."""
-    found = mains(source)
+    found = find_main(source)
     if not found:
         return ""
     count = 0 if found[0][0] in ("", "void") else found[0][0].count(",") + 1
@@ -251,12 +251,12 @@ def main_of(source: Source) -> str:
     )
 
 
-def built(path: str, folder: Path) -> Path:
+def build_as_openmp(path: str, folder: Path) -> Path:
     """A program of Cilk, compiled as OpenMP with -g into a folder. UsageError with the compiler's words."""
     if not Path(path).is_file():
         raise UsageError(f"--as-openmp {path}: there is no such file")
     whole = str(Path(path).resolve())
-    text = translated(whole, Path(path).read_text())
+    text = translate_to_openmp(whole, Path(path).read_text())
     cxx = ENDINGS[Path(path).suffix] == "c++"
     compiler = shutil.which(os.environ.get("CXX" if cxx else "CC") or ("g++" if cxx else "gcc"))
     if compiler is None:

@@ -8,9 +8,9 @@ from typing import TextIO
 
 from weft.debug.prompt import Command, Console, Quit, help_of, parse
 from weft.errors import UsageError
-from weft.tasks.answers import SHOWN, tell
-from weft.tasks.debugger import Answer, Debugger
-from weft.tasks.processes import Processes
+from weft.tasks.answers import MOST_ROWS, render_answer
+from weft.tasks.debugger import Answer, TaskDebugger
+from weft.tasks.processes import DebuggedProcesses
 
 SCHEMA = "weft-tasks/1"
 COMMANDS: dict[str, Command] = {
@@ -67,12 +67,12 @@ class TaskConsole(Console):
 
     schema = SCHEMA
 
-    def __init__(self, debugger: Debugger, *, as_json: bool, out: TextIO | None = None) -> None:
+    def __init__(self, debugger: TaskDebugger, *, as_json: bool, out: TextIO | None = None) -> None:
         super().__init__(as_json=as_json, out=out)
-        self.processes = Processes(debugger)
+        self.processes = DebuggedProcesses(debugger)
 
     @property
-    def debugger(self) -> Debugger:
+    def debugger(self) -> TaskDebugger:
         """The one of the process that commands mean."""
         return self.processes.here
 
@@ -82,7 +82,7 @@ class TaskConsole(Console):
 
     def told(self, answer: Answer) -> list[str]:
         """An answer in words."""
-        return tell(answer)
+        return render_answer(answer)
 
     def answer(self, line: str) -> Answer:
         """One command. WeftError where it cannot be done."""
@@ -98,7 +98,7 @@ class TaskConsole(Console):
                 raise UsageError(f"`{name}` takes nothing more: {COMMANDS[name].usage}")
             return bare[name]()
         calls: dict[str, Callable[[str], Answer]] = {
-            "tasks": partial(d.tasks, most=None if self.json else SHOWN), "task": d.switch, "name": d.name,
+            "tasks": partial(d.tasks, most=None if self.json else MOST_ROWS), "task": d.switch, "name": d.name,
             "where": d.where, "print": d.evaluate, "list": d.source, "break": d.break_at, "tbreak": d.break_once,
             "until": d.until, "watch": d.watch, "delete": d.delete, "catch": d.catch,
             "hold": d.hold, "release": d.release, "set": d.assign,

@@ -15,8 +15,8 @@ from weft.base.words import plural
 from weft.debug.frames import split_format
 from weft.errors import DebuggerError, UsageError, WeftError
 from weft.gdb.point import Point
-from weft.tasks.backend import Backend, Forking, How, Stop
-from weft.tasks.model import SourceLine, Task, as_dicts, called, deadlocks, descends, tree
+from weft.tasks.backend import Backend, ForkingBackend, How, Stop
+from weft.tasks.model import SourceLine, TaskRow, as_dicts, render_label, find_deadlocks, is_descendant, sort_as_tree
 
 Answer = dict[str, Any]
 PEDIGREE = re.compile(r"~[0-9a-f]{16}|\d+(\.\d*)+")
@@ -26,7 +26,7 @@ STATES = ("new", "top", "middle", "heap", "queued", "running")
 KINDS = ("task", "thread", "work")
 
 
-class Debugger:
+class TaskDebugger:
     """A session: one program, one task in focus, followed wherever it runs."""
 
     def __init__(self, backend: Backend) -> None:
@@ -47,35 +47,35 @@ class Debugger:
 
     def start(self) -> Answer:
         """Bring the program up."""
-        return self._at(self.backend.start())
+        return self._record_stop(self.backend.start())
 
     # Running
 
-    def _at(self, stop: Stop) -> Answer:
+    def _record_stop(self, stop: Stop) -> Answer:
         before, self.stop, self.level = self.focus, stop, 0
         if stop.task is not None or stop.why == "ended":
             self.focus, self.kind = stop.task, stop.kind
         if stop.breakpoint in self._once:
-            self._drop(stop.breakpoint)
+            self._delete_temporary_breakpoint(stop.breakpoint)
         for number in stop.over:
             self.watches.pop(number, None)
         named = stop.task is not None and stop.why not in ("done", "ended")
-        label = called(stop.kind, stop.task or 0, stop.name) if named else None
-        return {"kind": "stopped", **stop.as_dict(), "label": label, "source": text_of(stop.at), "from": before}
+        label = render_label(stop.kind, stop.task or 0, stop.name) if named else None
+        return {"kind": "stopped", **stop.as_dict(), "label": label, "source": read_source_line(stop.at), "from": before}
 
-    def go(self, how: How, text: str = "") -> Answer:
+    def advance(self, movement: How, text: str = "") -> Answer:
         """Let the task in focus come on, the others run as they like."""
         if text and not (text.isdigit() and int(text)):
             raise UsageError(f"{text!r} is not a number of times")
-        if how != "continue" and self.kind != "task":
+        if movement != "continue" and self.kind != "task":
             raise UsageError(f"{self.current().label} is not stepped: `break` in it and `continue`, or `task ID`")
         with kept():  # Ctrl-C is for the program that runs: where it has stopped is noted in any case
-            return self._times(how, int(text or 1))
+            return self._advance_repeatedly(movement, int(text or 1))
 
-    def _times(self, how: How, times: int) -> Answer:
+    def _advance_repeatedly(self, how: How, times: int) -> Answer:
         answer: Answer = {}
         for _ in range(times):
-            answer = self._at(self._gone(how))
+            answer = self._record_stop(self._advance_once(how))
             if self.stop.why in (
                 "ended",
                 "deadlock",
@@ -90,19 +90,19 @@ class Debugger:
                 break
         return answer
 
-    def _gone(self, how: How) -> Stop:
+    def _advance_once(self, how: How) -> Stop:
         begun = time.monotonic()
         try:
             with heeded(), limited(self.limit):
                 return self.backend.go(how, self.focus, child=self.child)
         except KeyboardInterrupt:
-            stop = self._still(how, self.backend.interrupt())
+            stop = self._keep_focus(how, self.backend.interrupt())
             over = bool(self.limit) and stop.why == "interrupted" and time.monotonic() - begun >= self.limit
             return replace(stop, text=f"stopped after {self.limit:g} s. {stop.text}".rstrip()) if over else stop
 
-    def _still(self, how: How, stop: Stop) -> Stop:
+    def _keep_focus(self, how: How, stop: Stop) -> Stop:
         """Ctrl-C in `next` and the like leaves the task in hand the one that is meant, wherever it has come to."""
-        row = next((row for row in self.rows() if row.id == self.focus), None) if how != "continue" else None
+        row = next((row for row in self.read_rows() if row.id == self.focus), None) if how != "continue" else None
         if row is None or stop.why != "interrupted" or stop.task == row.id:
             return stop
         return replace(stop, task=row.id, at=row.at, worker=row.worker, name=row.name)
@@ -116,17 +116,17 @@ class Debugger:
 
     # Looking
 
-    def rows(self) -> list[Task]:
+    def read_rows(self) -> list[TaskRow]:
         """The table."""
         return self.backend.tasks()
 
     def tasks(self, text: str = "", most: int | None = None) -> Answer:
         """All tasks, or those of some states, of an ancestor, of a name; `--tree`: by ancestry. `most`: rows told."""
-        rows, words = self.rows(), text.split()
+        rows, words = self.read_rows(), text.split()
         as_tree = "--tree" in words
-        keep = [filter_of(word, {row.id: row for row in rows}) for word in words if word != "--tree"]
+        keep = [parse_filter(word, {row.id: row for row in rows}) for word in words if word != "--tree"]
         chosen = [row for row in rows if all(f(row) for f in keep)] if keep else rows
-        shown = tree(chosen)[:most] if as_tree else [(0, row) for row in chosen[:most]]
+        shown = sort_as_tree(chosen)[:most] if as_tree else [(0, row) for row in chosen[:most]]
         told, with_ = as_dicts(row for _, row in shown), self.backend.waiting_with() if self.held else {}
         for (depth, row), one in zip(shown, told, strict=True):
             one["depth"], one["focus"], one["held"] = depth, row.id == self.focus, row.id in self.held
@@ -138,12 +138,12 @@ class Debugger:
 
     def children(self) -> list[Answer]:
         """The processes that the program has made and that can be gone to."""
-        found = self.backend.children() if isinstance(self.backend, Forking) else []
+        found = self.backend.children() if isinstance(self.backend, ForkingBackend) else []
         return [{"pid": pid, "name": name} for pid, name in found]
 
-    def find(self, text: str) -> Task:
+    def find(self, text: str) -> TaskRow:
         """A task by its number or name, or by what the program holds of it. UsageError where there is none."""
-        rows = self.rows()
+        rows = self.read_rows()
         found = [row for row in rows if text == str(row.id)] or [row for row in rows if text == row.name]
         found = found or [row for row in rows if text == row.pedigree]
         if not found and PEDIGREE.fullmatch(text):
@@ -160,14 +160,14 @@ class Debugger:
             raise UsageError(f"{'several tasks are' if found else 'no task is'} called {text!r}: `tasks` lists them")
         return found[0]
 
-    def _task(self, text: str) -> Task:
+    def _find_task(self, text: str) -> TaskRow:
         """A task. UsageError for a thread or its work, which run as they like."""
         found = self.find(text)
         if found.kind != "task":
             raise UsageError(f"{found.label} is not a task: `where`, `locals` and `print` are for it")
         return found
 
-    def switch(self, text: str) -> Answer:
+    def set_focus(self, text: str) -> Answer:
         """Make a task the one in focus, wherever it is."""
         if not text:
             return {"kind": "task", "task": self.current().as_dict()}
@@ -175,9 +175,9 @@ class Debugger:
         self.focus, self.kind, self.level = task.id, task.kind, 0
         return {"kind": "task", "task": task.as_dict()}
 
-    def current(self) -> Task:
+    def current(self) -> TaskRow:
         """The task in focus. UsageError where there is none."""
-        found = next((row for row in self.rows() if row.id == self.focus), None)
+        found = next((row for row in self.read_rows() if row.id == self.focus), None)
         if found is None and self.stop.why == "ended":
             raise UsageError(ENDED)
         if found is None:
@@ -191,7 +191,7 @@ class Debugger:
             raise UsageError("name which task how? `name 3 reader`")
         task = self.find(words[0])
         self.backend.name(task.id, words[1])
-        return {"kind": "text", "text": f"{called(task.kind, task.id, '')} is {words[1]}"}
+        return {"kind": "text", "text": f"{render_label(task.kind, task.id, '')} is {words[1]}"}
 
     def where(self, text: str = "") -> Answer:
         """A task's own frames (`--all`: libraries' too), and behind them the spawns that led to it."""
@@ -200,9 +200,9 @@ class Debugger:
         task = self.find(" ".join(word for word in words if word != "--all")) if set(words) - {"--all"} else None
         id_ = task.id if task else self.focus
         frames, spawns = self.backend.frames(id_, every=every)
-        names = {row.id: row.label for row in self.rows()}
+        names = {row.id: row.label for row in self.read_rows()}
         return {"kind": "where", "task": id_, "label": names.get(id_ or 0),
-                "frames": [{**f.as_dict(), "text": text_of(f)} for f in frames],
+                "frames": [{**f.as_dict(), "text": read_source_line(f)} for f in frames],
                 "spawns": [{"task": s.task, "label": names.get(s.task, f"task {s.task}, done"),
                             "at": s.at.as_dict() if s.at else None} for s in spawns]}  # fmt: skip
 
@@ -226,7 +226,7 @@ class Debugger:
         told = self.backend.assign(self.focus, name, value, self.level)
         return {"kind": "print", "expression": name, "value": f"{name} = {told}"}
 
-    def climb(self, way: int, text: str) -> Answer:
+    def move_frame(self, way: int, text: str) -> Answer:
         """`[N]` frames further out (way 1) or in (-1)."""
         if text and not text.isdigit():
             raise UsageError(f"{text!r} is not a number of frames")
@@ -237,11 +237,11 @@ class Debugger:
         if level == self.level:
             raise UsageError(f"frame {level} is the {'outermost' if way > 0 else 'innermost'} one of the task")
         self.level, at = level, frames[level]
-        return {"kind": "frame", "level": level, **at.as_dict(), "text": text_of(at)}
+        return {"kind": "frame", "level": level, **at.as_dict(), "text": read_source_line(at)}
 
-    def source(self, text: str = "") -> Answer:
+    def list_source(self, text: str = "") -> Answer:
         """Lines around where the task stands, in the frame in hand."""
-        at = self.backend.frames(self.focus)[0][self.level] if self.level else self.focus_line()
+        at = self.backend.frames(self.focus)[0][self.level] if self.level else self.current_line()
         if at is None or not at.line:
             raise UsageError("no line of the program is known here")
         line = int(text) if text.isdigit() else at.line
@@ -250,15 +250,15 @@ class Debugger:
         told = [{"line": n, "text": text.rstrip(), "here": n == at.line} for n, text in enumerate(lines, first)]
         return {"kind": "list", "file": at.file, "lines": told}
 
-    def focus_line(self) -> SourceLine | None:
+    def current_line(self) -> SourceLine | None:
         """Where the task in focus stands."""
         return self.stop.at if self.stop.task == self.focus else self.current().at
 
     def waits(self) -> Answer:
         """Who waits for whom; and the circles."""
-        table = self.rows()
+        table = self.read_rows()
         rows = [row for row in table if row.wait is not None]
-        found = deadlocks(table)
+        found = find_deadlocks(table)
         told = [{"tasks": [task.id for task in d.tasks], "message": d.message, "sites": d.sites} for d in found]
         hung = "" if found else self.backend.verdict()
         return {"kind": "waits", "waits": [row.as_dict() for row in rows], "deadlocks": told, "hung": hung or None}
@@ -274,10 +274,10 @@ class Debugger:
             raise UsageError(ENDED)
         place, scope, descendants, condition = found.groups()
         way = scope if scope and PEDIGREE.fullmatch(scope) else ""
-        task = self._task(scope).id if scope and not way else None
+        task = self._find_task(scope).id if scope and not way else None
         file, _, line = place.rpartition(":")
         if place.isdigit():
-            at = self.focus_line() if self.focus is not None else self.stop.at
+            at = self.current_line() if self.focus is not None else self.stop.at
             if at is None:
                 raise UsageError("a line of which file? `break prog.py:9`")
             file, line = at.file, place
@@ -304,12 +304,12 @@ class Debugger:
             raise UsageError("until where? `until 9`, `until prog.py:9`, `until work`")
         point: int = self.break_once(f"{text} task {self.current().id}")["breakpoint"]["id"]
         try:
-            return self.go("continue")
+            return self.advance("continue")
         finally:
             if point in self._once:
-                self._drop(point)
+                self._delete_temporary_breakpoint(point)
 
-    def _drop(self, point: int) -> None:
+    def _delete_temporary_breakpoint(self, point: int) -> None:
         """Take a breakpoint away that stops only once."""
         self._once.discard(point)
         self.points = [one for one in self.points if one.id != point]
@@ -355,7 +355,7 @@ class Debugger:
         """`ID`: that task makes no step while the others go on."""
         if not text:
             raise UsageError("hold which task? `hold 3`")
-        task = self._task(text)
+        task = self._find_task(text)
         told = self.backend.hold(task.id, on=True)
         self.held.add(task.id)
         told = told or f"{task.label} is held where it is: `release {task.id}` lets it go on"
@@ -381,7 +381,7 @@ class Debugger:
         return {"kind": "text", "text": f"stops where a task dies of {what}" if on else "stops at no exception"}
 
 
-def filter_of(word: str, rows: dict[int, Task]) -> Callable[[Task], bool]:
+def parse_filter(word: str, rows: dict[int, TaskRow]) -> Callable[[TaskRow], bool]:
     """`new`, `waiting`, `under=3` or `name=x` as a test of a row."""
     key, _, value = word.partition("=")
     if word in KINDS:
@@ -391,12 +391,12 @@ def filter_of(word: str, rows: dict[int, Task]) -> Callable[[Task], bool]:
     if word == "waiting":
         return lambda row: row.wait is not None
     if key == "under" and value.isdigit():
-        return lambda row: descends(rows, row.id, int(value))
+        return lambda row: is_descendant(rows, row.id, int(value))
     if key == "name" and value:
         return lambda row: value in row.name
     raise UsageError(f"{word!r} is not a filter: {', '.join(STATES + KINDS)}, waiting, under=ID, name=TEXT")
 
 
-def text_of(at: SourceLine | None) -> str:
+def read_source_line(at: SourceLine | None) -> str:
     """The text of a line."""
     return linecache.getline(at.file, at.line).strip() if at is not None and at.line else ""

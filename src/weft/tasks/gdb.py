@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 from weft.base.interrupts import interruptible
 from weft.errors import DebuggerError
 from weft.gdb.mi import Mi, quoted, word
-from weft.tasks.backend import NoFurther
+from weft.tasks.backend import NoProgress
 from weft.tasks.model import SourceLine
-from weft.tasks.output import Output
-from weft.tasks.runtime import PLACE
+from weft.tasks.output import ProgramOutput
+from weft.tasks.runtime import SOURCE_PREFIX
 
 REGION, BODY = r"\.omp_outlined\.{0,2}\d*\]?$", r"\.omp_outlined\.?_debug__(\.\d+)?\]?$"
 """How clang calls what it makes of a region, and with debug information its body in that: `.omp_outlined..3` and
@@ -38,7 +38,7 @@ MADE = re.compile(r"( ?\[?(clone )?\.(_omp_fn\.\d+|omp_outlined(_debug__)?(\.\d+
 """What the compilers put behind the name of a function for a part of it."""
 RUNTIME = re.compile(r"lib(i?omp5?|gomp|cilk)\.so")
 NOT_OWN = re.compile(
-    rf"^{PLACE}/|/weft-cilk\.[ch]$|/cilk(-(cilk2c|cilk2c-pre|lib|sysdep|conf))?\.h$|/cilk-lib\.cilkh$|/(csu|sysdeps|nptl|elf)/"
+    rf"^{SOURCE_PREFIX}/|/weft-cilk\.[ch]$|/cilk(-(cilk2c|cilk2c-pre|lib|sysdep|conf))?\.h$|/cilk-lib\.cilkh$|/(csu|sysdeps|nptl|elf)/"
     r"|^/usr/(local/)?(include|lib)/"
 )
 """Files that are Weft's tool, the C library where its debug information is there, or headers of C++'s and others."""
@@ -52,7 +52,7 @@ MARK = b"\0weft: all read\0"
 Frame = dict[str, Any]
 
 
-class Instruction(NamedTuple):
+class MachineInstruction(NamedTuple):
     """One of a program's: its address, its file and line, and how gdb writes it."""
 
     pc: int
@@ -68,7 +68,7 @@ class Terminal:
         self._master, slave = pty.openpty()
         self.name = os.ttyname(slave)
         self._slave = slave
-        self.output = Output()
+        self.output = ProgramOutput()
         self._drained = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -130,7 +130,7 @@ class Gdb(Mi):
         """One command of gdb's own language."""
         self.ask(f"-interpreter-exec console {quoted(command)}")
 
-    def begin(self, program: str, arguments: list[str], settings: dict[str, str], terminal: str) -> None:
+    def start_program(self, program: str, arguments: list[str], settings: dict[str, str], terminal: str) -> None:
         """Start the program; it stands at its main."""
         self.console(f"file {word(program)}")
         self.console(f"set inferior-tty {terminal}")
@@ -159,7 +159,7 @@ class Gdb(Mi):
                 self.stops.append(self.await_stop())
                 if self.stops[0].get("signal-name") in ("SIGINT", "0"):
                     self.stops.clear()
-                    raise NoFurther
+                    raise NoProgress
         stop = self.stops.pop(0)
         reason = str(stop.get("reason", ""))
         if reason.startswith("exited"):
@@ -191,7 +191,7 @@ class Gdb(Mi):
                     self._threads[int(found[1] or found[2])] = int(thread["id"])
         return self._threads
 
-    def lwp(self, thread: int) -> int:
+    def kernel_thread_id(self, thread: int) -> int:
         """The kernel's number of a thread."""
         return next((lwp for lwp, id_ in self.threads.items() if id_ == thread), 0)
 
@@ -225,7 +225,7 @@ class Gdb(Mi):
         return int(found[0], 16)
 
     @contextmanager
-    def set_to(self, setting: str, value: str, back: str) -> Iterator[None]:
+    def temporary_setting(self, setting: str, value: str, back: str) -> Iterator[None]:
         """A setting of gdb's for a while."""
         self.console(f"set {setting} {value}")
         try:
@@ -235,14 +235,14 @@ class Gdb(Mi):
 
     # Memory and lines
 
-    def named(self, address: int) -> str:
+    def variable_name(self, address: int) -> str:
         """What the program calls the variable at an address; empty where it is none with a name."""
         with suppress(DebuggerError):
             found = re.search(r"<(.+)>", self.evaluate(f"(void *) {address:#x}", next(iter(self.threads.values()))))
             return found[1] if found else ""
         return ""
 
-    def address(self, symbol: str) -> int:
+    def symbol_address(self, symbol: str) -> int:
         """Where a variable lies; 0 where it is not there (yet)."""
         with suppress(DebuggerError):
             found = re.search(
@@ -273,7 +273,7 @@ class Gdb(Mi):
         """Write an integer of the program."""
         self.ask(f"-data-write-memory-bytes {address:#x} {value.to_bytes(length, 'little').hex()}")
 
-    def site(self, pc: int) -> SourceLine | None:
+    def return_site(self, pc: int) -> SourceLine | None:
         """The line of a return address."""
         if pc not in self._sites:
             self._sites[pc] = self._line(pc - 1) if pc else None
@@ -285,10 +285,10 @@ class Gdb(Mi):
             row = rows[0] if isinstance(rows, list) else rows["src_and_asm_line"]
             inner = row["line_asm_insn"]
             name = str(inner[0].get("func-name", "")) if inner else ""
-            return SourceLine(str(row.get("fullname") or row["file"]), int(row["line"]), plain(name))
+            return SourceLine(str(row.get("fullname") or row["file"]), int(row["line"]), strip_compiler_suffix(name))
         return None
 
-    def instructions(self, start: int, end: int) -> list[Instruction]:
+    def instructions(self, start: int, end: int) -> list[MachineInstruction]:
         """A stretch of code."""
         found = []
         with suppress(DebuggerError, KeyError, TypeError):
@@ -296,10 +296,10 @@ class Gdb(Mi):
             for part in rows if isinstance(rows, list) else [rows["src_and_asm_line"]]:
                 file, line = str(part.get("fullname") or part.get("file", "")), int(part["line"])
                 rest = part.get("line_asm_insn", [])
-                found += [Instruction(int(one["address"], 16), file, line, str(one.get("inst", ""))) for one in rest]
+                found += [MachineInstruction(int(one["address"], 16), file, line, str(one.get("inst", ""))) for one in rest]
         return sorted(found)
 
-    def lines(self, start: int, end: int) -> list[tuple[int, int]]:
+    def instruction_lines(self, start: int, end: int) -> list[tuple[int, int]]:
         """The addresses of a stretch of code and their lines."""
         return [(one.pc, one.line) for one in self.instructions(start, end)]
 
@@ -308,7 +308,7 @@ class Gdb(Mi):
         """Breakpoints of one thread that are gone again afterwards. `floor`: how far down its stack may reach there."""
         made = set()
         only = f"-c {quoted(f'$sp >= {floor}')} " if floor else ""
-        with self.set_to("language", "c", "auto") if floor else nullcontext():
+        with self.temporary_setting("language", "c", "auto") if floor else nullcontext():
             for at in places:
                 with suppress(DebuggerError):
                     made.add(str(self.ask(f"-break-insert -p {thread} {only}{quoted(at)}")["bkpt"]["number"]))
@@ -325,23 +325,23 @@ class Gdb(Mi):
         self.exit()
 
 
-def plain(function: str) -> str:
+def strip_compiler_suffix(function: str) -> str:
     """A function as the person wrote it: without what the compiler made of its parts."""
     return "task body" if function.startswith(".omp_") else MADE.sub("", function)
 
 
-def is_own(frame: Frame) -> bool:
+def is_program_frame(frame: Frame) -> bool:
     """Whether a frame is of a line of the program."""
     file = str(frame.get("fullname", ""))
-    return bool(file and frame.get("line")) and not NOT_OWN.search(file) and not _of_library(str(frame.get("file", "")))
+    return bool(file and frame.get("line")) and not NOT_OWN.search(file) and not _is_library_source(str(frame.get("file", "")))
 
 
 @cache
-def _of_library(file: str) -> bool:
+def _is_library_source(file: str) -> bool:
     """Whether a file is of a library of the system, whose debug information is here but not its source."""
     return file.startswith("./") and not Path(file).exists()
 
 
-def site_of(frame: Frame) -> SourceLine:
+def frame_site(frame: Frame) -> SourceLine:
     """Where a frame stands."""
-    return SourceLine(str(frame.get("fullname", "")), int(frame.get("line", 0)), plain(str(frame.get("func", "?"))))
+    return SourceLine(str(frame.get("fullname", "")), int(frame.get("line", 0)), strip_compiler_suffix(str(frame.get("func", "?"))))

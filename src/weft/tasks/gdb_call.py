@@ -27,7 +27,7 @@ FAILED = re.compile(
 SECONDS = 60.0
 
 
-def called_by(gdb: str, pid: int, script: str) -> str:
+def run_script_by_gdb(gdb: str, pid: int, script: str) -> str:
     """Have a program run a file; what gdb said where it could not, "" where it could. UsageError where it may not."""
     code = RUN.format(script=script)
     direct = (
@@ -43,18 +43,18 @@ def called_by(gdb: str, pid: int, script: str) -> str:
     )
     if platform.machine() == "x86_64":  # gdb knows the system call by its number, whatever libc calls it
         waits = " || ".join([FUTEX, *(f"$orig_rax == {number}" for number in sorted(CALLS))])
-        return failure(_said(gdb, pid, "thread 1", f"if {waits}", *direct, "else", *pending, "end"))
-    idle = IDLE.search(_said(gdb, pid, "thread 1", "bt 1"))
-    return failure(_said(gdb, pid, "thread 1", *(direct if idle else pending)))
+        return find_gdb_error(_run_gdb(gdb, pid, "thread 1", f"if {waits}", *direct, "else", *pending, "end"))
+    idle = IDLE.search(_run_gdb(gdb, pid, "thread 1", "bt 1"))
+    return find_gdb_error(_run_gdb(gdb, pid, "thread 1", *(direct if idle else pending)))
 
 
-def failure(said: str) -> str:
+def find_gdb_error(said: str) -> str:
     """gdb's own words for what went wrong; "" where nothing did."""
     found = FAILED.search(said)
     return (found["why"] or found["word"]).strip() if found else ""
 
 
-def _said(gdb: str, pid: int, *commands: str) -> str:
+def _run_gdb(gdb: str, pid: int, *commands: str) -> str:
     """What gdb says to some commands in a process. It has no terminal, and no environment but what it needs."""
     with tempfile.NamedTemporaryFile("w", suffix=".gdb") as script:
         script.write("\n".join([*commands, ""]))

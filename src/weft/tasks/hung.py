@@ -5,60 +5,60 @@ from __future__ import annotations
 from typing import Any
 
 from weft.base.words import listed, plural
-from weft.tasks.model import Task
+from weft.tasks.model import TaskRow
 
 MOST = 8
 """Things that are told, and tasks that are named for each."""
 
 
-def message(told: list[dict[str, Any]], rows: list[Task]) -> str:
+def render_hang(told: list[dict[str, Any]], rows: list[TaskRow]) -> str:
     """The verdict, and a line for each thing that tasks wait for. `told`: as inprocess/hangs.py gives it."""
     known = {row.id: row for row in rows}
     told = sorted(told, key=lambda thing: min(thing["waits"]))
-    first = f"nothing can happen any more: {_counted(rows)}, and no timer, I/O or thread that could wake one"
-    lines = [_line(thing, known) for thing in told]
+    first = f"nothing can happen any more: {_render_counts(rows)}, and no timer, I/O or thread that could wake one"
+    lines = [_render_awaited_object(thing, known) for thing in told]
     more = [f"  and {len(lines) - MOST} more"] if len(lines) > MOST else []
     return "\n".join([first, *lines[:MOST], *more])
 
 
-def _counted(rows: list[Task]) -> str:
+def _render_counts(rows: list[TaskRow]) -> str:
     """`2 tasks and 1 thread`; a work is told with its thread."""
     count = len([row for row in rows if row.kind == "task"])
     parts = [plural(n, noun) for n, noun in ((count, "task"), (len(rows) - count, "thread")) if n]
     return listed(parts, "and")
 
 
-def only_held(rows: list[Task]) -> str:
+def render_only_held(rows: list[TaskRow]) -> str:
     """Where all that could go on are tasks that the person holds."""
     these = "them" if len(rows) > 1 else "it"
-    return f"nothing else can happen while {labels(rows)} {verb(rows, 'are')} held: `release` lets {these} go on"
+    return f"nothing else can happen while {render_labels(rows)} {conjugate(rows, 'are')} held: `release` lets {these} go on"
 
 
-def _line(thing: dict[str, Any], rows: dict[int, Task]) -> str:
-    waiting = _stand([rows[id_] for id_ in sorted(thing["waits"]) if id_ in rows])
-    return f"  {thing['kind']} {thing['what']}".rstrip() + f": {waiting}; {_who(thing, rows)}"
+def _render_awaited_object(thing: dict[str, Any], rows: dict[int, TaskRow]) -> str:
+    waiting = _render_waiting_tasks([rows[id_] for id_ in sorted(thing["waits"]) if id_ in rows])
+    return f"  {thing['kind']} {thing['what']}".rstrip() + f": {waiting}; {_render_holder(thing, rows)}"
 
 
-def _stand(rows: list[Task]) -> str:
+def _render_waiting_tasks(rows: list[TaskRow]) -> str:
     """`task 3 (reader) and task 4 wait at prog.py:9`, those of one line together."""
-    places: dict[str, list[Task]] = {}
+    places: dict[str, list[TaskRow]] = {}
     for row in rows:
         places.setdefault(str((row.wait.site if row.wait else row.at) or "?"), []).append(row)
-    return listed([f"{labels(these)} {verb(these, 'wait')} at {place}" for place, these in places.items()], "and")
+    return listed([f"{render_labels(these)} {conjugate(these, 'wait')} at {place}" for place, these in places.items()], "and")
 
 
-def labels(rows: list[Task]) -> str:
+def render_labels(rows: list[TaskRow]) -> str:
     """Several tasks, in words."""
     some = [row.label for row in rows[:MOST]]
     return listed([*some, f"{len(rows) - MOST:,} more"] if len(rows) > MOST else some, "and")
 
 
-def verb(rows: list[Task], word: str) -> str:
+def conjugate(rows: list[TaskRow], word: str) -> str:
     """A verb for one or several."""
     return word if len(rows) > 1 else "is" if word == "are" else f"{word}s"
 
 
-def _who(thing: dict[str, Any], rows: dict[int, Task]) -> str:
+def _render_holder(thing: dict[str, Any], rows: dict[int, TaskRow]) -> str:
     """Who could have released it, as far as it can be seen."""
     if thing["owner"]:
         number, name, done = thing["owner"]
@@ -66,8 +66,8 @@ def _who(thing: dict[str, Any], rows: dict[int, Task]) -> str:
     inside = [rows[id_] for id_ in thing["inside"] if id_ in rows]
     both = [row for row in inside if row.id in thing["waits"]]
     if both:
-        return f"{labels(both)} {verb(both, 'are')} inside of it already, and {verb(both, 'ask')} for it again"
+        return f"{render_labels(both)} {conjugate(both, 'are')} inside of it already, and {conjugate(both, 'ask')} for it again"
     if inside:
-        return f"{labels(inside)} {verb(inside, 'are')} inside of it: {_stand(inside)}"
+        return f"{render_labels(inside)} {conjugate(inside, 'are')} inside of it: {_render_waiting_tasks(inside)}"
     has = [rows[id_] for id_ in thing["has"] if id_ in rows]
-    return f"who else has it: {_stand(has)}" if has else "no other task has it"
+    return f"who else has it: {_render_waiting_tasks(has)}" if has else "no other task has it"

@@ -70,7 +70,7 @@ NO_CODE: Final = -1
 """Of a task that is on a worker's stack by the table, and has no frame there: it is about to begin, or has left."""
 
 
-class Task(NamedTuple):
+class TaskRow(NamedTuple):
     """A row of the table (a tuple: a hundred thousand of them are made at once).
 
     `above`: the task that lies on it in its worker's stack and has to leave before it goes on. `beneath`: how many
@@ -98,20 +98,20 @@ class Task(NamedTuple):
     @property
     def label(self) -> str:
         """How people read it."""
-        return called(self.kind, self.id, self.name)
+        return render_label(self.kind, self.id, self.name)
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
         return as_dicts([self])[0]
 
 
-def called(kind: str, number: int, name: str) -> str:
+def render_label(kind: str, number: int, name: str) -> str:
     """`task 3 (reader)`, `thread 4 (feeder)`, `thread work 7 (load)`."""
     words = {"work": "thread work"}
     return words.get(kind, kind) + label_of(number, name).removeprefix("task")
 
 
-def as_dicts(rows: Iterable[Task]) -> list[dict[str, object]]:
+def as_dicts(rows: Iterable[TaskRow]) -> list[dict[str, object]]:
     """Rows for machines: what several of them share (a place, a wait) is one dict in all of them."""
     known: dict[int, dict[str, Any] | None] = {id(None): None}
 
@@ -130,15 +130,15 @@ def as_dicts(rows: Iterable[Task]) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
-class Table:
+class TaskTable:
     """The tasks that live, kept true by the hooks."""
 
     def __init__(self) -> None:
-        self._tasks: dict[int, Task] = {}
+        self._tasks: dict[int, TaskRow] = {}
         self._stacks: dict[int, list[int]] = {}
 
     @property
-    def rows(self) -> list[Task]:
+    def rows(self) -> list[TaskRow]:
         """Every task that is not done, in the order of creation."""
         return list(self._tasks.values())
 
@@ -146,67 +146,67 @@ class Table:
         """A task was made."""
         if task in self._tasks:
             raise HookError(f"task {task} was created twice")
-        self._tasks[task] = Task(task, parent, created=site)
+        self._tasks[task] = TaskRow(task, parent, created=site)
 
     def begin(self, task: int, worker: int) -> None:
         """A worker starts a new task."""
-        self._push(task, worker, "new")
+        self._push_on_worker(task, worker, "new")
 
     def resume(self, task: int, worker: int) -> None:
         """A worker takes a task from the heap."""
-        self._push(task, worker, "heap")
+        self._push_on_worker(task, worker, "heap")
 
     def suspend(self, task: int) -> None:
         """A task leaves its worker, to go on later."""
-        self._pop(task)
-        self._set(task, state="heap", worker=None)
+        self._pop_from_worker(task)
+        self._update_row(task, state="heap", worker=None)
 
     def wait(self, task: int, wait: Wait) -> None:
         """A task waits from here."""
-        self._expect(task, "top", "heap")
-        self._set(task, wait=wait)
+        self._require_state(task, "top", "heap")
+        self._update_row(task, wait=wait)
 
     def joined(self, task: int) -> None:
         """What a task waited for is there."""
-        self._set(task, wait=None)
+        self._update_row(task, wait=None)
 
     def done(self, task: int) -> None:
         """A task has come to its end."""
-        self._pop(task)
+        self._pop_from_worker(task)
         del self._tasks[task]
 
-    def _expect(self, task: int, *states: State) -> Task:
+    def _require_state(self, task: int, *states: State) -> TaskRow:
         row = self._tasks.get(task)
         if row is None or row.state not in states:
             raise HookError(f"task {task} is {row.state if row else 'not there'}, not {' or '.join(states)}")
         return row
 
-    def _set(self, task: int, **fields: Any) -> None:
+    def _update_row(self, task: int, **fields: Any) -> None:
         if task not in self._tasks:
             raise HookError(f"task {task} is not there")
         self._tasks[task] = self._tasks[task]._replace(**fields)
 
-    def _push(self, task: int, worker: int, state: State) -> None:
-        self._expect(task, state)
+    def _push_on_worker(self, task: int, worker: int, state: State) -> None:
+        self._require_state(task, state)
         stack = self._stacks.setdefault(worker, [])
         if stack:
-            self._set(stack[-1], state="middle", above=task)
+            self._update_row(stack[-1], state="middle", above=task)
         stack.append(task)
-        self._set(task, state="top", worker=worker)
+        self._update_row(task, state="top", worker=worker)
 
-    def _pop(self, task: int) -> None:
-        row = self._expect(task, "top")
+    def _pop_from_worker(self, task: int) -> None:
+        row = self._require_state(task, "top")
         stack = self._stacks[row.worker or 0]
         stack.pop()
         if stack:
-            self._set(stack[-1], state="top", above=None)
+            self._update_row(stack[-1], state="top", above=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Deadlock:
     """Tasks that wait for one another in a circle: each for the next, the last for the first."""
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[TaskRow, ...]
 
     @property
     def sites(self) -> list[dict[str, Any] | None]:
@@ -218,7 +218,7 @@ class Deadlock:
         """One sentence."""
         parts = []
         for task, other in zip(self.tasks, (*self.tasks[1:], self.tasks[0]), strict=True):
-            parts.append(f"{task.label} waits {waits_how(task, other.id)} for {other.label}")
+            parts.append(f"{task.label} waits {render_wait(task, other.id)} for {other.label}")
         return "deadlock: " + ", ".join(parts) + ": none of them can ever go on"
 
 
@@ -229,7 +229,7 @@ ENDS = {
 """Waits for the end of threads and works, as people read them: what these do is told with the wait."""
 
 
-def waits_how(task: Task, other: int) -> str:
+def render_wait(task: TaskRow, other: int) -> str:
     """`at prog.py:9 (await)`."""
     if task.wait is None or other not in task.wait.tasks:
         how = f"beneath it on worker {task.worker}" if task.worker is not None else "its loop is held up"
@@ -238,7 +238,7 @@ def waits_how(task: Task, other: int) -> str:
     return f"at {task.wait.site or task.at or task.created or '?'} ({what})"
 
 
-def needs(task: Task, living: frozenset[int]) -> tuple[set[int], bool]:
+def find_needed_tasks(task: TaskRow, living: frozenset[int]) -> tuple[set[int], bool]:
     """The tasks without which this one cannot go on, and whether one of them is enough."""
     above = {task.above} & living if task.above is not None else set()
     if task.wait is None or task.wait.free:
@@ -246,7 +246,7 @@ def needs(task: Task, living: frozenset[int]) -> tuple[set[int], bool]:
     return set(task.wait.tasks) & living | above, task.wait.one and not above
 
 
-def stuck(tasks: Iterable[Task]) -> dict[int, Task]:
+def find_stuck_tasks(tasks: Iterable[TaskRow]) -> dict[int, TaskRow]:
     """The tasks that can never go on: what is left when all that can go on has gone.
 
     The AND-OR release of Hilbrich et al. (2012), on tasks.
@@ -257,7 +257,7 @@ def stuck(tasks: Iterable[Task]) -> dict[int, Task]:
     one: set[int] = set()
     waited: dict[int, list[int]] = {}
     for task in rows.values():
-        need[task.id], single = needs(task, living)
+        need[task.id], single = find_needed_tasks(task, living)
         if single:
             one.add(task.id)
         for other in need[task.id]:
@@ -274,9 +274,9 @@ def stuck(tasks: Iterable[Task]) -> dict[int, Task]:
     return {id_: task for id_, task in rows.items() if id_ not in released}
 
 
-def deadlocks(tasks: Iterable[Task]) -> list[Deadlock]:
+def find_deadlocks(tasks: Iterable[TaskRow]) -> list[Deadlock]:
     """Every circle among the tasks that can never go on, one for each group that is tied together."""
-    left = stuck(tasks)
+    left = find_stuck_tasks(tasks)
     found, seen = [], set[int]()
     for start in sorted(left):
         path: list[int] = []
@@ -284,7 +284,7 @@ def deadlocks(tasks: Iterable[Task]) -> list[Deadlock]:
         while at not in seen:
             seen.add(at)
             path.append(at)
-            onward = sorted(needs(left[at], frozenset(left))[0])
+            onward = sorted(find_needed_tasks(left[at], frozenset(left))[0])
             if not onward:
                 break
             at = next((id_ for id_ in onward if id_ in path), next((i for i in onward if i not in seen), onward[0]))
@@ -294,7 +294,7 @@ def deadlocks(tasks: Iterable[Task]) -> list[Deadlock]:
     return found
 
 
-def descends(rows: dict[int, Task], task: int, ancestor: int) -> bool:
+def is_descendant(rows: dict[int, TaskRow], task: int, ancestor: int) -> bool:
     """Whether a task is another one or was made by it, or by what it made."""
     at: int | None = task
     while at is not None and at != ancestor:
@@ -302,13 +302,13 @@ def descends(rows: dict[int, Task], task: int, ancestor: int) -> bool:
     return at is not None
 
 
-def tree(tasks: Sequence[Task]) -> list[tuple[int, Task]]:
+def sort_as_tree(tasks: Sequence[TaskRow]) -> list[tuple[int, TaskRow]]:
     """The tasks by ancestry, each with its depth; what lost its parent stands at the top."""
     living = {task.id for task in tasks}
-    children: dict[int | None, list[Task]] = {}
+    children: dict[int | None, list[TaskRow]] = {}
     for task in tasks:
         children.setdefault(task.parent if task.parent in living else None, []).append(task)
-    rows: list[tuple[int, Task]] = []
+    rows: list[tuple[int, TaskRow]] = []
     todo = [(0, task) for task in reversed(children.get(None, []))]
     while todo:
         depth, task = todo.pop()

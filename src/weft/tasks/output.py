@@ -6,14 +6,14 @@ import os
 import tempfile
 
 
-class Output:
+class ProgramOutput:
     """Standard output and error of a program, in the order written."""
 
     def __init__(self) -> None:
         self.file = tempfile.TemporaryFile(prefix="weft-tasks-")  # noqa: SIM115
         self._at = 0
 
-    def more(self) -> str:
+    def read_new_output(self) -> str:
         """What has come since the last time."""
         found = os.pread(self.file.fileno(), 1 << 24, self._at)
         self._at += len(found)

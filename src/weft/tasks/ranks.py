@@ -25,14 +25,14 @@ from weft.debug.replica import Replica
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
 from weft.tasks import console
-from weft.tasks.answers import tell
-from weft.tasks.backend import Backend, How, NoFurther, Spawn, Stop
-from weft.tasks.debugger import Answer, Debugger, text_of
+from weft.tasks.answers import render_answer
+from weft.tasks.backend import Backend, How, NoProgress, Spawn, Stop
+from weft.tasks.debugger import Answer, TaskDebugger, read_source_line
 from weft.tasks.gdb import TICK, Gdb
-from weft.tasks.model import SourceLine, Task
+from weft.tasks.model import SourceLine, TaskRow
 from weft.tasks.openmp import NativeBackend
 from weft.tasks.python import RankConversation
-from weft.tasks.runtime import INSIDE, births
+from weft.tasks.runtime import INSIDE, find_birth_library
 
 ON_TASK = ("next", "step", "finish", "where", "print", "list")
 OF_TASKS = ("tasks", "task", "name", "follow", "waits")
@@ -51,12 +51,12 @@ STUCK = 3.0
 Idle = Callable[[], bool]
 
 
-def prepare(folder: Path) -> None:
+def prepare_replay_folder(folder: Path) -> None:
     """Put into a replay's folder what the agent in a Python rank needs, to follow tasks."""
-    (folder / "tasks.json").write_text(json.dumps({"inside": str(INSIDE), "births": births()}))
+    (folder / "tasks.json").write_text(json.dumps({"inside": str(INSIDE), "births": find_birth_library()}))
 
 
-def hand_in(replica: Replica, rank: int) -> Hand:
+def inspect_rank(replica: Replica, rank: int) -> Hand:
     """What looks into a rank, and into its tasks."""
     pid = replica.controls[rank].pid
     if replica.agent(rank).exists():
@@ -75,18 +75,18 @@ class TaskHand(Protocol):
 
     stopped: Frame | None
     task: int | None
-    commands: Debugger | None
+    commands: TaskDebugger | None
 
     @property
     def backend(self) -> Backend | RankConversation:
         """What knows the tasks. DebuggerError where the rank has none."""
         ...
 
-    def looking(self) -> Any:
+    def while_halted(self) -> Any:
         """The rank standing still, if only for a moment."""
         ...
 
-    def go(self, how: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
+    def advance(self, movement: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
         """Let the rank run until a task has come on; it stands there, but where the stop is `waiting`."""
         ...
 
@@ -96,18 +96,18 @@ class OpenMPHand(NativeHand):
 
     def __init__(self, pid: int) -> None:
         self.task: int | None = None
-        self.commands: Debugger | None = None
+        self.commands: TaskDebugger | None = None
         self._lent = False
         self._own = Gdb()
         super().__init__(pid, lambda: self._own)
         with super().halted():
             self.backend = NativeBackend.over(self._own, pid)
 
-    def looking(self) -> Any:
+    def while_halted(self) -> Any:
         """The rank halted."""
         return self.halted()
 
-    def go(self, how: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
+    def advance(self, movement: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
         """Let the rank run until a task has come on."""
         self.poll()
         if self._own.running:
@@ -116,8 +116,8 @@ class OpenMPHand(NativeHand):
         self.stopped = self.task = None
         self._lent, self._own.idle = True, idle
         try:
-            stop = self.backend.go(how, task, child=child)
-        except NoFurther:
+            stop = self.backend.go(movement, task, child=child)
+        except NoProgress:
             stop = Stop("waiting")
         except KeyboardInterrupt:
             stop = self.backend.interrupt()
@@ -131,7 +131,7 @@ class OpenMPHand(NativeHand):
         else:
             self.thread = self._own.threads.get(stop.worker or 0, self.thread)
             self.why = (stop.text or "").rstrip(": ") if stop.why == "signal" else stop.why
-            self.stopped, self.task, self.news = frame_of(stop), stop.task, news_of(stop)
+            self.stopped, self.task, self.news = make_stop_frame(stop), stop.task, make_stop_news(stop)
         return stop
 
     def meant(self, stop: dict[str, Any]) -> bool:
@@ -176,7 +176,7 @@ class AsyncioHand(PythonHand):
 
     def __init__(self, path: Path, tasks: Path) -> None:
         self.task: int | None = None
-        self.commands: Debugger | None = None
+        self.commands: TaskDebugger | None = None
         self._path = tasks
         self._talk: RankConversation | None = None
         self._follows = self._lent = False
@@ -193,11 +193,11 @@ class AsyncioHand(PythonHand):
             self._talk = RankConversation(self._path)
         return self._talk
 
-    def looking(self) -> Any:
+    def while_halted(self) -> Any:
         """The agent needs no standstill: it looks between two instructions."""
         return nullcontext()
 
-    def _gone_from_here(self, how: How, task: int | None, *, child: bool) -> Stop:
+    def _advance_from_agent_stop(self, how: How, task: int | None, *, child: bool) -> Stop:
         """From a line where the rank's own agent holds it: the task is aimed at before the agent lets it go."""
         self.backend.let(how, task, child=child)
         self.backend.tasks()  # answered behind it
@@ -222,7 +222,7 @@ class AsyncioHand(PythonHand):
         self._follows = True
         talk.arm(points)
 
-    def go(self, how: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
+    def advance(self, movement: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
         """Let the rank run until a task has come on."""
         stands = not self._follows and self.stopped is not None
         if stands:
@@ -234,15 +234,15 @@ class AsyncioHand(PythonHand):
             self.stopped = None
         self._lent, self.backend.idle = True, idle
         try:
-            stop = self._gone_from_here(how, task, child=child) if stands else self.backend.go(how, task, child=child)
-        except (NoFurther, KeyboardInterrupt) as error:
+            stop = self._advance_from_agent_stop(movement, task, child=child) if stands else self.backend.go(movement, task, child=child)
+        except (NoProgress, KeyboardInterrupt) as error:
             self.backend.idle = None
             self.backend.forget()
-            return Stop("waiting" if isinstance(error, NoFurther) else "interrupted")
+            return Stop("waiting" if isinstance(error, NoProgress) else "interrupted")
         finally:
             self._lent, self.backend.idle = False, None
         if stop.why not in ("ended", "deadlock"):  # a deadlock is said of a program that runs
-            self.stopped, self.task, self.news = frame_of(stop), stop.task, news_of(stop)
+            self.stopped, self.task, self.news = make_stop_frame(stop), stop.task, make_stop_news(stop)
         return stop
 
     def arm(self, points: Sequence[Point]) -> None:
@@ -293,7 +293,7 @@ class AsyncioHand(PythonHand):
             with suppress(DebuggerError):
                 stop = self.backend.arrived()
                 if stop is not None and stop.why != "ended":
-                    self.stopped, self.task, self.news = frame_of(stop), stop.task, news_of(stop)
+                    self.stopped, self.task, self.news = make_stop_frame(stop), stop.task, make_stop_news(stop)
 
     def close(self) -> None:
         """Leave the rank."""
@@ -302,13 +302,13 @@ class AsyncioHand(PythonHand):
         super().close()
 
 
-def frame_of(stop: Stop) -> Frame:
+def make_stop_frame(stop: Stop) -> Frame:
     """Where a task stands, as the ranks' prompt shows it."""
     at = stop.at or SourceLine("", 0, "no line of the program")
-    return Frame(at.file, at.line, at.function, text_of(at))
+    return Frame(at.file, at.line, at.function, read_source_line(at))
 
 
-def news_of(stop: Stop) -> dict[str, Any]:
+def make_stop_news(stop: Stop) -> dict[str, Any]:
     """What is to be told of the stop, as of a rank's own."""
     return {"point": stop.breakpoint} if stop.breakpoint is not None else {}
 
@@ -325,21 +325,21 @@ class RankBackend:
         """The rank runs already."""
         return Stop("start")
 
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> list[TaskRow]:
         """The table."""
         with self._hand.looking():
             return self._hand.backend.tasks()
 
-    def go(self, how: How, task: int | None, *, child: bool) -> Stop:
+    def advance(self, movement: How, task: int | None, *, child: bool) -> Stop:
         """Let one task come on, and wait until the other ranks stand again."""
         self._ranks.not_over()
         self._since = 0.0
-        stop = self._hand.go(how, task, child=child, idle=self._idle)
+        stop = self._hand.go(movement, task, child=child, idle=self._drive_other_ranks)
         self._ranks.settle()
         self._ranks.look_at([self._rank])
         return stop
 
-    def _idle(self) -> bool:
+    def _drive_other_ranks(self) -> bool:
         """What else has to go on meanwhile; whether the rank gets no further."""
         now = time.monotonic()
         if now - self._looked < TICK:
@@ -364,10 +364,10 @@ class RankBackend:
         self._since = self._since or now
         return at_end and not calls and now - self._since > STUCK
 
-    def frames(self, task: int | None, *, every: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
+    def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
         """A task's own frames, and who made it."""
         with self._hand.looking():
-            return self._hand.backend.frames(task, every=every)
+            return self._hand.backend.frames(task, every=with_libraries)
 
     def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
         """The value of an expression in a task's frame."""
@@ -384,7 +384,7 @@ class RankBackend:
         with self._hand.looking():
             return self._hand.backend.assign(task, name, text, level)
 
-    def held(self, task: int | None, text: str) -> int:
+    def find_task(self, task: int | None, text: str) -> int:
         """The task that an expression leads to."""
         with self._hand.looking():
             return self._hand.backend.held(task, text)
@@ -406,11 +406,11 @@ class RankBackend:
         with self._hand.looking():
             self._hand.backend.name(task, name)
 
-    def verdict(self) -> str:
+    def explain_hang(self) -> str:
         """What a rank waits for may come from another one."""
         return ""
 
-    def unseen(self) -> str:
+    def explain_missing_tasks(self) -> str:
         """That a rank's program has tasks of another library."""
         with self._hand.looking():
             return self._hand.backend.unseen()
@@ -420,7 +420,7 @@ class RankBackend:
         with self._hand.looking():
             return self._hand.backend.hold(task, on=on)
 
-    def waiting_with(self) -> dict[int, int]:
+    def workers_of_held(self) -> dict[int, int]:
         """The worker that waits with each held task."""
         with self._hand.looking():
             return self._hand.backend.waiting_with()
@@ -453,7 +453,7 @@ class TaskPrompt(Prompt):
         """An answer in words."""
         if answer["kind"] != "of-rank":
             return super().told(answer)
-        lines, name = tell(answer["answer"]), f"rank {answer['rank']}"
+        lines, name = render_answer(answer["answer"]), f"rank {answer['rank']}"
         return [f"{name}: {lines[0].strip()}"] if len(lines) == 1 else [f"{name}:", *(f"  {line}" for line in lines)]
 
     def answer(self, line: str) -> Answer:
@@ -463,11 +463,11 @@ class TaskPrompt(Prompt):
         if name == "help":
             return help_of(rest, COMMANDS, prompt.WHERE, LEGEND)
         if name in OF_TASKS:
-            return self._of_task(name, text, ranks)
+            return self._answer_task_command(name, text, ranks)
         if name == "break" and (found := re.fullmatch(r"(\S+)\s+task\s+(\S+)(\s+descendants)?", text)):
-            return self._break(found[1], found[2], bool(found[3]), ranks)
+            return self._break_in_task(found[1], found[2], bool(found[3]), ranks)
         if self.on is not None and not ranks and name in ON_TASK and "native" not in text.split():
-            return self._of_task(name, text, "")
+            return self._answer_task_command(name, text, "")
         if name in ("rank", "restart", "until", "prev event", "reverse-continue", "reverse-next", "reverse-step"):
             self.on = None
         for hand in self.debugger.hands.values():
@@ -475,32 +475,32 @@ class TaskPrompt(Prompt):
                 commands.stop = Stop("start")  # where its task stood before the ranks moved
         answer = super().answer(f"{name} {rest}".rstrip())
         if name == "continue":
-            self._stopped_at_task()
+            self._focus_stopped_task()
         return answer
 
-    def _stopped_at_task(self) -> None:
+    def _focus_stopped_task(self) -> None:
         """A breakpoint has stopped a task of the rank in focus: it is the one that commands mean."""
         hand: Any = self.debugger.hands.get(self.debugger.focus)
         task = getattr(hand, "task", None)
-        if task is not None and (self.on is not None or any(p.task for p in self._scoped())):
+        if task is not None and (self.on is not None or any(p.task for p in self._breakpoint_points())):
             self.on = self.debugger.focus
-            self.commands_of(self.on).focus = task
+            self.debugger_of_rank(self.on).focus = task
 
-    def _scoped(self) -> Iterator[Point]:
+    def _breakpoint_points(self) -> Iterator[Point]:
         return (b.point for b in self.debugger.stops.breakpoints.all if b.point is not None)
 
-    def commands_of(self, rank: int) -> Debugger:
+    def debugger_of_rank(self, rank: int) -> TaskDebugger:
         """The commands of `weft tasks`, on a rank."""
         hand: Any = self.debugger.hand(rank)
         if not hasattr(hand, "commands"):
             raise UsageError(f"rank {rank} has no tasks to follow: neither asyncio, nor OpenMP with a runtime that "
                              "tells of them (apt install libomp5, or pip install pyomp)")  # fmt: skip
         if hand.commands is None:
-            hand.commands = Debugger(RankBackend(self.debugger, rank, hand))
-        found: Debugger = hand.commands
+            hand.commands = TaskDebugger(RankBackend(self.debugger, rank, hand))
+        found: TaskDebugger = hand.commands
         return found
 
-    def _rank(self, ranks: str) -> int:
+    def _choose_rank(self, ranks: str) -> int:
         if not ranks:
             return self.debugger.focus if self.on is None else self.on
         chosen = self.debugger.ranks_of(ranks)
@@ -508,9 +508,9 @@ class TaskPrompt(Prompt):
             raise UsageError("give one rank")
         return chosen[0]
 
-    def _of_task(self, name: str, text: str, ranks: str) -> Answer:
-        rank = self._rank(ranks)
-        d = self.commands_of(rank)
+    def _answer_task_command(self, name: str, text: str, ranks: str) -> Answer:
+        rank = self._choose_rank(ranks)
+        d = self.debugger_of_rank(rank)
         answer = console.TaskConsole(d, as_json=self.json).answer(f"{name} {text}".rstrip())
         if name == "task" and text:
             self.on = self.debugger.focus = rank
@@ -518,6 +518,6 @@ class TaskPrompt(Prompt):
             self.on = None  # its last task is done
         return {"kind": "of-rank", "rank": rank, "answer": answer}
 
-    def _break(self, place: str, task: str, descendants: bool, ranks: str) -> Answer:
-        rank = self._rank(ranks)
-        return self.debugger.stops.break_at(place, Scope(rank, self.commands_of(rank).find(task).id, descendants))
+    def _break_in_task(self, place: str, task: str, descendants: bool, ranks: str) -> Answer:
+        rank = self._choose_rank(ranks)
+        return self.debugger.stops.break_at(place, Scope(rank, self.debugger_of_rank(rank).find(task).id, descendants))

@@ -14,7 +14,7 @@ from weft.safety.folders import open_regular
 Runtime = Literal["asyncio", "openmp"]
 
 
-def check(how: str, file: str, runtime: Runtime) -> None:
+def check_schedule_file(how: str, file: str, runtime: Runtime) -> None:
     """Refuse what cannot be replayed. UsageError with the file and the reason."""
     if how != "replay":
         return

@@ -25,7 +25,7 @@ MOST_CHAIN: Final = 1 << 12
 PAGE: Final = 4096
 
 
-class Memory:
+class ProcessMemory:
     """The memory of a process, as long as this is open. OSError where it may not be looked at, or nothing is there."""
 
     def __init__(self, pid: int) -> None:
@@ -38,7 +38,7 @@ class Memory:
             raise OSError(f"there is no memory at {address:#x}")
         return held
 
-    def number(self, address: int, form: str = "<Q") -> int:
+    def read_number(self, address: int, form: str = "<Q") -> int:
         """An integer of a form of `struct`."""
         return int(struct.unpack(form, self.read(address, struct.calcsize(form)))[0])
 
@@ -53,7 +53,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Segment:
+class ModuleSegment:
     """A part of a module that is in memory: its kind, its rights, first address, bytes of the file, and in memory."""
 
     kind: int
@@ -63,10 +63,10 @@ class Segment:
     length: int
 
 
-class Module:
+class LoadedModule:
     """A program or library of a process, by where it begins. OSError or ValueError where it is none."""
 
-    def __init__(self, memory: Memory, base: int) -> None:
+    def __init__(self, memory: ProcessMemory, base: int) -> None:
         self._memory = memory
         head = memory.read(base, 64)
         if head[:6] != b"\x7fELF\x02\x01":
@@ -78,7 +78,7 @@ class Module:
         rows = list(struct.iter_unpack("<IIQQQQQQ", memory.read(base + table, HEADER * count)))
         first = next((row[3] for row in rows if row[0] == PT_LOAD), 0)
         self._moved = base - first // PAGE * PAGE
-        self.segments = [Segment(row[0], row[1], row[3] + self._moved, row[5], row[6]) for row in rows]
+        self.segments = [ModuleSegment(row[0], row[1], row[3] + self._moved, row[5], row[6]) for row in rows]
         self._dynamic = self._read_dynamic()
 
     def _read_dynamic(self) -> dict[int, int]:
@@ -86,23 +86,23 @@ class Module:
         held = self._memory.read(part.at, min(part.length, MOST_DYNAMIC) // 16 * 16)
         return dict(struct.iter_unpack("<QQ", held))
 
-    def padding(self) -> Iterator[tuple[int, int]]:
+    def code_padding(self) -> Iterator[tuple[int, int]]:
         """What lies in the pages of its code behind the code's end: first address, and the one behind the last."""
         for one in self.segments:
             if one.kind == PT_LOAD and one.flags & PF_X and one.filed == one.length:
                 end = one.at + one.length
                 yield end, (end + PAGE - 1) // PAGE * PAGE
 
-    def _table(self, kind: int) -> int:
+    def _table_address(self, kind: int) -> int:
         """Where a table lies: glibc writes the address there, others leave the file's."""
         at = self._dynamic[kind]
         return at if at >= self._moved else at + self._moved
 
-    def extent(self, name: str) -> tuple[int, int]:
+    def find_symbol(self, name: str) -> tuple[int, int]:
         """Where what has a name lies, and its bytes; 0 and 0 where this module has none of it."""
-        table, symbols, strings = map(self._table, (DT_GNU_HASH, DT_SYMTAB, DT_STRTAB))
+        table, symbols, strings = map(self._table_address, (DT_GNU_HASH, DT_SYMTAB, DT_STRTAB))
         wanted = name.encode() + b"\0"
-        key = hashed(name)
+        key = gnu_hash(name)
         buckets, offset, bloom, _ = struct.unpack("<IIII", self._memory.read(table, 16))
         first = table + 16 + 8 * bloom
         at = self._memory.number(first + 4 * (key % buckets), "<I") if buckets else 0
@@ -119,7 +119,7 @@ class Module:
         return 0, 0
 
 
-def hashed(name: str) -> int:
+def gnu_hash(name: str) -> int:
     """A name's hash, as GNU's table has it."""
     found = 5381
     for letter in name.encode():
@@ -127,16 +127,16 @@ def hashed(name: str) -> int:
     return found
 
 
-def modules(memory: Memory, maps: str) -> Iterator[Module]:
+def read_modules(memory: ProcessMemory, maps: str) -> Iterator[LoadedModule]:
     """The program and the libraries of a process. `maps`: what it has mapped, as the kernel tells it."""
     for line in maps.splitlines():
         row = line.split(maxsplit=5)
         if len(row) == 6 and row[2].strip("0") == "" and row[5].startswith("/"):
             with suppress(OSError, ValueError, KeyError, StopIteration, struct.error, OverflowError):
-                yield Module(memory, int(row[0].partition("-")[0], 16))
+                yield LoadedModule(memory, int(row[0].partition("-")[0], 16))
 
 
-def extent(known: list[Module], name: str) -> tuple[int, int]:
+def find_symbol(known: list[LoadedModule], name: str) -> tuple[int, int]:
     """Where what has a name lies in the first of some modules that has it, and its bytes; 0 and 0 where none does."""
     for module in known:
         with suppress(OSError, KeyError, struct.error, OverflowError):
@@ -145,6 +145,6 @@ def extent(known: list[Module], name: str) -> tuple[int, int]:
     return 0, 0
 
 
-def find(known: list[Module], name: str) -> int:
+def find_symbol_address(known: list[LoadedModule], name: str) -> int:
     """Where what has a name lies; 0 where no module has it."""
-    return extent(known, name)[0]
+    return find_symbol(known, name)[0]

@@ -9,13 +9,13 @@ from typing import Protocol
 from weft.debug.hands import Frame, Part
 from weft.errors import DebuggerError
 from weft.tasks.backend import Spawn
-from weft.tasks.debugger import text_of
+from weft.tasks.debugger import read_source_line
 from weft.tasks.model import SourceLine
 from weft.tasks.python import RankConversation
 from weft.tasks.ranks import AsyncioHand, OpenMPHand
 
 
-class View(Protocol):
+class TaskView(Protocol):
     """A task's frames, innermost first, and the spawns that led to it; values by level."""
 
     def stack(self) -> tuple[list[Frame], list[Spawn]]:
@@ -35,14 +35,14 @@ class View(Protocol):
         ...
 
 
-def view(hand: AsyncioHand | OpenMPHand, task: int) -> View:
+def open_task_view(hand: AsyncioHand | OpenMPHand, task: int) -> TaskView:
     """A task of the rank that a hand is in. DebuggerError where it has none."""
     return AsyncioView(hand.backend, task) if isinstance(hand, AsyncioHand) else OpenMPView(hand, task)
 
 
-def frames_of(lines: list[SourceLine]) -> list[Frame]:
+def convert_frames(lines: list[SourceLine]) -> list[Frame]:
     """Lines of a task's stack, as those of a rank's are."""
-    return [Frame(at.file, at.line, at.function, text_of(at), level) for level, at in enumerate(lines)]
+    return [Frame(at.file, at.line, at.function, read_source_line(at), level) for level, at in enumerate(lines)]
 
 
 class AsyncioView:
@@ -54,7 +54,7 @@ class AsyncioView:
     def stack(self) -> tuple[list[Frame], list[Spawn]]:
         """Its own frames, and who made it, and who made that one."""
         lines, spawns = self._talk.frames(self._task)
-        return frames_of(lines), spawns
+        return convert_frames(lines), spawns
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
         """The variables of a frame (no text), or the parts of what an expression means there."""
@@ -80,10 +80,10 @@ class OpenMPView:
         """Its own frames, and who made it, and who made that one."""
         with self._hand.looking():
             lines, spawns = self._hand.backend.frames(self._task)
-        return frames_of(lines), spawns
+        return convert_frames(lines), spawns
 
     @contextmanager
-    def _at(self, level: int) -> Iterator[int]:
+    def _select_frame(self, level: int) -> Iterator[int]:
         """Its thread in front; the level among the thread's frames. DebuggerError where it is in no frame."""
         hand = self._hand
         with hand.looking():
@@ -100,15 +100,15 @@ class OpenMPView:
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
         """The variables of a frame (no text), or the parts of what an expression means there."""
-        with self._at(level) as at:
+        with self._select_frame(level) as at:
             return self._hand.parts(text, at, start, count)
 
     def about(self, text: str, level: int) -> Part:
         """The value of an expression, and how many parts it has."""
-        with self._at(level) as at:
+        with self._select_frame(level) as at:
             return self._hand.about(text, at)
 
     def assign(self, target: str, text: str, level: int) -> str:
         """Another value, for a variable or a part of one."""
-        with self._at(level) as at:
+        with self._select_frame(level) as at:
             return self._hand.assign(target, text, at)

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from weft.errors import UsageError
-from weft.watchdogs.watcher import begin
-from weft.watchdogs.wish import SECONDS, wish
+from weft.watchdogs.watcher import start_watchdog
+from weft.watchdogs.wish import SECONDS, read_settings
 
 SECONDS_OF_ITS_OWN = 120.0
 
@@ -23,7 +23,7 @@ def main() -> None:
     if not words or words == ["-m"] or words[0] in ("-h", "--help"):
         sys.exit(__doc__)
     try:
-        begin(wish(None if SECONDS in os.environ else SECONDS_OF_ITS_OWN))
+        start_watchdog(read_settings(None if SECONDS in os.environ else SECONDS_OF_ITS_OWN))
     except UsageError as error:
         sys.exit(f"weft: {error}")
     if words[0] == "-m":

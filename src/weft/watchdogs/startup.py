@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from weft.errors import UsageError
-from weft.watchdogs.watcher import begin
-from weft.watchdogs.wish import wish
+from weft.watchdogs.watcher import start_watchdog
+from weft.watchdogs.wish import read_settings
 
 OWN = ("weft", "mpiexec", "mpirun", "srun")
 
@@ -17,7 +17,7 @@ def _start() -> None:
     if any(word.startswith("weft.") for word in words) or any(Path(word).name in OWN for word in words[:2]):
         return
     try:
-        begin(wish())
+        start_watchdog(read_settings())
     except UsageError as error:
         sys.stderr.write(f"weft: {error}\n")
 

@@ -16,22 +16,22 @@ PATIENCE: Final = 120.0
 """Seconds for the look: where ranks poll, it gets little of the processors until they stand."""
 
 
-def moment() -> str:
+def render_time_and_host() -> str:
     """Now, for who reads a log in the morning: `2026-11-26 02:13:05 on node7`."""
     return f"{time.strftime('%Y-%m-%d %H:%M:%S')} on {os.uname().nodename}"
 
 
-def command(pid: int) -> list[str]:
+def attach_command(pid: int) -> list[str]:
     """Look at all ranks of this host of the job that a process is of."""
     return own_python("-m", "weft", "attach", "--job", str(pid))
 
 
-def quiet_environment() -> dict[str, str]:
+def environment_without_weft() -> dict[str, str]:
     """The environment for a Weft that looks from beside: it is no rank, records nothing and watches over nothing."""
     return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD" and not name.startswith("WEFT_")}
 
 
-class Look:
+class JobInspection:
     """A look that is under way. Its words go into a file: who reads a pipe may be stopped itself while it looks."""
 
     def __init__(self, pid: int) -> None:
@@ -41,15 +41,15 @@ class Look:
         self._limit = time.monotonic() + PATIENCE
         try:
             self._process: subprocess.Popen[str] | None = subprocess.Popen(
-                command(pid), stdin=subprocess.DEVNULL, stdout=self._into, stderr=self._into, text=True,
-                env=quiet_environment(), start_new_session=True,
+                attach_command(pid), stdin=subprocess.DEVNULL, stdout=self._into, stderr=self._into, text=True,
+                env=environment_without_weft(), start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             self._process = None
             self._into.write(f"weft: the ranks could not be looked at: {error}\n")
 
     @property
-    def under_way(self) -> bool:
+    def is_running(self) -> bool:
         """Whether it still looks. One that takes too long is ended; the ranks go on all the same."""
         if self._process is None or self._process.poll() is not None:
             return False
@@ -61,16 +61,16 @@ class Look:
             return False
         return True
 
-    def text(self) -> str:
+    def wait_for_text(self) -> str:
         """What it said, once it is through."""
-        while self.under_way:
+        while self.is_running:
             time.sleep(0.05)
         self._into.seek(0)
         with self._into:
             return self._into.read().rstrip("\n")
 
 
-def tell(text: str, path: Path) -> None:
+def write_report(text: str, path: Path) -> None:
     """Write to standard error in one piece, and at the end of a file where that can be written."""
     whole = (text.rstrip("\n") + "\n").encode("utf-8", "replace")
     with suppress(OSError):
@@ -79,7 +79,7 @@ def tell(text: str, path: Path) -> None:
         append_own(path, whole)
 
 
-def default_file(pid: int) -> Path:
+def default_report_file(pid: int) -> Path:
     """Where it is written if nobody says so."""
     return Path(f"weft-watch-{os.uname().nodename}-{pid}.txt").absolute()
 

@@ -16,7 +16,7 @@ ACTIONS: Final = ("tell", "abort")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WatchdogSettings:
     """Tell after so many seconds without progress; `abort`: then end the program."""
 
     seconds: float
@@ -25,10 +25,10 @@ class Wish:
     """Where it is written beside standard error; empty: a name of its own in the working folder."""
 
 
-def wish(
+def read_settings(
     seconds: float | None = None, action: str | None = None, file: str | os.PathLike[str] | None = None,
     environment: Mapping[str, str] = os.environ,
-) -> Wish | None:  # fmt: skip
+) -> WatchdogSettings | None:  # fmt: skip
     """What arguments say, or where they say nothing, the environment; None: nothing is asked for.
 
     UsageError where a word means nothing.
@@ -45,4 +45,4 @@ def wish(
         number = -1.0
     if not 0 < number < float("inf"):
         raise UsageError(f"{SECONDS}={text}: it is a number of seconds")
-    return Wish(number, action == "abort", os.fspath(file or environment.get(FILE, "")))
+    return WatchdogSettings(number, action == "abort", os.fspath(file or environment.get(FILE, "")))

@@ -56,7 +56,7 @@ class Machine:
     def __init__(self, run: Path, environment: Mapping[str, str]) -> None:
         self.run = run
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        registry.create(run, 1)
+        registry.create_task_file(run, 1)
         note_of(run).write_text(str(self.folder))
         self.environment = dict(environment)
         self.preload = self.environment.pop(PRELOAD, "")
@@ -67,9 +67,9 @@ class Machine:
         self._buried: set[int] = set()
         self._waiting_since: float | None = None
         self._lost_at: float | None = None
-        registry.create(run, 2 if self.groups else 1)
-        self.tasks = registry.Tasks(run)
-        self._file = registry.file_of(run)
+        registry.create_task_file(run, 2 if self.groups else 1)
+        self.tasks = registry.LiveTasks(run)
+        self._file = registry.task_file(run)
 
     no_server = "did not start"
     """What is said of a group server that cannot be used."""
@@ -217,7 +217,7 @@ class Machine:
 
     def label(self, rank: int) -> str:
         """A task as it is called."""
-        return f"rank {rank}, {registry.label_of(self.tasks.all(), rank)}"
+        return f"rank {rank}, {registry.render_label(self.tasks.all(), rank)}"
 
     def _alive(self, tid: int) -> bool:
         """Whether a spawned task has not made its first call: it may yet, or it is no program of PVM and has ended."""
@@ -254,7 +254,7 @@ class Machine:
                     process.wait(GRACE)  # else the kernel keeps it: nothing can be done here, and nobody waits for it
         self._end_tasks()
         self.show()
-        registry.trim(self.run)
+        registry.trim_task_file(self.run)
         clean(self.run)
 
     def _end_tasks(self) -> None:

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from weft.pvm.tasks import file_of
+from weft.pvm.tasks import task_file
 
 PREFIX: Final = "weft-pvm-"
 INSTALLED: Final = "/usr/lib/pvm3"
@@ -26,7 +26,7 @@ def daemon() -> str | None:
 
 def note_of(run: Path) -> Path:
     """The file in which a run's machine tells where it keeps its own files."""
-    return file_of(run).with_name("folder.txt")
+    return task_file(run).with_name("folder.txt")
 
 
 def clean(run: Path) -> None:

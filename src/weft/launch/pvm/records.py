@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.launch.rankfile import CHUNK_FORMAT, CHUNK_TABLE, FLAGS_OFFSET, SLOT, STATE, offset, read_chunks, read_header
-from weft.pvm.tasks import read
+from weft.pvm.tasks import read_tasks
 from weft.trace.layout import PAGE, Flag, State, StreamKind
 
 _USED: Final = CHUNK_FORMAT.size - 8
@@ -24,7 +24,7 @@ def path_of(run: Path, rank: int) -> Path:
 
 def close_servers(run: Path) -> None:
     """Put the records of all group servers of a run in order."""
-    for task in read(run):
+    for task in read_tasks(run):
         if task.serves:
             try:
                 _close(path_of(run, task.rank))

@@ -22,16 +22,16 @@ GONE = "not used any more when another worker took the task up: as it was kept b
 Value = Callable[[str], str]
 
 
-def plain(function: str, procedures: Collection[str]) -> str:
+def source_name(function: str, procedures: Collection[str]) -> str:
     """A function as the source calls it: a procedure for its clones, an inlet for its copies."""
     found = CLONE.match(function)
     name = found[1] if found else function
-    if (inlet := inlet_of(function, procedures)) is not None:
+    if (inlet := find_inlet(function, procedures)) is not None:
         name = inlet[1]
     return "main" if name == "cilk_main" else name
 
 
-def inlet_of(function: str, procedures: Collection[str]) -> tuple[str, str] | None:
+def find_inlet(function: str, procedures: Collection[str]) -> tuple[str, str] | None:
     """The procedure and the name of an inlet, from cilk2c's name for one of its copies."""
     if not INLET.search(function):
         return None
@@ -41,7 +41,7 @@ def inlet_of(function: str, procedures: Collection[str]) -> tuple[str, str] | No
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Cilk5Frame:
     """A frame of a task: its function in C, the variables that C has there, where its slow clone took the task up."""
 
     function: str
@@ -49,13 +49,13 @@ class Place:
     entry: int = 0
 
 
-def evaluate(text: str, place: Place, procedures: Procedures, value: Value) -> str:
+def evaluate_in_procedure(text: str, place: Cilk5Frame, procedures: Procedures, value: Value) -> str:
     """An expression in a frame of a procedure. `value`: gdb's word for one of C.
 
     DebuggerError for what is kept nowhere.
     """
     function, here, entry = place.function, place.here, place.entry
-    inlet = inlet_of(function, procedures.scopes)
+    inlet = find_inlet(function, procedures.scopes)
     slow = None if inlet else CLONE.match(function)
     owner = slow[1] if slow else inlet[0] if inlet else ""
     if owner not in procedures.scopes:

@@ -36,7 +36,7 @@ INLINED = "cilk2c_inlined.c"
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class CompiledFunction:
     """A function of the program in its file, to its last instruction. `resumed`: where frames of it are resumed, and
     what says so there."""
 
@@ -55,13 +55,13 @@ class Resumption:
     sync: bool
 
 
-class Code:
+class ProgramCode:
     """A program's functions, as loaded at a distance from where its file has them.
 
     `folder`: where the runtime's own sources lie, as far as they are in the program.
     """
 
-    def __init__(self, functions: list[Function], main: int, chains: dict[int, list[SourceLine]]) -> None:
+    def __init__(self, functions: list[CompiledFunction], main: int, chains: dict[int, list[SourceLine]]) -> None:
         self._functions = sorted(functions, key=lambda function: function.start)
         self._main, self._chains = main, chains
         self.shift = 0
@@ -76,7 +76,7 @@ class Code:
     def _starts(self) -> list[int]:
         return [function.start for function in self._functions]
 
-    def of(self, pc: int) -> Function | None:
+    def function_at(self, pc: int) -> CompiledFunction | None:
         """The function that an address of the process is in; None for one that is not the program's."""
         at = bisect.bisect_right(self._starts, pc - self.shift) - 1
         found = self._functions[at] if at >= 0 else None
@@ -87,9 +87,9 @@ class Code:
         """Where frames are resumed, in the process."""
         return [at + self.shift for function in self._functions for at, _ in function.resumed]
 
-    def resumption(self, pc: int) -> Resumption | None:
+    def resumption_at(self, pc: int) -> Resumption | None:
         """What is resumed at an address of the process; None where that is no such address."""
-        function = self.of(pc)
+        function = self.function_at(pc)
         said = dict(function.resumed).get(pc - self.shift) if function is not None else None
         if said is None:
             return None
@@ -97,20 +97,20 @@ class Code:
         own = chain[-1] if chain and folder_of(chain[-1].file) != self.folder else None
         return Resumption(own, any(line.function.startswith(SYNC) for line in chain))
 
-    def resuming(self, pc: int, function: str) -> SourceLine | None:
+    def line_of_resumption(self, pc: int, function: str) -> SourceLine | None:
         """The line for an address at which a frame of that function is just resumed: the compiler gives it the
         runtime's."""
-        found = self.of(pc)
+        found = self.function_at(pc)
         if found is None or found.name != function:
             return None
         last = max((at for at, _ in found.resumed if at <= pc - self.shift), default=None)
-        one = self.resumption(last + self.shift) if last is not None else None
+        one = self.resumption_at(last + self.shift) if last is not None else None
         return one.at if one is not None else None
 
     @cached_property
     def syncs(self) -> frozenset[tuple[str, int]]:
         """Files and lines of all syncs, as far as they are known."""
-        found = (self.resumption(pc) for pc in self.resumed)
+        found = (self.resumption_at(pc) for pc in self.resumed)
         return frozenset((one.at.file, one.at.line) for one in found if one is not None and one.sync and one.at)
 
     @property
@@ -124,12 +124,12 @@ def folder_of(file: str) -> str:
     return str(Path(os.path.normpath(file)).parent) if file else ""
 
 
-def read(text: str) -> list[Function]:
+def read(text: str) -> list[CompiledFunction]:
     """The functions of what `objdump -d` prints."""
-    return [_function(opened, lines) for opened, lines in _listed(text)]
+    return [_parse_function(opened, lines) for opened, lines in _split_functions(text)]
 
 
-def _listed(text: str) -> Iterator[tuple[re.Match[str], list[str]]]:
+def _split_functions(text: str) -> Iterator[tuple[re.Match[str], list[str]]]:
     opened, lines = None, list[str]()
     for line in text.splitlines():
         if (begins := FUNCTION.match(line)) is not None:
@@ -142,37 +142,37 @@ def _listed(text: str) -> Iterator[tuple[re.Match[str], list[str]]]:
         yield opened, lines
 
 
-def _function(opened: re.Match[str], lines: list[str]) -> Function:
+def _parse_function(opened: re.Match[str], lines: list[str]) -> CompiledFunction:
     start, name = int(opened[1], 16), opened[2]
     end = int(lines[-1].partition(":")[0], 16) if lines else start
     if OWN.match(name):
-        return Function(name, start, end, (), False)
+        return CompiledFunction(name, start, end, (), False)
     labels = [label for label in map(RESUMED.match, lines) if label is not None and label[3] == name]
     resumed = tuple((int(label[2], 16), int(label[1], 16)) for label in labels)
     calls = [call[1] for call in map(CALLED.search, lines) if call is not None]
-    return Function(name, start, end, resumed, LEAVES in calls)
+    return CompiledFunction(name, start, end, resumed, LEAVES in calls)
 
 
-def of(program: str) -> Code:
+def read_program_code(program: str) -> ProgramCode:
     """The code of a program. UsageError where it cannot be read."""
-    functions = read(_said("objdump", "-d", "--no-show-raw-insn", program))
+    functions = read(_run_tool("objdump", "-d", "--no-show-raw-insn", program))
     main = next((function.start for function in functions if function.name == "main"), None)
     if main is None:
         raise UsageError(f"{program}: its functions cannot be told apart (objdump finds no main): do not strip it")
-    return Code(functions, main, chains(program, [said for f in functions for _, said in f.resumed]))
+    return ProgramCode(functions, main, read_inline_chains(program, [said for f in functions for _, said in f.resumed]))
 
 
-def chains(program: str, addresses: Iterable[int]) -> dict[int, list[SourceLine]]:
+def read_inline_chains(program: str, addresses: Iterable[int]) -> dict[int, list[SourceLine]]:
     """For each address the line in it, and those of the calls that are inlined around it.
 
     LLVM's addr2line is asked first: that of binutils cannot read these of DWARF 5.
     """
     tool = shutil.which("llvm-addr2line") or "addr2line"
     given = [hex(address) for address in addresses]
-    return dict(_chains(_said(tool, "-a", "-f", "-i", "-e", program, *given).splitlines())) if given else {}
+    return dict(_parse_inline_chains(_run_tool(tool, "-a", "-f", "-i", "-e", program, *given).splitlines())) if given else {}
 
 
-def _chains(lines: list[str]) -> Iterator[tuple[int, list[SourceLine]]]:
+def _parse_inline_chains(lines: list[str]) -> Iterator[tuple[int, list[SourceLine]]]:
     at, chain, function = 0, list[SourceLine](), ""
     for line in lines:
         if line.startswith("0x") and not function:
@@ -190,6 +190,6 @@ def _chains(lines: list[str]) -> Iterator[tuple[int, list[SourceLine]]]:
         yield at, chain
 
 
-def _said(*command: str) -> str:
+def _run_tool(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     return done.stdout

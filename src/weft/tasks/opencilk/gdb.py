@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from weft.tasks.gdb import Frame, Gdb
-from weft.tasks.opencilk.code import Code, folder_of
+from weft.tasks.opencilk.code import ProgramCode, folder_of
 
 
-class CilkGdb(Gdb):
+class OpenCilkGdb(Gdb):
     """gdb for a program of OpenCilk: what the runtime has compiled into it is not the program's."""
 
-    def __init__(self, known: Code) -> None:
+    def __init__(self, known: ProgramCode) -> None:
         super().__init__()
         self._code, self._folder = known, known.folder
         self.moves = 0

@@ -35,7 +35,7 @@ DEPTH = 1 << 20
 """No deque and no chain of closures is longer."""
 
 
-def magic() -> int:
+def descriptor_magic() -> int:
     """What stands in each frame descriptor of this ABI (frame.h)."""
     value = ABI
     for name in ("fp", "magic", "flags", "call_parent", "extension"):
@@ -43,7 +43,7 @@ def magic() -> int:
     return value & 0xFFFFFFFF
 
 
-MAGIC = magic()
+MAGIC = descriptor_magic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Closure:
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class OpenCilkWorker:
     """A worker: the descriptors that lie in its deque, the oldest first, and whether its last child was robbed.
 
     `runs`: it is in the program, not in the scheduler. `behind`: what lies where the next one would; a child that
@@ -73,7 +73,7 @@ class Worker:
     runs: bool
 
 
-class Memory:
+class OpenCilkMemory:
     """The runtime's structures in a stopped program."""
 
     def __init__(self, read: Read) -> None:
@@ -96,7 +96,7 @@ class Memory:
         """The runtime's global state; 0 where the worker has not begun."""
         return self.word(worker + WORKER["global"]) if worker else 0
 
-    def worker(self, address: int) -> Worker:
+    def read_worker(self, address: int) -> OpenCilkWorker:
         """A worker that has begun."""
         head, tail = self.word(address + WORKER["head"]), self.word(address + WORKER["tail"])
         count = max(min((tail - head) // 8, DEPTH), 0)
@@ -106,29 +106,29 @@ class Memory:
         bottom = self.word(deque + DEQUE["bottom"])
         local = self.word(address + WORKER["local"])
         runs = int.from_bytes(self.read(local + STATE, 2), "little") == RUNS
-        return Worker(address, tuple(kept[:-1]), int(kept[-1]), head > tail, bottom, runs)
+        return OpenCilkWorker(address, tuple(kept[:-1]), int(kept[-1]), head > tail, bottom, runs)
 
-    def closure(self, address: int) -> Closure:
+    def read_closure(self, address: int) -> Closure:
         """A closure."""
         fields = {name: self.word(address + CLOSURE[name]) for name in ("frame", "call_parent", "spawn_parent")}
         status = STATUS.get(self.read(address + CLOSURE["status"], 1)[0], "")
         return Closure(address, status=status, **fields)
 
-    def upwards(self, closure: int) -> Iterator[Closure]:
+    def closure_ancestors(self, closure: int) -> Iterator[Closure]:
         """A closure and those that called or spawned it, and so on."""
         for _ in range(DEPTH):
             if not closure:
                 return
-            found = self.closure(closure)
+            found = self.read_closure(closure)
             yield found
             closure = found.spawn_parent or found.call_parent
 
-    def closures(self, state: int) -> list[Closure]:
+    def read_closures(self, state: int) -> list[Closure]:
         """All that live, from the root down."""
         found, todo = list[Closure](), [self.word(state + GLOBAL["root_closure"])]
         while todo and len(found) < DEPTH:
             at = todo.pop()
             if at:
-                found.append(self.closure(at))
+                found.append(self.read_closure(at))
                 todo += [self.word(at + CLOSURE[name]) for name in ("callee", "left_sib", "right_most_child")]
         return found
