@@ -151,7 +151,10 @@ def elisions() -> int:
             continue
         with tempfile.TemporaryDirectory() as folder:
             parts = [root / f"{part}" for part in (f"{name}.cilk", *more)]
-            ways = [elided(parts, Path(folder)), build_program([*parts, root / "getoptions.c", COUNTED], Path(folder))[0]]
+            ways = [
+                elided(parts, Path(folder)),
+                build_program([*parts, root / "getoptions.c", COUNTED], Path(folder))[0],
+            ]
             told = [subprocess.run([way, *arguments], capture_output=True, text=True, cwd=root, timeout=100,
                                    check=False).stderr for way in ways]  # fmt: skip
         counts = [int(n) for text in told for n in re.findall(r"(\d+) (?:calls|begun|ended)", text)]

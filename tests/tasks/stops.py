@@ -44,7 +44,7 @@ class Log:
 
     def __init__(self, gdb: Any) -> None:
         def read(name: str, kind: Any, count: int) -> Any:
-            return np.frombuffer(gdb.read(gdb.address(name), np.dtype(kind).itemsize * count), kind)
+            return np.frombuffer(gdb.read(gdb.symbol_address(name), np.dtype(kind).itemsize * count), kind)
 
         self.entries = read("entries", ENTRY, ROOM)
         self.stacks = read("stacks", STACK, THREADS)
@@ -240,7 +240,7 @@ def time_out(s: Session, seconds: float) -> None:
     s.backend._send({"do": "go", "how": "continue", "task": None, "child": False})  # type: ignore[attr-defined]
     time.sleep(seconds)
     if s.backend.interrupt().text:  # a machine with much else to do: it comes yet
-        s.backend._stop(60)  # type: ignore[attr-defined]
+        s.backend._wait_for_stop(60)  # type: ignore[attr-defined]
 
 
 def judge_asyncio(rows: list[TaskRow], log: dict[str, Any], seen: Counter[str]) -> list[str]:

@@ -247,7 +247,7 @@ def test_births_are_the_same_by_c_and_by_python(
     if built:
         need("cc")
     if not built:
-        monkeypatch.setattr("weft.tasks.python.births", lambda: "")
+        monkeypatch.setattr("weft.tasks.python.find_birth_library", lambda: "")
     with debug("levels.py", python=python) as s:
         s.do("break leaf")
         s.do("continue")
@@ -345,7 +345,7 @@ def timeless(row: TaskRow) -> TaskRow:
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_table_by_c_is_the_one_by_python(python: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = table_of_many(kind, 30, python)
-    monkeypatch.setattr("weft.tasks.python.births", lambda: "")
+    monkeypatch.setattr("weft.tasks.python.find_birth_library", lambda: "")
     slow = table_of_many(kind, 30, python)
     assert fast == slow
     main, first, *_ = fast

@@ -116,7 +116,9 @@ def looked(text: str, *here: str, entry: int = 1, function: str = "_cilk_fib_slo
     """What gdb is asked for, for an expression in a clone that has these variables of C."""
     known = build.Procedures()
     build.insert_records(FIB, known)
-    return variables.evaluate_in_procedure(text, variables.Cilk5Frame(function, here, entry), known, lambda words: f"<{words}>")
+    return variables.evaluate_in_procedure(
+        text, variables.Cilk5Frame(function, here, entry), known, lambda words: f"<{words}>"
+    )
 
 
 def test_a_name_means_where_cilk2c_has_put_it() -> None:

@@ -88,7 +88,7 @@ def test_a_task_about_to_begin_is_not_shown_with_the_frames_of_the_one_beneath_i
         s.do("delete")
         new = next(row for row in s.do("tasks")["tasks"] if row["state"] == "new")
         backend = s.debugger.backend
-        backend._trace(backend._record(new["id"]), layout.RUNS)
+        backend._set_trace_flags(backend._find_record(new["id"]), layout.RUNS)
         backend._gdb.run("-exec-continue")
         assert "bkptno" in backend._gdb.wait(30)  # its worker has it on top, and has not come to its code
         rows = {row["id"]: row for row in s.do("tasks")["tasks"]}

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.tasks.model import HookError, SourceLine, TaskTable, TaskRow, Wait, find_deadlocks, is_descendant, find_stuck_tasks, sort_as_tree
+from weft.tasks.model import (
+    HookError,
+    SourceLine,
+    TaskRow,
+    TaskTable,
+    Wait,
+    find_deadlocks,
+    find_stuck_tasks,
+    is_descendant,
+    sort_as_tree,
+)
 
 
 class Plain:

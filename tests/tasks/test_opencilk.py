@@ -51,11 +51,11 @@ def test_a_resumption_has_the_line_of_the_program_not_the_runtimes() -> None:
     chains = dict(code._parse_inline_chains(told))
     made = code.ProgramCode(code.read(LISTING), 0x3D60, chains)
     made.loaded(0x3D60 + 0x1000)
-    found = made.resumption(0x529A)
+    found = made.resumption_at(0x529A)
     assert found is not None
     assert found.at is not None
     assert (found.at.file, found.at.line, found.sync) == ("/home/fib.c", 58, True)
-    assert made.resumption(0x529B) is None
+    assert made.resumption_at(0x529B) is None
     assert made.folder == "/rt"
 
 

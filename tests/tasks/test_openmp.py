@@ -22,7 +22,7 @@ from weft.errors import UsageError, WeftError
 from weft.native.kernel import NATIVE as SHARED
 from weft.tasks import Session, layout, session
 from weft.tasks.model import Wait
-from weft.tasks.runtime import tool_environment, build_tool
+from weft.tasks.runtime import build_tool, tool_environment
 
 PROGRAMS = Path(__file__).parent / "programs"
 NATIVE = Path(layout.__file__).parent / "native"
@@ -582,8 +582,8 @@ def test_a_hook_that_comes_late_does_not_stop_a_continue(build: Build, monkeypat
         run_to(s, "reached")
         backend: Any = s.debugger.backend
         for row in s.do("tasks new")["tasks"]:
-            backend._trace(backend._record(row["id"]), layout.RUNS)
-        monkeypatch.setattr(backend, "_watch", lambda on: None)
+            backend._set_trace_flags(backend._find_record(row["id"]), layout.RUNS)
+        monkeypatch.setattr(backend, "_set_spawn_watch", lambda on: None)
         assert s.do("continue")["why"] == "ended"
 
 
@@ -596,7 +596,7 @@ def test_a_damaged_table_ends_no_console(build: Build) -> None:
         tops = [int(word, 16) for word in re.findall(r"0x[0-9a-f]+", gdb.evaluate("weft_tasks.worker[0]", 1))]
         gdb.write(tops[0], (1 << 64) - 8, 8)  # a worker's top that is no address
         s.do("tasks")
-        base = gdb.address("weft_tasks")
+        base = gdb.symbol_address("weft_tasks")
         gdb.write(base + layout.HEADER, (1 << 63) + 64, 8)  # a slab that is none
         with pytest.raises(WeftError, match=r"cannot be read|memory"):
             s.do("tasks")

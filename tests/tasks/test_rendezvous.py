@@ -185,7 +185,7 @@ def test_what_is_no_answer_of_the_agent_is_told(said: bytes, monkeypatch: pytest
     with heard._line, theirs:
         theirs.sendall(said)
         with pytest.raises(DebuggerError, match="the program says"):
-            heard._message(5)
+            heard._receive_message(5)
 
 
 @root

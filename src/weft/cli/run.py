@@ -257,7 +257,9 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     return status or (0 if whole else FAILED_STATUS)
 
 
-def recorded(plan: Plan, shim: Shim, directory: RunDirectory, args: argparse.Namespace, alarm: SilenceWatchdog | None) -> int:
+def recorded(
+    plan: Plan, shim: Shim, directory: RunDirectory, args: argparse.Namespace, alarm: SilenceWatchdog | None
+) -> int:
     """Start, watch, finish, tell."""
     from weft.launch import recorder
     from weft.launch.job import run_job

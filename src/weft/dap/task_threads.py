@@ -34,7 +34,7 @@ class TaskThreads:
             try:
                 hand = debugger.hand(rank)
                 if isinstance(hand, (AsyncioHand, OpenMPHand)):
-                    with hand.looking():
+                    with hand.while_halted():
                         self._rows[rank] = hand.backend.tasks()
             except DebuggerError:  # it has ended, or has no tasks
                 continue
@@ -88,9 +88,9 @@ class TaskThreads:
 
     def go(self, how: How, rank: int, task: int) -> Answer:
         """Let one task come on by a line, wherever it runs; the others run as they like."""
-        commands = self._prompt.commands_of(rank)
+        commands = self._prompt.debugger_of_rank(rank)
         commands.focus = task
-        return commands.go(how)
+        return commands.advance(how)
 
 
 def words(task: TaskRow) -> str:

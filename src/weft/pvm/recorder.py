@@ -1,4 +1,4 @@
-"""Builds the recorder of PVM, once, into a cache. It needs a C compiler, and no header of PVM's."""
+"""Builds the recorder for PVM, once, in the cache. It needs a C compiler, and no header of PVM's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SONAME: Final = "libpvm3.so.3"
 
 
 def collect_sources() -> dict[str, bytes]:
-    """All sources by the path that they have for the compiler."""
+    """Return all sources of the recorder by the path that the compiler sees."""
     root = files("weft")
     native, own = root.joinpath("native"), root.joinpath("pvm/native")
     found = {name: native.joinpath(name).read_bytes() for name in ("format.h", "record.h", "record.c")}
@@ -47,7 +47,10 @@ def collect_sources() -> dict[str, bytes]:
 
 
 def build_recorder(announce: Callable[[], object] | None = None) -> Shim:
-    """The recorder, compiled now if the cache has none. WeftError where there is no C compiler, or no room for it."""
+    """Return the recorder, compiled now if the cache has none. WeftError if there is no C compiler or no space.
+
+    `announce`: is called before a compilation.
+    """
     texts = collect_sources()
     digest = hashlib.sha256(" ".join(_FLAGS).encode())
     for name, text in sorted(texts.items()):
@@ -62,7 +65,7 @@ def build_recorder(announce: Callable[[], object] | None = None) -> Shim:
 
 
 def _compile_recorder(texts: dict[str, bytes], folder: Path) -> None:
-    """Build it into the cache. WeftError with what the compiler says where that fails."""
+    """Compile the recorder into the cache. WeftError with the compiler's words if that fails."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise WeftError("the recorder cannot be built: there is no C compiler (Debian: apt install gcc libc6-dev)")

@@ -197,11 +197,12 @@ class PvmCall:
 
 
 def datatype_id(code: int) -> int:
-    """The id in a record of one of PVM's codes of datatypes."""
+    """Return the id in a record for a datatype code of PVM."""
     return code + 1 if code else len(CODES) + 1
 
 
 def _parse_parameters(text: str) -> list[tuple[str, str, str]]:
+    """Split the parameters of a prototype into (declaration, name, place in the record)."""
     parts, depth = [""], 0
     for character in text:
         depth += (character == "(") - (character == ")")
@@ -221,7 +222,7 @@ def _parse_parameters(text: str) -> list[tuple[str, str, str]]:
 
 @cache
 def parse_calls() -> tuple[PvmCall, ...]:
-    """All functions that are recorded, by name."""
+    """Return all recorded functions of PVM, in the order of their names."""
     found = []
     for line in _PROTOTYPES.strip().splitlines():
         match = _LINE.fullmatch(line)
@@ -248,7 +249,7 @@ _SLOT: Final = {
 
 
 def _make_parameter(name: str, place: str) -> Parameter | None:
-    """One parameter as functions.json tells it, None for one that is not kept."""
+    """Return the entry of a parameter in functions.json; None if the parameter is not recorded."""
     word, _, length = place.partition(":")
     if not word:
         return None
@@ -261,6 +262,7 @@ def _make_parameter(name: str, place: str) -> Parameter | None:
 
 
 def _make_function(number: int, call: PvmCall) -> Function:
+    """Return the entry of a function in functions.json."""
     kept = [p for _, name, place in call.given if (p := _make_parameter(name, place)) is not None]
     if call.words & {"packs", "unpacks"}:
         kept.append(replace(_input_parameter("datatype", "DATATYPE", "datatype"), type="handle:DATATYPE"))
@@ -275,11 +277,14 @@ def _make_function(number: int, call: PvmCall) -> Function:
 
 
 def _input_parameter(name: str, kind: str, place: str) -> Parameter:
+    """Return the entry of an integer input parameter."""
     return Parameter(name, "", kind, "in", None, False, "int", place)
 
 
 def _message_parameters(call: PvmCall, taken: set[str]) -> list[Parameter]:
-    """What the slot of a call that passes a message tells beside its arguments: context, size, buffer."""
+    """Return the entries that a call which passes a message has beside its arguments, such as
+    context, size and buffer.
+    """
     more = {
         "peer": _input_parameter("tid", "RANK", "peer"),
         "comm": replace(_input_parameter("context", "COMMUNICATOR", "comm"), type="handle:COMM"),
@@ -301,7 +306,7 @@ def _message_parameters(call: PvmCall, taken: set[str]) -> list[Parameter]:
 
 
 def _make_form(number: int, call: PvmCall, form: str) -> Function:
-    """A form of a function: what a group function sends or takes has a message's arguments and none of its own."""
+    """Return the entry of a form of a function; a form of a group function has the parameters of a message instead."""
     if "group" not in call.words:
         return replace(_make_function(number, call), name=call.name + form)
     like = PvmCall(call.name, (), frozenset({"sends" if form == ".send" else "takes"}), "")
@@ -311,7 +316,7 @@ def _make_form(number: int, call: PvmCall, form: str) -> Function:
 
 @cache
 def functions() -> tuple[Function, ...]:
-    """All functions and their forms, with their ids, which count from 1."""
+    """Return the entries of all functions and their forms; the ids count from 1."""
     found: list[Function] = []
     number = 1
     for call in parse_calls():
@@ -325,12 +330,12 @@ def functions() -> tuple[Function, ...]:
 
 
 def first_function_ids() -> dict[str, int]:
-    """The first id of each function."""
+    """Return the first id of each function, by name."""
     return {function.name: function.id for function in functions() if "." not in function.name}
 
 
 def to_json(library: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The table as functions.json of a run holds it."""
+    """Return the table in the form of a run's functions.json."""
     return {
         "schema": "weft-functions/1",
         "system": "pvm",

@@ -1,7 +1,7 @@
-"""The tasks of a run: RUN/pvm/tasks.bin, as native/tasks.h draws it, and the names that tasks go by.
+"""Reads and writes the tasks of a run, RUN/pvm/tasks.bin, in the layout of native/tasks.h, and names the tasks.
 
-A tid is another in each run. A task's name is where it comes from: `0` is the program that was started, `0.2` the
-second task that it spawned, `0.2.1` the first one of that. The same task of another run has the same name.
+A task has another tid in each run. Its name tells where it comes from: `0` is the program that was started, `0.2` the
+second task that it spawned, `0.2.1` the first one that this spawned. The same task of another run has the same name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SERVER: Final = "pvmgs"
 
 
 class PvmTask(NamedTuple):
-    """One task; its rank is its place. `parent`: a rank, -1 for one that nobody of the run spawned."""
+    """A task of PVM; its rank is its place in the file. `parent`: a rank, -1 if no task of the run spawned it."""
 
     rank: int
     tid: int
@@ -38,36 +38,36 @@ class PvmTask(NamedTuple):
 
     @property
     def is_group_server(self) -> bool:
-        """Whether it is PVM's group server, which answers others and does nothing of its own."""
+        """Whether the task is PVM's group server, which only answers others."""
         return self.program == SERVER
 
 
 def task_file(run: Path) -> Path:
-    """Where the tasks of a run are kept."""
+    """Return the path of the file with the tasks of a run."""
     return run / "pvm" / "tasks.bin"
 
 
 def create_task_file(run: Path, first: int) -> None:
-    """Make the file for a run that begins; `first` places are kept for what is started with it."""
+    """Create the file for a new run. `first`: the number of places reserved for the tasks that are started with it."""
     path = task_file(run)
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(HEADER.pack(MAGIC, first, first) + bytes(MOST * TASK.size))
 
 
 class LiveTasks:
-    """The file of a run that goes on, seen from outside."""
+    """The tasks of a run that is still going on."""
 
     def __init__(self, run: Path) -> None:
         with task_file(run).open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 
     def read_tasks(self) -> list[PvmTask]:
-        """The tasks that are known by now."""
+        """Return the tasks that are known by now."""
         return decode_tasks(self._map)
 
 
 def decode_tasks(data: mmap.mmap | bytes) -> list[PvmTask]:
-    """The tasks in the bytes of a file; none in one that is not of these."""
+    """Return the tasks in the bytes of a file; empty if the file is of another kind."""
     if len(data) < HEADER.size:
         return []
     magic, count, _ = HEADER.unpack_from(data)
@@ -81,7 +81,7 @@ def decode_tasks(data: mmap.mmap | bytes) -> list[PvmTask]:
 
 
 def read_tasks(run: Path) -> list[PvmTask]:
-    """The tasks of a run, [] where it has none: it is not one of PVM, or was damaged."""
+    """Return the tasks of a run; empty if it is not a run of PVM, or the file is damaged."""
     try:
         return decode_tasks(read_regular(task_file(run), run))
     except OSError:
@@ -89,13 +89,13 @@ def read_tasks(run: Path) -> list[PvmTask]:
 
 
 def copy_to_replay(run: Path, folder: Path) -> None:
-    """Give the tasks of a run to a replay of it, which looks for them in its folder."""
+    """Copy the tasks of a run to the folder of a replay."""
     if task_file(run).exists():
         shutil.copyfile(task_file(run), folder / "tasks-000000.bin")
 
 
 def trim_task_file(run: Path) -> None:
-    """Cut what is not used off the file."""
+    """Cut the unused part off the file."""
     path, tasks = task_file(run), read_tasks(run)
     try:
         os.truncate(path, HEADER.size + len(tasks) * TASK.size)
@@ -104,13 +104,13 @@ def trim_task_file(run: Path) -> None:
 
 
 def read_labels(run: Path) -> list[str]:
-    """The program and the name of each task by its rank: `worker 0.2`."""
+    """Return the program and name of each task by its rank, such as `worker 0.2`."""
     tasks = read_tasks(run)
     return [render_label(tasks, task.rank) for task in tasks]
 
 
 def read_children(run: Path) -> list[list[int]]:
-    """The ranks that each rank spawned, in order."""
+    """Return, for each rank, the ranks that it spawned, in order."""
     tasks = read_tasks(run)
     found: list[list[int]] = [[] for _ in tasks]
     for child in sorted(tasks, key=lambda task: task.ordinal):
@@ -120,17 +120,17 @@ def read_children(run: Path) -> list[list[int]]:
 
 
 def render_label(tasks: Sequence[PvmTask], rank: int) -> str:
-    """The program of a task, and its name where the program does not tell it all."""
+    """Return the program of a task with the task's name, or `group server`."""
     task = tasks[rank]
-    return "group server" if task.serves else f"{task.program or '?'} {render_task_name(tasks, rank)}"
+    return "group server" if task.is_group_server else f"{task.program or '?'} {render_task_name(tasks, rank)}"
 
 
 def render_task_name(tasks: Sequence[PvmTask], rank: int) -> str:
-    """The name of a task: the way that leads to it from the program that was started."""
+    """Return the name of a task: its path from the program that was started, such as `0.2.1`."""
     parts: list[str] = []
     while 0 <= rank < len(tasks) and len(parts) < 64:
         task = tasks[rank]
-        if task.serves:
+        if task.is_group_server:
             return ".".join(["group server", *parts])
         known = task.parent >= 0 and task.ordinal != NO_ORDINAL
         parts.insert(0, str(task.ordinal + 1) if known else str(task.rank) if rank else "0")

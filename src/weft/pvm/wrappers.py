@@ -1,10 +1,10 @@
-"""The generated part of PVM's recorder: ids, PVM's own functions (names.h), wrappers of calls that keep arguments."""
+"""Generates C for PVM's recorder: ids, PVM's own functions (names.h), and the wrappers of calls."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weft.pvm.table import CODES, PACKED, PvmCall, parse_calls, first_function_ids
+from weft.pvm.table import CODES, PACKED, PvmCall, first_function_ids, parse_calls
 
 _FIELDS = {
     "tag": "event->tag = {0};", "count": "event->count = {0};", "object": "event->object = weft_pvm_buffer({0});",
@@ -20,7 +20,9 @@ WEFT_INLINE void *weft_pvm_own(void **kept, const char *name) {
 
 
 def render_names_header() -> str:
-    """The ids of the functions, and each of PVM's own as real_X, looked up at its first use."""
+    """Return names.h: the ids of the functions, and each of PVM's own as real_X, which is looked
+    up at its first use.
+    """
     lines = ["#include <stdarg.h>", "#include <stdio.h>", ""]
     lines += [f"struct {name};" for name in ("pvmhostinfo", "pvmtaskinfo", "pvmminfo", "pvmmboxinfo")]
     lines += ["enum {", *(f"    F_{name} = {number}," for name, number in first_function_ids().items()), "};"]
@@ -37,6 +39,7 @@ def render_names_header() -> str:
 
 
 def _prototypes() -> Iterator[tuple[str, str]]:
+    """Yield name and parameters of each function of PVM."""
     for call in parse_calls():
         yield call.name, ", ".join(declaration for declaration, _, _ in call.given) or "void"
     for name in ("pvm_vpackf", "pvm_vunpackf"):
@@ -44,7 +47,7 @@ def _prototypes() -> Iterator[tuple[str, str]]:
 
 
 def render_wrappers() -> str:
-    """The source of all generated wrappers."""
+    """Return the source of all generated wrappers."""
     lines = ['#include "pvm.h"', ""]
     lines += [f"int (*weft_next_{name})({given});" for name, given in _prototypes()]
     for call in parse_calls():
@@ -54,7 +57,7 @@ def render_wrappers() -> str:
 
 
 def render_wrapper(call: PvmCall) -> Iterator[str]:
-    """One wrapper: the slot and the tail filled, the call made, its result kept."""
+    """Yield the lines of one wrapper: fill the event and its tail, make the call, and record the result."""
     given = ", ".join(declaration for declaration, _, _ in call.given) or "void"
     passed = ", ".join(name for _, name, _ in call.given)
     group, messages = "group" in call.words, call.words & {"packs", "unpacks"}
@@ -102,7 +105,7 @@ def render_wrapper(call: PvmCall) -> Iterator[str]:
 
 
 def _render_tail_bound(values: list[tuple[str, str, str]]) -> str:
-    """How much the values take in a tail at most."""
+    """Return a C expression for the largest size of the values in a tail."""
     parts = ["32"]
     for name, word, length in values:
         if word == "text":
@@ -115,6 +118,7 @@ def _render_tail_bound(values: list[tuple[str, str, str]]) -> str:
 
 
 def _render_tail_writes(values: list[tuple[str, str, str]]) -> Iterator[str]:
+    """Yield the C lines that write values into a tail."""
     for name, word, length in values:
         if word == "text":
             yield f"    weft_text_string(&text, {name});"

@@ -1,6 +1,7 @@
-"""What the ranks of a suite tell each other: each appends lines of JSON to a file of its own and reads the others'.
+"""Exchanges messages between the ranks of a suite: each appends lines of JSON to its own file and reads the others'.
 
-Files, for MPI is what is tested, and may hang. All hosts must see the folder; a rank that is killed leaves its lines.
+Files are used because MPI is what is tested, and may hang. All hosts must see the folder; the lines of a rank that is
+killed remain.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ LONGEST: Final = 0.02
 
 
 class SuiteMeeting:
-    """The part of one rank."""
+    """The messages of one rank, and what it has read of the others."""
 
     def __init__(self, folder: Path, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
@@ -33,11 +34,11 @@ class SuiteMeeting:
         self._lock = threading.Lock()
 
     def publish(self, **words: Any) -> None:
-        """Tell all others."""
+        """Send key-value pairs to all ranks."""
         self._own.write((json.dumps(words) + "\n").encode())
 
     def read_news(self) -> None:
-        """Take up what all have said since."""
+        """Read what all ranks have published since the last call into `said`."""
         with self._lock:
             self._read_files()
 
@@ -59,7 +60,9 @@ class SuiteMeeting:
                 self.said[number].update(json.loads(line))
 
     def meet_all_ranks(self, seconds: float) -> list[int]:
-        """Meet: each has seen this very start of all others. Those that did not come within the time."""
+        """Wait until every rank has seen the start of every other; return the ranks that did not
+        come within `seconds`.
+        """
         nonce, seen = uuid.uuid4().hex, [""] * self.size
         self.publish(nonce=nonce)
         limit = time.monotonic() + seconds
@@ -77,7 +80,9 @@ class SuiteMeeting:
         return missing
 
     def wait_for_all_ranks(self, word: str, value: object) -> None:
-        """Wait until all ranks have said a word with a value. There is no limit: the thread in `hang.py` has one."""
+        """Wait until all ranks have published a value under a key. There is no time limit: the thread in `hang.py` has
+        one.
+        """
         self._poll_until(word, value)  # on one line: who looks at the ranks sees them all stand there (attach/calls.py)
 
     def _poll_until(self, word: str, value: object) -> None:

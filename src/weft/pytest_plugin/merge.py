@@ -1,4 +1,4 @@
-"""One report of a test of those that all ranks have made of it."""
+"""Merges the reports that all ranks have made of a test into one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ ORDER: Final = ("failed", "passed", "skipped")
 
 
 def merge_reports(reports: Sequence[Sequence[pytest.TestReport]], render_ranks: Any) -> list[pytest.TestReport]:
-    """The reports of each phase that a rank came to, by rank, as one for each phase. `render_ranks`: words for ranks."""
+    """Return one report for each phase that a rank has reached.
+
+    `reports`: the reports of each rank. `render_ranks`: returns the words for a list of ranks.
+    """
     found = []
     for phase in PHASES:
         of = {rank: report for rank, mine in enumerate(reports) for report in mine if report.when == phase}
@@ -23,9 +26,17 @@ def merge_reports(reports: Sequence[Sequence[pytest.TestReport]], render_ranks: 
 
 
 def _merge_phase(report_of_rank: dict[int, pytest.TestReport], size: int, render_ranks: Any) -> pytest.TestReport:
-    best = min(report_of_rank, key=lambda rank: (ORDER.index(report_of_rank[rank].outcome), hasattr(report_of_rank[rank], "wasxfail"), rank))
+    """Return the worst report of a phase, with the output of all ranks, and all tracebacks if the test failed."""
+    best = min(
+        report_of_rank,
+        key=lambda rank: (ORDER.index(report_of_rank[rank].outcome), hasattr(report_of_rank[rank], "wasxfail"), rank),
+    )
     report = report_of_rank[best]
-    told = [(f"{name} of {render_ranks([rank])}", text) for rank, one in report_of_rank.items() for name, text in one.sections]
+    told = [
+        (f"{name} of {render_ranks([rank])}", text)
+        for rank, one in report_of_rank.items()
+        for name, text in one.sections
+    ]
     report.sections = told if size > 1 else report.sections
     if report.outcome == "failed" and size > 1:
         report.longrepr = _merge_tracebacks(report_of_rank, render_ranks)
@@ -33,7 +44,7 @@ def _merge_phase(report_of_rank: dict[int, pytest.TestReport], size: int, render
 
 
 def _merge_tracebacks(report_of_rank: dict[int, pytest.TestReport], render_ranks: Any) -> str:
-    """Each traceback once, with the ranks that have it, and what became of the test on the others."""
+    """Return each traceback once, with the ranks that have it, and the outcome of the test on the other ranks."""
     texts: dict[str, list[int]] = {}
     for rank, report in report_of_rank.items():
         if report.outcome == "failed":

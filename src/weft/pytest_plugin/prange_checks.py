@@ -1,4 +1,4 @@
-"""`pytest --weft-check`: parallel functions of Numba that a test calls are checked."""
+"""The checks of `pytest --weft-check`: parallel functions of Numba that a test calls."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class FoundError(Exception):
-    """A test called a parallel function with a fault."""
+    """Raised in a test that called a faulty parallel function."""
 
 
 class PrangeChecks:
-    """The checks of one test process."""
+    """The checks in one process of a suite: pytest's hooks under `--weft-check`."""
 
     def __init__(self) -> None:
         # Numba is only there where the checks are installed.
@@ -49,7 +49,7 @@ class PrangeChecks:
         self.found: list[tuple[str, Finding]] = []
 
     def take_new_findings(self) -> list[Finding]:
-        """What was found since the last time."""
+        """Return the findings since the last call."""
         session = self._watch.session
         session.runtime.flush()
         state = (self._watch.findings.stat().st_size, len(session.mismatches))
@@ -60,6 +60,7 @@ class PrangeChecks:
 
     def _read_findings(self) -> Sequence[Finding]:
         # As in __init__.
+        """Return all findings so far."""
         from weft.dataparallel.findings import findings
         from weft.numba.program import compared, tidied
 
@@ -69,6 +70,7 @@ class PrangeChecks:
         return [*findings(told, texts), *compared(Path(self._folder.name))]
 
     def _register_finding(self, finding: Finding) -> bool:
+        """Remember a finding by kind, line and variable; return False if it was known."""
         site = finding.sites[0]
         from weft.evidence import CheckCase  # as in __init__
 
@@ -80,7 +82,7 @@ class PrangeChecks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """A test fails with what its call found, unless it fails by itself."""
+        """Fail a test if its call had findings that are errors, unless it fails by itself."""
         try:
             result = yield
         finally:
@@ -92,11 +94,11 @@ class PrangeChecks:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """What fixtures and the import of modules found belongs to no test."""
+        """Collect the findings that belong to no test, such as those of fixtures and imports."""
         self.found += [("outside of tests", one) for one in self.take_new_findings()]
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """All findings, with the test that came to each first."""
+        """Print all findings, each with the first test that had it."""
         # As in __init__.
         from weft.base.words import plural
 
@@ -109,7 +111,7 @@ class PrangeChecks:
 
     @pytest.hookimpl(trylast=True)
     def pytest_exception_interact(self, call: pytest.CallInfo[object], report: Any) -> None:
-        """A finding is shown as its text alone, not as a traceback through Weft."""
+        """Show a finding as its text, without a traceback through Weft."""
         if call.excinfo is not None and isinstance(call.excinfo.value, FoundError):
             report.longrepr = str(call.excinfo.value)
 

@@ -1,4 +1,4 @@
-"""The answers of `weft tasks` as lines for people."""
+"""Renders the answers of `weft tasks` as lines of text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_ROWS = 1000
 
 
 def render_answer(answer: Answer) -> list[str]:
-    """An answer in words."""
+    """Return the lines of text for an answer, by its `kind`."""
     return _RENDERERS[answer["kind"]](answer)
 
 
@@ -28,7 +28,7 @@ def _render_line(at: Answer | None) -> str:
 
 
 def _render_exit_status(code: int | None) -> str:
-    """How it ended, where that was not well; below 0 is a signal."""
+    """Return how a program ended, if not with status 0; a negative status is the number of a signal."""
     if code is not None and code < 0:
         with suppress(ValueError):
             return f", killed by {signal.Signals(-code).name}"
@@ -36,6 +36,7 @@ def _render_exit_status(code: int | None) -> str:
 
 
 def _render_stop(answer: Answer) -> list[str]:
+    """Return why and where the program has stopped."""
     why = answer["why"]
     if why == "ended":
         return ["the program has come to its end" + _render_exit_status(answer["code"])]
@@ -70,6 +71,7 @@ def _render_stop(answer: Answer) -> list[str]:
 
 
 def _render_wait(wait: Answer | None) -> str:
+    """Return what a task waits for; empty if it does not wait."""
     if wait is None:
         return ""
     others = [str(task) for task in wait["tasks"]]
@@ -82,6 +84,7 @@ def _render_wait(wait: Answer | None) -> str:
 
 
 def _render_row(row: Answer) -> str:
+    """Return one line of the table of tasks."""
     name = f" {row['name']}" if row["name"] else ""
     mark = "*" if row.get("focus") else " "
     parent = f"from {row['parent']}" if row["parent"] is not None else ""
@@ -97,6 +100,7 @@ def _render_row(row: Answer) -> str:
 
 
 def _render_tasks(answer: Answer) -> list[str]:
+    """Return the table of tasks, and how many rows were left out."""
     rows = answer["tasks"]
     lines = [_render_row(row) for row in rows]
     if answer["chosen"] > len(rows):
@@ -106,7 +110,7 @@ def _render_tasks(answer: Answer) -> list[str]:
 
 
 def _render_child_processes(children: list[Answer]) -> list[str]:
-    """How many processes the program has made, and how one looks into them."""
+    """Return how many processes the program has made, and the command that enters one."""
     some = [f"{child['pid']} ({child['name']})" for child in children[:8]]
     more = f" and {len(children) - 8:,} more" if len(children) > 8 else ""
     first = children[0]["pid"]
@@ -146,12 +150,14 @@ def _render_breakpoints(answer: Answer) -> list[str]:
 
 
 _RENDERERS: dict[str, Callable[[Answer], list[str]]] = {
-    "stopped": _render_stop, "tasks": _render_tasks, "task": lambda a: [_render_row(a["task"])], "where": _render_where, "waits": _render_waits,
+    "stopped": _render_stop, "tasks": _render_tasks, "task": lambda a: [_render_row(a["task"])],
+    "where": _render_where, "waits": _render_waits,
     "print": lambda a: [a["value"]], "frame": lambda a: [f"#{a['level']} {_render_frame(a)}"],
     "locals": lambda a: [f"{v['name']} = {v['value']}" for v in a["values"]] or ["no variables"],
     "break": lambda a: [_render_breakpoint(a["breakpoint"])],
     "breakpoints": _render_breakpoints,
     "watch": lambda a: [f"breakpoint {a['id']}: watch {a['expression']}, now {a['value'] or 'without a value'}"],
     "list": lambda a: [f"{'->' if row['here'] else '  '} {row['line']:4}  {row['text']}" for row in a["lines"]],
-    "processes": _render_processes, "help": lambda a: list(a["lines"]), "text": lambda a: [a["text"]] if a["text"] else [],
+    "processes": _render_processes, "help": lambda a: list(a["lines"]),
+    "text": lambda a: [a["text"]] if a["text"] else [],
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The API: a program under the debugger, from Python; the command line uses it too."""
+"""The API of `weft tasks`: debug a program from Python. The command line uses it, too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Answer = dict[str, Any]
 
 
 class Session:
-    """A program that stands where the debugger wants it; commands as at the prompt, answers as data."""
+    """A debugged program. Commands are those of the prompt; answers are dictionaries."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -50,11 +50,13 @@ class Session:
             self.folder.cleanup()
 
     def do(self, command: str) -> Answer:
-        """One command of the prompt; its answer as `--format json` gives it. WeftError where it cannot be done."""
+        """Execute one command of the prompt, and return the answer that `--format json` gives.
+        WeftError if it fails.
+        """
         return self.console.answer(command)
 
     def output(self) -> str:
-        """What the program has written since the last time."""
+        """Return what the program has written since the last call."""
         return self.backend.output()
 
 
@@ -70,8 +72,8 @@ def session(
 ) -> Session:  # fmt: skip
     """Debug a program: `with session(["prog.py"]) as s: s.do("step")`; or a native process, or its core file.
 
-    `record`, `replay`: a file for the order in which tasks take their turns. `as_openmp`: the program is a
-    source in Cilk, written and built as OpenMP.
+    `record`, `replay`: a file for the order in which tasks take their turns. `as_openmp`: the program is a source in
+    Cilk, which is translated to OpenMP and compiled. UsageError if the arguments cannot be combined.
     """
     if pid or core:
         if record or replay:
@@ -92,7 +94,7 @@ def session(
 
 
 def select_backend(command: list[str], runtime: str = "", *, record: str = "", replay: str = "") -> Backend:
-    """The backend that fits a program. UsageError where there is no such program."""
+    """Return the backend for a program, by its kind and its runtime. UsageError if there is no such program."""
     if (found := python_command(command)) is not None:
         return PythonBackend(found, record=record, replay=replay)
     if command[0].endswith(".cilk"):

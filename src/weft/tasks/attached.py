@@ -1,7 +1,7 @@
-"""The backend for a Python program that runs already: it loads Weft's agent.
+"""The backend for a Python program that runs already: loads Weft's agent into it.
 
-An interpreter from 3.14 on is asked to; else its main thread is given a call to make, by ptrace. Where neither can be,
-gdb has it do so, and lets go of it at once.
+An interpreter from Python 3.14 on is asked to run the agent's script; in an older one, the main thread is made to call
+it, by ptrace. If neither is possible, gdb makes the call and detaches at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weft.base.processes import refusal
 from weft.errors import UsageError
 from weft.tasks.backend import Stop
 from weft.tasks.gdb_call import run_script_by_gdb
-from weft.tasks.injected import RemoteExecution, MainThreadCall, InjectionError
+from weft.tasks.injected import InjectionError, MainThreadCall, RemoteExecution
 from weft.tasks.python import AgentConversation
 from weft.tasks.rendezvous import Rendezvous
 
@@ -31,14 +31,14 @@ PAUSE = 0.02
 
 
 class AttachedBackend(AgentConversation):
-    """A Python program that runs already."""
+    """A Python program that ran before the debugger came."""
 
     def __init__(self, pid: int) -> None:
         super().__init__()
         self._pid = pid
 
     def start(self) -> Stop:
-        """Have the agent come; the program runs on meanwhile. UsageError where the system or the program forbids it."""
+        """Load the agent while the program keeps running. UsageError if the system or the program does not allow it."""
         if why := refusal(self._pid):
             raise UsageError(f"process {self._pid} is not looked into: {why}")
         limit = time.monotonic() + SECONDS
@@ -50,13 +50,15 @@ class AttachedBackend(AgentConversation):
         return stop
 
     def _start_agent(self) -> Stop:
-        """What the agent says first, where it comes."""
+        """Load the agent, and return its first message as a stop."""
         with closing(Rendezvous(self._pid)) as place:
             self._line = self._let_agent_in(place)
         return self._wait_for_stop(SECONDS)
 
     def _let_agent_in(self, place: Rendezvous) -> socket.socket:
-        """The agent's line: the interpreter is asked, else its main thread calls it, else gdb has it do so."""
+        """Return the socket of the agent, which is loaded by the first of three ways that works. UsageError if none
+        does.
+        """
         if (line := self._try_remote_execution(place)) is not None:
             return line
         try:
@@ -70,35 +72,39 @@ class AttachedBackend(AgentConversation):
         return line
 
     def _try_remote_execution(self, place: Rendezvous) -> socket.socket | None:
-        """Who comes where the interpreter was asked; None where it cannot be, or does not come to it soon."""
+        """Ask the interpreter to run the agent's script (PEP 768); None if it cannot be asked, or
+        does not run it soon.
+        """
         way = RemoteExecution(self._pid)
         try:
-            way.enter(place.script)
+            way.request_script(place.script)
         except InjectionError:
             return None
         line = None
         try:
             line = place.accept(SOON)
         finally:
-            way.withdraw(came=line is not None)
+            way.withdraw(has_arrived=line is not None)
         return line
 
     def _try_main_thread_call(self, place: Rendezvous) -> socket.socket | None:
-        """Who comes where the main thread makes the call, once it stands at a place for that."""
+        """Make the main thread call the agent's script, once it is at a place where that is safe; None if it gets to
+        none.
+        """
         way = MainThreadCall(self._pid)
         limit = time.monotonic() + SECONDS
         line = None
         try:
             while line is None and time.monotonic() < limit:
-                if not way.direct:
-                    way.enter(place.script)
-                line = place.accept(SOON if way.given else PAUSE)
+                if not way.is_direct:
+                    way.request_script(place.script)
+                line = place.accept(SOON if way.is_given else PAUSE)
         finally:
-            way.withdraw(came=line is not None)
+            way.withdraw(has_arrived=line is not None)
         return line
 
     def _try_gdb(self, place: Rendezvous, why: str) -> socket.socket | None:
-        """Who comes where gdb had the program make the call. UsageError with gdb's own words where it cannot."""
+        """Let gdb make the program run the agent's script. UsageError with gdb's own words if that fails."""
         known = debuggers()
         if not known:
             raise UsageError(f"{why}; gdb brings Weft into a program: {REMEDY}")
@@ -109,17 +115,17 @@ class AttachedBackend(AgentConversation):
         raise UsageError(f"the program does not let Weft in: {why}, and gdb says: {said}")
 
     def _exit_status(self, code: int | None) -> int | None:
-        """The status of another's child is not ours to know."""
+        """Wait for the process to end, and return `code`: the exit status of another's child cannot be read."""
         until = time.monotonic() + 2
         while Path(f"/proc/{self._pid}").exists() and time.monotonic() < until:
             time.sleep(0.02)
         return code
 
     def output(self) -> str:
-        """What it writes goes where it always went."""
+        """Return nothing: the program's output goes where it always went."""
         return ""
 
     def close(self) -> None:
-        """Leave the program."""
+        """Disconnect from the program."""
         if hasattr(self, "_line"):
             self._line.close()

@@ -1,4 +1,4 @@
-"""`weft run --tasks`: a run whose ranks also write down which task makes each call, into RUN/tasks."""
+"""`weft run --tasks`: ranks also record which task makes each call, into RUN/tasks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from weft.trace.tasks import FOLDER, SUFFIX, TaskFile
 
 
 def prepare_recording(programs: Iterable[Sequence[str]], run: RunDirectory) -> dict[str, str]:
-    """Make room in a run; return what the ranks need in their environment.
+    """Create the folder for the tasks of a run, and return the environment variables that its ranks need.
 
-    UsageError where a program has OpenMP tasks that cannot be followed, WeftError where nothing can be built.
+    UsageError if a program has OpenMP tasks that cannot be followed; WeftError if the C part cannot be built.
     """
     variables = recording_environment(programs, run.path)
     try:
@@ -29,7 +29,7 @@ def prepare_recording(programs: Iterable[Sequence[str]], run: RunDirectory) -> d
 
 
 def finish_recording(run: RunDirectory) -> None:
-    """The job has ended: what its ranks wrote is made small, and nothing stays of ranks without tasks."""
+    """After the job, shrink the files of its ranks to their contents, and remove the folder if no rank had tasks."""
     folder = run.path / FOLDER
     for path in folder.glob(f"*{SUFFIX}"):
         with suppress(OSError, RunError):  # a longer file is no worse

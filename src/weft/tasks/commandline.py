@@ -1,4 +1,4 @@
-"""A Python program's command line: which interpreter, with which options, and what it runs."""
+"""Parses a Python program's command line: the interpreter, its options, and what it runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHEBANG = 512
 
 @dataclass(frozen=True, slots=True)
 class PythonCommand:
-    """What Python is asked to run. `target`: the file, the module's name, or the code."""
+    """A command of Python. `target`: the file, the module's name, or the code to run."""
 
     interpreter: str
     options: tuple[str, ...]
@@ -34,7 +34,7 @@ class PythonCommand:
 
 
 def python_command(command: Sequence[str]) -> PythonCommand | None:
-    """A command as Python reads it; None for another kind of program. UsageError where it can run nothing."""
+    """Parse a command as Python does; None for another kind of program. UsageError if nothing can be run."""
     first = shutil.which(command[0]) if "/" not in command[0] else command[0]
     if re.fullmatch(r"python[\d.]*t?", Path(command[0]).name) and first is not None and Path(first).is_file():
         return _parse_python_options(first, list(command[1:]))
@@ -50,13 +50,14 @@ def python_command(command: Sequence[str]) -> PythonCommand | None:
 
 
 def require_existing(path: str) -> str:
-    """A path of a program. UsageError where nothing is there."""
+    """Return the path of a program. UsageError if nothing is there."""
     if not Path(path).exists():
         raise UsageError(f"{path}: there is no such file")
     return path
 
 
 def _parse_python_options(interpreter: str, words: list[str]) -> PythonCommand:
+    """Parse the words after the interpreter's name: options, and what to run. UsageError if nothing is to be run."""
     options: list[str] = []
     while words and words[0].startswith("-") and len(words[0]) > 1:
         word = words.pop(0)
@@ -81,7 +82,9 @@ def _parse_python_options(interpreter: str, words: list[str]) -> PythonCommand:
 
 
 def read_shebang(path: Path) -> list[str]:
-    """The Python that a script asks for in its first lines, with its options; none where it asks for another."""
+    """Return the Python interpreter and options that a script's first lines name; empty if they name another
+    interpreter.
+    """
     with path.open("rb") as file:
         lines = file.read(SHEBANG).decode(errors="replace").splitlines()[:2]
     if not lines or not lines[0].startswith("#!"):

@@ -1,4 +1,4 @@
-"""The commands, written once on the model: every answer is data. Backends differ only below this."""
+"""The commands of `weft tasks`, written once for all backends; each answer is a dictionary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.debug.frames import split_format
 from weft.errors import DebuggerError, UsageError, WeftError
 from weft.gdb.point import Point
 from weft.tasks.backend import Backend, ForkingBackend, How, Stop
-from weft.tasks.model import SourceLine, TaskRow, as_dicts, render_label, find_deadlocks, is_descendant, sort_as_tree
+from weft.tasks.model import SourceLine, TaskRow, as_dicts, find_deadlocks, is_descendant, render_label, sort_as_tree
 
 Answer = dict[str, Any]
 PEDIGREE = re.compile(r"~[0-9a-f]{16}|\d+(\.\d*)+")
@@ -27,7 +27,7 @@ KINDS = ("task", "thread", "work")
 
 
 class TaskDebugger:
-    """A session: one program, one task in focus, followed wherever it runs."""
+    """A debugging session: one program, and one task in focus, which is followed whichever thread runs it."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -46,12 +46,13 @@ class TaskDebugger:
         self._ids: Iterator[int] = itertools.count(1)
 
     def start(self) -> Answer:
-        """Bring the program up."""
+        """Start the program, and return where it stopped."""
         return self._record_stop(self.backend.start())
 
     # Running
 
     def _record_stop(self, stop: Stop) -> Answer:
+        """Take over a stop as the current position, and return it as an answer."""
         before, self.stop, self.level = self.focus, stop, 0
         if stop.task is not None or stop.why == "ended":
             self.focus, self.kind = stop.task, stop.kind
@@ -61,10 +62,18 @@ class TaskDebugger:
             self.watches.pop(number, None)
         named = stop.task is not None and stop.why not in ("done", "ended")
         label = render_label(stop.kind, stop.task or 0, stop.name) if named else None
-        return {"kind": "stopped", **stop.as_dict(), "label": label, "source": read_source_line(stop.at), "from": before}
+        return {
+            "kind": "stopped",
+            **stop.as_dict(),
+            "label": label,
+            "source": read_source_line(stop.at),
+            "from": before,
+        }
 
     def advance(self, movement: How, text: str = "") -> Answer:
-        """Let the task in focus come on, the others run as they like."""
+        """Move the task in focus on by `movement` (`next`, `step`, `finish`, `continue`), `text` times; the others run
+        freely.
+        """
         if text and not (text.isdigit() and int(text)):
             raise UsageError(f"{text!r} is not a number of times")
         if movement != "continue" and self.kind != "task":
@@ -73,6 +82,7 @@ class TaskDebugger:
             return self._advance_repeatedly(movement, int(text or 1))
 
     def _advance_repeatedly(self, how: How, times: int) -> Answer:
+        """Advance several times, and stop earlier at anything but a line."""
         answer: Answer = {}
         for _ in range(times):
             answer = self._record_stop(self._advance_once(how))
@@ -91,24 +101,25 @@ class TaskDebugger:
         return answer
 
     def _advance_once(self, how: How) -> Stop:
+        """Advance once; Ctrl-C or the time limit interrupts the program."""
         begun = time.monotonic()
         try:
             with heeded(), limited(self.limit):
-                return self.backend.go(how, self.focus, child=self.child)
+                return self.backend.advance(how, self.focus, child=self.child)
         except KeyboardInterrupt:
             stop = self._keep_focus(how, self.backend.interrupt())
             over = bool(self.limit) and stop.why == "interrupted" and time.monotonic() - begun >= self.limit
             return replace(stop, text=f"stopped after {self.limit:g} s. {stop.text}".rstrip()) if over else stop
 
     def _keep_focus(self, how: How, stop: Stop) -> Stop:
-        """Ctrl-C in `next` and the like leaves the task in hand the one that is meant, wherever it has come to."""
+        """After Ctrl-C in a step, return the stop as one of the task in focus, wherever that task is."""
         row = next((row for row in self.read_rows() if row.id == self.focus), None) if how != "continue" else None
         if row is None or stop.why != "interrupted" or stop.task == row.id:
             return stop
         return replace(stop, task=row.id, at=row.at, worker=row.worker, name=row.name)
 
     def follow(self, text: str) -> Answer:
-        """Whether a spawn leads to the child, or on in the parent."""
+        """Choose whether a step over a spawn follows the child or stays with the parent."""
         if text not in ("parent", "child"):
             raise UsageError("follow what? `follow parent` or `follow child`")
         self.child = text == "child"
@@ -117,32 +128,36 @@ class TaskDebugger:
     # Looking
 
     def read_rows(self) -> list[TaskRow]:
-        """The table."""
+        """Return the table of tasks as it is now."""
         return self.backend.tasks()
 
     def tasks(self, text: str = "", most: int | None = None) -> Answer:
-        """All tasks, or those of some states, of an ancestor, of a name; `--tree`: by ancestry. `most`: rows told."""
+        """List the tasks that match the filters in `text`; `--tree` sorts them by ancestry. `most`: the largest number
+        of rows.
+        """
         rows, words = self.read_rows(), text.split()
         as_tree = "--tree" in words
         keep = [parse_filter(word, {row.id: row for row in rows}) for word in words if word != "--tree"]
         chosen = [row for row in rows if all(f(row) for f in keep)] if keep else rows
         shown = sort_as_tree(chosen)[:most] if as_tree else [(0, row) for row in chosen[:most]]
-        told, with_ = as_dicts(row for _, row in shown), self.backend.waiting_with() if self.held else {}
+        told, with_ = as_dicts(row for _, row in shown), self.backend.workers_of_held() if self.held else {}
         for (depth, row), one in zip(shown, told, strict=True):
             one["depth"], one["focus"], one["held"] = depth, row.id == self.focus, row.id in self.held
             if row.id in with_:
                 one["with"] = with_[row.id]
-        unseen = "" if rows else self.backend.unseen()
+        unseen = "" if rows else self.backend.explain_missing_tasks()
         return {"kind": "tasks", "total": len(rows), "chosen": len(chosen), "tasks": told, "unseen": unseen or None,
                 "children": self.children()}  # fmt: skip
 
     def children(self) -> list[Answer]:
-        """The processes that the program has made and that can be gone to."""
+        """Return the child processes that can be entered."""
         found = self.backend.children() if isinstance(self.backend, ForkingBackend) else []
         return [{"pid": pid, "name": name} for pid, name in found]
 
     def find(self, text: str) -> TaskRow:
-        """A task by its number or name, or by what the program holds of it. UsageError where there is none."""
+        """Return the task with a number, name or pedigree, or that an expression refers to. UsageError if there is
+        none.
+        """
         rows = self.read_rows()
         found = [row for row in rows if text == str(row.id)] or [row for row in rows if text == row.name]
         found = found or [row for row in rows if text == row.pedigree]
@@ -150,7 +165,7 @@ class TaskDebugger:
             raise UsageError(f"no living task has the pedigree {text}: `tasks` with --format json tells them")
         if not found and not text.isdigit():
             try:
-                held = self.backend.held(self.focus, text)
+                held = self.backend.find_task(self.focus, text)
             except DebuggerError as error:
                 raise UsageError(
                     f"no task is called {text!r} (`tasks` lists them), nor does it lead to one: {error}"
@@ -161,14 +176,14 @@ class TaskDebugger:
         return found[0]
 
     def _find_task(self, text: str) -> TaskRow:
-        """A task. UsageError for a thread or its work, which run as they like."""
+        """Return a task as `find` does. UsageError if it is a thread or a work."""
         found = self.find(text)
         if found.kind != "task":
             raise UsageError(f"{found.label} is not a task: `where`, `locals` and `print` are for it")
         return found
 
     def set_focus(self, text: str) -> Answer:
-        """Make a task the one in focus, wherever it is."""
+        """Put a task into focus, whichever thread runs it; without text, show the task in focus."""
         if not text:
             return {"kind": "task", "task": self.current().as_dict()}
         task = self.find(text)
@@ -176,7 +191,7 @@ class TaskDebugger:
         return {"kind": "task", "task": task.as_dict()}
 
     def current(self) -> TaskRow:
-        """The task in focus. UsageError where there is none."""
+        """Return the task in focus. UsageError if there is none."""
         found = next((row for row in self.read_rows() if row.id == self.focus), None)
         if found is None and self.stop.why == "ended":
             raise UsageError(ENDED)
@@ -185,7 +200,7 @@ class TaskDebugger:
         return found
 
     def name(self, text: str) -> Answer:
-        """`ID NAME`."""
+        """Give a task a name: `ID NAME`."""
         words = text.split()
         if len(words) != 2 or words[1].isdigit():
             raise UsageError("name which task how? `name 3 reader`")
@@ -194,12 +209,12 @@ class TaskDebugger:
         return {"kind": "text", "text": f"{render_label(task.kind, task.id, '')} is {words[1]}"}
 
     def where(self, text: str = "") -> Answer:
-        """A task's own frames (`--all`: libraries' too), and behind them the spawns that led to it."""
+        """Show a task's own frames (`--all`: libraries' too), and after them the spawns that led to it."""
         words = text.split()
         every = "--all" in words
         task = self.find(" ".join(word for word in words if word != "--all")) if set(words) - {"--all"} else None
         id_ = task.id if task else self.focus
-        frames, spawns = self.backend.frames(id_, every=every)
+        frames, spawns = self.backend.frames(id_, with_libraries=every)
         names = {row.id: row.label for row in self.read_rows()}
         return {"kind": "where", "task": id_, "label": names.get(id_ or 0),
                 "frames": [{**f.as_dict(), "text": read_source_line(f)} for f in frames],
@@ -207,19 +222,19 @@ class TaskDebugger:
                             "at": s.at.as_dict() if s.at else None} for s in spawns]}  # fmt: skip
 
     def evaluate(self, text: str) -> Answer:
-        """`[/FORMAT] EXPR` in the frame in hand."""
+        """Show the value of an expression in the selected frame: `[/FORMAT] EXPR`."""
         form, text = split_format(text)
         if not text:
             raise UsageError("print what? `print n`, `print/x flags`")
         return {"kind": "print", "expression": text, "value": self.backend.evaluate(self.focus, text, self.level, form)}
 
     def locals(self) -> Answer:
-        """The variables of the frame in hand."""
+        """Show the variables of the selected frame."""
         values = self.backend.locals(self.focus, self.level)
         return {"kind": "locals", "values": [{"name": name, "value": value} for name, value in values]}
 
     def assign(self, text: str) -> Answer:
-        """`NAME = EXPR` in the frame in hand."""
+        """Assign a value to a variable of the selected frame: `NAME = EXPR`."""
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
             raise UsageError("give what which value? `set total = 0`")
@@ -227,7 +242,7 @@ class TaskDebugger:
         return {"kind": "print", "expression": name, "value": f"{name} = {told}"}
 
     def move_frame(self, way: int, text: str) -> Answer:
-        """`[N]` frames further out (way 1) or in (-1)."""
+        """Select the frame `text` levels further out (`way` 1) or further in (`way` -1)."""
         if text and not text.isdigit():
             raise UsageError(f"{text!r} is not a number of frames")
         frames, _ = self.backend.frames(self.focus)
@@ -240,7 +255,7 @@ class TaskDebugger:
         return {"kind": "frame", "level": level, **at.as_dict(), "text": read_source_line(at)}
 
     def list_source(self, text: str = "") -> Answer:
-        """Lines around where the task stands, in the frame in hand."""
+        """Show the source lines around the selected frame, or around a line."""
         at = self.backend.frames(self.focus)[0][self.level] if self.level else self.current_line()
         if at is None or not at.line:
             raise UsageError("no line of the program is known here")
@@ -251,22 +266,22 @@ class TaskDebugger:
         return {"kind": "list", "file": at.file, "lines": told}
 
     def current_line(self) -> SourceLine | None:
-        """Where the task in focus stands."""
+        """Return the line at which the task in focus is; None if unknown."""
         return self.stop.at if self.stop.task == self.focus else self.current().at
 
     def waits(self) -> Answer:
-        """Who waits for whom; and the circles."""
+        """Show which tasks wait for which, the deadlocks among them, and why the program hangs, if it does."""
         table = self.read_rows()
         rows = [row for row in table if row.wait is not None]
         found = find_deadlocks(table)
         told = [{"tasks": [task.id for task in d.tasks], "message": d.message, "sites": d.sites} for d in found]
-        hung = "" if found else self.backend.verdict()
+        hung = "" if found else self.backend.explain_hang()
         return {"kind": "waits", "waits": [row.as_dict() for row in rows], "deadlocks": told, "hung": hung or None}
 
     # Breakpoints
 
     def break_at(self, text: str) -> Answer:
-        """`FILE:LINE | LINE | FUNCTION [task ID [descendants]]`."""
+        """Set a breakpoint: `FILE:LINE | LINE | FUNCTION [task ID [descendants]] [if EXPR]`."""
         found = re.fullmatch(r"(\S+)(?:\s+task\s+(\S+)(\s+descendants)?)?(?:\s+if\s+(\S.*))?", text)
         if not found:
             raise UsageError("break where? `break prog.py:9`, `break work task 3 descendants`, `break work if n > 3`")
@@ -293,13 +308,13 @@ class TaskDebugger:
         return {"kind": "break", "breakpoint": {**point.as_dict(), "text": point.text}}
 
     def break_once(self, text: str) -> Answer:
-        """A breakpoint that stops for the first time only."""
+        """Set a breakpoint that is deleted at its first stop."""
         answer = self.break_at(text)
         self._once.add(answer["breakpoint"]["id"])
         return answer
 
     def until(self, text: str) -> Answer:
-        """`FILE:LINE | LINE | FUNCTION`: on until the task in focus comes there, or something else stops."""
+        """Run until the task in focus reaches `FILE:LINE | LINE | FUNCTION`, or something else stops."""
         if len(text.split()) != 1:
             raise UsageError("until where? `until 9`, `until prog.py:9`, `until work`")
         point: int = self.break_once(f"{text} task {self.current().id}")["breakpoint"]["id"]
@@ -310,20 +325,20 @@ class TaskDebugger:
                 self._delete_temporary_breakpoint(point)
 
     def _delete_temporary_breakpoint(self, point: int) -> None:
-        """Take a breakpoint away that stops only once."""
+        """Delete a breakpoint that stops only once."""
         self._once.discard(point)
         self.points = [one for one in self.points if one.id != point]
         if self.stop.why != "ended":
             self.backend.arm(self.points)
 
     def breakpoints(self) -> Answer:
-        """All breakpoints, and what is watched."""
+        """List all breakpoints and watchpoints."""
         watches = [{"id": number, "expression": text} for number, text in self.watches.items()]
         more = {"watches": watches} if watches else {}
         return {"kind": "breakpoints", "breakpoints": [{**p.as_dict(), "text": p.text} for p in self.points]} | more
 
     def delete(self, text: str) -> Answer:
-        """Take some away by their numbers, or all."""
+        """Delete breakpoints and watchpoints by their numbers, or all."""
         known = {str(p.id) for p in self.points} | {str(number) for number in self.watches}
         chosen = known if text in ("", "all") else set(text.split())
         if not chosen or not chosen <= known:
@@ -337,7 +352,7 @@ class TaskDebugger:
         return self.breakpoints()
 
     def watch(self, text: str) -> Answer:
-        """`EXPR`: stop where its value changes, whichever task changes it, until the frame in hand has returned."""
+        """Watch an expression: stop when any task changes its value, until the selected frame returns."""
         if not text:
             raise UsageError("watch what? `watch total`")
         if self.stop.why == "ended":
@@ -352,7 +367,7 @@ class TaskDebugger:
         return {"kind": "watch", "id": number, "expression": text, "value": value}
 
     def hold(self, text: str) -> Answer:
-        """`ID`: that task makes no step while the others go on."""
+        """Hold a task, so that it makes no step while the others run: `ID`."""
         if not text:
             raise UsageError("hold which task? `hold 3`")
         task = self._find_task(text)
@@ -362,7 +377,7 @@ class TaskDebugger:
         return {"kind": "text", "text": told}
 
     def release(self, text: str = "") -> Answer:
-        """`[ID]`: a task that is held goes on, or all."""
+        """Release a held task, or all: `[ID]`."""
         chosen = {self.find(text).id} if text else set(self.held)
         if not chosen or not chosen <= self.held:
             raise UsageError(f"task {text} is not held" if text else "no task is held")
@@ -372,7 +387,7 @@ class TaskDebugger:
         return {"kind": "text", "text": f"{plural(len(chosen), 'task')} can go on"}
 
     def catch(self, text: str) -> Answer:
-        """`[EXCEPTION] | off`: stop where a task dies of an exception."""
+        """Stop when a task ends by an exception, or no longer: `[EXCEPTION] | off`."""
         if len(text.split()) > 1:
             raise UsageError("catch what? `catch`, `catch ValueError`, `catch off`")
         on = text != "off"
@@ -382,7 +397,7 @@ class TaskDebugger:
 
 
 def parse_filter(word: str, rows: dict[int, TaskRow]) -> Callable[[TaskRow], bool]:
-    """`new`, `waiting`, `under=3` or `name=x` as a test of a row."""
+    """Return the function that tests whether a row matches `new`, `waiting`, `under=3`, `name=x` and the like."""
     key, _, value = word.partition("=")
     if word in KINDS:
         return lambda row: row.kind == word
@@ -398,5 +413,5 @@ def parse_filter(word: str, rows: dict[int, TaskRow]) -> Callable[[TaskRow], boo
 
 
 def read_source_line(at: SourceLine | None) -> str:
-    """The text of a line."""
+    """Return the text of a source line; empty if unknown."""
     return linecache.getline(at.file, at.line).strip() if at is not None and at.line else ""

@@ -1,4 +1,4 @@
-"""gdb has a Python that runs already execute a file of Weft's, and lets go of it: the last way in."""
+"""Makes a running Python program execute a script by gdb, which detaches at once; used if no other way works."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ SECONDS = 60.0
 
 
 def run_script_by_gdb(gdb: str, pid: int, script: str) -> str:
-    """Have a program run a file; what gdb said where it could not, "" where it could. UsageError where it may not."""
+    """Make a process run a Python file by gdb; return gdb's error, empty if it worked. UsageError
+    if that is forbidden.
+    """
     code = RUN.format(script=script)
     direct = (
         "set $weft = ((int(*)(void))PyGILState_Ensure)()",
@@ -49,13 +51,15 @@ def run_script_by_gdb(gdb: str, pid: int, script: str) -> str:
 
 
 def find_gdb_error(said: str) -> str:
-    """gdb's own words for what went wrong; "" where nothing did."""
+    """Return gdb's own words for what went wrong in its output; empty if nothing did."""
     found = FAILED.search(said)
     return (found["why"] or found["word"]).strip() if found else ""
 
 
 def _run_gdb(gdb: str, pid: int, *commands: str) -> str:
-    """What gdb says to some commands in a process. It has no terminal, and no environment but what it needs."""
+    """Attach gdb to a process, execute commands, and return its output. gdb has no terminal and a
+    minimal environment.
+    """
     with tempfile.NamedTemporaryFile("w", suffix=".gdb") as script:
         script.write("\n".join([*commands, ""]))
         script.flush()

@@ -1,8 +1,8 @@
-"""Native tasks that a person holds while the others go on: each with its thread, for a native task has no other place.
+"""Holds native tasks while the others run; each is held with its thread, as a native task has no other place.
 
-One that has not begun, or lies on the heap, is held by Weft's tool, where a worker would take it up. One that runs is
-held in a line of the program: its thread's next instruction is then one of the tool's, which waits (native/holds.c).
-Where the thread is in a library, whose locks it may have, it is held as soon as it has come back to the program.
+A task that has not begun, or is on the heap, is held by Weft's tool when a worker would take it. A running task is held
+at a line of the program: the next instruction of its thread is then in the tool, which waits (native/holds.c). If the
+thread is in a library, whose locks it may own, it is held as soon as it is back in the program.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from weft.gdb.mi import quoted
 from weft.tasks import layout
 from weft.tasks.bodies import OutlinedBodies
 from weft.tasks.gdb import Frame, Gdb, frame_site
-from weft.tasks.hung import render_labels, render_only_held, conjugate
+from weft.tasks.hung import conjugate, render_labels, render_only_held
 from weft.tasks.model import NO_CODE, SourceLine, TaskRow, Wait, find_deadlocks, find_stuck_tasks
-from weft.tasks.stacks import RED_ZONE, count_tasks_above, count_entered_tasks, innermost_program_frame
+from weft.tasks.stacks import RED_ZONE, count_entered_tasks, count_tasks_above, innermost_program_frame
 
 BYTE = layout.TRACED + 3
 """Where in a record the byte of HELD lies; the debugger writes no other one beside it."""
@@ -31,7 +31,9 @@ BELOW = RED_ZONE + 16
 
 @dataclass
 class HeldTask:
-    """One task: its record; the breakpoints at which its thread is caught; the thread that waits, and where it was."""
+    """A held task: its record; the breakpoints that catch its thread; the thread that waits, and
+    the address it was at.
+    """
 
     address: int
     points: set[str] = field(default_factory=set)
@@ -40,10 +42,14 @@ class HeldTask:
 
 
 class HeldTasks:
-    """What is held in one program."""
+    """The held tasks of one program."""
 
     def __init__(
-        self, gdb: Gdb, record: Callable[[int], Any], rows: Callable[[], list[TaskRow]], bodies: Callable[[], OutlinedBodies]
+        self,
+        gdb: Gdb,
+        record: Callable[[int], Any],
+        rows: Callable[[], list[TaskRow]],
+        bodies: Callable[[], OutlinedBodies],
     ) -> None:
         self._gdb, self._record, self._rows, self._bodies = gdb, record, rows, bodies
         self._held: dict[int, HeldTask] = {}
@@ -54,7 +60,7 @@ class HeldTasks:
         return task in self._held
 
     def hold(self, task: int) -> str:
-        """Hold one; how, in words."""
+        """Hold a task, and return in words how it is held and who waits for it."""
         record = self._record(task)
         one = self._held.setdefault(task, HeldTask(int(record["address"])))
         self._gdb.write(one.address + BYTE, 1, 1)
@@ -71,7 +77,7 @@ class HeldTasks:
         return f"{'; '.join(told)}: `release {task}` lets it go on"
 
     def release(self, task: int) -> None:
-        """Let one go on."""
+        """Let a held task continue."""
         one = self._held.pop(task, None)
         if one is None:  # it had come to its end before it could be held
             return
@@ -82,22 +88,30 @@ class HeldTasks:
             self._passed.add((one.thread, one.at))
 
     def release_all(self) -> None:
-        """Let all go on."""
+        """Let all held tasks continue."""
         for task in list(self._held):
             self.release(task)
 
     def workers(self) -> dict[int, int]:
-        """The worker that waits with each task, of those with which one waits."""
+        """Return the worker that waits with each held task, as far as one does."""
         found = {}
         for task, one in self._held.items():
             record = self._record(task)
-            lwp = self._gdb.lwp(one.thread) if one.thread else int(record["caught"]) if record is not None else 0
+            lwp = (
+                self._gdb.kernel_thread_id(one.thread)
+                if one.thread
+                else int(record["caught"])
+                if record is not None
+                else 0
+            )
             if lwp:
                 found[task] = lwp
         return found
 
     def handle_arrival(self, stop: dict[str, Any]) -> bool:
-        """Whether a stop is that of a held task which has come back to the program; its thread waits from then on."""
+        """Return whether a stop is that of a held task that has come back to the program, and make its thread wait
+        there.
+        """
         number = str(stop.get("bkptno"))
         found = next(((task, one) for task, one in self._held.items() if number in one.points), None)
         if found is None:
@@ -111,15 +125,16 @@ class HeldTasks:
         return True
 
     def consume_passed_breakpoint(self, thread: int, at: int) -> bool:
-        """Whether a thread is at a breakpoint at which it was held, and has stopped for it before."""
+        """Return whether a thread is at a breakpoint at which it was held and had stopped before; forgets it."""
         known = (thread, at) in self._passed
         self._passed.discard((thread, at))
         return known
 
     def explain_hang(self, *, again: bool = False) -> str:
-        """That nothing else can happen while tasks are held; empty where something can.
+        """Return that nothing else can happen while tasks are held; empty if something can.
 
-        `again`: what could be taken up counts as not to be, if it was there already the last time, and nothing changed.
+        `again`: a task that could be taken counts as stuck if it was there at the last call and nothing has changed
+        since.
         """
         rows = self._rows() if self._held else []
         waiting = {worker: task for task, worker in self.workers().items()}
@@ -139,7 +154,7 @@ class HeldTasks:
         return "\n".join([render_only_held(held), *(f"  {line}" for line in told)])
 
     def _with_hold_waits(self, row: TaskRow, waiting: dict[int, int]) -> TaskRow:
-        """A row as if it waited for itself where it is held, and for what its worker waits with."""
+        """Return a row that waits for itself if it is held, or for the held task that blocks its worker."""
         held = row.id in self._held and (row.state in ("new", "heap") or row.id in waiting.values())
         on = waiting.get(row.worker or 0) if row.state == "top" else None
         if held:
@@ -152,7 +167,9 @@ class HeldTasks:
     # A task that runs
 
     def _stop_thread_of_task(self, task: int, one: HeldTask) -> str:
-        """Have its thread wait: now, or where it is back in the program. How, in words."""
+        """Make a task's thread wait, now or when it is back in the program; return how, in words. UsageError if
+        impossible.
+        """
         row = self._find_row(task)
         if row.worker is None:
             return ("is held before it begins" if row.state == "new" else "is held on the heap") + (
@@ -162,37 +179,47 @@ class HeldTasks:
             raise UsageError(f"{row.label} runs, and cannot be held here: that is written for x86-64")
         thread = self._gdb.threads[row.worker]
         stack = self._gdb.stack(thread)
-        frame = innermost_program_frame(stack, count_tasks_above(row, {r.id: r for r in self._rows()})) if row.part != NO_CODE else None
+        frame = (
+            innermost_program_frame(stack, count_tasks_above(row, {r.id: r for r in self._rows()}))
+            if row.part != NO_CODE
+            else None
+        )
         if frame is not None and int(frame["level"]) == 0:
             self._make_thread_wait(one, thread, int(frame["addr"], 16))
             return f"is held at {frame_site(frame)}, with worker {row.worker}"
         if frame is not None:
             one.points = {self._insert_return_breakpoint(frame, thread)}
         place = f"back at {frame_site(frame)}" if frame is not None else ""
-        if row.state == "top" and count_entered_tasks(stack) <= (row.beneath or 0):  # it may be about to begin: these are another's
-            one.points |= {self._insert_breakpoint(f"-p {thread} " + quoted(f"'{name}'")) for name in self._bodies().tasks}
+        if row.state == "top" and count_entered_tasks(stack) <= (
+            row.beneath or 0
+        ):  # it may be about to begin: these are another's
+            one.points |= {
+                self._insert_breakpoint(f"-p {thread} " + quoted(f"'{name}'")) for name in self._bodies().task_symbols
+            }
             place = "at a line of the program"
         if not place:
             raise UsageError(f"{row.label} stands in no line of the program, and cannot be held")
         return f"is held as soon as it is {place}, with worker {row.worker}"
 
     def _insert_return_breakpoint(self, frame: Frame, thread: int) -> str:
-        """A breakpoint where a thread comes back to a frame; other frames of that function lie deeper."""
+        """Set a breakpoint at which a thread returns to a frame; deeper frames of the same function do not count."""
         top = self._gdb.pointer("$sp", thread, int(frame["level"]))
         return self._insert_breakpoint(f"-p {thread} -c {quoted(f'$sp >= {top}')} *{frame['addr']}")
 
     def _insert_breakpoint(self, where: str) -> str:
-        with self._gdb.set_to("language", "c", "auto"):
+        with self._gdb.temporary_setting("language", "c", "auto"):
             return str(self._gdb.ask(f"-break-insert {where}")["bkpt"]["number"])
 
     def _make_thread_wait(self, one: HeldTask, thread: int, at: int) -> None:
-        """What a thread does next is to wait, and then to go on where it is."""
+        """Set a thread's registers and stack so that it waits in the tool and afterwards continues where it is."""
         below = self._gdb.pointer("$sp", thread) - BELOW
         self._gdb.write(below, at, 8)
         self._gdb.write(below + 8, one.address, 8)
         one.thread, one.at = thread, at
-        with self._gdb.set_to("language", "c", "auto"):  # both at once, for Ctrl-C may come between two commands
-            self._gdb.evaluate(f"$sp = {below}, $pc = {self._gdb.address('weft_tasks_pause')}", thread)
+        with self._gdb.temporary_setting(
+            "language", "c", "auto"
+        ):  # both at once, for Ctrl-C may come between two commands
+            self._gdb.evaluate(f"$sp = {below}, $pc = {self._gdb.symbol_address('weft_tasks_pause')}", thread)
 
     def _delete_breakpoints(self, one: HeldTask) -> None:
         for number in one.points:
@@ -201,7 +228,7 @@ class HeldTasks:
         one.points = set()
 
     def _breakpoint_addresses(self) -> set[int]:
-        """The addresses of the person's breakpoints."""
+        """Return the addresses of all breakpoints of the user."""
         found = set()
         with suppress(DebuggerError):
             for made in self._gdb.ask("-break-list")["BreakpointTable"]["body"]:
@@ -212,7 +239,7 @@ class HeldTasks:
 
 
 def _render_waiting(held: list[TaskRow], rows: Iterable[TaskRow]) -> list[str]:
-    """Who waits for tasks that are held, and where."""
+    """Return lines that tell which tasks wait for held tasks, and where."""
     found: dict[tuple[SourceLine | None, str, tuple[str, ...]], list[TaskRow]] = {}
     for row in rows:
         if row.wait is not None and (for_ := tuple(task.label for task in held if task.id in row.wait.tasks)):
@@ -225,7 +252,10 @@ def _render_waiting(held: list[TaskRow], rows: Iterable[TaskRow]) -> list[str]:
 
 
 def _render_blocked_workers(rows: list[TaskRow], waiting: dict[int, int]) -> list[str]:
-    """Who waits for nothing but its worker, which waits with a task that is held. `waiting`: that, of each worker."""
+    """Return lines for the tasks that wait only because their worker waits with a held task.
+
+    `waiting`: the held task with which each worker waits.
+    """
     known = {row.id: row for row in rows}
     return [
         f"{row.label} at {row.at or '?'} has its worker {row.worker} wait with {known[on].label}"

@@ -1,4 +1,4 @@
-"""The native table as Python reads it: the layout of tasks/native/table.h, and its rows as tasks of the model."""
+"""Reads the native table of tasks: the layout of tasks/native/table.h, and its records as rows of the model."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ __all__ = [
     "TRACED",
     "WATCH",
     "WORKERS",
-    "Scopes",
     "TaskRows",
-    "on_worker",
-    "records",
+    "TaskScopes",
+    "read_records",
+    "tasks_on_worker",
 ]  # fmt: skip
 
 RECORD = np.dtype([
@@ -65,7 +65,7 @@ SIZE = TASK.itemsize
 
 
 def format_pedigree(value: int) -> str:
-    """How a task's way down from the first task is written, which is the same in every run."""
+    """Return a task's pedigree as text; it is the same in every run with the same spawns."""
     return f"~{value:016x}"
 
 
@@ -100,7 +100,11 @@ Array = np.ndarray[Any, Any]
 
 
 def read_records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
-    """All living tasks, by their numbers, and which task holds which lock. DebuggerError for another table."""
+    """Read all living tasks of a program, in the order of their numbers, and which task owns which lock.
+
+    `read`: returns memory of the program; `base`: the address of its table. DebuggerError for a table of another
+    version.
+    """
     header = read(base, HEADER)
     count, size, slab = np.frombuffer(header, "<i4", 1, 8)[0], *np.frombuffer(header, "<u4", 2, 16)
     if header[:8] != MAGIC or size != SIZE or slab != SLAB:
@@ -130,6 +134,7 @@ def read_records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
 
 
 def _read_slab(read: Read, address: int) -> Array:
+    """Read the records in use of one slab of the table."""
     raw = np.frombuffer(read(address, SIZE * SLAB), np.uint8).reshape(SLAB, SIZE)
     kept = np.flatnonzero(raw.view("<u8")[:, 0])
     rows = np.zeros(len(kept), RECORD)
@@ -140,9 +145,10 @@ def _read_slab(read: Read, address: int) -> Array:
 
 
 def _set_worker_stack(rows: Array, places: tuple[Array, Array], top: int, thread: int) -> None:
-    """Note what lies on a worker's stack; a damaged chain ends where it meets itself.
+    """Set state, worker, depth and the task above for all tasks on a worker's stack; a damaged chain ends at its
+    repetition.
 
-    `places`: the addresses of the rows in order, and the row of each.
+    `places`: the addresses of the rows in order, and the row of each. `top`: the address of the record on top.
     """
     state, above, line, over = TOP, 0, list[int](), 0
     addresses, order = places
@@ -162,12 +168,13 @@ def _set_worker_stack(rows: Array, places: tuple[Array, Array], top: int, thread
 
 
 def _read_lock_owners(read: Read, address: int) -> dict[int, int]:
+    """Return the number of the task that owns each lock, by the lock's address."""
     locks = np.frombuffer(read(address, 16 * LOCKS), "<u8").reshape(-1, 2)
     return {int(lock): int(owner) for lock, owner in locks[locks[:, 1] != 0]}
 
 
 def tasks_on_worker(rows: Array, worker: int) -> list[StackedTask]:
-    """What lies on a worker's stack, the task on top first."""
+    """Return the tasks on a worker's stack, the task on top first."""
     here = rows[(rows["worker"] == worker) & np.isin(rows["state"], (TOP, MIDDLE))]
     columns = (here[name].tolist() for name in ("depth", "id", "parent", "wait", "waiting", "created", "over"))
     found = []
@@ -178,8 +185,11 @@ def tasks_on_worker(rows: Array, worker: int) -> list[StackedTask]:
 
 
 class TaskRows:
-    """The records as tasks. `site`: the line of an address; `tops`: where each worker's top stands; `named`: what lies
-    at an address."""
+    """Converts the records to rows of the table.
+
+    `site`: returns the line of an address. `tops`: the line of each worker's top. `named`: returns the name of the
+    variable at an address.
+    """
 
     def __init__(
         self, rows: Array, owners: dict[int, int], read: Read, *, site: Callable[[int], SourceLine | None],
@@ -194,7 +204,7 @@ class TaskRows:
             self._children.setdefault(parent, []).append(id_)
 
     def tasks(self) -> list[TaskRow]:
-        """All of them."""
+        """Return a row for each record."""
         columns = [
             self._rows[name].tolist()
             for name in (
@@ -221,7 +231,9 @@ class TaskRows:
         depth, address, way = place[0], place[1], format_pedigree(place[2])
         made = self._site(created)
         if state == NEW and needs not in self._living:
-            return TaskRow(id_, parent or None, "new", self._names.get(id_, ""), made, made, address=address, pedigree=way)
+            return TaskRow(
+                id_, parent or None, "new", self._names.get(id_, ""), made, made, address=address, pedigree=way
+            )
         on = state in (TOP, MIDDLE)
         waits = None
         if wait == EVENT:
@@ -236,27 +248,31 @@ class TaskRows:
         at = self._tops.get(worker) if state == TOP else waits.site if waits else made
         name, where = self._names.get(id_, ""), worker if on else None
         beneath, heap = (depth, None) if on else (None, address)
-        return TaskRow(id_, parent or None, STATES[state], name, made, at, waits, where, above or None, beneath, heap, way)
+        return TaskRow(
+            id_, parent or None, STATES[state], name, made, at, waits, where, above or None, beneath, heap, way
+        )
 
     def _awaited_tasks(self, id_: int, wait: int, what: int, scope: int) -> tuple[int, ...]:
+        """Return the tasks that a waiting task waits for."""
         if wait == TASKWAIT:
             return tuple(self._children.get(id_, ()))
         if wait == LOCK:
             owner = self._owners.get(what)
             return (owner,) if owner in self._living and owner is not None else ()
-        members = np.isin(self._rows["scope"], self._scopes.within(what if wait == GROUP else scope))
+        members = np.isin(self._rows["scope"], self._scopes.scopes_inside(what if wait == GROUP else scope))
         if wait != GROUP:  # those that stand at a barrier have come
             members &= ~(np.isin(self._rows["wait"], BARRIERS) & np.isin(self._rows["state"], (TOP, MIDDLE)))
         return tuple(self._rows["id"][members & (self._rows["id"] != id_)].tolist())
 
 
 class TaskScopes:
-    """Taskgroups and teams, and which lies in which."""
+    """The taskgroups and teams of a program, and which is nested in which."""
 
     def __init__(self, read: Read, used: Array) -> None:
         self._chains = {scope: self._outer_scopes(read, scope) for scope in np.unique(used).tolist() if scope}
 
     def _outer_scopes(self, read: Read, scope: int) -> list[int]:
+        """Return a scope and those around it, from the inside out. DebuggerError if they are too many."""
         found: dict[int, None] = {}
         while scope and scope not in found:
             if len(found) == DEEPEST:
@@ -268,5 +284,5 @@ class TaskScopes:
         return list(found)
 
     def scopes_inside(self, scope: int) -> list[int]:
-        """The scopes in one, itself too."""
+        """Return a scope and all scopes that are nested in it."""
         return [inner for inner, chain in self._chains.items() if scope and scope in chain]

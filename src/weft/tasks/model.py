@@ -1,14 +1,14 @@
-"""The model: the table of logical tasks, the six hooks that keep it true, and who waits for whom.
+"""The model: the table of logical tasks, the six hooks that update it, and which task waits for which.
 
-A backend for another runtime delivers the hooks, in any language: `Table` is their definition, and tests hold the
-native table against it. After any hook, `rows` is what every command of `weft tasks` works on.
+A backend for another runtime delivers the hooks, in any language: `TaskTable` is their definition, and tests compare
+the native table with it. After any hook, all commands of `weft tasks` work on `rows`.
 
-    create(task, parent, site)   a task was made; it is `new` until it begins
-    begin(task, worker)          a worker starts it, on top of what that worker had
-    suspend(task)                it leaves its worker: to the `heap`, and what lay beneath it is on top again
-    resume(task, worker)         it goes on, from the heap, on any worker
+    create(task, parent, site)   a task was created; it is `new` until it begins
+    begin(task, worker)          a worker starts it, on top of the tasks on that worker
+    suspend(task)                it leaves its worker: it goes to the `heap`, and the task beneath it is on top again
+    resume(task, worker)         it continues, from the heap, on any worker
     wait(task, wait), joined(task)   it waits for others from here to there, on its worker or on the heap
-    done(task)                   it has come to its end
+    done(task)                   it has ended
 
 The states are those of Onishi, Kamada and Taki (1999): `top` of a worker's stack, in its `middle`, or on the `heap`.
 """
@@ -28,12 +28,12 @@ State = Literal["new", "top", "middle", "heap", "done", "queued", "running"]
 
 
 class HookError(WeftError):
-    """A hook came that cannot be true: the backend is wrong."""
+    """Raised if a hook cannot be true, so that the backend is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of the program; `line` 0 where it is not known."""
+    """A line of the program's source; `line` is 0 if unknown."""
 
     file: str
     line: int
@@ -43,14 +43,15 @@ class SourceLine:
         return f"{Path(self.file).name}:{self.line}" if self.line else self.function or "?"
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the line as a dictionary for JSON."""
         return {"file": self.file or None, "line": self.line or None, "function": self.function or None}
 
 
 class Wait(NamedTuple):
-    """What a task waits for: all of `tasks`, or one of them where `one` says so (a tuple, as is a row).
+    """The wait of a task: for all of `tasks`, or for one of them if `one` is set.
 
-    `free`: something else can end the wait too (a timer, a file, another thread), so it is never part of a deadlock.
+    `free`: whether something else can end the wait, too (a timer, a file, another thread), so that it is never part of
+    a deadlock. `what`: a description for people.
     """
 
     kind: str
@@ -61,7 +62,7 @@ class Wait(NamedTuple):
     what: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the wait as a dictionary for JSON."""
         site = self.site.as_dict() if self.site else None
         return {"kind": self.kind, "tasks": list(self.tasks), "one": self.one, "site": site, "what": self.what or None}
 
@@ -71,13 +72,13 @@ NO_CODE: Final = -1
 
 
 class TaskRow(NamedTuple):
-    """A row of the table (a tuple: a hundred thousand of them are made at once).
+    """A row of the table of tasks (a tuple, as a hundred thousand of them are made at once).
 
-    `above`: the task that lies on it in its worker's stack and has to leave before it goes on. `beneath`: how many
-    lie under it there; `address`: where it lies on the heap, else. `pedigree`: its way down from the first task, by
-    which child of each it is: the same in every run of the same spawns. `kind`: `task`; a `thread` of the program, or
-    the `work` that one of a pool does, which are looked at beside the tasks. `part`: which part of its
-    worker's stack is its own, 0 the innermost, NO_CODE where none is; None where `above` says it.
+    `above`: the task on top of it in its worker's stack, which has to leave first. `beneath`: the number of tasks under
+    it there; `address`: its place on the heap, otherwise. `pedigree`: its path from the first task, by which child of
+    each it is; the same in every run with the same spawns. `kind`: `task`; or `thread`, or `work` for what a pool's
+    thread executes, which are shown beside the tasks. `part`: which part of its worker's stack belongs to it, 0 for the
+    innermost, NO_CODE if none does; None if `above` tells it.
     """
 
     id: int
@@ -101,18 +102,20 @@ class TaskRow(NamedTuple):
         return render_label(self.kind, self.id, self.name)
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the row as a dictionary for JSON."""
         return as_dicts([self])[0]
 
 
 def render_label(kind: str, number: int, name: str) -> str:
-    """`task 3 (reader)`, `thread 4 (feeder)`, `thread work 7 (load)`."""
+    """Return `task 3 (reader)`, `thread 4 (feeder)` or `thread work 7 (load)`."""
     words = {"work": "thread work"}
     return words.get(kind, kind) + label_of(number, name).removeprefix("task")
 
 
 def as_dicts(rows: Iterable[TaskRow]) -> list[dict[str, object]]:
-    """Rows for machines: what several of them share (a place, a wait) is one dict in all of them."""
+    """Return rows as dictionaries for JSON; a site or wait that several rows share is the same dictionary in all of
+    them.
+    """
     known: dict[int, dict[str, Any] | None] = {id(None): None}
 
     def once(thing: SourceLine | Wait | None) -> dict[str, Any] | None:
@@ -131,7 +134,7 @@ def as_dicts(rows: Iterable[TaskRow]) -> list[dict[str, object]]:
 
 
 class TaskTable:
-    """The tasks that live, kept true by the hooks."""
+    """The living tasks of a program, updated by the hooks. HookError if a hook contradicts the table."""
 
     def __init__(self) -> None:
         self._tasks: dict[int, TaskRow] = {}
@@ -139,54 +142,57 @@ class TaskTable:
 
     @property
     def rows(self) -> list[TaskRow]:
-        """Every task that is not done, in the order of creation."""
+        """All tasks that are not done, in the order of creation."""
         return list(self._tasks.values())
 
     def create(self, task: int, parent: int | None = None, site: SourceLine | None = None) -> None:
-        """A task was made."""
+        """Add a new task."""
         if task in self._tasks:
             raise HookError(f"task {task} was created twice")
         self._tasks[task] = TaskRow(task, parent, created=site)
 
     def begin(self, task: int, worker: int) -> None:
-        """A worker starts a new task."""
+        """Let a worker start a new task."""
         self._push_on_worker(task, worker, "new")
 
     def resume(self, task: int, worker: int) -> None:
-        """A worker takes a task from the heap."""
+        """Let a worker take a task from the heap."""
         self._push_on_worker(task, worker, "heap")
 
     def suspend(self, task: int) -> None:
-        """A task leaves its worker, to go on later."""
+        """Move a task from its worker to the heap."""
         self._pop_from_worker(task)
         self._update_row(task, state="heap", worker=None)
 
     def wait(self, task: int, wait: Wait) -> None:
-        """A task waits from here."""
+        """Let a task wait from now on."""
         self._require_state(task, "top", "heap")
         self._update_row(task, wait=wait)
 
     def joined(self, task: int) -> None:
-        """What a task waited for is there."""
+        """End the wait of a task."""
         self._update_row(task, wait=None)
 
     def done(self, task: int) -> None:
-        """A task has come to its end."""
+        """Remove a task that has ended."""
         self._pop_from_worker(task)
         del self._tasks[task]
 
     def _require_state(self, task: int, *states: State) -> TaskRow:
+        """Return the row of a task. HookError if the task is in none of the states."""
         row = self._tasks.get(task)
         if row is None or row.state not in states:
             raise HookError(f"task {task} is {row.state if row else 'not there'}, not {' or '.join(states)}")
         return row
 
     def _update_row(self, task: int, **fields: Any) -> None:
+        """Replace fields of a task's row. HookError if there is no such task."""
         if task not in self._tasks:
             raise HookError(f"task {task} is not there")
         self._tasks[task] = self._tasks[task]._replace(**fields)
 
     def _push_on_worker(self, task: int, worker: int, state: State) -> None:
+        """Put a task in `state` on top of a worker's stack."""
         self._require_state(task, state)
         stack = self._stacks.setdefault(worker, [])
         if stack:
@@ -195,6 +201,7 @@ class TaskTable:
         self._update_row(task, state="top", worker=worker)
 
     def _pop_from_worker(self, task: int) -> None:
+        """Remove a task from the top of its worker's stack."""
         row = self._require_state(task, "top")
         stack = self._stacks[row.worker or 0]
         stack.pop()
@@ -204,18 +211,18 @@ class TaskTable:
 
 @dataclass(frozen=True, slots=True)
 class Deadlock:
-    """Tasks that wait for one another in a circle: each for the next, the last for the first."""
+    """Tasks that wait for one another in a cycle: each for the next, the last for the first."""
 
     tasks: tuple[TaskRow, ...]
 
     @property
     def sites(self) -> list[dict[str, Any] | None]:
-        """Where each of them waits, for machines."""
+        """The line at which each task waits, as dictionaries for JSON."""
         return [task.wait.site.as_dict() if task.wait and task.wait.site else None for task in self.tasks]
 
     @property
     def message(self) -> str:
-        """One sentence."""
+        """The deadlock in one sentence."""
         parts = []
         for task, other in zip(self.tasks, (*self.tasks[1:], self.tasks[0]), strict=True):
             parts.append(f"{task.label} waits {render_wait(task, other.id)} for {other.label}")
@@ -230,7 +237,7 @@ ENDS = {
 
 
 def render_wait(task: TaskRow, other: int) -> str:
-    """`at prog.py:9 (await)`."""
+    """Return `at prog.py:9 (await)`: where and how a task waits for another one."""
     if task.wait is None or other not in task.wait.tasks:
         how = f"beneath it on worker {task.worker}" if task.worker is not None else "its loop is held up"
         return f"at {task.at or '?'} ({how})"
@@ -239,7 +246,7 @@ def render_wait(task: TaskRow, other: int) -> str:
 
 
 def find_needed_tasks(task: TaskRow, living: frozenset[int]) -> tuple[set[int], bool]:
-    """The tasks without which this one cannot go on, and whether one of them is enough."""
+    """Return the tasks without which a task cannot continue, and whether one of them is enough."""
     above = {task.above} & living if task.above is not None else set()
     if task.wait is None or task.wait.free:
         return set(above), False
@@ -247,9 +254,9 @@ def find_needed_tasks(task: TaskRow, living: frozenset[int]) -> tuple[set[int], 
 
 
 def find_stuck_tasks(tasks: Iterable[TaskRow]) -> dict[int, TaskRow]:
-    """The tasks that can never go on: what is left when all that can go on has gone.
+    """Return the tasks that can never continue, by number: those that remain when all that can continue have ended.
 
-    The AND-OR release of Hilbrich et al. (2012), on tasks.
+    This is the AND-OR release of Hilbrich et al. (2012), on tasks.
     """
     rows = {task.id: task for task in tasks}
     living = frozenset(rows)
@@ -275,7 +282,7 @@ def find_stuck_tasks(tasks: Iterable[TaskRow]) -> dict[int, TaskRow]:
 
 
 def find_deadlocks(tasks: Iterable[TaskRow]) -> list[Deadlock]:
-    """Every circle among the tasks that can never go on, one for each group that is tied together."""
+    """Return the cycles among the tasks that can never continue, one for each connected group."""
     left = find_stuck_tasks(tasks)
     found, seen = [], set[int]()
     for start in sorted(left):
@@ -295,7 +302,7 @@ def find_deadlocks(tasks: Iterable[TaskRow]) -> list[Deadlock]:
 
 
 def is_descendant(rows: dict[int, TaskRow], task: int, ancestor: int) -> bool:
-    """Whether a task is another one or was made by it, or by what it made."""
+    """Return whether a task is `ancestor` itself or a descendant of it."""
     at: int | None = task
     while at is not None and at != ancestor:
         at = rows[at].parent if at in rows else None
@@ -303,7 +310,7 @@ def is_descendant(rows: dict[int, TaskRow], task: int, ancestor: int) -> bool:
 
 
 def sort_as_tree(tasks: Sequence[TaskRow]) -> list[tuple[int, TaskRow]]:
-    """The tasks by ancestry, each with its depth; what lost its parent stands at the top."""
+    """Return the tasks by ancestry, each with its depth; a task whose parent has ended is a root."""
     living = {task.id for task in tasks}
     children: dict[int | None, list[TaskRow]] = {}
     for task in tasks:

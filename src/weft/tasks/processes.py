@@ -1,4 +1,6 @@
-"""A program's processes: the one that was started, and those that it makes by multiprocessing, followed on request."""
+"""The processes of a program: the one that was started, and its children by multiprocessing, which are entered on
+request.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ Answer = dict[str, Any]
 
 
 class DebuggedProcesses:
-    """A debugger for each process that one has gone to; `here` is the one that commands mean."""
+    """A debugger for each process that was entered; `current` is the one that commands refer to."""
 
     def __init__(self, first: TaskDebugger) -> None:
         self.first = self.current = first
@@ -20,7 +22,7 @@ class DebuggedProcesses:
         self._known: dict[int, TaskDebugger] = {}
 
     def switch_process(self, text: str) -> Answer:
-        """`[PID | parent]`: to a child of the process in hand, or back; alone: what there is."""
+        """Enter a child of the current process, go back to the parent, or list the children: `[PID | parent]`."""
         if text == "parent":
             if not self._line:
                 raise UsageError("this is the process that was started: `process` lists its children")
@@ -31,6 +33,7 @@ class DebuggedProcesses:
         return self._list_processes()
 
     def _enter_child(self, text: str) -> None:
+        """Make a child process the current one, and attach to it at the first time. UsageError if it does not live."""
         pids = [child["pid"] for child in self.current.children()]
         if not text.isdigit() or int(text) not in pids:
             raise UsageError(f"no living child process is {text}: `process` lists them")
@@ -48,6 +51,6 @@ class DebuggedProcesses:
         return {"kind": "processes", "here": pid, "children": self.current.children()}
 
     def close(self) -> None:
-        """Leave those that one has gone to; they run on."""
+        """Detach from all child processes; they keep running."""
         for child in self._known.values():
             child.backend.close()

@@ -1,4 +1,4 @@
-"""The backend for asyncio: the program runs in its own Python, with the agent of `../inprocess/` beside it."""
+"""The backend for asyncio: the program runs in its own Python, with the agent of `../inprocess/` in it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from weft.tasks.commandline import PythonCommand
 from weft.tasks.model import Deadlock, SourceLine, State, TaskRow, Wait, find_deadlocks
 from weft.tasks.output import ProgramOutput
 from weft.tasks.runtime import INSIDE, find_birth_library
-from weft.tasks.threads import parse_site, add_thread_rows
+from weft.tasks.threads import add_thread_rows, parse_site
 
 ANSWER = 30.0
 """Seconds for the program to answer a question."""
@@ -43,9 +43,9 @@ TICK = 0.01
 
 
 class AgentConversation:
-    """With the agent in a Python program, over a socket: all of a backend but how the program starts and ends.
+    """A backend that talks to the agent in a Python program over a socket; subclasses start and end the program.
 
-    `idle` is called again and again while the program runs; where it says so, the wait for a stop ends: NoFurther.
+    `idle` is called repeatedly while the program runs; if it returns True, the wait for a stop ends with NoProgress.
     """
 
     runtime = "asyncio"
@@ -60,13 +60,15 @@ class AgentConversation:
         self._line: socket.socket
 
     def _exit_status(self, code: int | None) -> int | None:
-        """The exit status of a program that has ended."""
+        """Return the exit status of a program that has ended."""
         return code
 
     # What is said
 
     def _receive_message(self, seconds: float | None) -> dict[str, Any]:
-        """The next message; a stop of its own kind where the program has gone."""
+        """Return the next message; if the program has gone, a stop of kind `ended`. DebuggerError for anything but JSON
+        objects.
+        """
         while (end := self._text.find(b"\n", self._looked)) < 0:
             self._looked = len(self._text)
             more = self._receive_bytes(seconds)
@@ -87,7 +89,9 @@ class AgentConversation:
         return found
 
     def _receive_bytes(self, seconds: float | None) -> bytes:
-        """What comes in that time; nothing where the program has gone."""
+        """Return the bytes that arrive within some seconds; empty if the program has gone. DebuggerError if none
+        arrive.
+        """
         until = None if seconds is None else time.monotonic() + seconds
         while True:
             self._line.settimeout(seconds if self.idle is None else TICK)
@@ -102,12 +106,14 @@ class AgentConversation:
                 raise NoProgress
 
     def _send(self, message: dict[str, Any]) -> None:
+        """Send the agent one message. DebuggerError if the program has ended."""
         try:
             self._line.sendall(json.dumps(message).encode() + b"\n")
         except OSError as error:
             raise DebuggerError("the program has ended") from error
 
     def _request(self, do: str, **fields: Any) -> Any:
+        """Send the agent a request, and return its answer. DebuggerError if the agent reports an error."""
         if self._over is not None:
             raise DebuggerError("the program has ended")
         self._next += 1
@@ -123,6 +129,9 @@ class AgentConversation:
                 raise DebuggerError("the program has ended")
 
     def _wait_for_stop(self, seconds: float | None) -> Stop:
+        """Return the next stop of the program; meanwhile, look for a deadlock whenever the agent reports that all is
+        idle.
+        """
         while True:
             message = self._pending.pop(0) if self._pending else self._receive_message(seconds)
             if "stop" in message:
@@ -133,7 +142,7 @@ class AgentConversation:
                         return stop
 
     def _find_hang(self, idle: dict[str, Any]) -> Stop | None:
-        """All loops stand still: a deadlock, or a program in which nothing can happen any more."""
+        """Return a stop if the idle program is in a deadlock, or nothing can happen in it any more; else None."""
         rows = self.tasks()
         if found := find_deadlocks(rows):
             return make_deadlock_stop(found[0])
@@ -144,10 +153,11 @@ class AgentConversation:
         return Stop("stuck", text=hung.render_hang(self._request("hung"), rows))
 
     def _make_go_request(self, how: How, task: int | None, *, child: bool) -> dict[str, Any]:
-        """What lets the program go on; not where it has stopped behind the last stop that we know of."""
+        """Return the request that lets the program continue; the agent ignores it if it has stopped again since."""
         return {"do": "go", "how": how, "task": task, "child": child, "seen": self._seen}
 
     def _parse_stop(self, stop: dict[str, Any]) -> Stop:
+        """Return a stop by the agent's message."""
         self._seen = stop.get("number", self._seen)
         at = parse_site(stop["at"])
         text, over = stop.get("text", ""), stop.get("over", False)
@@ -164,12 +174,12 @@ class AgentConversation:
     # What a backend does
 
     def tasks(self) -> list[TaskRow]:
-        """The table, read from asyncio itself."""
+        """Return the table of tasks, which the agent reads from asyncio itself."""
         with gc_paused():
             return parse_rows(self._request("tasks"))
 
     def advance(self, movement: How, task: int | None, *, child: bool) -> Stop:
-        """Let the program run until one task has come on."""
+        """Let the program run until one task has moved on, and return where it stopped."""
         if self._over is not None:
             return self._over
         self._pending = [message for message in self._pending if "stop" in message]
@@ -178,44 +188,46 @@ class AgentConversation:
         return self._wait_for_stop(None)
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """A task's own frames, innermost first, and the chain of spawns."""
+        """Return a task's frames, innermost first, and the creations of the task and its ancestors."""
         answer = self._request("frames", task=task, every=with_libraries)
         frames = [site for row in answer["frames"] if (site := parse_site(row))]
         return frames, [Spawn(row["task"], row["name"], parse_site(row["at"])) for row in answer["spawns"]]
 
     def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
-        """The value of an expression in a task's frame. UsageError for a format."""
+        """Return the value of an expression in a task's frame as text. UsageError if a format is given."""
         if form:
             raise UsageError("formats are for native tasks; Python has its own: `print hex(n)`, `print f'{n:b}'`")
         return str(self._request("evaluate", task=task, text=text, level=level))
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
-        """The variables of a task's frame, and their values."""
+        """Return the names and values of the variables of a task's frame."""
         return [(str(name), str(value)) for name, value in self._request("locals", task=task, level=level)]
 
     def assign(self, task: int | None, name: str, text: str, level: int) -> str:
-        """Give a variable of a task's frame the value of an expression there."""
+        """Assign the value of an expression to a variable of a task's frame; return the value as text."""
         return str(self._request("assign", task=task, name=name, text=text, level=level))
 
     def find_task(self, task: int | None, text: str) -> int:
-        """The task that an expression holds: a task, or its coroutine."""
+        """Return the number of the task whose task object or coroutine is the value of an expression. DebuggerError if
+        none.
+        """
         found, value = self._request("held", task=task, text=text)
         if found is None:
             raise DebuggerError(f"{text} is {value}, not a living task")
         return int(found)
 
     def arm(self, points: Sequence[Point]) -> None:
-        """Take these as the breakpoints. DebuggerError for a line without code."""
+        """Replace all breakpoints by these. DebuggerError for a line without code."""
         for point in points:
             require_code_at_line(point)
         self._request("points", points=[point.as_dict() for point in points])
 
     def watch(self, number: int, task: int | None, text: str, level: int) -> str:
-        """Stop as `number` where the value of an expression in a task's frame changes; its value now."""
+        """Watch an expression in a task's frame as breakpoint `number`; return its value now."""
         return str(self._request("watch", number=number, task=task, text=text, level=level))
 
     def unwatch(self, number: int) -> None:
-        """Watch it no more."""
+        """Remove a watchpoint."""
         self._request("unwatch", number=number)
 
     def name(self, task: int, name: str) -> None:
@@ -223,7 +235,7 @@ class AgentConversation:
         self._request("name", task=task, name=name)
 
     def explain_hang(self) -> str:
-        """That nothing can happen any more, and why; empty where something can, or where it is not known."""
+        """Return why nothing can happen in the program any more; empty if something can, or if that is not known."""
         for _ in range(2):  # a thread of a pool that is about to take up work looks idle for an instant
             if self._over is not None or not self._request("quiet"):
                 return ""
@@ -231,29 +243,31 @@ class AgentConversation:
         return hung.render_hang(self._request("hung"), self.tasks())
 
     def explain_missing_tasks(self) -> str:
-        """That the program has tasks of another library than asyncio."""
+        """Return that the program has tasks of another library than asyncio; empty if it has none."""
         found = self._request("unseen") if self._over is None else ""
         return f"the program runs {found}, whose tasks are not followed: only asyncio's are" if found else ""
 
     def children(self) -> list[tuple[int, str]]:
-        """The living processes that the program has made by multiprocessing, by number and name."""
+        """Return number and name of each living process that the program has made by multiprocessing."""
         return [(int(pid), str(name)) for pid, name in self._request("children")] if self._over is None else []
 
     def hold(self, task: int, *, on: bool) -> str:
-        """Let a task make no step while the others go on, or again."""
+        """Hold a task, so that it makes no step while the others run, or release it."""
         self._request("hold", task=task, on=on)
         return ""
 
     def workers_of_held(self) -> dict[int, int]:
-        """A task that is held takes no thread."""
+        """Return nothing: a held task takes no thread."""
         return {}
 
     def catch(self, name: str, *, on: bool) -> None:
-        """Stop where a task dies of an exception of that name (empty: of any), or not any more."""
+        """Stop if a task ends by an exception of a name (empty: of any), or no longer."""
         self._request("catch", name=name, on=on)
 
     def interrupt(self) -> Stop:
-        """Stop the loop between two tasks; where it does not get there, it is only looked at."""
+        """Stop the loop between two tasks; if the loop does not get there, return a stop although the program keeps
+        running.
+        """
         if self._over is not None:
             return self._over
         self._send({"id": 0, "do": "interrupt"})
@@ -269,7 +283,7 @@ class AgentConversation:
 
 
 class RankConversation(AgentConversation):
-    """With the agent in a rank of MPI that is replayed: it runs on between commands, unless it stands at a line."""
+    """Conversation with the agent in an MPI rank of a replay; the rank runs between commands unless it is at a stop."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -280,15 +294,15 @@ class RankConversation(AgentConversation):
             raise DebuggerError(f"the rank's agent does not answer: {error.strerror}") from error
 
     def resume_task(self, how: How, task: int | None, *, child: bool = False) -> None:
-        """Let the rank go on, and do not wait."""
+        """Let the rank continue without waiting for its stop."""
         self._send(self._make_go_request(how, task, child=child))
 
     def wait_for_stop(self) -> Stop:
-        """Wait until the task has come on that was let go."""
+        """Wait until the task that was resumed has moved on."""
         return self._wait_for_stop(None)
 
     def poll_stop(self) -> Stop | None:
-        """The stop that has come meanwhile."""
+        """Return a stop that has arrived meanwhile; None if there is none."""
         while self._pending or select.select([self._line], [], [], 0)[0] or b"\n" in self._text:
             message = self._pending.pop(0) if self._pending else self._receive_message(ANSWER)
             if "stop" in message:
@@ -296,21 +310,21 @@ class RankConversation(AgentConversation):
         return None
 
     def inspect_frame(self, task: int, level: int, what: str, **given: Any) -> dict[str, Any]:
-        """What the rank's own agent says of a task's frame: `about`, `parts`, `assign`."""
+        """Return what the rank's own agent finds in a task's frame. `what`: `about`, `parts` or `assign`."""
         found: dict[str, Any] = self._request("look", task=task, level=level, what=what, given=given)
         return found
 
     def stop_following(self) -> None:
-        """Follow no task any more; the rank runs on."""
+        """Stop following a task; the rank keeps running."""
         self._request("forget")
 
     def close(self) -> None:
-        """Leave the rank."""
+        """Disconnect from the rank."""
         self._line.close()
 
 
 class PythonBackend(AgentConversation):
-    """One Python program, started as its command says."""
+    """A Python program that is started by its command."""
 
     def __init__(self, command: PythonCommand, *, record: str = "", replay: str = "") -> None:
         super().__init__()
@@ -320,7 +334,7 @@ class PythonBackend(AgentConversation):
         self.program: subprocess.Popen[bytes]
 
     def start(self) -> Stop:
-        """Start the program; it stands before its first line. UsageError where its Python is too old."""
+        """Start the program, and stop before its first line. UsageError if its Python is too old."""
         schedule.check_schedule_file(*self._schedule, "asyncio")
         ours, theirs = socket.socketpair()
         asked = self._command
@@ -348,7 +362,7 @@ class PythonBackend(AgentConversation):
         return stop
 
     def _raise_start_error(self, stop: Stop) -> None:
-        """A program that never began: UsageError where its Python is not one that Weft knows; else it says why."""
+        """Raise a UsageError that tells why the program did not begin: an unsuitable Python, or what it has written."""
         asked = [self._command.interpreter, "-c", "import sys; print(sys.version)"]
         done = subprocess.run(asked, capture_output=True, text=True, timeout=ANSWER, check=False)
         version = tuple(int(word) for word in done.stdout.split(" ", 1)[0].split(".")[:2] if word.isdigit())
@@ -360,15 +374,15 @@ class PythonBackend(AgentConversation):
         raise UsageError(f"the program did not begin (status {stop.code}): {self.output().strip() or 'no word'}")
 
     def _exit_status(self, code: int | None) -> int | None:
-        """The exit status; the process may end otherwise than its main module did."""
+        """Return the exit status of the process, which may differ from that of its main module."""
         try:
             return self.program.wait(5)
         except subprocess.TimeoutExpired:
             return code
 
     def output(self) -> str:
-        """What the program has written."""
-        return self._out.more()
+        """Return what the program has written since the last call."""
+        return self._out.read_new_output()
 
     def close(self) -> None:
         """End the program."""
@@ -384,7 +398,7 @@ class PythonBackend(AgentConversation):
 
 
 def require_code_at_line(point: Point) -> None:
-    """DebuggerError for a breakpoint at a line that has no code, as far as its file can be found here."""
+    """Raise a DebuggerError if a breakpoint is at a line without code, as far as its file can be read here."""
     lines = find_code_lines(point.file) if point.line else frozenset()
     if lines and point.line not in lines:
         after = min((line for line in lines if line > point.line), default=0)
@@ -394,7 +408,7 @@ def require_code_at_line(point: Point) -> None:
 
 @cache
 def find_code_lines(file: str) -> frozenset[int]:
-    """The lines of a Python file at which a breakpoint can stop; none where it cannot be read."""
+    """Return the lines of a Python file at which a breakpoint can stop; empty if the file cannot be read."""
     found: set[int] = set()
     with suppress(OSError, SyntaxError, ValueError):
         todo = [compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)]
@@ -409,7 +423,7 @@ STATES: tuple[State, ...] = ("new", "top", "middle", "heap")
 
 
 def parse_rows(told: dict[str, Any]) -> list[TaskRow]:
-    """The table as the agent writes it: a list a column, places and waits by their numbers."""
+    """Return the table of tasks by the agent's columns, in which sites and waits are given by index."""
     sites = [parse_site(site) for site in told["sites"]]
     waits = [Wait(kind, (), None if at is None else sites[at], *rest) for kind, at, *rest in told["waits"]]
     waiting = [None if number is None else waits[number] for number in told["wait"]]
@@ -432,20 +446,22 @@ def parse_rows(told: dict[str, Any]) -> list[TaskRow]:
 
 
 def parse_blockers(told: dict[str, Any]) -> list[int | None]:
-    """What has to go on first, for each task: the one that holds its loop up."""
+    """Return, for each task, the task that blocks its loop and has to go on first; None if none does."""
     above = told["above"]
     return [above.get(str(id_)) for id_ in told["ids"]] if above else [None] * len(told["ids"])
 
 
 def count_tasks_beneath(states: list[int]) -> list[int | None]:
-    """How many tasks lie beneath each that is on its loop's stack: a task that begins eagerly lies on who made it."""
+    """Return the number of tasks beneath each task on its loop's stack: an eagerly started task is on top of its
+    creator.
+    """
     buried = states.count(STATES.index("middle"))
     known = {STATES.index("top"): buried, STATES.index("middle"): 0 if buried == 1 else None}
     return [known.get(state) for state in states]
 
 
 def fill_column(told: dict[str, object], otherwise: object, count: int) -> list[object]:
-    """A column of which only some rows were told."""
+    """Return a column with the values in `told` (by position) and `otherwise` in all other rows."""
     column = [otherwise] * count
     for i, value in told.items():
         column[int(i)] = value
@@ -453,6 +469,6 @@ def fill_column(told: dict[str, object], otherwise: object, count: int) -> list[
 
 
 def make_deadlock_stop(found: Deadlock) -> Stop:
-    """A stop because of a deadlock."""
+    """Return the stop for a deadlock."""
     first = found.tasks[0]
     return Stop("deadlock", first.id, first.at, text=found.message, name=first.name)

@@ -1,10 +1,10 @@
-"""Whose frames lie on a worker's stack: of the task on top, and of each that waits beneath it."""
+"""Assigns the frames of a worker's stack to its tasks: to the task on top, and to each task that waits beneath it."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.tasks.gdb import ENTRY, OF_PROGRAM, WRAPPED, WRAPPERS, Frame, Gdb, is_program_frame, frame_site
+from weft.tasks.gdb import ENTRY, OF_PROGRAM, WRAPPED, WRAPPERS, Frame, Gdb, frame_site, is_program_frame
 from weft.tasks.model import NO_CODE, TaskRow
 
 RED_ZONE = 128
@@ -12,7 +12,7 @@ RED_ZONE = 128
 
 
 def number_frames(stack: list[Frame]) -> list[int]:
-    """For each frame, innermost first, the how-manieth task of the stack it belongs to, 0 the one on top."""
+    """Return, for each frame from the inside out, the index of the task that it belongs to; 0 is the task on top."""
     found, part = [], 0
     for i, frame in enumerate(stack):
         found.append(part)
@@ -23,28 +23,28 @@ def number_frames(stack: list[Frame]) -> list[int]:
 
 
 def frames_of_part(stack: list[Frame], skip: int, *, with_libraries: bool = False) -> list[Frame]:
-    """The frames of one task: those of the `skip` tasks on top of it are left out, and so is all beneath it.
-
-    `with_libraries`: libraries' too.
-    """
+    """Return the frames of the task with index `skip` on a stack. `with_libraries`: keep the frames of libraries."""
     numbered = number_frames(stack)
     part = min(skip, numbered[-1] if numbered else 0)
     of_task = [i for i, of in enumerate(numbered) if of == part]
-    return [stack[i] for i in of_task if with_libraries or (is_program_frame(stack[i]) and not is_wrapper_frame(stack, i))]
+    return [
+        stack[i] for i in of_task if with_libraries or (is_program_frame(stack[i]) and not is_wrapper_frame(stack, i))
+    ]
 
 
 def is_wrapper_frame(stack: list[Frame], i: int) -> bool:
-    """Whether a frame is clang's own, which has the line of a directive, around the one that is the body."""
+    """Return whether frame `i` is clang's wrapper with the line of a directive, around the frame of the body."""
     names = [str(frame.get("func", "")) for frame in stack[max(i - 1, 0) : i + 1]]
     return bool(WRAPPERS.search(names[-1]) and WRAPPED.search(names[0])) and len(names) > 1
 
 
 class StackedTask(NamedTuple):
-    """A task on a worker's stack, as its record has it.
+    """A task on a worker's stack, by its record.
 
-    `first`: it is its thread's first. `left`: a thread's part of a region that has come to the region's end, and waits
-    there for the others'. `inside`: it waits, in its code. `calls`: where it or who made it may be in a call. `over`:
-    tasks that lie on it and were told the end of, by another thread; their code may still run there.
+    `first`: whether it is its thread's first. `left`: whether it is a thread's part of a region that has reached the
+    region's end and waits there for the others. `inside`: whether it waits inside its code. `calls`: the addresses of
+    calls that it or its creator may be in. `over`: the number of tasks above it whose end another thread has reported,
+    while their code may still run there.
     """
 
     id: int
@@ -56,10 +56,11 @@ class StackedTask(NamedTuple):
 
 
 def assign_stack_parts(stack: list[Frame], on_worker: list[StackedTask]) -> dict[int, int]:
-    """Of each task of a worker, the one on top first, which part of its stack is its own; NO_CODE where none is.
+    """Return which part of the stack belongs to each task of a worker (the task on top first); NO_CODE if none does.
 
-    That is a part of a region that was left, and what is on top and about to begin or just at its end: the table has
-    these, and the stack does not. The innermost line is then in the call in which another one waits or made it.
+    A task has no part if it is a part of a region that was left, or is on top and about to begin or just ended: the
+    table contains such tasks, and the stack does not. The innermost line is then in the call in which another task
+    waits, or which created it.
     """
     begun = count_entered_tasks(stack) - sum(bool(OF_PROGRAM.match(str(frame.get("func", "")))) for frame in stack)
     left = {one.id for one in on_worker if one.left}
@@ -82,21 +83,23 @@ def assign_stack_parts(stack: list[Frame], on_worker: list[StackedTask]) -> dict
 
 
 def count_entered_tasks(stack: list[Frame]) -> int:
-    """How many tasks have come to their code, of those on a worker's stack: one that is about to begin has not."""
+    """Return how many tasks on a worker's stack have reached their code; a task that is about to begin has not."""
     numbered = number_frames(stack)
     return numbered[-1] + bool(ENTRY.search(str(stack[-1].get("func", "")))) if numbered else 0
 
 
-def find_task_frames(gdb: Gdb, row: TaskRow, rows: dict[int, TaskRow], *, with_libraries: bool = False) -> tuple[int, list[Frame]]:
-    """The thread that a task lies on, and its own frames there; none where it has not begun or is on the heap."""
+def find_task_frames(
+    gdb: Gdb, row: TaskRow, rows: dict[int, TaskRow], *, with_libraries: bool = False
+) -> tuple[int, list[Frame]]:
+    """Return the thread and frames of a task; 0 and none if it has not begun or is on the heap."""
     if row.worker is None or row.worker not in gdb.threads or row.part == NO_CODE:
         return 0, []
     thread = gdb.threads[row.worker]
-    return thread, frames_of_part(gdb.stack(thread), count_tasks_above(row, rows), every=with_libraries)
+    return thread, frames_of_part(gdb.stack(thread), count_tasks_above(row, rows), with_libraries=with_libraries)
 
 
 def count_tasks_above(row: TaskRow, rows: dict[int, TaskRow]) -> int:
-    """How many tasks lie on a task in its worker's stack, as far as they have frames there."""
+    """Return how many tasks above a task in its worker's stack have frames there."""
     skip, at = 0, row
     while row.part is None and at.above is not None and at.above in rows:
         skip, at = skip + 1, rows[at.above]
@@ -104,9 +107,9 @@ def count_tasks_above(row: TaskRow, rows: dict[int, TaskRow]) -> int:
 
 
 def place_tasks(tasks: list[TaskRow], stacks: dict[int, list[Frame]], lies: dict[int, dict[int, int]]) -> list[TaskRow]:
-    """The tasks, with their parts of their workers' stacks, and the line of their own frame where no wait has told it.
+    """Return the rows with their parts of their workers' stacks, and the line of their own frame if no wait gives it.
 
-    `lies`: of each worker, whose its stack's parts are (`lying`).
+    `lies`: for each worker, the result of `assign_stack_parts`.
     """
 
     def at(task: TaskRow) -> TaskRow:
@@ -123,21 +126,23 @@ def place_tasks(tasks: list[TaskRow], stacks: dict[int, list[Frame]], lies: dict
 
 
 def find_region_end_frame(stack: list[Frame]) -> Frame | None:
-    """The runtime's frame that a thread comes back to when it has done its part of a region."""
+    """Return the runtime's frame that a thread returns to when it has finished its part of a
+    region; None if unknown.
+    """
     begins = [i for i, frame in enumerate(stack) if ENTRY.search(str(frame.get("func", "")))]
     return stack[begins[-1] + 1] if begins and begins[-1] + 1 < len(stack) else None
 
 
 def innermost_program_frame(stack: list[Frame], skip: int) -> Frame | None:
-    """A task's innermost frame without one of a library beneath it, so that what it has is the program's own."""
-    frames = frames_of_part(stack, skip, every=True)
+    """Return a task's innermost frame that no library frame lies under; None if a library is innermost."""
+    frames = frames_of_part(stack, skip, with_libraries=True)
     while any(map(is_program_frame, frames)) and not all(map(is_program_frame, frames)):
         frames = frames[next(i for i, frame in enumerate(frames) if not is_program_frame(frame)) + 1 :]
     return frames[0] if frames and is_program_frame(frames[0]) else None
 
 
 def find_holding_task(gdb: Gdb, address: int, rows: dict[int, TaskRow]) -> int | None:
-    """The task in whose frames a variable lies; None where no worker's stack holds that address."""
+    """Return the task in whose frames an address is; None if no worker's stack contains it."""
     for top in (row for row in rows.values() if row.state == "top" and row.worker in gdb.threads):
         thread = gdb.threads[top.worker or 0]
         stack = gdb.stack(thread)
@@ -145,12 +150,16 @@ def find_holding_task(gdb: Gdb, address: int, rows: dict[int, TaskRow]) -> int |
         if level is None:
             continue
         part = number_frames(stack)[level]
-        return next((row.id for row in rows.values() if row.worker == top.worker and count_tasks_above(row, rows) == part), None)
+        return next(
+            (row.id for row in rows.values() if row.worker == top.worker and count_tasks_above(row, rows) == part), None
+        )
     return None
 
 
 def find_frame_level(gdb: Gdb, thread: int, depth: int, address: int) -> int | None:
-    """The frame of a stack that an address lies in: from its stack pointer to its caller's."""
+    """Return the level of the frame that contains an address, from its stack pointer to its caller's; None if none
+    does.
+    """
     inside = None
     for level in range(depth):
         if gdb.pointer("$sp", thread, level) - RED_ZONE * (level == 0) > address:

@@ -1,4 +1,4 @@
-"""Threads of a Python program, and the works of its pools, as rows beside the tasks; and who waits for them."""
+"""Adds the threads of a Python program, and the works of its pools, as rows beside the tasks."""
 
 from __future__ import annotations
 
@@ -9,28 +9,37 @@ from weft.tasks.model import ENDS, SourceLine, TaskRow, Wait
 
 
 def add_thread_rows(tasks: list[TaskRow], told: list[dict[str, Any]]) -> list[TaskRow]:
-    """The table with the rows that the agent tells of threads (inprocess/threads.py), in the order of their numbers."""
+    """Return the table with the rows of threads from the agent (inprocess/threads.py), in the
+    order of their numbers.
+    """
     others = {row["id"]: parse_thread_row(row) for row in told}
-    return sorted([*(describe_thread_wait(task, others) for task in tasks), *(describe_thread_wait(row, others) for row in others.values())])
+    return sorted(
+        [
+            *(describe_thread_wait(task, others) for task in tasks),
+            *(describe_thread_wait(row, others) for row in others.values()),
+        ]
+    )
 
 
 def parse_thread_row(told: dict[str, Any]) -> TaskRow:
-    """One row, as the agent writes it."""
+    """Return the row for a thread or work by the agent's dictionary."""
     created, at = parse_site(told["created"]), parse_site(told["at"])
     wait = told["wait"]
     if wait is not None:
-        wait = Wait(wait["kind"], tuple(wait["tasks"]), parse_site(wait["site"]), wait["one"], wait["free"], wait["what"])
+        wait = Wait(
+            wait["kind"], tuple(wait["tasks"]), parse_site(wait["site"]), wait["one"], wait["free"], wait["what"]
+        )
     return TaskRow(told["id"], told["parent"], told["state"], told["name"], created, at, wait, told["worker"],
                 kind=told["kind"])  # fmt: skip
 
 
 def parse_site(row: list[Any] | None) -> SourceLine | None:
-    """File, line, function as the agent writes them."""
+    """Return the source line for the agent's [file, line, function]; None for None."""
     return SourceLine(str(row[0]), int(row[1]), str(row[2])) if row else None
 
 
 def describe_thread_wait(row: TaskRow, others: dict[int, TaskRow]) -> TaskRow:
-    """A row whose wait says what the threads and works do that it waits for."""
+    """Return a row whose wait also tells what the threads and works that it waits for are doing."""
     if row.wait is None or row.wait.kind not in ENDS:
         return row
     known = [others[id_] for id_ in row.wait.tasks if id_ in others]
@@ -40,5 +49,5 @@ def describe_thread_wait(row: TaskRow, others: dict[int, TaskRow]) -> TaskRow:
 
 
 def describe_position(row: TaskRow) -> str:
-    """Where a thread or a work is."""
+    """Return where a thread or work is, or its state if it does not run."""
     return f"at {row.at}" if row.at is not None else "" if row.state == "running" else row.state

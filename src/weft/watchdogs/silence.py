@@ -1,4 +1,4 @@
-"""The watchdog beside `weft run`: no rank has recorded anything for so long."""
+"""The watchdog of `weft run`: reports if no rank has recorded anything for some seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from weft.watchdogs.wish import WatchdogSettings
 
 
 class SilenceWatchdog:
-    """Called at each look at the records with the seconds for which none has changed; true ends the job."""
+    """Called at each look at the records, with the seconds since one has changed; returns True if the job is to be
+    ended.
+    """
 
     def __init__(self, wish: WatchdogSettings) -> None:
         self.wish = wish
@@ -20,7 +22,7 @@ class SilenceWatchdog:
 
     def __call__(self, silent_for: float, pid: int) -> bool:
         """Begin a look, or tell what it saw; never waits."""
-        if self._look is not None and not self._look.under_way:
+        if self._look is not None and not self._look.is_running:
             self._report(pid)
             return self.wish.abort
         if self._look is None and not self._told and silent_for >= self.wish.seconds:
@@ -30,7 +32,11 @@ class SilenceWatchdog:
 
     def _report(self, pid: int) -> None:
         assert self._look is not None
-        text, self._look = self._look.text(), None
+        text, self._look = self._look.wait_for_text(), None
         end = "the run is ended now" if self.wish.abort else "the run goes on; this is told once"
-        head = f"weft: {telling.render_time_and_host()}: no rank has begun or ended a call for {self._quiet:.0f} s; {end}"
-        telling.write_report(f"{head}\n{text}", Path(self.wish.file) if self.wish.file else telling.default_report_file(os.getpid()))
+        head = (
+            f"weft: {telling.render_time_and_host()}: no rank has begun or ended a call for {self._quiet:.0f} s; {end}"
+        )
+        telling.write_report(
+            f"{head}\n{text}", Path(self.wish.file) if self.wish.file else telling.default_report_file(os.getpid())
+        )

@@ -1,4 +1,6 @@
-"""For a line in a .pth file of a site: every Python of it that has WEFT_WATCHDOG in its environment is watched."""
+"""Starts the watchdog in every Python of a site that has WEFT_WATCHDOG in its environment; for a
+line in a .pth file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watchdog in a Python rank: a thread that looks where the main one is."""
+"""The watchdog in a Python rank: a thread that checks whether the main thread makes progress."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Place = tuple[tuple[object, ...], ...]
 
 
 class RankWatchdog(threading.Thread):
-    """Tells once when the main thread was at one instruction at each look for so long."""
+    """Thread that reports once if the main thread was at the same instruction at each look for some seconds."""
 
     def __init__(self, wish: WatchdogSettings) -> None:
         super().__init__(name="weft watchdog", daemon=True)
@@ -41,7 +41,7 @@ class RankWatchdog(threading.Thread):
         """Held to the end of this process: another rank of the job then stays silent."""
 
     def run(self) -> None:
-        """Watch to the end of the program."""
+        """Watch until the program ends."""
         pause = min(PAUSE, self.wish.seconds / 10)
         place, stood, told, looked = self._read_position(), 0.0, False, time.monotonic()
         while self._main.is_alive():
@@ -52,7 +52,9 @@ class RankWatchdog(threading.Thread):
             here = self._read_position()
             stood = stood + gap if here == place else 0.0
             if told and here != place:
-                telling.write_report(f"weft: {telling.render_time_and_host()}: {self._describe_rank()} goes on", self._report_file)
+                telling.write_report(
+                    f"weft: {telling.render_time_and_host()}: {self._describe_rank()} goes on", self._report_file
+                )
                 return
             place = here
             if stood >= self.wish.seconds and not told:
@@ -63,9 +65,9 @@ class RankWatchdog(threading.Thread):
                 looked = time.monotonic()
 
     def _read_position(self) -> Place:
-        """Instructions of all frames, and what the variables of the inner ones are: a loop binds them anew.
+        """Return the instructions of all frames of the main thread, and the identities of the inner frames' variables.
 
-        A loop over one long call is at that call at each look.
+        A loop over one long call is at that call at each look, but assigns its variables anew.
         """
         frame = sys._current_frames().get(self._main.ident or 0)
         found: list[tuple[int, int]] = []
@@ -75,12 +77,14 @@ class RankWatchdog(threading.Thread):
         return tuple(found)
 
     def _report(self, stood: float) -> None:
+        """Write the report, and abort the program if the settings say so. `stood`: seconds without progress."""
         telling.allow_tracing()
         frame = sys._current_frames().get(self._main.ident or 0)
         end = "it is ended now" if self.wish.abort else "the program goes on; this is told once"
-        head = f"weft: {telling.render_time_and_host()}: {self._describe_rank()} was at {_render_program_line(frame)} at each look for {stood:.0f} s; {end}"
+        where = f"{telling.render_time_and_host()}: {self._describe_rank()} was at {_render_program_line(frame)}"
+        head = f"weft: {where} at each look for {stood:.0f} s; {end}"
         telling.write_report(head, self._report_file)  # at once: the program may end while others look
-        telling.write_report(telling.JobInspection(os.getpid()).text(), self._report_file)
+        telling.write_report(telling.JobInspection(os.getpid()).wait_for_text(), self._report_file)
         if self.wish.abort:
             os.kill(os.getpid(), signal.SIGABRT)
             time.sleep(GRACE)
@@ -91,7 +95,9 @@ class RankWatchdog(threading.Thread):
         return Path(self.wish.file) if self.wish.file else telling.default_report_file(os.getpid())
 
     def _is_reporter(self) -> bool:
-        """Whether this rank tells: the first of its job on this host. A name of the kernel's goes with its process."""
+        """Return whether this rank reports: the first of its job on this host, by a socket name that ends with its
+        process.
+        """
         job = step.of_this_process()
         if job is None:
             return True
@@ -104,13 +110,13 @@ class RankWatchdog(threading.Thread):
 
 
 def _identify_variables(frame: FrameType) -> list[object]:
-    """What tells whether variables were bound anew: numbers by their value, all else by identity."""
+    """Return what changes if variables are assigned: numbers by value, all other objects by identity."""
     values = list(frame.f_locals.values())[-MOST:]
     return [value if type(value) in (int, float, bool) else id(value) for value in values]
 
 
 def _render_program_line(frame: FrameType | None) -> str:
-    """The innermost line that is not of a library; where there is none, the innermost."""
+    """Return `FILE:LINE FUNCTION` of the innermost frame that is not of a library, or of the innermost of all."""
     own = frame
     while own is not None and of_library(own.f_code.co_filename):
         own = own.f_back
@@ -122,7 +128,7 @@ _begun: list[RankWatchdog] = []
 
 
 def start_watchdog(wish: WatchdogSettings | None) -> bool:
-    """Watch from here on; whether somebody does. A second wish in a process changes nothing."""
+    """Start the watchdog of this process, unless one runs or `wish` is None; return whether one runs."""
     if wish is not None and not _begun:
         _begun.append(RankWatchdog(wish))
         _begun[0].start()

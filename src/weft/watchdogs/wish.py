@@ -1,4 +1,4 @@
-"""What is asked of the watchdog: after how many seconds, and what then."""
+"""The settings of the watchdog: after how many seconds it acts, and how."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACTIONS: Final = ("tell", "abort")
 
 @dataclass(frozen=True, slots=True)
 class WatchdogSettings:
-    """Tell after so many seconds without progress; `abort`: then end the program."""
+    """Report after `seconds` without progress; `abort`: end the program afterwards."""
 
     seconds: float
     abort: bool = False
@@ -29,9 +29,9 @@ def read_settings(
     seconds: float | None = None, action: str | None = None, file: str | os.PathLike[str] | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> WatchdogSettings | None:  # fmt: skip
-    """What arguments say, or where they say nothing, the environment; None: nothing is asked for.
+    """Return the settings by the arguments, or by the environment if an argument is missing; None if none are given.
 
-    UsageError where a word means nothing.
+    UsageError for a value that is not valid.
     """
     text = environment.get(SECONDS, "") if seconds is None else str(seconds)
     if text in ("", "0"):

@@ -158,7 +158,7 @@ class Machine:
                     f"the program uses groups, and {command} cannot be started: {error.strerror}"
                 ) from error
         limit = time.monotonic() + STARTING
-        while self.tasks.all()[1].state != TaskState.SERVING:
+        while self.tasks.read_tasks()[1].state != TaskState.SERVING:
             if self._server.poll() is not None or time.monotonic() > limit:
                 raise MachineError(f"the program uses groups, and PVM's group server ({command}) {self.no_server}")
             time.sleep(0.005)
@@ -196,7 +196,7 @@ class Machine:
         found = _PRINTED.match(line)
         if found is None:
             return None
-        tasks, tid, text = self.tasks.all(), int(found[1], 16), found[2]
+        tasks, tid, text = self.tasks.read_tasks(), int(found[1], 16), found[2]
         rank = next((task.rank for task in reversed(tasks) if task.tid == tid), None)
         if rank is None or text.strip() in (b"EOF", b"BEGIN"):
             return None
@@ -206,8 +206,8 @@ class Machine:
         """A task but the group server that is still there, by its rank; it may have something to do behind pvm_exit."""
         now = time.monotonic()
         self._waiting_since = self._waiting_since or now
-        for task in self.tasks.all():
-            if task.serves or not task.tid:
+        for task in self.tasks.read_tasks():
+            if task.is_group_server or not task.tid:
                 continue
             if task.pid == 0 and now - self._waiting_since < STARTING and self._alive(task.tid):
                 return task.rank
@@ -217,7 +217,7 @@ class Machine:
 
     def label(self, rank: int) -> str:
         """A task as it is called."""
-        return f"rank {rank}, {registry.render_label(self.tasks.all(), rank)}"
+        return f"rank {rank}, {registry.render_label(self.tasks.read_tasks(), rank)}"
 
     def _alive(self, tid: int) -> bool:
         """Whether a spawned task has not made its first call: it may yet, or it is no program of PVM and has ended."""
@@ -229,7 +229,7 @@ class Machine:
 
     def bury(self) -> None:
         """Say of tasks that were killed, in their records, that they have ended: others may wait for them."""
-        for task in self.tasks.all():
+        for task in self.tasks.read_tasks():
             if task.pid and task.rank not in self._buried and gone(task.pid):
                 self._buried.add(task.rank)
                 records.bury(self.run, task.rank)
@@ -272,7 +272,7 @@ class Machine:
 
     def _living(self) -> list[int]:
         """Processes that surely are tasks of this run: a pid alone proves nothing, but they map its file of tasks."""
-        return [task.pid for task in self.tasks.all() if task.pid and maps_file(task.pid, self._file)]
+        return [task.pid for task in self.tasks.read_tasks() if task.pid and maps_file(task.pid, self._file)]
 
 
 def gone(pid: int) -> bool:

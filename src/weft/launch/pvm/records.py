@@ -25,7 +25,7 @@ def path_of(run: Path, rank: int) -> Path:
 def close_servers(run: Path) -> None:
     """Put the records of all group servers of a run in order."""
     for task in read_tasks(run):
-        if task.serves:
+        if task.is_group_server:
             try:
                 _close(path_of(run, task.rank))
             except OSError:

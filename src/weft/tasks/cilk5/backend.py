@@ -1,4 +1,4 @@
-"""The backend for Cilk-5: gdb as it is, and the records that Weft's part keeps in the frames of the procedures."""
+"""The backend for Cilk-5: an unmodified gdb, and the records of Weft's part in the frames of the procedures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HEAD = 4096
 
 
 class Cilk5Gdb(Gdb):
-    """gdb for a program of Cilk-5: whose frames are whose, by the names of its procedures."""
+    """gdb for a program of Cilk-5; finds the tasks of frames by the names of the procedures."""
 
     def __init__(self, procedures: Procedures) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Cilk5Gdb(Gdb):
             self.console(f"skip -gfile {files}")
 
     def stack(self, thread: int) -> list[Frame]:
-        """All frames of a thread, innermost first; `begins`: the first one of a task."""
+        """Return all frames of a thread, innermost first; `begins` marks the first frame of a task."""
         frames = super().stack(thread)
         for frame in frames:
             function = str(frame.get("func", ""))
@@ -54,17 +54,21 @@ class Cilk5Gdb(Gdb):
         return frames
 
     def arm(self, points: Sequence[Point]) -> None:
-        """Take these as the breakpoints.
+        """Replace all breakpoints by these.
 
-        cilk2c puts blocks of its own into the line of a spawn, and gdb has a place in each: only the first one counts.
-        What is meant by a procedure is its first line behind the begin of a clone.
+        cilk2c adds blocks of its own to the line of a spawn, and gdb has a location in each: only the first one is
+        kept. A breakpoint at a procedure stops at its first line after the head of a clone.
         """
         before = set(self.points)
         super().arm(points)
         for number in set(self.points) - before:
             first: dict[str, tuple[int, str]] = {}
             made = self._made(number)
-            if not self.points[number].line and self.is_procedure_head(made) and (inside := self._first_body_address(made)):
+            if (
+                not self.points[number].line
+                and self.is_procedure_head(made)
+                and (inside := self._first_body_address(made))
+            ):
                 point = self.points.pop(number)
                 self.ask(f"-break-delete {number}")
                 self.points[str(self.insert(point, f"*{inside:#x}")["bkpt"]["number"])] = point
@@ -82,7 +86,7 @@ class Cilk5Gdb(Gdb):
         return body[0] if body else {}
 
     def _first_body_address(self, head: Frame) -> int:
-        """The first address of a procedure behind its head; 0 where none is known."""
+        """Return the first address of a procedure after its head; 0 if unknown."""
         start = int(str(head["addr"]), 16)
         for address, line in self.instruction_lines(start, start + HEAD):
             if address > start and not self.is_procedure_head({**head, "line": line}):
@@ -90,7 +94,7 @@ class Cilk5Gdb(Gdb):
         return 0
 
     def is_procedure_head(self, frame: Frame) -> bool:
-        """Whether a frame stands at the head of its procedure, whose lines are cilk2c's own begin of a clone."""
+        """Return whether a frame is at the head of its procedure, whose lines are cilk2c's own beginning of a clone."""
         function = str(frame.get("func", ""))
         found = CLONE.match(function)
         opened = self.procedures.opened.get(found[1] if found else function, 0)
@@ -116,12 +120,12 @@ class Cilk5Backend(NativeBackend):
         self._procedures = Procedures()
 
     def start(self) -> Stop:
-        """Compile the program, start it, and come to the first line of its main procedure."""
+        """Compile and start the program, and run to the first line of its main procedure."""
         program, self._procedures = build_program(self._sources, self._folder)
         self._program = str(program)
         self._terminal = Terminal()
         self._gdb = self._cilk = Cilk5Gdb(self._procedures)
-        self._gdb.begin(self._program, self._arguments, {}, self._terminal.name)
+        self._gdb.start_program(self._program, self._arguments, {}, self._terminal.name)
         self._on_program_loaded()
         if "cilk_main" not in self._procedures.scopes:
             return self._make_stop("start", self._current_thread())
@@ -139,7 +143,7 @@ class Cilk5Backend(NativeBackend):
 
     def _table(self) -> Cilk5Table | None:
         if not self._base and self._gdb.exited is None:
-            self._base = self._gdb.address("weft_tasks")
+            self._base = self._gdb.symbol_address("weft_tasks")
         return Cilk5Table(self._gdb.read, self._base) if self._base and self._gdb.exited is None else None
 
     def _rows(self) -> list[Cilk5Row]:
@@ -151,7 +155,7 @@ class Cilk5Backend(NativeBackend):
         return [as_dict(row) for row in self._rows()], {}
 
     def tasks(self) -> list[TaskRow]:
-        """The table."""
+        """Return the table of tasks."""
         table = self._table()
         if table is None:
             return []
@@ -161,7 +165,9 @@ class Cilk5Backend(NativeBackend):
             children.setdefault(row.parent, []).append(row.id)
         above = {row.id: row for row in rows}
         stacks = self._read_stacks(row.worker for row in rows if row.state == "top")
-        made = [self._make_row(row, above.get(row.above), tuple(children.get(row.id, ())), deques, stacks) for row in rows]
+        made = [
+            self._make_row(row, above.get(row.above), tuple(children.get(row.id, ())), deques, stacks) for row in rows
+        ]
         return add_mutex_waits(self._gdb, made, stacks)
 
     def _make_row(
@@ -172,7 +178,8 @@ class Cilk5Backend(NativeBackend):
         deques: dict[int, int],
         stacks: dict[int, list[Frame]],
     ) -> TaskRow:
-        site, wait = self._gdb.site, None
+        """Return the row of a task by its record."""
+        site, wait = self._gdb.return_site, None
         created = self._named(site(row.created))
         if above is not None:
             at = self._named(site(above.created))
@@ -212,14 +219,14 @@ class Cilk5Backend(NativeBackend):
         self._gdb.write(int(record["address"]) + layout.TRACED, what, 4)
 
     def _set_spawn_watch(self, on: bool) -> None:
-        base = self._base = self._base or self._gdb.address("weft_tasks")
+        base = self._base = self._base or self._gdb.symbol_address("weft_tasks")
         self._gdb.write(base + layout.WATCH, layout.RUNS if on else 0, 4)
         for row in self._rows():
             if row.traced:
                 self._set_trace_flags(as_dict(row), 0)
 
     def advance(self, movement: How, task: int | None, *, child: bool) -> Stop:
-        """Let the program run until one task has come on."""
+        """Let the program run until one task has moved on, and return where it stopped."""
         record = self._find_record(task) if task is not None and self._gdb.exited is None else None
         self._followed, self._over, self._taking = int(record["address"]) if record else 0, 0, 0
         self._apart = False
@@ -242,7 +249,7 @@ class Cilk5Backend(NativeBackend):
         return at.line if at is not None else 0
 
     def _resume_followed_task(self, how: How) -> Stop:
-        """Something else stopped the program: on with the task that is followed, wherever it is."""
+        """Continue with the followed task, wherever it is, after something else has stopped the program."""
         record = self._record_at(self._followed) if self._followed else None
         if record is None or how == "continue":
             return self._run_and_interpret("-exec-continue", how, None)
@@ -253,7 +260,7 @@ class Cilk5Backend(NativeBackend):
         return self._continue_task(how, self._followed)
 
     def _continue_task(self, how: How, address: int) -> Stop:
-        """Let the traced task come on from where it is."""
+        """Let the followed task move on from where it is now."""
         record = self._record_at(address)
         if record is None:
             return self._run_and_interpret("-exec-continue", how, None)
@@ -263,7 +270,7 @@ class Cilk5Backend(NativeBackend):
         return super()._continue_task(how, address)
 
     def _wait_for_task_above(self, how: How, record: Any, thread: int | None) -> Stop:
-        """The task is on the heap, or beneath another one in its worker's stack: that one is to come to its end."""
+        """Continue with a task on the heap, or beneath another one in its worker's stack, which has to end first."""
         address, self._apart = int(record["address"]), True
         if thread is not None:
             above = next(row for row in self._rows() if row.id == record["above"])
@@ -272,6 +279,7 @@ class Cilk5Backend(NativeBackend):
         return self._run_and_interpret("-exec-continue", how, address)
 
     def _handle_event(self, event: tuple[str, int, int, int], how: How) -> Stop:
+        """Handle an event that Weft's part in the program reports, and return the next stop."""
         name, of, other, thread = event
         if name == "done" and of == self._over:
             return self._return_to_followed_task(how, other, thread)
@@ -307,13 +315,13 @@ class Cilk5Backend(NativeBackend):
         return self._record_at(record["maker"])
 
     def _return_to_followed_task(self, how: How, address: int, thread: int) -> Stop:
-        """What lay on the traced task has come to its end: back to that task's line, unless it was stolen."""
+        """After the end of the task above, run to the followed task's line, unless the task was stolen."""
         self._over = 0
         record, done = self._record_at(address), self._gdb.stack(thread)
         frames = frames_of_part(done, 1)
         if how == "finish":
             return self._run_and_interpret("-exec-continue", how, address)
-        if not record or record["worker"] != self._gdb.lwp(thread) or not frames:
+        if not record or record["worker"] != self._gdb.kernel_thread_id(thread) or not frames:
             return self._resume_followed_task(how)
         if (stop := self._run_to_caller(thread, address, how, frames[0])) is not None:
             return stop
@@ -323,14 +331,16 @@ class Cilk5Backend(NativeBackend):
     def _thread_at_next_line(self, how: How, address: int) -> int:
         """Where the traced task stands at its next line; the head of a clone is none."""
         thread = super()._thread_at_next_line(how, address)
-        return 0 if thread and self._cilk.is_opening(self._gdb.stack(thread)[0]) else thread
+        return 0 if thread and self._cilk.is_procedure_head(self._gdb.stack(thread)[0]) else thread
 
     def _interpret_stop(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:
-        """What a stop means; where a clone has lost its task to another worker, its lines mean nothing."""
+        """Return what a stop means; lines of a clone that has lost its task to another worker mean nothing."""
         stepped = stop.get("reason") in ("end-stepping-range", "function-finished")
         if stepped and address is not None and self._gdb.exited is None:
             thread = int(str(stop.get("thread-id", 0)))
-            here = next((r for r in self._rows() if r.state == "top" and r.worker == self._gdb.lwp(thread)), None)
+            here = next(
+                (r for r in self._rows() if r.state == "top" and r.worker == self._gdb.kernel_thread_id(thread)), None
+            )
             if here is None or here.address != address:
                 if how != "step" or here is None or here.maker != address:
                     return self._continue_task(how, address)
@@ -339,42 +349,55 @@ class Cilk5Backend(NativeBackend):
                 self._set_spawn_watch(False)
                 self._set_trace_flags(as_dict(here), layout.RUNS)
             frame = self._gdb.stack(thread)[0]
-            if is_program_frame(frame) and self._cilk.is_opening(frame) and frame.get("begins"):
+            if is_program_frame(frame) and self._cilk.is_procedure_head(frame) and frame.get("begins"):
                 return self._continue_task(how, address)
         if stop.get("reason") == "breakpoint-hit" and stop.get("bkptno") in self._gdb.points:
             return self._stop_at_breakpoint(stop, how, address)
         return super()._interpret_stop(stop, how, address)
 
     def _stop_at_breakpoint(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:
-        """A person's breakpoint: none where a clone has lost its task; at a procedure's head, on to its first line."""
+        """Return the stop at a breakpoint of the user; at a procedure's head, run on to its first line."""
         thread = int(str(stop.get("thread-id", 0)))
         frame = self._gdb.stack(thread)[0]
-        if not frame.get("begins") or not self._cilk.is_opening(frame):
+        if not frame.get("begins") or not self._cilk.is_procedure_head(frame):
             return super()._interpret_stop(stop, how, address)
         point = self._gdb.points[str(stop["bkptno"])]
         if (other := self._run_past_head(thread, how, address, set())) is not None:
             return other
-        here = self.task_on_worker(self._gdb.lwp(thread))
-        return self._make_stop("breakpoint", thread, point=point.id) if here is not None and self.is_meant_for_thread(point, thread) else (
-            self._resume_task(how, address))  # fmt: skip
+        here = self.task_on_worker(self._gdb.kernel_thread_id(thread))
+        if here is not None and self.is_meant_for_thread(point, thread):
+            return self._make_stop("breakpoint", thread, point=point.id)
+        return self._resume_task(how, address)
 
     def is_meant_for_thread(self, point: Point, thread: int) -> bool:
         """Whether a breakpoint is for the task that hit it; a clone that has lost its task has none."""
-        return self.task_on_worker(self._gdb.lwp(thread)) is not None and super().is_meant_for_thread(point, thread)
+        return self.task_on_worker(self._gdb.kernel_thread_id(thread)) is not None and super().is_meant_for_thread(
+            point, thread
+        )
 
     def _run_into_body(self, thread: int, address: int, *, new: bool) -> Stop:
-        """A worker is about to begin or take up the traced task: on to its next line."""
-        inside = not is_program_frame(self._gdb.stack(thread)[0])  # of the runtime still, not stopped in a line by something else
+        """Run a worker that is about to begin or resume the followed task to its next line."""
+        inside = not is_program_frame(
+            self._gdb.stack(thread)[0]
+        )  # of the runtime still, not stopped in a line by something else
         if inside and (stop := self._run_to_caller(thread, address, "next")) is not None:
             return stop
         stop = self._run_past_head(thread, "next", address, set() if new else {self._suspended}, of=address)
         return stop if stop is not None else self._make_stop("line", thread)
 
-    def _run_past_head(self, thread: int, how: How, address: int | None, skipped: set[int], *, of: int = 0) -> Stop | None:
-        """On to a line of the program that is neither the head of a procedure nor one of these. `of`: of that task."""
+    def _run_past_head(
+        self, thread: int, how: How, address: int | None, skipped: set[int], *, of: int = 0
+    ) -> Stop | None:
+        """Run to a line of the program outside the heads of procedures and the lines in `skipped`. `of`: the task's
+        address.
+        """
         for _ in range(HOW_FAR):
             frame = self._gdb.stack(thread)[0]
-            if is_program_frame(frame) and int(frame["line"]) not in skipped and not self._cilk.is_opening(frame):
+            if (
+                is_program_frame(frame)
+                and int(frame["line"]) not in skipped
+                and not self._cilk.is_procedure_head(frame)
+            ):
                 return None
             self._gdb.run(f"-exec-next --thread {thread}")
             happened = self._wait_for_stop()
@@ -388,7 +411,7 @@ class Cilk5Backend(NativeBackend):
 
     def _on_address(self, thread: int) -> int:
         """The record of the task that runs on a thread; 0 for none."""
-        lwp = self._gdb.lwp(thread)
+        lwp = self._gdb.kernel_thread_id(thread)
         return next((row.address for row in self._rows() if row.state == "top" and row.worker == lwp), 0)
 
     @property
@@ -402,8 +425,8 @@ class Cilk5Backend(NativeBackend):
         return replace(stop, at=self._named(stop.at))
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> Any:
-        """A task's own frames, innermost first, and the chain of spawns."""
-        lines, made = super().frames(task, every=with_libraries)
+        """Return a task's frames, innermost first, and the creations of the task and its ancestors."""
+        lines, made = super().frames(task, with_libraries=with_libraries)
         if not lines and (row := next((row for row in self.tasks() if row.id == task), None)) and row.at:
             lines = [row.at]
         return [self._named(line) for line in lines], made
@@ -413,7 +436,7 @@ class Cilk5Backend(NativeBackend):
         return self._evaluate_translated(task, text, level, partial(self._gdb.value, form=form))
 
     def _gdb_expression(self, task: int | None, text: str, level: int) -> tuple[int, int, str]:
-        """gdb's numbers of a task's thread and frame, and C's words for an expression there."""
+        """Return gdb's numbers of a task's thread and frame, and the expression in C's names there."""
         asked: list[tuple[int, int, str]] = []
 
         def keep(words: str, thread: int, at: int) -> str:
@@ -423,8 +446,13 @@ class Cilk5Backend(NativeBackend):
         self._evaluate_translated(task, text, level, keep)
         return asked[-1]
 
-    def _evaluate_translated(self, task: int | None, text: str, level: int, value: Callable[[str, int, int], str]) -> str:
-        """What `value` makes of C's words for an expression, in a thread and frame of gdb's."""
+    def _evaluate_translated(
+        self, task: int | None, text: str, level: int, value: Callable[[str, int, int], str]
+    ) -> str:
+        """Translate an expression to C's names in a task's frame, and return what `value` makes of it.
+
+        `value`: is called with the expression, and gdb's numbers of the thread and frame.
+        """
         thread, frames = self._thread_and_frames(task, {row.id: row for row in self.tasks()})
         if not frames:
             return self._evaluate_on_heap(task, text, value)
@@ -435,13 +463,13 @@ class Cilk5Backend(NativeBackend):
         return evaluate_in_procedure(text, where, self._procedures, lambda words: value(words, thread, at))
 
     def _variables(self, thread: int, level: int) -> list[str]:
-        """The names that C has in a frame."""
+        """Return the names of the variables of a frame in C."""
         place = f"--thread {thread} --frame {level}"
         told = self._gdb.ask(f"-stack-list-variables {place} --no-values").get("variables", [])
         return [str(one["name"]) for one in told]
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
-        """The variables of a task's frame, and their values: those in C, and those that its procedure's frame has."""
+        """Return the variables of a task's frame and their values: those in C, and those in its procedure's frame."""
         thread, frames = self._thread_and_frames(task, {row.id: row for row in self.tasks()})
         names: list[str] = []
         if frames:
@@ -466,7 +494,7 @@ class Cilk5Backend(NativeBackend):
         return "cilk_main" if at and at.function == "main" else at.function if at else ""
 
     def _evaluate_on_heap(self, task: int | None, text: str, value: Callable[[str, int, int], str]) -> str:
-        """Of a task on the heap all that there is lies in its frame."""
+        """Evaluate an expression for a task on the heap, by the variables in its procedure's frame."""
         table = self._table()
         row = next((row for row in table.rows if row.id == task), None) if table is not None else None
         if table is None or row is None:
@@ -483,13 +511,13 @@ class Cilk5Backend(NativeBackend):
 
 
 class NoOutlinedBodies:
-    """What a compiler of OpenMP makes up, cilk2c does not."""
+    """Replaces OutlinedBodies: unlike OpenMP compilers, cilk2c makes up no lines."""
 
     def is_compiler_line(self, frame: Frame) -> bool:
         """Nothing."""
         return False
 
-    is_line_executed_elsewhere = is_made_up
+    is_line_executed_elsewhere = is_compiler_line
 
     def line_addresses(self, file: str, line: int) -> list[int]:
         """None other than gdb's own."""

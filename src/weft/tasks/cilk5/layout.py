@@ -1,4 +1,4 @@
-"""The records in Cilk's frames as Python reads them: the layout of cilk5/native/weft-cilk.h."""
+"""Reads the records in the frames of Cilk-5: the layout of cilk5/native/weft-cilk.h."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Read = Callable[[int, int], bytes]
 
 @dataclass(slots=True)
 class Cilk5Row:
-    """A living task: its record, and what follows from where that lies."""
+    """A living task: its record, and what follows from the record's place."""
 
     address: int
     id: int
@@ -75,7 +75,9 @@ class Cilk5Table:
         return sorted((row for row, _, _ in self._seen.values()), key=lambda row: row.id)
 
     def _read_record(self, address: int) -> tuple[Cilk5Row, int, int] | None:
-        """The record at an address, what lies below it, and the thread that ran it last; None where none lives."""
+        """Return the record at an address, the address below it, and the thread that ran it last; None if no task lives
+        there.
+        """
         if not address:
             return None
         if address not in self._seen:
@@ -87,7 +89,9 @@ class Cilk5Table:
         return self._seen[address]
 
     def _set_worker_stack(self, top: int, thread: int) -> None:
-        """A worker's own: down to the first frame that another one runs now."""
+        """Set state and place of the tasks on a worker's stack, down to the first frame that
+        another worker runs now.
+        """
         state: State = "top"
         above, line = 0, list[Cilk5Row]()
         while (found := self._read_record(top)) is not None and found[2] == thread and found[0].state == "heap":
@@ -108,7 +112,7 @@ class Cilk5Table:
         return found[0] if found is not None else None
 
     def deques(self) -> dict[int, int]:
-        """For each frame that another worker could take now, by its record's address, the worker that has it.
+        """Return the worker that has each frame which another worker could take now, by the record's address.
 
         A deque is Cilk's own: its worker's state begins with pointers to its head and its tail; the frame at the tail
         is the one that runs.

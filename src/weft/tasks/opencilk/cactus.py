@@ -1,8 +1,8 @@
-"""The cactus of stacks: which activations of functions lie on each worker, and where one task ends in another.
+"""Reads the cactus stack: which activations of functions are on each worker, and where one task ends in another.
 
-An activation is known by its function and by the canonical frame address: a thief runs it from a stack of its own, but
-its variables stay where they are. So the stacks of a parent's thief and of its robbed child both lead to the same
-activation; a task is the activations from a helper that has detached itself up to the next such one.
+An activation is identified by its function and the canonical frame address: a thief runs it from a stack of its own,
+but its variables stay where they are. So the stacks of a parent's thief and of its robbed child both lead to the same
+activation; a task is the activations from a helper that has detached itself up to the next such helper.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENTERS = "__cilkrts_internal_invoke_cilkified_root"
 
 @dataclass(slots=True)
 class Activation:
-    """One call of a function that goes on. `level`: gdb's, in the stack where it was found; -1: in none of gdb's."""
+    """One call of a function that has not returned. `level`: gdb's frame number; -1 if gdb does not reach it."""
 
     function: int
     cfa: int
@@ -57,14 +57,16 @@ class Activation:
 
 @dataclass(slots=True)
 class CactusStack:
-    """What a thread's stack leads to, innermost first, without the runtime's calls on top of the program's."""
+    """The activations that a thread's stack leads to, innermost first, without the runtime's calls on top of the
+    program's.
+    """
 
     thread: int
     worker: int
     activations: list[Activation] = field(default_factory=list)
 
     def split_by_task(self) -> list[list[Activation]]:
-        """Those of each task, the one on top first; every part but the last ends with its helper."""
+        """Return the activations of each task, the task on top first; every part but the last ends with its helper."""
         found: list[list[Activation]] = [[]]
         for one in self.activations:
             found[-1].append(one)
@@ -81,7 +83,9 @@ class Unwinder:
         self._offsets: dict[int, int] = {}
 
     def unwind_thread(self, thread: int, worker: int) -> CactusStack:
-        """A thread's, from the program's innermost activation on; empty where it runs nothing of the program."""
+        """Return a thread's stack from the program's innermost activation on; empty if it runs
+        nothing of the program.
+        """
         frames = self._gdb.stack(thread)
         first = next((i for i, frame in enumerate(frames) if is_program_frame(frame)), None)
         found = CactusStack(thread, worker)
@@ -97,8 +101,9 @@ class Unwinder:
         return found
 
     def _make_activation(self, frame: Frame, cfa: int, level: int) -> Activation:
+        """Return the activation of a frame. `cfa`: its canonical frame address."""
         pc = int(frame["addr"], 16)
-        function = self._code.of(pc)
+        function = self._code.function_at(pc)
         one = Activation(function.start if function else 0, cfa, pc, level, frame)
         one.helper = function is not None and function.helper
         if one.helper:
@@ -108,10 +113,12 @@ class Unwinder:
         return one
 
     def walk_frame_pointers(self, pc: int, fp: int) -> list[Activation]:
-        """A frame and its callers, as far as the program's functions go, by their frame pointers."""
+        """Return the activations of a frame and its callers by their frame pointers, as far as they are the program's
+        functions.
+        """
         found = list[Activation]()
         for _ in range(DEEP):
-            function = self._code.of(pc)
+            function = self._code.function_at(pc)
             if function is None or not fp:
                 break
             found.append(self._make_activation({"addr": hex(pc), "func": function.name, "level": "-1"}, fp + 16, -1))
@@ -124,10 +131,10 @@ class Unwinder:
         return found
 
     def _frames_with_addresses(self, thread: int, frames: list[Frame]) -> Iterable[tuple[Frame, int]]:
-        """Frames that are no inlined ones, and the canonical frame address of each.
+        """Yield the frames that are not inlined, each with its canonical frame address.
 
-        A caller's frame pointer leads to its own caller's and to the address where that goes on, as gdb has it; where
-        it does not, gdb is asked.
+        A caller's frame pointer leads to its own caller's and to the return address; gdb is asked if that does not
+        agree with gdb's frames.
         """
         outer, pointer = merge_inlined_frames(frames), 0
         for frame, caller in zip(outer, [*outer[1:], None], strict=False):
@@ -148,7 +155,7 @@ class Unwinder:
                 return
 
     def find_descriptor(self, one: Activation) -> int:
-        """Where an activation has its frame descriptor; 0 where it has none (yet)."""
+        """Return the address of an activation's frame descriptor; 0 if it has none (yet)."""
         offset = self._offsets.get(one.function, 0)
         if offset:
             found = one.cfa - offset
@@ -163,7 +170,7 @@ class Unwinder:
 
 
 def merge_inlined_frames(frames: list[Frame]) -> list[Frame]:
-    """One frame of each real call: of those that are inlined into one, the program's innermost."""
+    """Return one frame for each real call: of the frames inlined into it, the program's innermost."""
     found: list[list[Frame]] = []
     for frame in frames:
         inner = found[-1][-1] if found else None

@@ -1,8 +1,8 @@
-"""What OpenCilk's runtime keeps of its tasks, as Python reads it: frames, workers, deques, closures (ABI 4, x86-64).
+"""Reads what OpenCilk's runtime stores of its tasks: frames, workers, deques, closures (ABI 4, x86-64).
 
-A function that spawns has a frame descriptor on its stack. A spawned child begins where its helper sets DETACHED in a
-descriptor of its own and pushes that of its parent on the worker's deque; a thief takes the oldest one there and goes
-on behind the spawn, on a stack of its own, with the frame where it was. What was stolen has a closure.
+A function that spawns has a frame descriptor on its stack. A spawned child begins when its helper sets DETACHED in a
+descriptor of its own and pushes that of its parent on the worker's deque; a thief takes the oldest one there and
+continues after the spawn, on a stack of its own, with the frame at its old place. What was stolen has a closure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DEPTH = 1 << 20
 
 
 def descriptor_magic() -> int:
-    """What stands in each frame descriptor of this ABI (frame.h)."""
+    """Return the number that each frame descriptor of this ABI contains (frame.h)."""
     value = ABI
     for name in ("fp", "magic", "flags", "call_parent", "extension"):
         value = value * 13 + FRAME.fields[name][1]  # type: ignore[index]
@@ -48,7 +48,7 @@ MAGIC = descriptor_magic()
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """A frame that was stolen, or what was left to its victim (`frame` 0); the addresses of its relatives."""
+    """A frame that was stolen, or what was left to its victim (`frame` 0), with the addresses of related closures."""
 
     address: int
     frame: int
@@ -59,10 +59,10 @@ class Closure:
 
 @dataclass(frozen=True, slots=True)
 class OpenCilkWorker:
-    """A worker: the descriptors that lie in its deque, the oldest first, and whether its last child was robbed.
+    """A worker: the descriptors in its deque, the oldest first, and whether its last child was robbed.
 
-    `runs`: it is in the program, not in the scheduler. `behind`: what lies where the next one would; a child that
-    leaves has its parent there for a moment.
+    `runs`: whether it is in the program and not in the scheduler. `behind`: the word after the deque's end, in which a
+    child that leaves has its parent for a moment.
     """
 
     address: int
@@ -97,7 +97,7 @@ class OpenCilkMemory:
         return self.word(worker + WORKER["global"]) if worker else 0
 
     def read_worker(self, address: int) -> OpenCilkWorker:
-        """A worker that has begun."""
+        """Read a worker that has begun."""
         head, tail = self.word(address + WORKER["head"]), self.word(address + WORKER["tail"])
         count = max(min((tail - head) // 8, DEPTH), 0)
         kept = np.frombuffer(self.read(head, 8 * count + 8), "<u8").tolist() if head and tail >= head else [0]
@@ -109,13 +109,13 @@ class OpenCilkMemory:
         return OpenCilkWorker(address, tuple(kept[:-1]), int(kept[-1]), head > tail, bottom, runs)
 
     def read_closure(self, address: int) -> Closure:
-        """A closure."""
+        """Read a closure."""
         fields = {name: self.word(address + CLOSURE[name]) for name in ("frame", "call_parent", "spawn_parent")}
         status = STATUS.get(self.read(address + CLOSURE["status"], 1)[0], "")
         return Closure(address, status=status, **fields)
 
     def closure_ancestors(self, closure: int) -> Iterator[Closure]:
-        """A closure and those that called or spawned it, and so on."""
+        """Yield a closure and those that called or spawned it, from the inside out."""
         for _ in range(DEPTH):
             if not closure:
                 return
@@ -124,7 +124,7 @@ class OpenCilkMemory:
             closure = found.spawn_parent or found.call_parent
 
     def read_closures(self, state: int) -> list[Closure]:
-        """All that live, from the root down."""
+        """Read all living closures, from the root down."""
         found, todo = list[Closure](), [self.word(state + GLOBAL["root_closure"])]
         while todo and len(found) < DEPTH:
             at = todo.pop()

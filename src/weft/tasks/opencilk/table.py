@@ -1,4 +1,4 @@
-"""The table of OpenCilk's tasks: what runs on which worker, what lies in its deque, and what waits at a sync."""
+"""Builds the table of OpenCilk's tasks: what runs on each worker, what is in its deque, and what waits at a sync."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = 1
 
 @dataclass(slots=True)
 class OpenCilkTask:
-    """A living task: its activations, innermost first, and in which thread's stack they were found (0: in none)."""
+    """A living task: its activations, innermost first, and the thread in whose stack they were found (0: in none)."""
 
     id: int
     parent: int
@@ -39,9 +39,9 @@ class OpenCilkTask:
 
 
 class ChildNumbers:
-    """The number of each child: it is put into the upper half of the flags of its helper's descriptor.
+    """The number of each child, which is stored in the upper half of the flags of its helper's descriptor.
 
-    The runtime has no use for these bits, and clears them where the next child begins at the same address.
+    The runtime does not use these bits, and clears them when the next child begins at the same address.
     """
 
     def __init__(self, memory: OpenCilkMemory, write: Callable[[int, int, int], None]) -> None:
@@ -50,7 +50,7 @@ class ChildNumbers:
         self._next = ROOT
 
     def child_number(self, descriptor: int) -> int:
-        """A child's number, a new one where it has none yet."""
+        """Return the number of the child with a descriptor, a new one if it has none yet."""
         mark = self._memory.number(descriptor) >> MARK
         known = self._known.get(descriptor)
         if known is not None and known[0] == mark:
@@ -79,11 +79,11 @@ class OpenCilkTable:
         self.places[ROOT] = OpenCilkTask(ROOT, 0, stack.activations, stack.thread, "top", stack.worker)
 
     def read_workers(self, stacks: Iterable[tuple[CactusStack, OpenCilkWorker]], closures: list[Closure]) -> None:
-        """The workers work: what each has on its stack, and then what none has."""
+        """Add the tasks while the workers work: those on each worker's stack, and then those on none."""
         descriptors = {closure.frame for closure in closures if closure.frame}
         others: list[tuple[CactusStack, list[list[Activation]]]] = []
         for stack, worker in stacks:
-            parts = stack.parts()
+            parts = stack.split_by_task()
             if worker.robbed and parts[0] and parts[0][0].helper and not parts[0][0].detached:
                 parts[0].pop(0)  # a child at its end, whose parent is elsewhere
                 count = 0
@@ -92,14 +92,18 @@ class OpenCilkTable:
             self._add_worker_tasks(stack, parts, count)
             others.append((stack, parts))
         for stack, parts in others:
-            self._add_heap_tasks(stack, parts)  # of several that lead to a task the longest is that of its innermost spawn
+            self._add_heap_tasks(
+                stack, parts
+            )  # of several that lead to a task the longest is that of its innermost spawn
         self._add_tasks_without_stack(closures, descriptors)
         self._set_wait_status(closures)
 
     def _count_own_parts(self, parts: list[list[Activation]], worker: OpenCilkWorker) -> int:
-        """How many of the parts of its stack are the worker's own: those from the top whose parents are not stolen."""
-        gone = [closure.spawn_parent for closure in self._memory.upwards(worker.bottom) if closure.spawn_parent]
-        stolen = {self._memory.closure(closure).frame for closure in gone}
+        """Return how many parts of its stack belong to a worker: those from the top whose parents are not stolen."""
+        gone = [
+            closure.spawn_parent for closure in self._memory.closure_ancestors(worker.bottom) if closure.spawn_parent
+        ]
+        stolen = {self._memory.read_closure(closure).frame for closure in gone}
         every = [one for part in parts for one in part]
         count = 1 if parts[0] else 0
         while count < len(parts) and parts[count]:
@@ -113,16 +117,17 @@ class OpenCilkTable:
         return count
 
     def _id(self, part: list[Activation]) -> int:
-        return self._numbers.of(part[-1].descriptor) if part[-1].detached else ROOT
+        return self._numbers.child_number(part[-1].descriptor) if part[-1].detached else ROOT
 
     def _make_task(self, stack: CactusStack, parts: list[list[Activation]], at: int) -> OpenCilkTask:
-        """A part as a task, still on the heap."""
+        """Return the part of a stack with an index as a task on the heap."""
         part = parts[at]
         after = parts[at + 1] if at + 1 < len(parts) else []
         parent = self._id(after) if after else 0
         return OpenCilkTask(self._id(part), parent, part, stack.thread, caller=after[0] if after else None)
 
     def _add_worker_tasks(self, stack: CactusStack, parts: list[list[Activation]], count: int) -> None:
+        """Add the first `count` parts of a stack as tasks on the worker."""
         above = 0
         for at in range(count):
             place = self._make_task(stack, parts, at)
@@ -134,23 +139,23 @@ class OpenCilkTable:
             self.places[place.id] = place
 
     def _add_heap_tasks(self, stack: CactusStack, parts: list[list[Activation]]) -> None:
-        """What a stack leads to and is no worker's own: on the heap, where it is not on another worker."""
+        """Add the parts of a stack that are not on another worker as tasks on the heap."""
         for at, part in enumerate(parts):
             held = self.places.get(self._id(part)) if part else None
             if part and (held is None or (held.state == "heap" and len(held.activations) < len(part))):
                 self.places[self._id(part)] = self._make_task(stack, parts, at)
 
     def _add_tasks_without_stack(self, closures: list[Closure], descriptors: set[int]) -> None:
-        """Tasks that no stack leads to: their last child is done, and a worker is about to go on with them."""
+        """Add the tasks that no stack leads to: their last child is done, and a worker is about to continue them."""
         known = {one.key for place in self.places.values() for one in place.activations}
         for descriptor in descriptors:
             frame = self._memory.frame(descriptor)
-            stack = CactusStack(0, 0, self._unwinder.walked(int(frame["pc"]), int(frame["fp"])))
+            stack = CactusStack(0, 0, self._unwinder.walk_frame_pointers(int(frame["pc"]), int(frame["fp"])))
             if int(frame["magic"]) == MAGIC and stack.activations and stack.activations[0].key not in known:
-                self._add_heap_tasks(stack, stack.parts())
+                self._add_heap_tasks(stack, stack.split_by_task())
 
     def _set_wait_status(self, closures: list[Closure]) -> None:
-        """The status of those that have a closure, and where those on the heap go on."""
+        """Set the status of tasks that have a closure, and where those on the heap will continue."""
         for closure in closures:
             if not closure.frame:
                 continue
@@ -163,7 +168,7 @@ class OpenCilkTable:
 
 
 def contains_descriptor(descriptors: Iterable[int], one: Activation, every: list[Activation]) -> bool:
-    """Whether one of the descriptors lies in an activation: in no other of the same stack, and right below its end."""
+    """Return whether an activation contains one of the descriptors, and no other activation of the same stack does."""
     ends = [other.cfa for other in every if other.cfa < one.cfa]
     start = max((one.cfa - (1 << 20), *ends))
     return any(start <= descriptor < one.cfa for descriptor in descriptors)
@@ -171,5 +176,5 @@ def contains_descriptor(descriptors: Iterable[int], one: Activation, every: list
 
 def waits_at(place: OpenCilkTask, code: ProgramCode) -> SourceLine | None:
     """The line of the sync at which a task on the heap waits; None where it waits at none."""
-    found = code.resumption(place.waits) if place.waits else None
+    found = code.resumption_at(place.waits) if place.waits else None
     return found.at if found is not None and found.sync else None
