@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.attach.model import Argument, Call, Job, Seen, Thread
 from weft.base.words import plural, rank_words
-from weft.terms.libraries import innermost_own
+from weft.terms.library_code import innermost_own
 from weft.trace.sites import UNKNOWN, CallSite
 
 SINGLE = 4

@@ -11,7 +11,7 @@ from weft.compare.differences import Comparison, Difference
 from weft.compare.times import TOLD, Slower, elapsed
 from weft.findings import Finding
 from weft.match import NONE, Match
-from weft.terms.cited import said
+from weft.terms.event_findings import said
 from weft.trace import Event, Trace
 
 SCHEMA: Final = "weft-compare/1"

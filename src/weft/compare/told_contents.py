@@ -13,8 +13,8 @@ from weft.compare.contents import Content, Contents, hashed
 from weft.compare.differences import Comparison
 from weft.compare.values.tolerance import ulps
 from weft.match import Match
-from weft.terms.cited import said
-from weft.terms.reduced import Numbers, combined, members, numbers, operation
+from weft.terms.event_findings import said
+from weft.terms.reduction_values import Numbers, combined, members, numbers, operation
 from weft.trace import Event
 
 CALLERS = 3

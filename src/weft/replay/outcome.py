@@ -14,7 +14,7 @@ from weft.compare.told import appeared
 from weft.findings import Finding
 from weft.match import NONE, Match, Post
 from weft.order import Order
-from weft.terms.cited import said
+from weft.terms.event_findings import said
 
 
 def changed_matches(before: Match, after: Match) -> list[tuple[int, int, int]]:

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from weft.launch import step
+from weft.launch import job_step
 from weft.safety.peers import hold_name
-from weft.terms.libraries import of_library
+from weft.terms.library_code import of_library
 from weft.watchdogs import telling
 from weft.watchdogs.wish import WatchdogSettings
 
@@ -98,14 +98,14 @@ class RankWatchdog(threading.Thread):
         """Return whether this rank reports: the first of its job on this host, by a socket name that ends with its
         process.
         """
-        job = step.of_this_process()
+        job = job_step.find_own_step()
         if job is None:
             return True
         self._chosen = hold_name(f"weft-watch-{job.name}")
         return self._chosen is not None
 
     def _describe_rank(self) -> str:
-        job = step.of_this_process()
+        job = job_step.find_own_step()
         return f"process {os.getpid()}" if job is None else f"rank {job.rank} (process {os.getpid()})"
 
 
