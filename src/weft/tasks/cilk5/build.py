@@ -109,9 +109,10 @@ def build_program(sources: Sequence[Path], folder: Path) -> tuple[Path, Procedur
     program = folder / sources[0].stem
     where = [option for place in cilk.libraries for option in (f"-L{place}", f"-Wl,-rpath,{place}")]
     named = [word for word in options if word.startswith(("-O", "-l", "-L"))]
-    _run_compiler([*_compiler(), "-g", "-O0", *_paths(cilk), *options, "-w", *map(str, parts),
-                   str(NATIVE / "weft-cilk.c"), "-o", str(program), *where, *named, "-lcilkrt0", "-lcilk", "-ldl", "-lm",
-                   "-pthread"])  # fmt: skip
+    _run_compiler([
+        *_compiler(), "-g", "-O0", *_paths(cilk), *options, "-w", *map(str, parts), str(NATIVE / "weft-cilk.c"), "-o",
+        str(program), *where, *named, "-lcilkrt0", "-lcilk", "-ldl", "-lm", "-pthread",
+    ])  # fmt: skip
     return program, known
 
 
