@@ -59,8 +59,8 @@ class PrangeChecks:
         return [one for one in self._read_findings() if self._register_finding(one)]
 
     def _read_findings(self) -> Sequence[Finding]:
-        # As in __init__.
         """Return all findings so far."""
+        # As in __init__.
         from weft.dataparallel.findings import findings
         from weft.numba.program import compared, tidied
 
