@@ -29,7 +29,7 @@ from functools import cache
 from pathlib import Path
 
 from weft.check import mark
-from weft.dataparallel.compiled import Options
+from weft.dataparallel.compilation import Options
 from weft.dataparallel.findings import read
 from weft.dataparallel.program import build
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from check import Measured, run
 from weft.dataparallel.front_end import Request
-from weft.openmp.program import build
+from weft.openmp.build import build
 
 PROGRAMS = Path(__file__).parent / "programs" / "openmp"
 CASES = {

@@ -11,8 +11,8 @@ from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonS
 from tests_support import WEFT, execute
 from weft.check.build import expanded
 from weft.check.excerpt import marked
-from weft.dataparallel.record import operand
-from weft.dataparallel.texts import AccessPlace
+from weft.dataparallel.raw_findings import operand
+from weft.dataparallel.source_map import AccessPlace
 from weft.errors import UsageError
 from weft.evidence import CheckCase
 from weft.findings import Finding, Site

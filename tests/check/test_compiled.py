@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from weft.check import mark
-from weft.dataparallel import compiled, runtime
-from weft.dataparallel.compiled import Options, compile_all
+from weft.dataparallel import compilation, runtime
+from weft.dataparallel.compilation import Options, compile_all
 
 C = """\
 #include "size.h"
@@ -45,7 +45,7 @@ end program
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "kept", lambda name: tmp_path / "kept" / f"{name}.o")
+    monkeypatch.setattr(compilation, "kept", lambda name: tmp_path / "kept" / f"{name}.o")
 
 
 def built(tmp_path: Path, name: str, sources: list[Path], options: Options) -> tuple[int, list[bytes]]:
@@ -83,7 +83,7 @@ def test_a_module_that_changed_makes_all_of_fortran_anew(tmp_path: Path) -> None
 
 def test_a_cache_that_cannot_be_written_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(compiled, "kept", lambda name: tmp_path / "file" / name)
+    monkeypatch.setattr(compilation, "kept", lambda name: tmp_path / "file" / name)
     source = tmp_path / "p.c"
     source.write_text(C.replace('#include "size.h"', "#define SIZE 4"))
     assert built(tmp_path, "first", [source], Options())[0] == 0

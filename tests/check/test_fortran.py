@@ -13,7 +13,7 @@ import pytest
 from weft.check import mark
 from weft.dataparallel.findings import read
 from weft.dataparallel.program import build, execute
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import Texts
 from weft.findings import Finding
 
 PROGRAMS = Path(__file__).parent / "fortran"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.check import Request, check
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import Texts
 from weft.dvm import fortran
 from weft.dvm.fortran_lines import Sentinel, Statement, read_source
 from weft.dvm.fortran_units import units_of

@@ -10,7 +10,7 @@ import pytest
 
 from tests_support import WEFT, execute
 from weft.base.facts import changed
-from weft.dataparallel.grouped import grouped
+from weft.dataparallel.grouping import grouped
 from weft.evidence import CheckCase, Line, Loop
 from weft.findings import Finding, Site
 

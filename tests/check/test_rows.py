@@ -12,7 +12,7 @@ import pytest
 
 from check import loops, straights
 from weft.check import mark
-from weft.dataparallel import compiled
+from weft.dataparallel import compilation
 from weft.dataparallel.findings import read
 from weft.dataparallel.program import Options, build
 from weft.dataparallel.runtime import sources
@@ -25,7 +25,7 @@ SOURCE = Path(__file__).parent / "rows.cdv"
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Objects of other tests were made with rows, or without."""
-    monkeypatch.setattr(compiled, "kept", lambda name: Path(os.devnull, name))
+    monkeypatch.setattr(compilation, "kept", lambda name: Path(os.devnull, name))
 
 
 needs_gcc = pytest.mark.skipif(not assembly.POSSIBLE or not shutil.which("gcc"), reason="gcc on x86-64")

@@ -11,7 +11,7 @@ import pytest
 from machine import need
 from weft.dataparallel.findings import read
 from weft.dataparallel.program import build, execute
-from weft.dataparallel.texts import Marked, Texts
+from weft.dataparallel.source_map import Marked, Texts
 from weft.errors import UsageError
 from weft.findings import Finding
 from weft.instrument import assembly

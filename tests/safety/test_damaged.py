@@ -16,7 +16,7 @@ import pytest
 import weft
 from weft.cli import replay
 from weft.cli.main import main
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import Texts
 from weft.debug import payload
 from weft.dvm import c, fortran
 from weft.errors import RunError, UsageError, WeftError

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from weft.check.front_ends import of
-from weft.dataparallel import lines, sentences
+from weft.dataparallel import runtime_output, messages
 from weft.dataparallel.findings import findings
 from weft.dataparallel.front_end import FrontEnd, Marking, Outcome, Request
-from weft.dataparallel.looked import Looked, looked
+from weft.dataparallel.check_coverage import Looked, looked
 from weft.dataparallel.program import PLAIN, Options
-from weft.dataparallel.texts import Marked, Texts
+from weft.dataparallel.source_map import Marked, Texts
 from weft.errors import UsageError
 from weft.findings import Finding, worst_first
 
@@ -67,7 +67,7 @@ def check(request: Request, folder: Path) -> Checked:
     found.unlink(missing_ok=True)
     outcome = front_end.run(request, folder, found)
     ended = outcome.ended
-    told = lines.read(found) if outcome.told is None else outcome.told
+    told = runtime_output.read(found) if outcome.told is None else outcome.told
     found_of_all = worst_first([*findings(told, outcome.texts), *outcome.findings])
     seen = looked(told, outcome.texts, (*request.left, *outcome.left))
     return Checked(
@@ -93,7 +93,7 @@ def _problems(front_end: FrontEnd, request: Request, outcome: Outcome, seen: Loo
     elif outcome.ended.status:
         yield "the program did not end well: what it would have done is not checked"
     if seen.full_stack:
-        yield sentences.STACK_FULL.format(size=seen.full_stack)
+        yield messages.STACK_FULL.format(size=seen.full_stack)
     yield from outcome.notes
     if seen.nothing:
         yield f"nothing was looked at: {front_end.remedy}"

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from weft.base.words import plural
 from weft.check.front_ends import front_ends
-from weft.dataparallel.compiled import Options
+from weft.dataparallel.compilation import Options
 from weft.errors import UsageError
 from weft.sources.calls import within
 

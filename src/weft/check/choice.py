@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from weft.base.words import plural
 from weft.check import Checked
-from weft.dataparallel.grouped import grouped
+from weft.dataparallel.grouping import grouped
 from weft.errors import UsageError
 from weft.findings import Finding
 from weft.kinds import KINDS, SEVERITIES

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from weft.check import excerpt
 from weft.check.terminal import said, times
-from weft.dataparallel import looked
+from weft.dataparallel import check_coverage
 from weft.findings import Finding, Site
 from weft.report.page import HEAD, STYLE
 from weft.report.text import file_line, printable
@@ -30,7 +30,7 @@ def to_html(checked: Checked) -> str:
     parts += [article(finding) for finding in checked.findings]
     parts += [f'<p class="run">Not looked at: {escape(printable(text))}</p>' for text in checked.looked.left]
     parts += [
-        f'<p class="run">{escape(text)}</p>' for text in (looked.sentence(checked.looked), times(checked)) if text
+        f'<p class="run">{escape(text)}</p>' for text in (check_coverage.sentence(checked.looked), times(checked)) if text
     ]
     return "\n".join(parts) + "\n</body></html>\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft.check import excerpt
-from weft.dataparallel import looked
+from weft.dataparallel import check_coverage
 from weft.evidence import CheckCase
 from weft.findings import Finding, Site
 from weft.report import sarif
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def to_sarif(checked: Checked) -> dict[str, object]:
     """One SARIF run; it was no success where the program did not end well or nothing of it was looked at."""
-    notes = [*(f"Not looked at: {one}" for one in checked.looked.left), looked.sentence(checked.looked)]
+    notes = [*(f"Not looked at: {one}" for one in checked.looked.left), check_coverage.sentence(checked.looked)]
     successful = checked.whole and not checked.looked.nothing
     quotes = Quotes(checked)
 

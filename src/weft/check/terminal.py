@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from weft.base.words import plural
 from weft.check import excerpt
-from weft.dataparallel import looked
-from weft.dataparallel.looked import Looked
+from weft.dataparallel import check_coverage
+from weft.dataparallel.check_coverage import Looked
 from weft.findings import Finding
 from weft.kinds import SEVERITIES
 from weft.report.terminal import print_blocks
@@ -44,7 +44,7 @@ def blocks(checked: Checked, directives: bool = False) -> Iterator[tuple[str, st
         yield from ((text, "dim") for text in traced(checked.looked))
     for text in checked.looked.left:
         yield f"Not looked at: {printable(text)}", "dim"
-    yield looked.sentence(checked.looked), "dim"
+    yield check_coverage.sentence(checked.looked), "dim"
     if taken := times(checked):
         yield taken, "dim"
 
@@ -59,7 +59,7 @@ def said(checked: Checked) -> str:
 def traced(seen: Looked) -> Iterator[str]:
     """The directives that ran, in the order of their first time."""
     for one in seen.ran:
-        if one.construct.kind in looked.NO_DIRECTIVES:
+        if one.construct.kind in check_coverage.NO_DIRECTIVES:
             continue
         iterations = f", {plural(one.iterations, 'iteration')}" if one.iterations else ""
         said = printable(one.construct.text or one.construct.kind)

@@ -21,7 +21,7 @@ from weft.check.front_ends import of
 from weft.dataparallel.front_end import Marking, Request
 from weft.dataparallel.process import Ended, execute
 from weft.dataparallel.program import build
-from weft.dataparallel.texts import Marked, Texts, loop_line
+from weft.dataparallel.source_map import Marked, Texts, loop_line
 from weft.errors import UsageError
 from weft.native.headers.rules import ValuesLevel
 from weft.native.shared import NATIVE

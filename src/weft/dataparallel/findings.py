@@ -9,11 +9,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from weft.dataparallel import lines, sentences
-from weft.dataparallel.grouped import times
-from weft.dataparallel.lines import Told
-from weft.dataparallel.record import NOBODY, Record
-from weft.dataparallel.texts import AccessPlace, Texts
+from weft.dataparallel import runtime_output, messages
+from weft.dataparallel.grouping import times
+from weft.dataparallel.runtime_output import Told
+from weft.dataparallel.raw_findings import NOBODY, Record
+from weft.dataparallel.source_map import AccessPlace, Texts
 from weft.errors import UsageError, WeftError
 from weft.evidence import CheckCase, Line, Loop
 from weft.findings import Finding, Site, worst_first
@@ -25,7 +25,7 @@ FACTS: Final = {one.name for one in fields(Record)} - {"construct", "place", "ot
 
 def read(path: Path, texts: Texts) -> list[Finding]:
     """The findings of a run, worst first. UsageError where the program's directives cannot be checked."""
-    return findings(lines.read(path), texts)
+    return findings(runtime_output.read(path), texts)
 
 
 def findings(told: Told, texts: Texts) -> list[Finding]:
@@ -65,12 +65,12 @@ def _record(held: Mapping[str, Any], places: Mapping[int, AccessPlace], texts: T
 
 def _usage(held: Mapping[str, Any], texts: Texts) -> WeftError:
     if held["usage"] == "no-memory":
-        return WeftError(sentences.NO_ROOM)
+        return WeftError(messages.NO_ROOM)
     construct = texts.constructs.get(held["construct"], NOBODY)
     variable = texts.variables.get(held["data"])
     name = variable.name if variable else "an array"
     where = f"{construct.file}:{construct.line}" + (f":{construct.column}" if construct.column else "")
-    return UsageError(f"{where}: {sentences.USAGE[held['usage']].format(name=name)}")
+    return UsageError(f"{where}: {messages.USAGE[held['usage']].format(name=name)}")
 
 
 def _places(told: Told, counters: Iterable[int], texts: Texts) -> dict[int, AccessPlace]:
@@ -100,7 +100,7 @@ def _name(record: Record, texts: Texts) -> None:
     """Call an array that procedures got by other names as the line of the access does: by its newest or first name."""
     newest, first = (texts.variables.get(number) for number in (record.data, record.name))
     place = record.place
-    if newest and first and not sentences.column(place, newest.name) and sentences.column(place, first.name):
+    if newest and first and not messages.column(place, newest.name) and messages.column(place, first.name):
         record.data = record.name
 
 
@@ -167,7 +167,7 @@ def _finding(record: Record, texts: Texts) -> Finding:
         kind=record.kind,
         severity=KINDS[record.kind].severity,
         certainty="certain",
-        message=sentences.message(record, texts) + times(record.count),
+        message=messages.message(record, texts) + times(record.count),
         sites=tuple(sites),
         evidence=_evidence(record),
     )
@@ -182,8 +182,8 @@ def _evidence(record: Record) -> CheckCase:
     return CheckCase(
         case=record.why or record.kind,
         count=record.count,
-        variable=variable.name if variable else sentences.name_at(place) if record.type else "",
-        column=place.column or sentences.column(place, variable.name if variable else ""),
+        variable=variable.name if variable else messages.name_at(place) if record.type else "",
+        column=place.column or messages.column(place, variable.name if variable else ""),
         index=record.index,
         iteration=record.iteration,
         other=record.other,

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
-from weft.dataparallel.compiled import slower
-from weft.dataparallel.lines import Told
+from weft.dataparallel.compilation import slower
+from weft.dataparallel.runtime_output import Told
 from weft.dataparallel.process import Ended
 from weft.dataparallel.program import PLAIN, Options, build, execute
-from weft.dataparallel.texts import Marked, Texts
+from weft.dataparallel.source_map import Marked, Texts
 from weft.errors import UsageError
 from weft.findings import Finding
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from weft.dataparallel import process
-from weft.dataparallel.compiled import LANGUAGE, PLAIN, Objects, Options, compile_all, compile_one
+from weft.dataparallel.compilation import LANGUAGE, PLAIN, Objects, Options, compile_all, compile_one
 from weft.dataparallel.process import Ended
 from weft.dataparallel.runtime import WRAPPED, compiler, objects
-from weft.dataparallel.texts import Marked
+from weft.dataparallel.source_map import Marked
 
 __all__ = ["PLAIN", "Options", "build", "execute", "link"]
 

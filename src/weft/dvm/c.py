@@ -13,7 +13,7 @@ from typing import Final
 from tree_sitter import Node
 
 from weft.dataparallel.program import PLAIN, Options
-from weft.dataparallel.texts import Marked, Texts
+from weft.dataparallel.source_map import Marked, Texts
 from weft.dvm import c_calls, c_groups, c_scattered, c_source, c_uses, syntax
 from weft.dvm.c_arrays import Arrays
 from weft.dvm.c_calls import base, call, size

@@ -9,7 +9,7 @@ from typing import Final, Literal, NoReturn
 from tree_sitter import Node
 
 from weft.base.words import plural
-from weft.dataparallel.texts import CPLUSPLUS, Texts
+from weft.dataparallel.source_map import CPLUSPLUS, Texts
 from weft.dvm import c_calls, c_tree, c_uses, syntax
 from weft.dvm.c_source import Marks, Source
 from weft.dvm.c_tree import Tree, Variable

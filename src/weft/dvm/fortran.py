@@ -8,7 +8,7 @@ from typing import Final
 
 from weft.dataparallel import runtime
 from weft.dataparallel.program import PLAIN, Options
-from weft.dataparallel.texts import Marked, Texts
+from weft.dataparallel.source_map import Marked, Texts
 from weft.dvm.fortran_directives import Directives
 from weft.dvm.fortran_implied import imply
 from weft.dvm.fortran_lines import Line, Source, read_source

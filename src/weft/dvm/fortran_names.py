@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import Texts
 from weft.dvm import syntax
 from weft.dvm.fortran_lines import Sentinel
 from weft.dvm.fortran_model import Symbol, Unit

@@ -25,7 +25,7 @@ from numba.np import arrayobj
 from numba.np.ufunc import parallel
 from numba.parfors import parfor_lowering
 
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import Texts
 from weft.native.headers.numba import MAX_ARGUMENTS
 from weft.numba import loops
 from weft.numba.in_process import Runtime

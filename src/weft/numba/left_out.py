@@ -14,7 +14,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.np.ufunc import parallel
 
 from weft.base.words import plural
-from weft.dataparallel.looked import shown
+from weft.dataparallel.check_coverage import shown
 from weft.numba import loops, source
 
 CONTAINERS: Final = (types.ListType, types.DictType, types.List, types.Set)

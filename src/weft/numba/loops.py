@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from numba.core import ir, types
 
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import Texts
 from weft.native.headers.check import MAX_RANK
 from weft.native.headers.numba import AS_ARRAY, AS_REDUCTION, AS_SCALAR, AS_SHARED
 from weft.numba import source

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.base.words import plural
-from weft.dataparallel.lines import Told, read
+from weft.dataparallel.runtime_output import Told, read
 from weft.dataparallel.process import Ended, execute
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import Texts
 from weft.errors import UsageError
 from weft.evidence import Compared, Loop
 from weft.findings import Finding, Site

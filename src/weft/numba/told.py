@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from weft.dataparallel.texts import Texts, loop_line
+from weft.dataparallel.source_map import Texts, loop_line
 from weft.native.headers import check
 
 TYPES: Final = {

@@ -13,25 +13,25 @@ from typing import Final
 
 from weft.base.facts import changed
 from weft.base.words import plural, rank_words
-from weft.dataparallel import lines
+from weft.dataparallel import runtime_output
 from weft.dataparallel.front_end import Outcome, Request
-from weft.dataparallel.grouped import times
-from weft.dataparallel.lines import Told
-from weft.dataparallel.looked import shown
+from weft.dataparallel.grouping import times
+from weft.dataparallel.runtime_output import Told
+from weft.dataparallel.check_coverage import shown
 from weft.dataparallel.program import execute
-from weft.dataparallel.record import NOWHERE
-from weft.dataparallel.sentences import NO_ROOM
-from weft.dataparallel.texts import AccessPlace, Texts
+from weft.dataparallel.raw_findings import NOWHERE
+from weft.dataparallel.messages import NO_ROOM
+from weft.dataparallel.source_map import AccessPlace, Texts
 from weft.errors import WeftError
 from weft.evidence import CheckCase, Evidence, Line, Loop, Pair
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
-from weft.openmp import copies, privates, reductions, sentences
-from weft.openmp.directives import Directive
-from weft.openmp.names import Names, behind_atomic, is_fortran, line_of, single_of
-from weft.openmp.program import Built, build
-from weft.openmp.record import Access, Named, Record, Strand, counters, records
-from weft.openmp.sources import constructs, language, one_memory
+from weft.openmp import device_copies, private_variables, reductions, messages
+from weft.openmp.directives import OpenMPDirective
+from weft.openmp.variable_names import Names, behind_atomic, is_fortran, line_of, single_of
+from weft.openmp.build import Built, build
+from weft.openmp.raw_findings import Access, NamedElement, RawOpenMPFinding, Strand, collect_program_counters, parse_findings
+from weft.openmp.source_rewriting import constructs, language, one_memory
 
 LOOPS: Final = frozenset(("for", "do", "sections", "taskloop", "simd", "loop", "distribute"))
 OUTLINED: Final = re.compile(r"(?:_| \[clone )?\._omp_fn\.\d+.*")
@@ -39,7 +39,7 @@ OUTLINED: Final = re.compile(r"(?:_| \[clone )?\._omp_fn\.\d+.*")
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RawConstructRun:
     """A construct that ran."""
 
     kind: str
@@ -49,57 +49,57 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class CheckedProcess:
     """What one process of the program told, and the place of each of its program counters."""
 
     told: Told
-    ran: list[Ran]
+    ran: list[RawConstructRun]
     places: dict[int, AccessPlace]
 
-    def at(self, ran: Ran) -> AccessPlace:
+    def construct_place(self, ran: RawConstructRun) -> AccessPlace:
         """The line of a construct."""
         return self.places.get(ran.pc, NOWHERE)
 
 
-def run(request: Request, folder: Path) -> Outcome:
+def check_program(request: Request, folder: Path) -> Outcome:
     """Compile, run, read."""
     began = time.perf_counter()
     built = build(request, folder)
     preparing = time.perf_counter() - began
-    outcome = judged(built, request, folder)
+    outcome = check_built_program(built, request, folder)
     return dataclasses.replace(outcome, ended=dataclasses.replace(outcome.ended, preparing=preparing))
 
 
-def judged(built: Built, request: Request, folder: Path) -> Outcome:
+def check_built_program(built: Built, request: Request, folder: Path) -> Outcome:
     """One run of a program that was built, and what it shows."""
     for one in folder.glob("openmp*.jsonl"):
         one.unlink()
     told = folder / ("openmp-%p.jsonl" if request.launcher else "openmp.jsonl")
     ended = execute(built.path, request.arguments, told, request.grid, request.timeout, launcher=request.launcher)
-    processes = sorted(map(read, folder.glob("openmp*.jsonl")), key=lambda one: one.told.rank)
-    sources = (*request.sources, *headers(processes, request.sources))
+    processes = sorted(map(read_process_output, folder.glob("openmp*.jsonl")), key=lambda one: one.told.rank)
+    sources = (*request.sources, *find_included_files(processes, request.sources))
     for process in processes:
-        align(process, sources)
+        align_construct_lines(process, sources)
     texts = Texts("fortran" if all(language(one) == "fortran" for one in request.sources) else "c")
-    ran = looked(sources, processes, texts)
-    findings = of_all([list(found_in(process, built.path, sources)) for process in processes])
-    left = list(unseen(sources, processes))
+    ran = count_construct_runs(sources, processes, texts)
+    findings = merge_process_findings([list(collect_process_findings(process, built.path, sources)) for process in processes])
+    left = list(describe_unchecked(sources, processes))
     kept = [(str(source), line) for source, line in built.kept]
     kept += [(str(source), line) for source in request.sources for line, one in constructs(source) if one.scans]
     if kept:
-        left.append(sentences.KEPT.format(at=shown(kept)))
+        left.append(messages.KEPT.format(at=shown(kept)))
     return Outcome(ended, texts, findings, tuple(left), told=ran)
 
 
-def found_in(process: Process, program: Path, sources: Sequence[Path]) -> Iterator[Finding]:
+def collect_process_findings(process: CheckedProcess, program: Path, sources: Sequence[Path]) -> Iterator[Finding]:
     """What one process found, at its rank."""
     names = Names(program, process.told.base)
     try:
-        found = list(findings(records(process.told, process.places), names, private(sources)))
+        found = list(make_findings(parse_findings(process.told, process.places), names, collect_private_variables(sources)))
     finally:
         names.close()
     rank = process.told.rank
-    for one in (*found, *misdeclared(sources, process)):
+    for one in (*found, *find_wrong_reductions(sources, process)):
         yield dataclasses.replace(one, sites=tuple(dataclasses.replace(site, rank=rank) for site in one.sites))
 
 
@@ -109,7 +109,7 @@ class Processes(Evidence):
     ranks: Sequence[int]
 
 
-def of_all(processes: Sequence[Sequence[Finding]]) -> tuple[Finding, ...]:
+def merge_process_findings(processes: Sequence[Sequence[Finding]]) -> tuple[Finding, ...]:
     """The findings of all processes: what several found at the same places is one, and says on which ranks."""
     if len(processes) == 1:
         return tuple(processes[0])
@@ -118,10 +118,10 @@ def of_all(processes: Sequence[Sequence[Finding]]) -> tuple[Finding, ...]:
         places = tuple((site.call, site.file, site.line) for site in one.sites)
         variable = one.evidence.variable if isinstance(one.evidence, CheckCase) else None
         known[one.kind, variable, places].append(one)
-    return tuple(at_ranks(found, len(processes)) for found in known.values())
+    return tuple(merge_across_ranks(found, len(processes)) for found in known.values())
 
 
-def at_ranks(found: Sequence[Finding], many: int) -> Finding:
+def merge_across_ranks(found: Sequence[Finding], many: int) -> Finding:
     """The first of findings at the same places, with the ranks of all of them."""
     numbers = sorted({site.rank for one in found for site in one.sites[:1]})
     said = f"all {many} ranks" if len(numbers) == many else rank_words(numbers)
@@ -139,7 +139,7 @@ def _loop(strand: Strand) -> Loop | None:
     return Loop(kind=strand.what, file=at.file, line=at.line, text="") if at.line else None
 
 
-def misdeclared(sources: Sequence[Path], process: Process) -> Iterator[Finding]:
+def find_wrong_reductions(sources: Sequence[Path], process: CheckedProcess) -> Iterator[Finding]:
     """The reductions of loops that ran whose operation is not what the loop does."""
     ran: dict[tuple[str, int], int] = defaultdict(int)
     for one in process.ran:
@@ -151,44 +151,44 @@ def misdeclared(sources: Sequence[Path], process: Process) -> Iterator[Finding]:
             if ran.get((file, wrong.directive), 0) > 0 or (not wrong.loop and (file, wrong.directive) in ran):
                 yield Finding(
                     kind="wrong-reduction", severity=KINDS["wrong-reduction"].severity, certainty="certain",
-                    message=sentences.reduction(wrong.name, wrong.declared, wrong.does, wrong.loop),
+                    message=messages.describe_wrong_reduction(wrong.name, wrong.declared, wrong.does, wrong.loop),
                     sites=(Site(0, "update", file, wrong.line, ""), Site(0, "directive", file, wrong.directive, "")),
                     evidence=CheckCase(case="operation", count=1, variable=wrong.name),
                 )  # fmt: skip
 
 
-def private(sources: Sequence[Path]) -> set[tuple[str, str]]:
+def collect_private_variables(sources: Sequence[Path]) -> set[tuple[str, str]]:
     """The variables that some directive of a file makes private, with the file."""
     return {
         (str(source.absolute()), name)
-        for source in sources for _, one in constructs(source) for name in privates.names(one)
+        for source in sources for _, one in constructs(source) for name in private_variables.names(one)
     }  # fmt: skip
 
 
-def read(path: Path) -> Process:
+def read_process_output(path: Path) -> CheckedProcess:
     """What a process told. WeftError where it could not begin."""
-    told = lines.read(path)
+    told = runtime_output.read(path)
     if told.usage is not None:
         raise WeftError(NO_ROOM)
     places: dict[int, AccessPlace] = {}
-    for pc, frames in told.frames(counters(told)).items():
-        file, line, function = next((one for one in frames if not in_system(one[0])), frames[0])
+    for pc, frames in told.frames(collect_program_counters(told)).items():
+        file, line, function = next((one for one in frames if not is_system_header(one[0])), frames[0])
         number = told.lines.get(pc) or behind_atomic(file or "", line)
         places[pc] = AccessPlace(str(Path(file)) if file else "", number, 0, OUTLINED.sub("", function or ""))
-    ran = [Ran(one["construct"], one["pc"], one["times"], one["iterations"]) for one in told.constructs]
-    return Process(told, ran, places)
+    ran = [RawConstructRun(one["construct"], one["pc"], one["times"], one["iterations"]) for one in told.constructs]
+    return CheckedProcess(told, ran, places)
 
 
-def headers(processes: Sequence[Process], sources: Sequence[Path]) -> list[Path]:
+def find_included_files(processes: Sequence[CheckedProcess], sources: Sequence[Path]) -> list[Path]:
     """Files that the sources include and whose directives ran."""
     known = {str(source.absolute()) for source in sources}
     files = {file for one in processes for ran in one.ran if (file := one.at(ran).file)} - known
     here = Path.cwd()
-    paths = [Path(file) for file in sorted(files) if not in_system(file) and Path(file).is_file()]
+    paths = [Path(file) for file in sorted(files) if not is_system_header(file) and Path(file).is_file()]
     return [path.relative_to(here) if path.is_relative_to(here) else path for path in paths]
 
 
-def unseen(sources: Sequence[Path], processes: Sequence[Process]) -> Iterator[str]:
+def describe_unchecked(sources: Sequence[Path], processes: Sequence[CheckedProcess]) -> Iterator[str]:
     """What the run did not look at, a phrase each."""
 
     def at(places: Iterable[AccessPlace]) -> str:
@@ -201,19 +201,19 @@ def unseen(sources: Sequence[Path], processes: Sequence[Process]) -> Iterator[st
     if alone := alone - teams:
         yield f"{plural(len(alone), 'region')} that the program ran with one thread ({at(alone)})"
     yield from dict.fromkeys(
-        sentences.LEFT[held.why].format(at=at([held.one.place]))
-        for one in processes for held in records(one.told, one.places) if held.kind == "left"
+        messages.LEFT[held.why].format(at=at([held.one.place]))
+        for one in processes for held in parse_findings(one.told, one.places) if held.kind == "left"
     )  # fmt: skip
     if shared := [str(source) for source in sources if one_memory(source)]:
-        yield sentences.ONE_MEMORY.format(at=", ".join(shared))
+        yield messages.ONE_MEMORY.format(at=", ".join(shared))
 
 
-def in_system(file: str | None) -> bool:
+def is_system_header(file: str | None) -> bool:
     """Whether a frame is a header's of the compiler or the system: who called it is told."""
     return file is None or file.startswith(("/usr/include/", "/usr/lib/"))
 
 
-def align(process: Process, sources: Sequence[Path]) -> None:
+def align_construct_lines(process: CheckedProcess, sources: Sequence[Path]) -> None:
     """Sections and single blocks at their directives: the compiler gives their calls the line of what stands before."""
     known = {str(source.absolute()): list(constructs(source)) for source in sources}
     for one in process.ran:
@@ -225,7 +225,7 @@ def align(process: Process, sources: Sequence[Path]) -> None:
             process.places[one.pc] = dataclasses.replace(place, line=found[0])
 
 
-def looked(sources: Sequence[Path], processes: Sequence[Process], texts: Texts) -> Told:
+def count_construct_runs(sources: Sequence[Path], processes: Sequence[CheckedProcess], texts: Texts) -> Told:
     """The program's constructs as texts, and how often each ran."""
     counts: dict[tuple[str, int], list[int]] = {}
     for place, ran in ((process.at(one), one) for process in processes for one in process.ran):
@@ -239,25 +239,25 @@ def looked(sources: Sequence[Path], processes: Sequence[Process], texts: Texts) 
             if directive.head[0] == "end":
                 continue
             loop = bool(LOOPS & set(directive.head)) and "declare" not in directive.head
-            region = {"parallel", "teams"} & set(directive.head) or is_target(directive)
+            region = {"parallel", "teams"} & set(directive.head) or is_target_directive(directive)
             kind = "parallel" if loop else "region" if region else directive.head[0]
-            number = texts.construct(kind, str(source), line, text=said(directive, source))
+            number = texts.construct(kind, str(source), line, text=format_directive(directive, source))
             if (counted := counts.get((str(source.absolute()), line))) is not None:
                 told.ran[number] = (counted[0], counted[1])
     return told
 
 
-def is_target(directive: Directive) -> bool:
+def is_target_directive(directive: OpenMPDirective) -> bool:
     """Whether it is a target region, or copies between host and device."""
     return "target" in directive.head and "declare" not in directive.head
 
 
-def said(directive: Directive, source: Path) -> str:
+def format_directive(directive: OpenMPDirective, source: Path) -> str:
     """The directive as the program has it."""
     return ("!$omp " if language(source) == "fortran" else "#pragma omp ") + str(directive)
 
 
-def cause(race: Record) -> object:
+def race_cause(race: RawOpenMPFinding) -> object:
     """What races of one cause have in common."""
     at = (race.other if race.one.strand.what == "host" else race.one).strand.pc
     if race.named.name:
@@ -265,28 +265,28 @@ def cause(race: Record) -> object:
     return (at, race.address if race.block is None else race.block)
 
 
-def order(race: Record) -> tuple[bool, bool, int]:
+def race_sort_key(race: RawOpenMPFinding) -> tuple[bool, bool, int]:
     """A place that both write, or that is written and read in one line, comes last."""
     return (not race.named.index, race.one.write and race.other.write, race.id)
 
 
-def findings(records: Sequence[Record], names: Names, private: Collection[tuple[str, str]]) -> Iterator[Finding]:
+def make_findings(records: Sequence[RawOpenMPFinding], names: Names, private: Collection[tuple[str, str]]) -> Iterator[Finding]:
     """One finding for each cause."""
-    causes: dict[object, list[Record]] = defaultdict(list)
+    causes: dict[object, list[RawOpenMPFinding]] = defaultdict(list)
     for one in records:
         if one.kind == "data-race":
-            one.named = named(one, names)
-            causes[cause(one)].append(one)
+            one.named = name_raced_variable(one, names)
+            causes[race_cause(one)].append(one)
         elif one.kind == "valueless":
-            yield from _valueless(one, names, private)
-        elif one.kind not in copies.KINDS_OF:
-            yield from _plain(one)
-    yield from copies.findings((one for one in records if one.kind in copies.KINDS_OF), names)
+            yield from _make_uninitialised_read(one, names, private)
+        elif one.kind not in device_copies.KINDS_OF:
+            yield from _make_sync_findings(one)
+    yield from device_copies.make_copy_findings((one for one in records if one.kind in device_copies.KINDS_OF), names)
     for races in causes.values():
-        yield _race(sorted(races, key=order))
+        yield _make_race_finding(sorted(races, key=race_sort_key))
 
 
-def named(race: Record, names: Names) -> Named:
+def name_raced_variable(race: RawOpenMPFinding, names: Names) -> NamedElement:
     """What two accesses are of."""
     places = [(names.with_column(one), one.write) for one in (race.one, race.other)]
     if "copy" in (race.one.strand.what, race.other.strand.what):  # its line is the directive's, with many names
@@ -294,7 +294,7 @@ def named(race: Record, names: Names) -> Named:
     return names.of(race, places, is_fortran(race.one.place))
 
 
-def _valueless(one: Record, names: Names, private: Collection[tuple[str, str]]) -> Iterator[Finding]:
+def _make_uninitialised_read(one: RawOpenMPFinding, names: Names, private: Collection[tuple[str, str]]) -> Iterator[Finding]:
     place, strand = one.one.place, one.one.strand
     text = line_of(place)
     known = [names.of(one, ((place, False), (place, False)), is_fortran(place)).name]
@@ -302,7 +302,7 @@ def _valueless(one: Record, names: Names, private: Collection[tuple[str, str]]) 
     name = next((one for one in known if (place.file, one) in private), "")
     if not name:  # what once was private, and is another function's now
         return
-    message = sentences.valueless(name, sentences.who(strand, strand.at))
+    message = messages.describe_uninitialised_read(name, messages.describe_strand(strand, strand.at))
     evidence = CheckCase(case="private", count=one.count, variable=name, loop=_loop(strand))
     yield Finding(
         kind="uninitialised-read", severity=KINDS["uninitialised-read"].severity, certainty="certain",
@@ -311,21 +311,21 @@ def _valueless(one: Record, names: Names, private: Collection[tuple[str, str]]) 
     )  # fmt: skip
 
 
-def _who(access: Access) -> str:
+def _describe_access_strand(access: Access) -> str:
     """The strand of an access, at its directive."""
     strand = access.strand
-    return sentences.who(strand, single_of(strand.at, access.place) if strand.what == "single" else strand.at)
+    return messages.describe_strand(strand, single_of(strand.at, access.place) if strand.what == "single" else strand.at)
 
 
-def _race(races: Sequence[Record]) -> Finding:
+def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
     first = races[0]
     named, place = first.named, first.one.place
     fortran = is_fortran(place)
     count = sum(race.count for race in races)
-    said = sentences.race(first, (_who(first.one), _who(first.other)), fortran)
+    said = messages.describe_race(first, (_describe_access_strand(first.one), _describe_access_strand(first.other)), fortran)
     pairs = {(race.one.place.line, race.other.place.line): race for race in races}
     said += (
-        sentences.unawaited(first) or sentences.advice(pairs.values(), named, place, fortran) or sentences.nowait(first)
+        messages.suggest_taskwait(first) or messages.suggest_clause(pairs.values(), named, place, fortran) or messages.suggest_static_schedule(first)
     )
     evidence = CheckCase(
         case="race", count=count, variable=named.name,
@@ -347,19 +347,19 @@ def _race(races: Sequence[Record]) -> Finding:
     )  # fmt: skip
 
 
-def _plain(one: Record) -> Iterator[Finding]:
+def _make_sync_findings(one: RawOpenMPFinding) -> Iterator[Finding]:
     place, other = one.one.place, one.other.place
     if one.kind == "barrier":
         if place.line == other.line and place.file == other.file:
             return
-        yield plain("missed-barrier", sentences.barrier(one.why, other), (place, other), "barrier")
+        yield make_sync_finding("missed-barrier", messages.describe_barrier(one.why, other), (place, other), "barrier")
     elif one.kind == "lock-order":
-        yield plain("potential-deadlock", sentences.lock_order(other), (place, other), "lock")
+        yield make_sync_finding("potential-deadlock", messages.describe_lock_order(other), (place, other), "lock")
     elif one.kind == "deadlock":
-        yield plain("deadlock", sentences.deadlock(other), (place, other), "waits")
+        yield make_sync_finding("deadlock", messages.describe_deadlock(other), (place, other), "waits")
 
 
-def plain(kind: str, message: str, places: Sequence[AccessPlace], call: str) -> Finding:
+def make_sync_finding(kind: str, message: str, places: Sequence[AccessPlace], call: str) -> Finding:
     """A finding that is about no data."""
     found = tuple(Site(0, call, one.file, one.line, one.function) for one in places if one.line)
     certainty = KINDS[kind].certainty

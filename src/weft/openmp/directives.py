@@ -27,7 +27,7 @@ _TOKEN: Final = re.compile(r"\s*,?\s*(?P<word>[A-Za-z_]\w*)\s*(?P<open>\()?")
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class OpenMPClause:
     """`schedule(static, 4)` as its word and what stands in its brackets."""
 
     word: str
@@ -38,41 +38,41 @@ class Clause:
 
 
 @dataclass(frozen=True, slots=True)
-class Directive:
+class OpenMPDirective:
     """The words that name a directive, and its clauses."""
 
     head: tuple[str, ...]
-    clauses: tuple[Clause, ...]
+    clauses: tuple[OpenMPClause, ...]
 
     def __str__(self) -> str:
         return " ".join((*self.head, *map(str, self.clauses)))
 
     @property
-    def lanes(self) -> bool:
+    def is_simd_loop(self) -> bool:
         """Whether it is a simd loop and nothing else."""
         return self.head == ("simd",)
 
     @property
-    def scans(self) -> bool:
+    def has_inscan_reduction(self) -> bool:
         """Whether the compiler takes no schedule, as a scan is in the loop."""
         return any(c.word == "reduction" and (c.inside or "").strip().startswith("inscan") for c in self.clauses)
 
-    def clause(self, word: str) -> Clause | None:
+    def find_clause(self, word: str) -> OpenMPClause | None:
         """The first clause of a word."""
         return next((one for one in self.clauses if one.word == word), None)
 
-    def without(self, words: frozenset[str]) -> Directive:
+    def without_clauses(self, words: frozenset[str]) -> OpenMPDirective:
         """The same without some clauses."""
-        return Directive(self.head, tuple(one for one in self.clauses if one.word not in words))
+        return OpenMPDirective(self.head, tuple(one for one in self.clauses if one.word not in words))
 
-    def adding(self, *clauses: Clause) -> Directive:
+    def with_clauses(self, *clauses: OpenMPClause) -> OpenMPDirective:
         """The same with more clauses."""
-        return Directive(self.head, (*self.clauses, *clauses))
+        return OpenMPDirective(self.head, (*self.clauses, *clauses))
 
 
-def parsed(text: str, folded: bool = False) -> Directive | None:
+def parse_directive(text: str, folded: bool = False) -> OpenMPDirective | None:
     """What stands behind `#pragma omp` or `!$omp`; None where it cannot be read. `folded`: words in small letters."""
-    words: list[Clause] = []
+    words: list[OpenMPClause] = []
     at = 0
     while at < len(text.rstrip()):
         token = _TOKEN.match(text, at)
@@ -81,22 +81,22 @@ def parsed(text: str, folded: bool = False) -> Directive | None:
         at = token.end()
         word = token["word"].lower() if folded else token["word"]
         if not token["open"]:
-            words.append(Clause(word))
+            words.append(OpenMPClause(word))
             continue
-        end = closing(text, at - 1)
+        end = find_closing_bracket(text, at - 1)
         if end < 0:
             return None
-        words.append(Clause(word, text[at:end]))
+        words.append(OpenMPClause(word, text[at:end]))
         at = end + 1
     head = []
     for one in words:
         if one.inside is not None or one.word.lower() not in WORDS:
             break
         head.append(one.word.lower())
-    return Directive(tuple(head), tuple(words[len(head) :])) if head else None
+    return OpenMPDirective(tuple(head), tuple(words[len(head) :])) if head else None
 
 
-def closing(text: str, at: int) -> int:
+def find_closing_bracket(text: str, at: int) -> int:
     """Where the bracket at a place is closed; -1 where it is not."""
     depth = 0
     for k in range(at, len(text)):
@@ -106,7 +106,7 @@ def closing(text: str, at: int) -> int:
     return -1
 
 
-def simulated(one: Directive, loop: str, line: int, index: str = "") -> Directive:
+def rewrite_for_runtime(one: OpenMPDirective, loop: str, line: int, index: str = "") -> OpenMPDirective:
     """A line's directive for the simulated runtime; `loop` is the language's word for it, `index` the loop's variable.
 
     The variable of a simd loop has its last value behind it.
@@ -116,7 +116,7 @@ def simulated(one: Directive, loop: str, line: int, index: str = "") -> Directiv
     if one.scans:
         return one
     if "workshare" in head:  # gfortran parts some array assignments that must not be, and names no lines in it
-        return Directive(tuple("single" if word == "workshare" else word for word in head), one.clauses)
+        return OpenMPDirective(tuple("single" if word == "workshare" else word for word in head), one.clauses)
     if "loop" in head:
         at = head.index("loop")
         head[at : at + 1] = [loop] if "parallel" in head or "teams" not in head else ["parallel", loop]
@@ -132,31 +132,31 @@ def simulated(one: Directive, loop: str, line: int, index: str = "") -> Directiv
     if "simd" in head and "declare" not in head:
         if len(head) > 1 + ends:
             head.remove("simd")
-            one = _if_of(one.without(_OF_SIMD), "simd")
+            one = _drop_if_clause(one.without(_OF_SIMD), "simd")
         else:
-            return _lanes(one, loop, line, index)
-    made = Directive(tuple(head), one.clauses)
-    return made if ends or loop not in head else _scheduled(made, line)
+            return _rewrite_simd_loop(one, loop, line, index)
+    made = OpenMPDirective(tuple(head), one.clauses)
+    return made if ends or loop not in head else _set_schedule(made, line)
 
 
-def apart(one: Directive) -> tuple[Directive, ...]:
+def split_combined(one: OpenMPDirective) -> tuple[OpenMPDirective, ...]:
     """What Fortran says in one directive, in two: `parallel single`, which there is not; and `depend` stands before.
 
     gfortran 12 leaves that out of a target construct that is combined with another.
     """
     before = tuple(clause for clause in one.clauses if clause.word == "depend")
     if before and one.head[0] == "target" and len(one.head) > 1 and not {"data", "update"} & set(one.head):
-        return Directive(("taskwait",), before), one.without(frozenset(("depend", "nowait")))
+        return OpenMPDirective(("taskwait",), before), one.without(frozenset(("depend", "nowait")))
     if one.head == ("parallel", "single"):
-        return Directive(("parallel",), one.clauses), Directive(("single",), ())
+        return OpenMPDirective(("parallel",), one.clauses), OpenMPDirective(("single",), ())
     if one.head == ("end", "parallel", "single"):
-        return Directive(("end", "single"), ()), Directive(("end", "parallel"), ())
+        return OpenMPDirective(("end", "single"), ()), OpenMPDirective(("end", "parallel"), ())
     return (one,)
 
 
-def _lanes(one: Directive, loop: str, line: int, index: str) -> Directive:
+def _rewrite_simd_loop(one: OpenMPDirective, loop: str, line: int, index: str) -> OpenMPDirective:
     if one.head[0] == "end":
-        return Directive(("end", "parallel", loop), ())
+        return OpenMPDirective(("end", "parallel", loop), ())
     safelen = one.clause("safelen")
     words = (safelen.inside or "").strip() if safelen else ""
     at = int(words) if words.isdigit() else 0
@@ -165,25 +165,25 @@ def _lanes(one: Directive, loop: str, line: int, index: str) -> Directive:
         for c in one.clauses
         if c.word in ("lastprivate", "private", "linear")
     )
-    kept = _if_of(one.without(_OF_SIMD), "simd").clauses
+    kept = _drop_if_clause(one.without(_OF_SIMD), "simd").clauses
     kept = tuple(c for c in kept if not (c.word == "linear" and index and index.lower() in (c.inside or "").lower()))
     linear = one.clause("linear")
     lost = linear is not None and index and index.lower() in (linear.inside or "").lower()
-    last = (Clause("lastprivate", index),) if index and (lost or not named) else ()
-    return Directive(
+    last = (OpenMPClause("lastprivate", index),) if index and (lost or not named) else ()
+    return OpenMPDirective(
         ("parallel", loop),
-        (*kept, *last, Clause("num_threads", str(LANES + at)), Clause("schedule", f"dynamic, {line}")),
+        (*kept, *last, OpenMPClause("num_threads", str(LANES + at)), OpenMPClause("schedule", f"dynamic, {line}")),
     )
 
 
-def _if_of(one: Directive, word: str) -> Directive:
+def _drop_if_clause(one: OpenMPDirective, word: str) -> OpenMPDirective:
     """Without `if(simd: ...)`."""
-    return Directive(
+    return OpenMPDirective(
         one.head, tuple(c for c in one.clauses if not (c.word == "if" and (c.inside or "").strip().startswith(word)))
     )
 
 
-def _scheduled(one: Directive, line: int) -> Directive:
+def _set_schedule(one: OpenMPDirective, line: int) -> OpenMPDirective:
     schedule = one.clause("schedule")
     kind = (schedule.inside or "").partition(",")[0].rpartition(":")[2].strip().lower() if schedule else ""
     order = one.clause("order")
@@ -193,6 +193,6 @@ def _scheduled(one: Directive, line: int) -> Directive:
     elif modifier == "unconstrained":
         kind = ""
     chunked = kind == "static" and schedule is not None and "," in (schedule.inside or "")
-    said = Clause("schedule", f"{'guided' if kind == 'static' else 'dynamic'}, {line + CHUNKED * chunked}")
+    said = OpenMPClause("schedule", f"{'guided' if kind == 'static' else 'dynamic'}, {line + CHUNKED * chunked}")
     # With an order the compiler deals the iterations out itself.
     return one.without(frozenset(("schedule", "order"))).adding(said)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from weft.openmp.directives import Directive, closing
-from weft.openmp.sources import FIXED_SUFFIXES, constructs, language
+from weft.openmp.directives import OpenMPDirective, find_closing_bracket
+from weft.openmp.source_rewriting import FIXED_SUFFIXES, constructs, language
 
 _LOOPS: Final = frozenset(("for", "simd", "taskloop", "distribute", "loop"))
 _LOOPS_FORTRAN: Final = (_LOOPS - {"for"}) | {"do"}
@@ -103,7 +103,7 @@ def _own_ones(text: str) -> dict[str, str]:
     """The operations that `declare reduction` of a source in C or C++ names, by what their combiners do."""
     found: dict[str, set[str]] = {}
     for one in _OWN.finditer(text):
-        inside = _OF_OWN.match(text[one.end() : closing(text, one.end()) + 1].replace("\\\n", "  "))
+        inside = _OF_OWN.match(text[one.end() : find_closing_bracket(text, one.end()) + 1].replace("\\\n", "  "))
         if inside:
             does = _does(inside["combiner"] + ";", "omp_out")
             found.setdefault(inside["name"], set()).add(does[0] if does else "")
@@ -111,7 +111,7 @@ def _own_ones(text: str) -> dict[str, str]:
     return {name: back.get(*does, *does) for name, does in found.items() if len(does) == 1 and does != {""}}
 
 
-def _declared(one: Directive) -> Iterator[tuple[str, str]]:
+def _declared(one: OpenMPDirective) -> Iterator[tuple[str, str]]:
     for clause in one.clauses:
         found = _DECLARED.match(clause.inside or "") if clause.word in _CLAUSES else None
         for name in found["names"].split(",") if found else ():
@@ -132,7 +132,7 @@ def _body(text: str, at: int) -> tuple[int, int] | None:
     heads = 0
     start = at
     while head := _HEAD.match(text, at):
-        end = closing(text, head.end())
+        end = find_closing_bracket(text, head.end())
         if end < 0:
             return None
         start = start if heads else end + 1

@@ -10,7 +10,7 @@ import pytest
 
 from weft.check import Checked, Request, check
 from weft.errors import UsageError
-from weft.openmp.program import runtime
+from weft.openmp.build import runtime
 
 
 def run(tmp_path: Path, text: str, name: str = "prog.c", **options: object) -> Checked:

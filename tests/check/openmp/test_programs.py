@@ -10,8 +10,8 @@ import pytest
 from check.openmp.programs import FILES, Case, cases, checked, of_case, program, told
 from weft.check import Checked, Request, check
 from weft.findings import Finding
-from weft.openmp.checking import judged
-from weft.openmp.program import build
+from weft.openmp.checking import check_built_program
+from weft.openmp.build import build
 
 pytestmark = pytest.mark.skipif(not FILES, reason="the table of programs is missing")
 
@@ -62,7 +62,7 @@ def runs(path: Path, folder: Path, environments: list[dict[str, str]], monkeypat
         with monkeypatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value)
-            told.append(verdict(judged(built, request, folder).findings))
+            told.append(verdict(check_built_program(built, request, folder).findings))
     return told
 
 

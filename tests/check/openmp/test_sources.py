@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from weft.check import Request, check
-from weft.openmp.directives import CHUNKED, parsed, simulated
-from weft.openmp.sources import rewritten_c, rewritten_fortran
+from weft.openmp.directives import CHUNKED, parse_directive, rewrite_for_runtime
+from weft.openmp.source_rewriting import rewritten_c, rewritten_fortran
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ from weft.openmp.sources import rewritten_c, rewritten_fortran
     ],
 )
 def test_a_directive_is_written_for_the_simulated_runtime(given: str, made: str) -> None:
-    one = parsed(given)
+    one = parse_directive(given)
     assert one is not None
-    assert str(simulated(one, "for", 7)) == made
+    assert str(rewrite_for_runtime(one, "for", 7)) == made
 
 
 def test_lines_of_preprocessed_text_are_those_of_its_markers() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from weft.dataparallel.front_end import Copies, FrontEnd, Marking
-from weft.dataparallel.others import unread
+from weft.dataparallel.foreign_directives import unread
 from weft.dataparallel.program import PLAIN, Options
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import Texts
 
 _DIRECTIVE: Final = re.compile(r"^(?:[cC*!]|[ \t]*!)DVM\$", re.I | re.M)
 

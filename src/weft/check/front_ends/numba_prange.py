@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.dataparallel.front_end import FrontEnd, Option, Outcome, Request
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import Texts
 
 
 class NumbaPrange(FrontEnd):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.dataparallel.front_end import COMPILED, FrontEnd, Outcome, Request
-from weft.openmp.sources import DIRECTIVE, SUFFIXES
+from weft.openmp.source_rewriting import DIRECTIVE, SUFFIXES
 
 LIBRARY: Final = re.compile(
     r"^\s*#\s*include\s*<omp\.h>|^\s*use\b(?:[^:\n]*::)?\s*omp_lib\b|^\s*include\s*['\"]omp_lib\.h", re.M | re.I
@@ -34,7 +34,7 @@ class OpenMP(FrontEnd):
         # A front end is imported to ask for its suffixes; its engine is not.
         from weft.openmp import checking
 
-        return checking.run(request, folder)
+        return checking.check_program(request, folder)
 
 
 def _texts(paths: Iterable[Path], seen: set[Path]) -> Iterator[str]:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from weft.dataparallel.texts import AccessPlace
-from weft.openmp.names import line_of, source
-from weft.openmp.record import Named, Record, Strand
+from weft.dataparallel.source_map import AccessPlace
+from weft.openmp.variable_names import line_of, source
+from weft.openmp.raw_findings import NamedElement, RawOpenMPFinding, Strand
 
 _COMPOUND: Final = re.compile(r"(?:[-+*/&|^]|<<|>>)=|\+\+|--")
 
@@ -23,7 +23,7 @@ ONE_MEMORY: Final = "which copies of the target regions are old: the program req
 KEPT: Final = "iterations of one thread among each other where the compiler takes no schedule ({at})"
 
 
-def barrier(why: str, other: AccessPlace) -> str:
+def describe_barrier(why: str, other: AccessPlace) -> str:
     """Threads of a team that do not meet at one barrier."""
     if why == "work":
         return "Some threads of a team come to this construct and others do not: all must share in its work, or none"
@@ -32,19 +32,19 @@ def barrier(why: str, other: AccessPlace) -> str:
     return f"Threads wait at this barrier while others of their team wait at another one (line {other.line})"
 
 
-def lock_order(other: AccessPlace) -> str:
+def describe_lock_order(other: AccessPlace) -> str:
     """Two locks that are taken in both orders."""
     where = f" at line {other.line}" if other.line else ""
     return f"A lock is taken here while another is held; elsewhere{where} the two are taken in the other order"
 
 
-def deadlock(other: AccessPlace) -> str:
+def describe_deadlock(other: AccessPlace) -> str:
     """No thread can go on."""
     where = f", another at line {other.line}" if other.line else ""
     return f"No thread can go on: one waits here for ever{where}"
 
 
-def reduction(name: str, declared: str, does: str, loop: bool) -> str:
+def describe_wrong_reduction(name: str, declared: str, does: str, loop: bool) -> str:
     """A reduction that combines by another operation than its loop, or its block, uses."""
     what = f"the {'loop' if loop else 'block'} {'computes' if ' ' in does else 'combines by'} {does}"
     return (
@@ -52,13 +52,13 @@ def reduction(name: str, declared: str, does: str, loop: bool) -> str:
     )
 
 
-def valueless(name: str, one: str) -> str:
+def describe_uninitialised_read(name: str, one: str) -> str:
     """A private variable that is read before it is written."""
     text = f"{one} reads `{name}`, which is private there and has no value yet: write it first, or make it firstprivate"
     return text[0].upper() + text[1:]
 
 
-def who(strand: Strand, place: AccessPlace) -> str:
+def describe_strand(strand: Strand, place: AccessPlace) -> str:
     """`iteration 3 of the loop at line 8`, `task 2 made at line 12`, `thread 1`."""
     where = f" at line {place.line}" if place.line else ""
     what, index = strand.what, strand.index
@@ -81,7 +81,7 @@ def who(strand: Strand, place: AccessPlace) -> str:
     return f"thread {index} of the region{where}" if what == "thread" else "the thread that began the region"
 
 
-def race(record: Record, who: tuple[str, str], fortran: bool) -> str:
+def describe_race(record: RawOpenMPFinding, who: tuple[str, str], fortran: bool) -> str:
     """The two accesses and what is missing between them."""
     one, two = who
     other = record.other
@@ -91,7 +91,7 @@ def race(record: Record, who: tuple[str, str], fortran: bool) -> str:
     return text[0].upper() + text[1:]
 
 
-def advice(races: Iterable[Record], named: Named, place: AccessPlace, fortran: bool) -> str:
+def suggest_clause(races: Iterable[RawOpenMPFinding], named: NamedElement, place: AccessPlace, fortran: bool) -> str:
     """What a scalar that all share looks like: a sum that is no reduction, or a value of each iteration's own."""
     if not named.scalar or not named.name:
         return ""
@@ -107,14 +107,14 @@ def advice(races: Iterable[Record], named: Named, place: AccessPlace, fortran: b
     return ""
 
 
-def unawaited(record: Record) -> str:
+def suggest_taskwait(record: RawOpenMPFinding) -> str:
     """What would order two, one of which a construct of the device does beside the other."""
     if record.one.strand.beside != record.other.strand.beside:
         return "; a `taskwait` between them is missing, or a `depend` at both"
     return ""
 
 
-def nowait(record: Record) -> str:
+def suggest_static_schedule(record: RawOpenMPFinding) -> str:
     """What would order the same iteration of two loops, one of which has no barrier at its end."""
     one, two = record.one.strand, record.other.strand
     loops = one.what == two.what == "iteration" and one.pc != two.pc
@@ -123,16 +123,16 @@ def nowait(record: Record) -> str:
     return "; only with schedule(static) on both loops, which are as long, is one thread sure to run both"
 
 
-def copied(record: Record, name: str) -> str:
+def describe_copy_fault(record: RawOpenMPFinding, name: str) -> str:
     """What is wrong with a copy, or that there is none."""
     if record.kind == "old-copy":
-        return old_copy(record, name)
+        return describe_old_copy(record, name)
     if record.kind == "beyond":
         return f"A map goes {record.bytes:,} bytes beyond the block of memory in which it begins"
-    return unmapped(record, name)
+    return describe_unmapped(record, name)
 
 
-def old_copy(record: Record, name: str) -> str:
+def describe_old_copy(record: RawOpenMPFinding, name: str) -> str:
     """A read of the copy that is older, or has no value."""
     line = record.other.place.line
     what, remedy = _OLD[record.why, record.device]
@@ -163,7 +163,7 @@ _OLD: Final = {
 """By what made a copy old, and whether the device reads it: what happened, and the remedy."""
 
 
-def unmapped(record: Record, name: str) -> str:
+def describe_unmapped(record: RawOpenMPFinding, name: str) -> str:
     """An access of what the device does not have."""
     if record.why == "part":
         return "A map of data of which another map has brought a part to the device already: no map can grow"

@@ -13,12 +13,12 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
-from weft.dataparallel.compiled import beside, compile_one
+from weft.dataparallel.compilation import beside, compile_one
 from weft.dataparallel.front_end import Request
 from weft.dataparallel.runtime import cached, compiler, is_clang, one_object, run, shared
 from weft.errors import UsageError
 from weft.native.library import headers, wrapped
-from weft.openmp.sources import (
+from weft.openmp.source_rewriting import (
     FIXED_SUFFIXES,
     constructs,
     language,

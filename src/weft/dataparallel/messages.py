@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.dataparallel.record import Record
-from weft.dataparallel.texts import AccessPlace, Texts
+from weft.dataparallel.raw_findings import Record
+from weft.dataparallel.source_map import AccessPlace, Texts
 from weft.sources import today
 
 OPERATIONS: Final = (

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from weft.dataparallel.grouped import times
+from weft.dataparallel.grouping import times
 from weft.evidence import CheckCase, Loop
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
-from weft.openmp import sentences
-from weft.openmp.names import Names, is_fortran
-from weft.openmp.record import Record
+from weft.openmp import messages
+from weft.openmp.variable_names import Names, is_fortran
+from weft.openmp.raw_findings import RawOpenMPFinding
 
 KINDS_OF: Final = {
     "old-copy": "stale-copy", "unmapped": "remote-access", "beyond": "out-of-bounds",
@@ -20,9 +20,9 @@ KINDS_OF: Final = {
 """The runtime's words, and the findings'."""
 
 
-def findings(records: Iterable[Record], names: Names) -> Iterator[Finding]:
+def make_copy_findings(records: Iterable[RawOpenMPFinding], names: Names) -> Iterator[Finding]:
     """One for each variable, side and cause, at the first place of each."""
-    groups: dict[object, list[Record]] = defaultdict(list)
+    groups: dict[object, list[RawOpenMPFinding]] = defaultdict(list)
     for one in records:
         if one.why == "near" and not any(names.one_variable(one, near) for near in one.near):
             continue
@@ -36,15 +36,15 @@ def findings(records: Iterable[Record], names: Names) -> Iterator[Finding]:
         key = (one.kind, one.one.place.function, one.named.name or one.address, one.device, one.why == "none")
         groups[key].append(one)
     for group in groups.values():
-        yield _told(group)
+        yield _make_finding(group)
 
 
-def _told(group: list[Record]) -> Finding:
+def _make_finding(group: list[RawOpenMPFinding]) -> Finding:
     first = group[0]
     named, region = first.named, first.region
     count = sum(one.count for one in group)
     old = first.kind == "old-copy"
-    said = sentences.copied(first, named.text(is_fortran(first.one.place)))
+    said = messages.describe_copy_fault(first, named.text(is_fortran(first.one.place)))
     kind = KINDS_OF[first.kind]
     evidence = CheckCase(
         case=first.why or "unmapped",
@@ -56,11 +56,11 @@ def _told(group: list[Record]) -> Finding:
     )
     return Finding(
         kind=kind, severity=KINDS[kind].severity, certainty="certain", message=said + times(count),
-        sites=tuple(dict.fromkeys(site for one in group for site in _sites(one))), evidence=evidence,
+        sites=tuple(dict.fromkeys(site for one in group for site in _finding_sites(one))), evidence=evidence,
     )  # fmt: skip
 
 
-def _sites(record: Record) -> Iterator[Site]:
+def _finding_sites(record: RawOpenMPFinding) -> Iterator[Site]:
     place, other = record.one.place, record.other.place
     what = "map" if record.why == "part" else record.one.does
     yield Site(0, what, place.file, place.line, place.function)

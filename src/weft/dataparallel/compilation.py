@@ -20,9 +20,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from weft.dataparallel import shortcuts
+from weft.dataparallel import shortcut_support
 from weft.dataparallel.runtime import cached, compiler, is_clang, sources
-from weft.dataparallel.texts import Marked
+from weft.dataparallel.source_map import Marked
 from weft.errors import UsageError, WeftError
 from weft.instrument.assembly import rewrite
 from weft.safety.folders import cache_folder, is_kept, make_private
@@ -200,7 +200,7 @@ def slower(marked: Sequence[Marked]) -> list[str]:
     """A sentence for each compiler of these sources in whose assembly Weft's shortcuts find nothing."""
     languages = dict.fromkeys(LANGUAGE[one.suffix] for one in marked)
     return [
-        shortcuts.UNKNOWN.format(compiler=compiler(of), what=" and ".join(unknown))
+        shortcut_support.UNKNOWN.format(compiler=compiler(of), what=" and ".join(unknown))
         for of in languages
         if (unknown := _unknown(compiler(of), of == "fortran" or not is_clang(compiler(of))))
     ]
@@ -212,9 +212,9 @@ def _unknown(command: str, gcc: bool) -> list[str]:
     words = [*command.split(), *C_FLAGS, *(HOOKS if gcc else CLANG_HOOKS), *(GCC_ONLY if gcc else ())]
 
     def make(folder: Path, _: list[str]) -> None:
-        (folder / "made").write_text("\n".join(shortcuts.ask(words, folder, gcc=gcc)))
+        (folder / "made").write_text("\n".join(shortcut_support.ask(words, folder, gcc=gcc)))
 
-    facts = (_identity(command), words, shortcuts.PROGRAM, hashlib.sha256(_tools()).hexdigest())
+    facts = (_identity(command), words, shortcut_support.PROGRAM, hashlib.sha256(_tools()).hexdigest())
     try:
         return cached("shortcuts.txt", (), facts, make).read_text().splitlines()
     except WeftError:  # a compiler that takes no C

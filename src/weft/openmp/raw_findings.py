@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from weft.dataparallel.lines import Told
-from weft.dataparallel.record import NOWHERE
-from weft.dataparallel.texts import AccessPlace
+from weft.dataparallel.runtime_output import Told
+from weft.dataparallel.raw_findings import NOWHERE
+from weft.dataparallel.source_map import AccessPlace
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedElement:
     """A name, and what element of it; `scalar`: it is one number."""
 
     name: str = ""
@@ -20,7 +20,7 @@ class Named:
     scalar: bool = False
     line: int = 0
 
-    def text(self, fortran: bool) -> str:
+    def render(self, fortran: bool) -> str:
         """`a[3][4]`, `a(4, 3)`."""
         if not self.name:
             return "data without a name"
@@ -60,15 +60,15 @@ class Access:
 
 
 @dataclass(slots=True)
-class Record:
+class RawOpenMPFinding:
     """A finding of the runtime's; of a race `one` is the later access, and `named` the memory."""
 
     id: int
     kind: str
     why: str
     count: int
-    one: Access
-    other: Access
+    access: Access
+    other_access: Access
     address: int
     bytes: int
     device: bool
@@ -81,10 +81,10 @@ class Record:
     """Of the function on whose stack it lies: the return address into it, and where its variables are counted from."""
     region: AccessPlace
     """The target region."""
-    named: Named = Named()
+    named: NamedElement = NamedElement()
 
 
-def records(told: Told, places: Mapping[int, AccessPlace]) -> list[Record]:
+def parse_findings(told: Told, places: Mapping[int, AccessPlace]) -> list[RawOpenMPFinding]:
     """What a process told, at the places of its program counters."""
 
     def at(pc: int) -> AccessPlace:
@@ -93,9 +93,9 @@ def records(told: Told, places: Mapping[int, AccessPlace]) -> list[Record]:
     def strand(held: Mapping[str, Any] | None) -> Strand:
         return Strand(**held, at=at(held["pc"])) if held else Strand()
 
-    def record(held: Mapping[str, Any]) -> Record:
+    def record(held: Mapping[str, Any]) -> RawOpenMPFinding:
         here, there, frame, block = held["pc"], held["other_pc"], held.get("frame"), held.get("block")
-        return Record(
+        return RawOpenMPFinding(
             id=held["id"],
             kind=held["kind"],
             why=held["why"],
@@ -114,7 +114,7 @@ def records(told: Told, places: Mapping[int, AccessPlace]) -> list[Record]:
     return [record(one) for one in told.found.values()]
 
 
-def counters(told: Told) -> set[int]:
+def collect_program_counters(told: Told) -> set[int]:
     """The program counters of what a process told."""
     found = {held["pc"] for held in (*told.found.values(), *told.constructs)}
     for held in told.found.values():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weft.dataparallel.texts import AccessPlace, Construct, Variable
+from weft.dataparallel.source_map import AccessPlace, Construct, Variable
 from weft.sources import today
 
 NOBODY: Final = Construct("", "", 0)

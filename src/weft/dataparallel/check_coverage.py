@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from weft.base.words import plural
-from weft.dataparallel.lines import Told
-from weft.dataparallel.texts import Construct, Texts
+from weft.dataparallel.runtime_output import Told
+from weft.dataparallel.source_map import Construct, Texts
 
 LOOPS: Final = frozenset(("parallel", "prange"))
 WORK: Final = LOOPS | {"on", "task_region", "region", "remote_access", "own", "own computations", "task"}

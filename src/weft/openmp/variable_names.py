@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.dataparallel.texts import AccessPlace
+from weft.dataparallel.source_map import AccessPlace
 from weft.debuginfo.dwarf import Module, Shape, Symbol, Variable
-from weft.openmp.record import Access, Named, Record
+from weft.openmp.raw_findings import Access, NamedElement, RawOpenMPFinding
 
 _KEYWORDS: Final = frozenset(
     "if else for while do return int long double float char unsigned signed const static struct sizeof void auto bool"
@@ -52,7 +52,7 @@ class Names:
         if self.module:
             self.module.close()
 
-    def of(self, record: Record, places: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> Named:
+    def of(self, record: RawOpenMPFinding, places: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> NamedElement:
         """What a finding of the runtime is about; `places`: its accesses, and whether they write."""
         address, pc = record.address, record.one.pc - self.base
         found = self._static(address - self.base, pc, fortran) or self._local(record, fortran)
@@ -60,15 +60,15 @@ class Names:
             return found
         name = said(places, fortran)
         if not name:
-            return Named()
+            return NamedElement()
         shape = self._shape(pc, name)
         element = (shape.element or shape.size) if shape else 0
         if record.block is not None and element and _subscripts(places, name, fortran) == 1:
-            return Named(name, ((address - record.block) // element + fortran,))
+            return NamedElement(name, ((address - record.block) // element + fortran,))
         scalar = record.block is None and not _subscripts(places, name, fortran)
-        return Named(name, (), scalar)
+        return NamedElement(name, (), scalar)
 
-    def one_variable(self, record: Record, near: int) -> bool:
+    def one_variable(self, record: RawOpenMPFinding, near: int) -> bool:
         """Whether another address lies in the variable that a finding of the runtime is about."""
         address = record.address
         one = self._symbol(address - self.base)
@@ -100,7 +100,7 @@ class Names:
         except Exception:  # as above
             return None
 
-    def _static(self, address: int, pc: int, fortran: bool) -> Named | None:
+    def _static(self, address: int, pc: int, fortran: bool) -> NamedElement | None:
         symbol = self._symbol(address)
         if symbol is None or self.module is None:
             return None
@@ -108,16 +108,16 @@ class Names:
         name = known[0].name if known else re.sub(r"\.\d+$", "", symbol.name)
         if known:
             return element(name, known[0].shape, address - symbol.at, fortran, known[0].line)
-        return Named(name, (), symbol.size <= 8)
+        return NamedElement(name, (), symbol.size <= 8)
 
-    def _local(self, record: Record, fortran: bool) -> Named | None:
+    def _local(self, record: RawOpenMPFinding, fortran: bool) -> NamedElement | None:
         for one, cfa in self._frame(record):
             at = record.address - cfa
             if one.at <= at < one.at + max(one.shape.size, 1):
                 return element(one.name, one.shape, at - one.at, fortran, one.line)
         return None
 
-    def _frame(self, record: Record) -> Iterator[tuple[Variable, int]]:
+    def _frame(self, record: RawOpenMPFinding) -> Iterator[tuple[Variable, int]]:
         """The variables of the function whose frame holds the memory, and where these are counted from."""
         if record.frame is None or self.module is None:
             return
@@ -131,7 +131,7 @@ class Names:
                 yield one, cfa
 
 
-def element(name: str, shape: Shape, offset: int, fortran: bool, line: int) -> Named:
+def element(name: str, shape: Shape, offset: int, fortran: bool, line: int) -> NamedElement:
     """The element of a variable at an offset in bytes."""
     lengths = [int(n) for n in re.findall(r"\[(\d+)\]", shape.text)]
     size = shape.element or shape.size
@@ -139,14 +139,14 @@ def element(name: str, shape: Shape, offset: int, fortran: bool, line: int) -> N
         if shape.element == 0:
             size //= max(one, 1)
     if not lengths or not size:
-        return Named(name, (), not lengths and shape.size <= 16, line)
+        return NamedElement(name, (), not lengths and shape.size <= 16, line)
     number, index = offset // size, []
     for length in lengths if fortran else reversed(lengths):
         index.append(number % length)
         number //= length
     if fortran:  # the first index is the fastest; counted from 1, whatever the bounds are
-        return Named(name, tuple(i + 1 for i in index), False, line)
-    return Named(name, tuple(reversed(index)), False, line)
+        return NamedElement(name, tuple(i + 1 for i in index), False, line)
+    return NamedElement(name, tuple(reversed(index)), False, line)
 
 
 def is_fortran(place: AccessPlace) -> bool:

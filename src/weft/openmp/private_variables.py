@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from weft.openmp.directives import Directive, closing
+from weft.openmp.directives import OpenMPDirective, find_closing_bracket
 
 DECLARED: Final = {
     "c": "extern int weft_omp_private(void *, unsigned long);",
@@ -30,7 +30,7 @@ MOST_LINES: Final = 60
 """Of a construct, in which its inner loops are looked for."""
 
 
-def named(one: Directive, *words: str) -> list[str]:
+def clause_variables(one: OpenMPDirective, *words: str) -> list[str]:
     """The variables of some clauses."""
     found: list[str] = []
     for clause in one.clauses:
@@ -39,10 +39,10 @@ def named(one: Directive, *words: str) -> list[str]:
     return found
 
 
-def names(one: Directive) -> list[str]:
+def names(one: OpenMPDirective) -> list[str]:
     """The variables whose copies have no value yet."""
-    first = named(one, "firstprivate", "linear", "reduction")
-    return [name for name in named(one, "private", "lastprivate") if name not in first]
+    first = clause_variables(one, "firstprivate", "linear", "reduction")
+    return [name for name in clause_variables(one, "private", "lastprivate") if name not in first]
 
 
 def call(names: Sequence[str], shared: Sequence[str], of: str) -> str:
@@ -59,7 +59,7 @@ def call(names: Sequence[str], shared: Sequence[str], of: str) -> str:
     return f" if ({' && '.join(calls)}) "
 
 
-def watched(lines: list[str], at: int, one: Directive, of: str) -> None:
+def watched(lines: list[str], at: int, one: OpenMPDirective, of: str) -> None:
     """Put the call into the lines behind the directive at a line; the variables of inner loops are left out."""
     loop = bool(_LOOPS & set(one.head))
     if not loop and one.head not in _BLOCKS:
@@ -76,7 +76,7 @@ def watched(lines: list[str], at: int, one: Directive, of: str) -> None:
         lines[line] = lines[line][:column] + call(found, shared, of) + lines[line][column:]
 
 
-def shared_by_task(lines: Sequence[str], at: int, one: Directive) -> list[str]:
+def shared_by_task(lines: Sequence[str], at: int, one: OpenMPDirective) -> list[str]:
     """Scalars that a task shares with a region around it, as far as their declarations can be read."""
     if "task" not in one.head and "taskloop" not in one.head:
         return []
@@ -84,8 +84,8 @@ def shared_by_task(lines: Sequence[str], at: int, one: Directive) -> list[str]:
     region = next((k for k in range(at - 1, first - 1, -1) if _PARALLEL.match(lines[k])), None)
     known = "\n".join(lines[first:at])
     before = "\n".join(lines[first:region]) if region is not None else ""
-    said = named(one, "shared")
-    own = {*said, *named(one, "private", "firstprivate", "lastprivate", "linear")}
+    said = clause_variables(one, "shared")
+    own = {*said, *clause_variables(one, "private", "firstprivate", "lastprivate", "linear")}
     used = dict.fromkeys(name for name in _NAME.findall(_statement(lines, at + 1)) if name not in own)
     return [name for name in said if _declared(name, known)] + [name for name in used if _declared(name, before)]
 
@@ -105,15 +105,15 @@ def _statement(lines: Sequence[str], at: int) -> str:
     return text
 
 
-def shared_by_task_fortran(lines: Sequence[str], at: int, one: Directive) -> list[str]:
+def shared_by_task_fortran(lines: Sequence[str], at: int, one: OpenMPDirective) -> list[str]:
     """The same in free form."""
     if one.head != ("task",):
         return []
     first = next((k for k in range(at - 1, -1, -1) if _UNIT.match(lines[k])), 0)
     region = any(_PARALLEL.match(line) and not _END.match(line) for line in lines[first:at])
     end = next((k for k in range(at + 1, len(lines)) if _END.match(lines[k])), at + 1)
-    said = [name.lower() for name in named(one, "shared")]
-    own = {*said, *(name.lower() for name in named(one, "private", "firstprivate"))}
+    said = [name.lower() for name in clause_variables(one, "shared")]
+    own = {*said, *(name.lower() for name in clause_variables(one, "private", "firstprivate"))}
     body = "\n".join(line.partition("!")[0] for line in lines[at + 1 : end]).lower()
     used = dict.fromkeys(name for name in _NAME.findall(body) if name not in own) if region else {}
     known = "\n".join(lines[first:at])
@@ -124,7 +124,7 @@ def shared_by_task_fortran(lines: Sequence[str], at: int, one: Directive) -> lis
     ]
 
 
-def watched_fortran(lines: list[str], at: int, one: Directive) -> None:
+def watched_fortran(lines: list[str], at: int, one: OpenMPDirective) -> None:
     """The same in free form, behind a directive's last line: variables that are declared of a type of the language."""
     loop = "do" in one.head
     if not loop and one.head not in _BLOCKS:
@@ -165,7 +165,7 @@ def _comment(line: str) -> bool:
     return not stripped or (stripped.startswith("!") and not stripped.lower().startswith("!$"))
 
 
-def _depth(one: Directive) -> int:
+def _depth(one: OpenMPDirective) -> int:
     """How many loops belong to the construct."""
     clauses = (one.clause("collapse"), one.clause("ordered"))
     numbers = [int(c.inside) for c in clauses if c and c.inside and c.inside.strip().isdigit()]
@@ -182,7 +182,7 @@ def _body(lines: Sequence[str], at: int, loops: int) -> tuple[int, int] | None:
         if head is None:
             return None
         text, last = lines[at], at
-        while (end := closing(text, head.end())) < 0 and last + 1 < len(lines) and last < at + 8:
+        while (end := find_closing_bracket(text, head.end())) < 0 and last + 1 < len(lines) and last < at + 8:
             last += 1
             text += "\n" + lines[last]
         if end < 0 or "#" in text[head.end() : end]:

@@ -7,8 +7,8 @@ from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.openmp import privates
-from weft.openmp.directives import Directive, apart, parsed, simulated
+from weft.openmp import private_variables
+from weft.openmp.directives import OpenMPDirective, split_combined, parse_directive, rewrite_for_runtime
 
 C_SUFFIXES: Final = frozenset((".c",))
 CPLUSPLUS_SUFFIXES: Final = frozenset((".cpp", ".cc", ".cxx"))
@@ -74,11 +74,11 @@ def rewritten_c(text: str, of: str = "c", kept: Container[int] = ()) -> str:
         if number not in kept and _ALL_MEMORY.search(found["text"]):
             lines[k] = found["start"] + _ALL_MEMORY.sub(_ALL, found["text"])
             found = _PRAGMA.match(lines[k]) or found
-        one = parsed(found["text"])
+        one = parse_directive(found["text"])
         if one is not None and number not in kept:
-            lines[k] = found["start"] + str(simulated(one, "for", number, _index_c(lines, k)))
-            privates.watched(lines, k, one, of)
-    lines.insert(0, f"{privates.DECLARED[of]} {_ALL_DECLARED[of]}")
+            lines[k] = found["start"] + str(rewrite_for_runtime(one, "for", number, _index_c(lines, k)))
+            private_variables.watched(lines, k, one, of)
+    lines.insert(0, f"{private_variables.DECLARED[of]} {_ALL_DECLARED[of]}")
     return re.sub(r"\bomp_get_thread_num\b", "weft_omp_get_thread_num", "\n".join(lines))
 
 
@@ -117,13 +117,13 @@ def rewritten_fortran(text: str, path: Path, fixed: bool, kept: Container[int] =
         if _REQUIRES.match(words):
             lines[first] = _required(start, words)
             lines[first + 1 : last + 1] = ["!"] * (last - first)
-        one = parsed(words, folded=True)
+        one = parse_directive(words, folded=True)
         if one is None or first + 1 in kept:
             continue
         if not fixed:
-            privates.watched_fortran(lines, last, one)
-        made = simulated(one, "do", first + 1, _index_fortran(lines, last))
-        parts = apart(made)
+            private_variables.watched_fortran(lines, last, one)
+        made = rewrite_for_runtime(one, "do", first + 1, _index_fortran(lines, last))
+        parts = split_combined(made)
         if parts == (one,):
             continue
         lines[first] = "\n".join(f"{start} {part}" for part in parts)
@@ -197,13 +197,13 @@ def _index_fortran(lines: Sequence[str], at: int) -> str:
     return ""
 
 
-def constructs(source: Path) -> Iterator[tuple[int, Directive]]:
+def constructs(source: Path) -> Iterator[tuple[int, OpenMPDirective]]:
     """The directives of a source with their lines, as far as they stand there as such."""
     text = source.read_text(encoding="utf-8", errors="replace")
     lines = text.split("\n")
     if language(source) == "fortran":
         for first, _, _, words in _fortran(lines, source.suffix.lower() in FIXED_SUFFIXES):
-            if (one := parsed(words, folded=True)) is not None:
+            if (one := parse_directive(words, folded=True)) is not None:
                 yield first + 1, one
         return
     for k, line in enumerate(lines):
@@ -214,5 +214,5 @@ def constructs(source: Path) -> Iterator[tuple[int, Directive]]:
         while words.rstrip().endswith("\\") and more + 1 < len(lines):
             more += 1
             words = words.rstrip()[:-1] + " " + lines[more]
-        if (one := parsed(re.sub(r"/\*.*?\*/|//.*", " ", words))) is not None:
+        if (one := parse_directive(re.sub(r"/\*.*?\*/|//.*", " ", words))) is not None:
             yield k + 1, one

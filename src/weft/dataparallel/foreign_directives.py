@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.base.words import plural
-from weft.dataparallel.looked import shown
+from weft.dataparallel.check_coverage import shown
 
 C: Final = re.compile(r"[ \t]*#[ \t]*pragma[ \t]+(omp|acc)\b", re.I)
 FORTRAN: Final = re.compile(r"(?:[cC*!]|[ \t]*!)\$(omp|acc)\b", re.I)
