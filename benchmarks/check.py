@@ -29,9 +29,9 @@ from functools import cache
 from pathlib import Path
 
 from weft.check import mark
-from weft.dataparallel.compilation import Options
-from weft.dataparallel.findings import read
-from weft.dataparallel.program import build
+from weft.dataparallel.compilation import CompileOptions
+from weft.dataparallel.findings import read_findings
+from weft.dataparallel.program import build_program
 
 PROGRAMS = Path(__file__).parent / "programs" / "check"
 SMALL = (300, 2)
@@ -116,11 +116,11 @@ def prepared(name: str, compiler: str, size: int, steps: int, folder: Path) -> B
     marked, texts = mark([source])
     room = folder / f"{source.stem}-{size}"
     room.mkdir(exist_ok=True)
-    program = build(marked, room)
+    program = build_program(marked, room)
     found = folder / "findings.jsonl"
     found.unlink(missing_ok=True)
     run([str(program)], {"WEFT_INTERNAL_CHECK_FINDINGS": str(found)})
-    assert read(found, texts) == [], "the benchmark's program is right"
+    assert read_findings(found, texts) == [], "the benchmark's program is right"
     return [str(plain)], [str(program)]
 
 
@@ -205,8 +205,8 @@ def program_row(program: Path, args: argparse.Namespace, folder: Path) -> None:
     plain = folder / "plain"
     subprocess.run(["gcc", "-O2", "-w", *map(str, sources), "-o", str(plain), "-lm"], check=True)
     include = (program.resolve(),)
-    options = Options(include=include, link=("-lm",))
-    checked = build(mark(sources, options)[0], folder, options)
+    options = CompileOptions(include=include, link=("-lm",))
+    checked = build_program(mark(sources, options)[0], folder, options)
     both = [str(plain)], [str(checked)]
     line(program.name, both, lambda: both, [f"-I{program.resolve()}", *sources], args)
 

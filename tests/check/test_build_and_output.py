@@ -11,7 +11,7 @@ from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonS
 from tests_support import WEFT, execute
 from weft.check.build import expanded
 from weft.check.excerpt import marked
-from weft.dataparallel.raw_findings import operand
+from weft.dataparallel.raw_findings import guess_operand
 from weft.dataparallel.source_map import AccessPlace
 from weft.errors import UsageError
 from weft.evidence import CheckCase
@@ -289,7 +289,7 @@ def test_what_has_no_declared_name_is_called_as_its_line_writes_it(
 ) -> None:
     path = tmp_path / "p.c"
     path.write_text(f"{text}\n")
-    assert operand(AccessPlace(str(path), 1), write) == name
+    assert guess_operand(AccessPlace(str(path), 1), write) == name
 
 
 def test_sarif_has_the_place_the_column_and_the_loop(folder: Path) -> None:

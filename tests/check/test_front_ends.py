@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests_support import ROOT, WEFT, execute
-from weft.check import Request
+from weft.check import CheckRequest
 from weft.check import front_ends as package
 from weft.check.front_ends import front_ends, of
 from weft.cli.main import main
@@ -73,7 +73,7 @@ def test_an_option_that_means_nothing_to_a_python_program_is_refused(
 
 def test_every_option_is_one_of_the_command() -> None:
     assert set(GIVEN) == set(SPELLED) and all(GIVEN[field][0].startswith(SPELLED[field]) for field in GIVEN)
-    assert all(hasattr(Request((Path("a"),)), field) for field in SPELLED)
+    assert all(hasattr(CheckRequest((Path("a"),)), field) for field in SPELLED)
 
 
 @pytest.mark.parametrize("option", sorted(SPELLED))
@@ -81,7 +81,7 @@ def test_every_option_is_one_of_the_command() -> None:
 def test_an_option_is_taken_or_refused_as_declared(name: str, option: Option) -> None:
     one = front_ends()[name]
     values = {"grid": "2", "include": (Path(),), "define": ("N",), "flags": ("-O2",), "link": ("-lm",)}
-    request = Request((Path("a"),), **{option: values[option]})  # type: ignore[arg-type]
+    request = CheckRequest((Path("a"),), **{option: values[option]})  # type: ignore[arg-type]
     if option in one.options:
         one.verify(request)
     else:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests_support import compilers
-from weft.check import Request, check
+from weft.check import CheckRequest, check
 from weft.dataparallel import compilation, front_end, shortcut_support
 from weft.dataparallel.runtime import is_clang
-from weft.dataparallel.source_map import Marked
+from weft.dataparallel.source_map import MarkedSource
 from weft.instrument.assembly import POSSIBLE
 
 KINDS = ("gcc", "g++", "gfortran", "clang", "clang++")
@@ -46,7 +46,7 @@ def words(name: str) -> tuple[list[str], bool]:
 @pytest.mark.parametrize("name", HERE)
 def test_every_shortcut_is_found_in_what_a_compiler_writes(name: str, tmp_path: Path) -> None:
     command, gcc = words(name)
-    assert shortcut_support.ask(command, tmp_path, gcc=gcc) == []
+    assert shortcut_support.check_compiler(command, tmp_path, gcc=gcc) == []
 
 
 @needs_gcc
@@ -60,9 +60,9 @@ def test_a_compiler_that_writes_otherwise_is_told(what: str, tmp_path: Path, mon
     later.chmod(0o755)
     monkeypatch.setenv("CC", str(later))
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))
-    compilation._unknown.cache_clear()
-    marked = [Marked(tmp_path / "one.cdv", "", ".c"), Marked(tmp_path / "two.cdv", "", ".c")]
-    told = compilation.slower(marked)
+    compilation._unrecognised_assembly.cache_clear()
+    marked = [MarkedSource(tmp_path / "one.cdv", "", ".c"), MarkedSource(tmp_path / "two.cdv", "", ".c")]
+    told = compilation.describe_unknown_compilers(marked)
     assert told == [shortcut_support.UNKNOWN.format(compiler=later, what=what)]
 
 
@@ -70,7 +70,7 @@ def test_a_compiler_that_writes_otherwise_is_told(what: str, tmp_path: Path, mon
 @needs_gcc
 def test_it_is_said_with_what_a_check_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one.cdv").write_text(PROGRAM)
-    request = Request((tmp_path / "one.cdv",), timeout=30)
+    request = CheckRequest((tmp_path / "one.cdv",), timeout=30)
     assert check(request, tmp_path).problems == ()
     monkeypatch.setattr(front_end, "slower", lambda marked: ["it takes longer"])
     checked = check(request, tmp_path)

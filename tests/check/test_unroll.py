@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from weft.check import mark
-from weft.dataparallel.findings import read
-from weft.dataparallel.program import build
+from weft.dataparallel.findings import read_findings
+from weft.dataparallel.program import build_program
 from weft.dvm.c_unroll import Unroll
 from weft.findings import Finding
 
@@ -78,10 +78,10 @@ def found(source: Path, folder: Path) -> list[Finding]:
     """What is found in a program."""
     folder.mkdir()
     copies, texts = mark([source])
-    program = build(copies, folder)
+    program = build_program(copies, folder)
     path = folder / "findings.jsonl"
     subprocess.run([str(program)], env={"WEFT_INTERNAL_CHECK_FINDINGS": str(path)}, timeout=60, check=True)
-    return read(path, texts)
+    return read_findings(path, texts)
 
 
 def test_what_is_found_in_a_small_loop_is_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

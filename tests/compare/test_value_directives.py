@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests_support import WEFT, execute
-from weft.check import Request
+from weft.check import CheckRequest
 from weft.check.traced import Plan, trace
 from weft.compare.values import ValueComparison, compare_values
 from weft.compare.values.told import lines
@@ -34,7 +34,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Any:
         for run in ("build", "sequential", "turns"):
             (folder / run).mkdir()
         made = trace(
-            Request((source,), words, grid=grid, timeout=100),
+            CheckRequest((source,), words, grid=grid, timeout=100),
             folder / "build",
             Plan(folder / "sequential", folder / "turns"),
         )

@@ -1,6 +1,6 @@
 """Check data-parallel programs: run them on one processor while their parallel execution is simulated.
 
-A front end (`front_ends`, by the language of the sources) brings the program and its `Texts`; the runtime
+A front end (`front_ends`, by the language of the sources) brings the program and its source map; the runtime
 (`dataparallel/native`) watches loops and accesses and writes what it found; `findings` puts both together.
 """
 
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from weft.check.front_ends import of
-from weft.dataparallel import runtime_output, messages
-from weft.dataparallel.findings import findings
-from weft.dataparallel.front_end import FrontEnd, Marking, Outcome, Request
-from weft.dataparallel.check_coverage import Looked, looked
-from weft.dataparallel.program import PLAIN, Options
-from weft.dataparallel.source_map import Marked, Texts
+from weft.dataparallel import messages, runtime_output
+from weft.dataparallel.check_coverage import CheckCoverage, summarize_coverage
+from weft.dataparallel.findings import make_findings
+from weft.dataparallel.front_end import CheckOutcome, CheckRequest, FrontEnd, MarkingFrontEnd
+from weft.dataparallel.program import PLAIN, CompileOptions
+from weft.dataparallel.source_map import MarkedSource, SourceMap
 from weft.errors import UsageError
 from weft.findings import Finding, worst_first
 
@@ -30,12 +30,12 @@ class Checked:
     """What came out of a check; `status` is the program's own exit status, negative for a signal."""
 
     name: str
-    findings: tuple[Finding, ...]
+    make_findings: tuple[Finding, ...]
     status: int
     run: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     ranks: tuple[Any, ...] = ()
-    looked: Looked = field(default_factory=Looked)
+    summarize_coverage: CheckCoverage = field(default_factory=CheckCoverage)
     cut_off: bool = False
     """Its time was up."""
     hidden: int = 0
@@ -56,7 +56,7 @@ class Checked:
         return self.status == 0 and not self.cut_off
 
 
-def check(request: Request, folder: Path) -> Checked:
+def check(request: CheckRequest, folder: Path) -> Checked:
     """Build, run and judge a program in `folder`. UsageError where it cannot be checked."""
     for source in request.sources:
         if not source.is_file():
@@ -67,15 +67,15 @@ def check(request: Request, folder: Path) -> Checked:
     found.unlink(missing_ok=True)
     outcome = front_end.run(request, folder, found)
     ended = outcome.ended
-    told = runtime_output.read(found) if outcome.told is None else outcome.told
-    found_of_all = worst_first([*findings(told, outcome.texts), *outcome.findings])
-    seen = looked(told, outcome.texts, (*request.left, *outcome.left))
+    told = runtime_output.read_runtime_output(found) if outcome.runtime_output is None else outcome.runtime_output
+    found_of_all = worst_first([*make_findings(told, outcome.texts), *outcome.findings])
+    seen = summarize_coverage(told, outcome.texts, (*request.unchecked, *outcome.unchecked))
     return Checked(
-        name=" ".join(request.named),
+        name=" ".join(request.display_names),
         findings=tuple(found_of_all),
         status=ended.status,
         run={
-            "command": [*request.launcher, *request.named, *request.arguments],
+            "command": [*request.launcher, *request.display_names, *request.arguments],
             "cwd": str(Path.cwd()),
             "ended": "killed" if ended.cut_off else "crashed" if ended.status < 0 else "finished",
             "seconds": {"preparing": round(ended.preparing, 3), "program": round(ended.seconds, 3)},
@@ -86,7 +86,7 @@ def check(request: Request, folder: Path) -> Checked:
     )
 
 
-def _problems(front_end: FrontEnd, request: Request, outcome: Outcome, seen: Looked) -> Iterator[str]:
+def _problems(front_end: FrontEnd, request: CheckRequest, outcome: CheckOutcome, seen: CheckCoverage) -> Iterator[str]:
     """What keeps the result from being all that there is to know, and what else is to be said of the run."""
     if outcome.ended.cut_off:
         yield f"the program was ended after {request.timeout or 0:g} s: what it would have done is not checked"
@@ -95,13 +95,13 @@ def _problems(front_end: FrontEnd, request: Request, outcome: Outcome, seen: Loo
     if seen.full_stack:
         yield messages.STACK_FULL.format(size=seen.full_stack)
     yield from outcome.notes
-    if seen.nothing:
+    if seen.is_empty:
         yield f"nothing was looked at: {front_end.remedy}"
 
 
-def mark(sources: Sequence[Path], options: Options = PLAIN) -> tuple[list[Marked], Texts]:
+def mark(sources: Sequence[Path], options: CompileOptions = PLAIN) -> tuple[list[MarkedSource], SourceMap]:
     """The program's sources with the runtime's calls, by the front end of their language."""
     front_end = of(sources)
-    if not isinstance(front_end, Marking):
+    if not isinstance(front_end, MarkingFrontEnd):
         raise UsageError(f"{sources[0]}: {front_end.name} programs run unmarked")
     return front_end.mark(sources, options)

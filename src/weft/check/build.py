@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from weft.base.words import plural
 from weft.check.front_ends import front_ends
-from weft.dataparallel.compilation import Options
+from weft.dataparallel.compilation import CompileOptions
 from weft.errors import UsageError
 from weft.sources.calls import within
 
@@ -43,7 +43,7 @@ class Build:
     """Sources, and what the calls of the compiler say of each."""
 
     sources: tuple[Path, ...]
-    own: Mapping[Path, Options] = field(default_factory=dict)
+    own: Mapping[Path, CompileOptions] = field(default_factory=dict)
     left: tuple[str, ...] = ()
     """What a named folder holds that was not taken, a phrase each."""
     linked: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ def of_link(entry: Mapping[str, Any]) -> Iterator[str]:
 
 def called(entries: Iterable[Mapping[str, Any]], base: Path) -> Build:
     """What entries of a compilation database say; folders are below `base` where they are not absolute."""
-    own: dict[Path, Options] = {}
+    own: dict[Path, CompileOptions] = {}
     for entry in entries:
         folder = base / entry.get("directory", "")
         source = folder / entry["file"]
@@ -191,7 +191,7 @@ def implied(compiler: str) -> tuple[str, ...]:
     return tuple(shlex.split(done.stdout)[1:]) if done.returncode == 0 else ()
 
 
-def options(words: Sequence[str], folder: Path) -> Options:
+def options(words: Sequence[str], folder: Path) -> CompileOptions:
     """What a call of the compiler in a folder says of its sources, and gives the linker."""
     include: list[Path] = []
     define: list[str] = []
@@ -217,4 +217,4 @@ def options(words: Sequence[str], folder: Path) -> Options:
             link.append(word)
         elif word.startswith(KEPT) and not word.startswith("-fsanitize"):
             flags.append(word)
-    return Options(tuple(include), tuple(define), tuple(flags), tuple(link))
+    return CompileOptions(tuple(include), tuple(define), tuple(flags), tuple(link))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from weft.base.words import plural
 from weft.check import Checked
-from weft.dataparallel.grouping import grouped
+from weft.dataparallel.grouping import group_by_cause
 from weft.errors import UsageError
 from weft.findings import Finding
 from weft.kinds import KINDS, SEVERITIES
@@ -240,5 +240,8 @@ def applied(checked: Checked, told: Told) -> Checked:
     """The check with the findings that are told, those of one cause as one."""
     hidden = len(checked.findings) - len(told.findings)
     return replace(
-        checked, findings=grouped(told.findings), hidden=hidden, problems=(*checked.problems, *told.unread, *told.notes)
+        checked,
+        findings=group_by_cause(told.findings),
+        hidden=hidden,
+        problems=(*checked.problems, *told.unread, *told.notes),
     )

@@ -28,9 +28,11 @@ def to_html(checked: Checked) -> str:
     parts = [f"{HEAD}<title>{title}</title><style>{STYLE}{MARKS}</style></head><body>", f"<h1>{title}</h1>"]
     parts += [f'<p class="end">{escape(printable(text))}</p>' for text in checked.problems]
     parts += [article(finding) for finding in checked.findings]
-    parts += [f'<p class="run">Not looked at: {escape(printable(text))}</p>' for text in checked.looked.left]
+    parts += [f'<p class="run">Not looked at: {escape(printable(text))}</p>' for text in checked.looked.unchecked]
     parts += [
-        f'<p class="run">{escape(text)}</p>' for text in (check_coverage.sentence(checked.looked), times(checked)) if text
+        f'<p class="run">{escape(text)}</p>'
+        for text in (check_coverage.render_coverage(checked.looked), times(checked))
+        if text
     ]
     return "\n".join(parts) + "\n</body></html>\n"
 

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 def to_sarif(checked: Checked) -> dict[str, object]:
     """One SARIF run; it was no success where the program did not end well or nothing of it was looked at."""
-    notes = [*(f"Not looked at: {one}" for one in checked.looked.left), check_coverage.sentence(checked.looked)]
-    successful = checked.whole and not checked.looked.nothing
+    notes = [
+        *(f"Not looked at: {one}" for one in checked.looked.unchecked),
+        check_coverage.render_coverage(checked.looked),
+    ]
+    successful = checked.whole and not checked.looked.is_empty
     quotes = Quotes(checked)
 
     def marked(finding: Finding, site: Site) -> dict[str, Any]:

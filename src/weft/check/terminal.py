@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 from weft.base.words import plural
 from weft.check import excerpt
 from weft.dataparallel import check_coverage
-from weft.dataparallel.check_coverage import Looked
+from weft.dataparallel.check_coverage import CheckCoverage
 from weft.findings import Finding
 from weft.kinds import SEVERITIES
 from weft.report.terminal import print_blocks
@@ -42,9 +42,9 @@ def blocks(checked: Checked, directives: bool = False) -> Iterator[tuple[str, st
         yield explained(checked.findings), "dim"
     if directives:
         yield from ((text, "dim") for text in traced(checked.looked))
-    for text in checked.looked.left:
+    for text in checked.looked.unchecked:
         yield f"Not looked at: {printable(text)}", "dim"
-    yield check_coverage.sentence(checked.looked), "dim"
+    yield check_coverage.render_coverage(checked.looked), "dim"
     if taken := times(checked):
         yield taken, "dim"
 
@@ -56,7 +56,7 @@ def said(checked: Checked) -> str:
     return f"{found} in {printable(checked.name)} ({checked.ended})"
 
 
-def traced(seen: Looked) -> Iterator[str]:
+def traced(seen: CheckCoverage) -> Iterator[str]:
     """The directives that ran, in the order of their first time."""
     for one in seen.ran:
         if one.construct.kind in check_coverage.NO_DIRECTIVES:
@@ -76,7 +76,7 @@ def times(checked: Checked) -> str:
 
 def nothing(checked: Checked) -> str:
     """The all-clear, where it is one."""
-    if checked.looked.nothing:
+    if checked.looked.is_empty:
         return "Nothing was looked at"
     if checked.hidden and checked.whole:
         return "Nothing else found"

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import IO, Final
 
 from weft.check.front_ends import of
-from weft.dataparallel.front_end import Marking, Request
-from weft.dataparallel.process import Ended, execute
-from weft.dataparallel.program import build
-from weft.dataparallel.source_map import Marked, Texts, loop_line
+from weft.dataparallel.front_end import CheckRequest, MarkingFrontEnd
+from weft.dataparallel.process import ProcessEnd, run_process
+from weft.dataparallel.program import build_program
+from weft.dataparallel.source_map import MarkedSource, SourceMap, format_loop_line
 from weft.errors import UsageError
 from weft.native.headers.rules import ValuesLevel
 from weft.native.shared import NATIVE
@@ -44,7 +44,7 @@ _DATA: Final = re.compile(r"(?<!void )weft_check_data\((\d+), \(void \*\)&\((\w+
 class Traced:
     """What both runs came to; `notes` are for the user."""
 
-    ended: tuple[Ended, ...]
+    ended: tuple[ProcessEnd, ...]
     kept: tuple[Recorded, ...]
     processors: int
     notes: list[str] = field(default_factory=list)
@@ -70,17 +70,17 @@ def processors(grid: str) -> int:
     return count
 
 
-def trace(request: Request, folder: Path, plan: Plan) -> Traced:
+def trace(request: CheckRequest, folder: Path, plan: Plan) -> Traced:
     """Build a program in `folder` and run it both ways. UsageError where it cannot be."""
     front_end = of(request.sources)
     for source in request.sources:
         if not source.is_file():
             raise UsageError(f"{source} is not a file; name the program's sources")
-    marking = isinstance(front_end, Marking)
+    marking = isinstance(front_end, MarkingFrontEnd)
     front_end.verify(request if marking else dataclasses.replace(request, grid=""))  # threads are a grid, too
-    grid = request.grid or (GRID if isinstance(front_end, Marking) else "4")
+    grid = request.grid or (GRID if isinstance(front_end, MarkingFrontEnd) else "4")
     count = processors(grid)
-    command = built(front_end, request, folder) if isinstance(front_end, Marking) else script(request, folder)
+    command = built(front_end, request, folder) if isinstance(front_end, MarkingFrontEnd) else script(request, folder)
     library(folder, count)
     known = plan.configuration if plan.configuration is not None and plan.configuration.exists() else None
     accesses = wanted(read(known)) if known is not None else 2
@@ -88,7 +88,7 @@ def trace(request: Request, folder: Path, plan: Plan) -> Traced:
         "WEFT_INTERNAL_CHECK_TRACE": str(folder), "WEFT_INTERNAL_CHECK_GRID": grid,
         "WEFT_INTERNAL_CHECK_ACCESSES": str(accesses),
     }  # fmt: skip
-    if not isinstance(front_end, Marking):
+    if not isinstance(front_end, MarkingFrontEnd):
         variables["NUMBA_NUM_THREADS"] = str(count)
     ended, kept = [], []
     for run, turns in ((plan.sequential, 0), (plan.turns, count)):
@@ -101,15 +101,15 @@ def trace(request: Request, folder: Path, plan: Plan) -> Traced:
     return Traced(tuple(ended), tuple(kept), count)
 
 
-def built(front_end: Marking, request: Request, folder: Path) -> list[str]:
+def built(front_end: MarkingFrontEnd, request: CheckRequest, folder: Path) -> list[str]:
     """The command that runs a program of marked sources."""
     marked, texts = front_end.mark(request.sources, request.options)
-    program = build([traceable(one) for one in marked], folder, request.options)
+    program = build_program([traceable(one) for one in marked], folder, request.options)
     (folder / "names").write_text("".join(names(texts)), encoding="utf-8", errors="surrogateescape")
     return [str(program), *request.arguments]
 
 
-def script(request: Request, folder: Path) -> list[str]:
+def script(request: CheckRequest, folder: Path) -> list[str]:
     """The command that runs a Python program: what numbers mean is told while it is compiled."""
     # A front end is imported to ask for its suffixes; its engine is not.
     from weft.numba.program import needs_numba
@@ -122,14 +122,18 @@ def script(request: Request, folder: Path) -> list[str]:
     return [*inside, str(request.sources[0]), *request.arguments]
 
 
-def one_run(command: Sequence[str], variables: dict[str, str], request: Request, plan: Plan, again: bool) -> Ended:
+def one_run(
+    command: Sequence[str], variables: dict[str, str], request: CheckRequest, plan: Plan, again: bool
+) -> ProcessEnd:
     """Run the program; what it prints is told the first time, and what it reads is there again the second time."""
     Path(variables["WEFT_INTERNAL_CHECK_FINDINGS"]).touch()
     environment = {**os.environ, **variables}
     if not again:
-        return execute(command, environment, request.timeout)
+        return run_process(command, environment, request.timeout)
     with open_input() as given:
-        return execute(command, environment, request.timeout, stdin=given, stdout=subprocess.DEVNULL, watch=plan.watch)
+        return run_process(
+            command, environment, request.timeout, stdin=given, stdout=subprocess.DEVNULL, watch=plan.watch
+        )
 
 
 def open_input() -> IO[bytes]:
@@ -158,7 +162,7 @@ def library(folder: Path, count: int) -> None:
         shutil.copyfile(source, folder / f"{processor}.so")
 
 
-def traceable(marked: Marked) -> Marked:
+def traceable(marked: MarkedSource) -> MarkedSource:
     """A marked source in which processors pass over the iterations of others, and say what numbers arrays hold."""
     text = marked.text
     if marked.suffix.startswith(".f"):
@@ -170,9 +174,9 @@ def traceable(marked: Marked) -> Marked:
     return dataclasses.replace(marked, text=text)
 
 
-def names(texts: Texts) -> Iterator[str]:
+def names(texts: SourceMap) -> Iterator[str]:
     """What the runtime's numbers mean, a line each (native/trace.c)."""
     for number, variable in texts.variables.items():
         yield f"v\t{number}\t{variable.name}\n"
     for number, construct in texts.constructs.items():
-        yield f"l\t{number}\t{loop_line(construct)}\n"
+        yield f"l\t{number}\t{format_loop_line(construct)}\n"

@@ -13,10 +13,10 @@ from weft.cli._values import given_tolerances, tell_values
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
-    from weft.check import Request
+    from weft.check import CheckRequest
     from weft.check.traced import Traced
     from weft.compare.values import ValueComparison
-    from weft.dataparallel.process import Ended
+    from weft.dataparallel.process import ProcessEnd
     from weft.launch.rundir import RunDirectory
 
 DIFFERENT_STATUS, NOTHING_STATUS, UNENDED_STATUS = 1, 2, 3
@@ -38,7 +38,7 @@ def refuse(args: argparse.Namespace) -> None:
         raise UsageError(f"--format {args.format} is for findings: values are told as text or json")
 
 
-def traced(args: argparse.Namespace, request: Request, folder: Path) -> int:
+def traced(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int:
     """Run a program both ways, compare the values, tell the first that differs; the exit status."""
     from weft.check.traced import Plan, trace
     from weft.compare.values.live import Against
@@ -64,21 +64,21 @@ def traced(args: argparse.Namespace, request: Request, folder: Path) -> int:
         raise
     for run, ended in zip(runs, made.ended, strict=True):
         _finished(run, ended)
-    notes = [note.replace("with --probes", "with --trace") for note in made.kept[0].notes]
-    unknown = tell_values(replace(made.kept[0], notes=notes))
-    if not all(one.probes for one in made.kept):
+    notes = [note.replace("with --probes", "with --trace") for note in made.cached_count[0].notes]
+    unknown = tell_values(replace(made.cached_count[0], notes=notes))
+    if not all(one.probes for one in made.cached_count):
         return _nothing(request)
     stopped = bool(found) and found[0].differs
     return _told(args, made, paths, settings, stopped=stopped) or (NOTHING_STATUS if unknown else 0)
 
 
-def _nothing(request: Request) -> int:
+def _nothing(request: CheckRequest) -> int:
     say(f"no values were kept of {' '.join(map(str, request.sources))}: its parallel loops did not run, or what they "
         "write holds no plain numbers; let the program reach them")  # fmt: skip
     return NOTHING_STATUS
 
 
-def _directory(args: argparse.Namespace, request: Request, what: str) -> RunDirectory:
+def _directory(args: argparse.Namespace, request: CheckRequest, what: str) -> RunDirectory:
     from weft.launch import rundir
 
     name = f"{request.sources[0].stem}-{what}"
@@ -88,7 +88,7 @@ def _directory(args: argparse.Namespace, request: Request, what: str) -> RunDire
     return run
 
 
-def _finished(run: RunDirectory, ended: Ended) -> None:
+def _finished(run: RunDirectory, ended: ProcessEnd) -> None:
     from weft.launch import rundir
 
     how = "killed" if ended.cut_off else "crashed" if ended.status < 0 else "finished"

@@ -117,7 +117,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check a program."""
-    from weft.check import Request, check
+    from weft.check import CheckRequest, check
     from weft.check.build import built, expanded
     from weft.check.choice import Choice, applied, baseline, choose, rules, verify
     from weft.check.front_ends import is_script
@@ -135,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
         build, arguments = expanded([Path(args.program[0])]), [*args.program[1:], *given, *args.rest]
     else:
         build, arguments = expanded([Path(name) for name in args.program]), [*given, *args.rest]
-    request = Request(
+    request = CheckRequest(
         sources=build.sources,
         arguments=tuple(arguments),
         grid=args.processors,
@@ -144,8 +144,8 @@ def run(args: argparse.Namespace) -> int:
         flags=tuple(shlex.split(args.flags)),
         link=(*build.link, *shlex.split(args.link)),
         timeout=args.timeout,
-        own=build.own,
-        left=build.left,
+        per_source=build.own,
+        unchecked=build.left,
         launcher=tuple(launcher),
         program=program,
     )
@@ -186,7 +186,7 @@ def status(checked: Checked, choice: Choice) -> int:
         return 1
     if not checked.whole:
         return 3
-    return 2 if checked.looked.nothing else 0
+    return 2 if checked.looked.is_empty else 0
 
 
 def write(checked: Checked, form: str, to: TextIO, directives: bool = False) -> None:

@@ -1,10 +1,11 @@
-"""OpenMP's directives as the simulated runtime wants them: each iteration its own, whatever the schedule says.
+"""OpenMP directives, parsed and rewritten for the simulated runtime: each iteration is a strand of its own.
 
-A schedule tells the runtime two things. Its kind: `guided` stands for the program's static one, by which the same
-iteration of two loops is the same thread's; `dynamic` for all others. Its chunk: the line of the directive, as the
-compiler gives the call that begins a loop no line of its own. Lanes of a simd loop are iterations of a loop whose
-number of threads says so.
-What only tells how fast a loop is to be run is left out.
+The rewritten schedule passes two facts to the runtime. Its kind: `guided` means a static schedule of the program, by
+which the same iteration of two loops runs on the same thread; `dynamic` means all others. Its chunk: the line of the
+directive, because the compiler gives the call that begins a loop no line. A simd loop becomes a parallel loop whose
+number of threads marks its iterations as lanes.
+
+Clauses that only affect the speed of a loop are removed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _TOKEN: Final = re.compile(r"\s*,?\s*(?P<word>[A-Za-z_]\w*)\s*(?P<open>\()?")
 
 @dataclass(frozen=True, slots=True)
 class OpenMPClause:
-    """`schedule(static, 4)` as its word and what stands in its brackets."""
+    """A clause such as `schedule(static, 4)`: its word, and the text in its brackets (None without brackets)."""
 
     word: str
     inside: str | None = None
@@ -39,7 +40,7 @@ class OpenMPClause:
 
 @dataclass(frozen=True, slots=True)
 class OpenMPDirective:
-    """The words that name a directive, and its clauses."""
+    """A directive: the words that name it (`("parallel", "for")`), and its clauses."""
 
     head: tuple[str, ...]
     clauses: tuple[OpenMPClause, ...]
@@ -49,29 +50,32 @@ class OpenMPDirective:
 
     @property
     def is_simd_loop(self) -> bool:
-        """Whether it is a simd loop and nothing else."""
+        """Whether the directive is `simd` alone, not combined with another."""
         return self.head == ("simd",)
 
     @property
     def has_inscan_reduction(self) -> bool:
-        """Whether the compiler takes no schedule, as a scan is in the loop."""
+        """Whether the loop has an inscan reduction, with which the compiler accepts no schedule."""
         return any(c.word == "reduction" and (c.inside or "").strip().startswith("inscan") for c in self.clauses)
 
     def find_clause(self, word: str) -> OpenMPClause | None:
-        """The first clause of a word."""
+        """Return the first clause with the given word, or None."""
         return next((one for one in self.clauses if one.word == word), None)
 
     def without_clauses(self, words: frozenset[str]) -> OpenMPDirective:
-        """The same without some clauses."""
+        """Return the directive without the clauses of the given words."""
         return OpenMPDirective(self.head, tuple(one for one in self.clauses if one.word not in words))
 
     def with_clauses(self, *clauses: OpenMPClause) -> OpenMPDirective:
-        """The same with more clauses."""
+        """Return the directive with more clauses at its end."""
         return OpenMPDirective(self.head, (*self.clauses, *clauses))
 
 
 def parse_directive(text: str, folded: bool = False) -> OpenMPDirective | None:
-    """What stands behind `#pragma omp` or `!$omp`; None where it cannot be read. `folded`: words in small letters."""
+    """Parse the text after `#pragma omp` or `!$omp`; None if it is not a directive that can be read.
+
+    `folded`: write the words of clauses in lower case, as Fortran is not case-sensitive.
+    """
     words: list[OpenMPClause] = []
     at = 0
     while at < len(text.rstrip()):
@@ -97,7 +101,7 @@ def parse_directive(text: str, folded: bool = False) -> OpenMPDirective | None:
 
 
 def find_closing_bracket(text: str, at: int) -> int:
-    """Where the bracket at a place is closed; -1 where it is not."""
+    """Return the index of the bracket that closes the one at `at`; -1 if none does."""
     depth = 0
     for k in range(at, len(text)):
         depth += (text[k] == "(") - (text[k] == ")")
@@ -107,32 +111,33 @@ def find_closing_bracket(text: str, at: int) -> int:
 
 
 def rewrite_for_runtime(one: OpenMPDirective, loop: str, line: int, index: str = "") -> OpenMPDirective:
-    """A line's directive for the simulated runtime; `loop` is the language's word for it, `index` the loop's variable.
+    """Return the directive as the simulated runtime needs it.
 
-    The variable of a simd loop has its last value behind it.
+    `loop`: the language's word for a loop (`for` or `do`). `line`: the directive's line, which is passed on in its
+    schedule. `index`: the loop's variable, which keeps its last value after a simd loop; "" if the loop declares it.
     """
     ends = one.head[:1] == ("end",)
     head = list(one.head)
-    if one.scans:
+    if one.has_inscan_reduction:
         return one
     if "workshare" in head:  # gfortran parts some array assignments that must not be, and names no lines in it
         return OpenMPDirective(tuple("single" if word == "workshare" else word for word in head), one.clauses)
     if "loop" in head:
         at = head.index("loop")
         head[at : at + 1] = [loop] if "parallel" in head or "teams" not in head else ["parallel", loop]
-        one = one.without(frozenset(("bind",)))
+        one = one.without_clauses(frozenset(("bind",)))
         if "teams" in head:
             head.remove("teams")
-            one = one.without(_OF_TEAMS)
+            one = one.without_clauses(_OF_TEAMS)
     if "teams" in head and "distribute" in head:
         at = head.index("distribute")
         head[at : at + 1] = [] if "parallel" in head else ["parallel", loop]
         head.remove("teams")
-        one = one.without(_OF_TEAMS)
+        one = one.without_clauses(_OF_TEAMS)
     if "simd" in head and "declare" not in head:
         if len(head) > 1 + ends:
             head.remove("simd")
-            one = _drop_if_clause(one.without(_OF_SIMD), "simd")
+            one = _drop_if_clause(one.without_clauses(_OF_SIMD), "simd")
         else:
             return _rewrite_simd_loop(one, loop, line, index)
     made = OpenMPDirective(tuple(head), one.clauses)
@@ -140,13 +145,14 @@ def rewrite_for_runtime(one: OpenMPDirective, loop: str, line: int, index: str =
 
 
 def split_combined(one: OpenMPDirective) -> tuple[OpenMPDirective, ...]:
-    """What Fortran says in one directive, in two: `parallel single`, which there is not; and `depend` stands before.
+    """Split a Fortran directive into two if gfortran needs that, else return it alone.
 
-    gfortran 12 leaves that out of a target construct that is combined with another.
+    `parallel single` does not exist in Fortran; and gfortran 12 ignores `depend` on a combined target construct, so
+    that a `taskwait depend` goes before it.
     """
     before = tuple(clause for clause in one.clauses if clause.word == "depend")
     if before and one.head[0] == "target" and len(one.head) > 1 and not {"data", "update"} & set(one.head):
-        return OpenMPDirective(("taskwait",), before), one.without(frozenset(("depend", "nowait")))
+        return OpenMPDirective(("taskwait",), before), one.without_clauses(frozenset(("depend", "nowait")))
     if one.head == ("parallel", "single"):
         return OpenMPDirective(("parallel",), one.clauses), OpenMPDirective(("single",), ())
     if one.head == ("end", "parallel", "single"):
@@ -155,9 +161,10 @@ def split_combined(one: OpenMPDirective) -> tuple[OpenMPDirective, ...]:
 
 
 def _rewrite_simd_loop(one: OpenMPDirective, loop: str, line: int, index: str) -> OpenMPDirective:
+    """Return a simd loop as a parallel loop whose iterations the runtime treats as lanes (see LANES)."""
     if one.head[0] == "end":
         return OpenMPDirective(("end", "parallel", loop), ())
-    safelen = one.clause("safelen")
+    safelen = one.find_clause("safelen")
     words = (safelen.inside or "").strip() if safelen else ""
     at = int(words) if words.isdigit() else 0
     named = any(
@@ -165,9 +172,9 @@ def _rewrite_simd_loop(one: OpenMPDirective, loop: str, line: int, index: str) -
         for c in one.clauses
         if c.word in ("lastprivate", "private", "linear")
     )
-    kept = _drop_if_clause(one.without(_OF_SIMD), "simd").clauses
+    kept = _drop_if_clause(one.without_clauses(_OF_SIMD), "simd").clauses
     kept = tuple(c for c in kept if not (c.word == "linear" and index and index.lower() in (c.inside or "").lower()))
-    linear = one.clause("linear")
+    linear = one.find_clause("linear")
     lost = linear is not None and index and index.lower() in (linear.inside or "").lower()
     last = (OpenMPClause("lastprivate", index),) if index and (lost or not named) else ()
     return OpenMPDirective(
@@ -177,16 +184,17 @@ def _rewrite_simd_loop(one: OpenMPDirective, loop: str, line: int, index: str) -
 
 
 def _drop_if_clause(one: OpenMPDirective, word: str) -> OpenMPDirective:
-    """Without `if(simd: ...)`."""
+    """Return the directive without its clause `if(WORD: ...)`."""
     return OpenMPDirective(
         one.head, tuple(c for c in one.clauses if not (c.word == "if" and (c.inside or "").strip().startswith(word)))
     )
 
 
 def _set_schedule(one: OpenMPDirective, line: int) -> OpenMPDirective:
-    schedule = one.clause("schedule")
+    """Return the directive with the schedule that tells the runtime kind and line of the loop, in place of its own."""
+    schedule = one.find_clause("schedule")
     kind = (schedule.inside or "").partition(",")[0].rpartition(":")[2].strip().lower() if schedule else ""
-    order = one.clause("order")
+    order = one.find_clause("order")
     modifier = (order.inside or "").partition(":")[0].strip().lower() if order else ""
     if modifier == "reproducible" and not kind:
         kind = "static"  # the same iteration of two such loops is the same thread's
@@ -195,4 +203,4 @@ def _set_schedule(one: OpenMPDirective, line: int) -> OpenMPDirective:
     chunked = kind == "static" and schedule is not None and "," in (schedule.inside or "")
     said = OpenMPClause("schedule", f"{'guided' if kind == 'static' else 'dynamic'}, {line + CHUNKED * chunked}")
     # With an order the compiler deals the iterations out itself.
-    return one.without(frozenset(("schedule", "order"))).adding(said)
+    return one.without_clauses(frozenset(("schedule", "order"))).with_clauses(said)

@@ -1,4 +1,4 @@
-"""One finding as the simulated runtime tells it: two accesses of one memory, or two places, with their lines."""
+"""Findings as the simulated OpenMP runtime writes them: two accesses to one memory, or two places, with their lines."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from weft.dataparallel.runtime_output import Told
 from weft.dataparallel.raw_findings import NOWHERE
+from weft.dataparallel.runtime_output import RuntimeOutput
 from weft.dataparallel.source_map import AccessPlace
 
 
 @dataclass(frozen=True, slots=True)
 class NamedElement:
-    """A name, and what element of it; `scalar`: it is one number."""
+    """The variable, and its element if it is an array, that a finding is about; `scalar`: it is a single number."""
 
     name: str = ""
     index: tuple[int, ...] = ()
@@ -21,7 +21,7 @@ class NamedElement:
     line: int = 0
 
     def render(self, fortran: bool) -> str:
-        """`a[3][4]`, `a(4, 3)`."""
+        """Return the element as the program writes it: `a[3][4]`, in Fortran `a(4, 3)`."""
         if not self.name:
             return "data without a name"
         if not self.index:
@@ -33,7 +33,7 @@ class NamedElement:
 
 @dataclass(frozen=True, slots=True)
 class Strand:
-    """What accesses memory: an iteration, a task, a thread."""
+    """What executes code and accesses memory: an iteration, a task, a thread. `what` is its kind, `index` its number."""
 
     what: str = ""
     index: int = 0
@@ -46,7 +46,9 @@ class Strand:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A place of the program, and what it does there."""
+    """One access to memory: its place in the source, its program counter, whether it writes, and the strand that makes
+    it.
+    """
 
     place: AccessPlace
     pc: int
@@ -61,7 +63,9 @@ class Access:
 
 @dataclass(slots=True)
 class RawOpenMPFinding:
-    """A finding of the runtime's; of a race `one` is the later access, and `named` the memory."""
+    """A finding as the runtime wrote it; of a race, `access` is the later access, and `named` the memory that both
+    touch.
+    """
 
     id: int
     kind: str
@@ -84,8 +88,8 @@ class RawOpenMPFinding:
     named: NamedElement = NamedElement()
 
 
-def parse_findings(told: Told, places: Mapping[int, AccessPlace]) -> list[RawOpenMPFinding]:
-    """What a process told, at the places of its program counters."""
+def parse_findings(told: RuntimeOutput, places: Mapping[int, AccessPlace]) -> list[RawOpenMPFinding]:
+    """Return the raw findings of a process, with program counters replaced by their source places."""
 
     def at(pc: int) -> AccessPlace:
         return places.get(pc, NOWHERE)
@@ -100,8 +104,8 @@ def parse_findings(told: Told, places: Mapping[int, AccessPlace]) -> list[RawOpe
             kind=held["kind"],
             why=held["why"],
             count=held["count"],
-            one=Access(at(here), here, held.get("write", False), strand(held.get("strand"))),
-            other=Access(at(there), there, held.get("other_write", False), strand(held.get("other"))),
+            access=Access(at(here), here, held.get("write", False), strand(held.get("strand"))),
+            other_access=Access(at(there), there, held.get("other_write", False), strand(held.get("other"))),
             address=held.get("address", 0),
             bytes=held.get("bytes", 0),
             device=held.get("device", False),
@@ -111,13 +115,13 @@ def parse_findings(told: Told, places: Mapping[int, AccessPlace]) -> list[RawOpe
             region=at(held.get("region_pc", 0)),
         )
 
-    return [record(one) for one in told.found.values()]
+    return [record(one) for one in told.raw_findings.values()]
 
 
-def collect_program_counters(told: Told) -> set[int]:
-    """The program counters of what a process told."""
-    found = {held["pc"] for held in (*told.found.values(), *told.constructs)}
-    for held in told.found.values():
+def collect_program_counters(told: RuntimeOutput) -> set[int]:
+    """Return all program counters in the output of a process, to be looked up in the debugging information."""
+    found = {held["pc"] for held in (*told.raw_findings.values(), *told.constructs)}
+    for held in told.raw_findings.values():
         found |= {held["other_pc"], held.get("region_pc", 0)}
         found |= {held[key]["pc"] for key in ("strand", "other") if key in held}
     return found - {0}

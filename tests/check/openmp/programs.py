@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.check import Checked, Request, check
+from weft.check import Checked, CheckRequest, check
 from weft.findings import Finding
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -67,7 +67,7 @@ def program(path: Path, right: bool, folder: Path) -> Path:
 
 def checked(path: Path, right: bool, folder: Path) -> Checked:
     """What `weft check` makes of all cases of a file."""
-    return check(Request((program(path, right, folder),), timeout=120), folder)
+    return check(CheckRequest((program(path, right, folder),), timeout=120), folder)
 
 
 def of_case(found: Checked, case: Case) -> list[Finding]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.dataparallel.front_end import COMPILED, FrontEnd, Outcome, Request
+from weft.dataparallel.front_end import COMPILED, CheckOutcome, CheckRequest, FrontEnd
 from weft.openmp.source_rewriting import DIRECTIVE, SUFFIXES
 
 LIBRARY: Final = re.compile(
@@ -29,7 +29,7 @@ class OpenMP(FrontEnd):
         """Whether any of them, or what it includes from its folder, holds a directive or asks for the library."""
         return any(DIRECTIVE.search(text) or LIBRARY.search(text) for text in _texts(sources, set()))
 
-    def run(self, request: Request, folder: Path, found: Path) -> Outcome:
+    def run(self, request: CheckRequest, folder: Path, found: Path) -> CheckOutcome:
         """Compile with hooks, and run once."""
         # A front end is imported to ask for its suffixes; its engine is not.
         from weft.openmp import checking
