@@ -88,7 +88,7 @@ setup(
         ),
         # What the probes of a program call: loaded into it by itself, so that nothing else of Weft is there.
         Extension(
-            "weft.native._values",
+            "weft.values._values",
             sources=sorted(map(str, values.glob("*.c"))),
             depends=sorted(map(str, [*values.glob("*.h"), *values.glob("include/*.h")])),
             include_dirs=["src/weft"],

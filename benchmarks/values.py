@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from weft.native.headers.values import kernel
-from weft.native.shared import NATIVE
+from weft.values import recording
 from weft.values.configuration import read
 from weft.values.recording import INCLUDE
 
@@ -90,7 +90,7 @@ def variables(folder: Path, configuration: str) -> dict[str, str]:
     (folder / "values").mkdir(parents=True)
     (folder / "p.toml").write_text(configuration)
     (folder / "values" / "plan").write_text(read(folder / "p.toml").plan())
-    library = next(NATIVE.glob("_values*.so"))
+    library = recording.library()
     return {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
 
 

@@ -39,7 +39,7 @@ def copy(folder: Path) -> dict[str, str]:
     subprocess.run(command, check=True, timeout=600)
     values = [*(package / "values" / "native").glob("*.c")]
     probes = ["cc", *_FLAGS, "-fvisibility=hidden", f"-I{package}", *map(str, values)]
-    subprocess.run([*probes, "-o", str(native / "_values.abi3.so")], check=True, timeout=600)
+    subprocess.run([*probes, "-o", str(package / "values" / "_values.abi3.so")], check=True, timeout=600)
     found = subprocess.run(
         ["cc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True, timeout=60
     )

@@ -81,7 +81,7 @@ def test_a_limit_is_a_number_of_seconds(text: str) -> None:
 
 def test_the_options_of_run_are_in_groups() -> None:
     groups = {group.title: group._group_actions for group in commands()["run"]._action_groups}
-    assert set(groups) >= {"what to record", "when to stop", "what to say", "where to keep it"}
+    assert set(groups) >= {"what to record", "when to stop", "what to print", "where to keep it"}
     assert [action.option_strings[0] for action in groups["options"]] == ["-h", "-n", "--pvm-join"]
     page = (ROOT / "docs/commands/run.md").read_text()
     for title, actions in groups.items():

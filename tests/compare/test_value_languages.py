@@ -13,7 +13,6 @@ from machine import need
 from tests_support import WEFT, Installed, execute
 from weft.compare.values import compare_values
 from weft.compare.values.told import lines
-from weft.native.shared import NATIVE
 from weft.values import recording
 from weft.values.trace import ValueTrace
 
@@ -51,7 +50,7 @@ def kept(mpich: Installed, debian_mpich: Installed, tmp_path_factory: pytest.Tem
         path, mpiexec = program(language)
         folder = tmp_path_factory.mktemp("run")
         (folder / "values").mkdir()
-        library = next(NATIVE.glob("_values*.so"))
+        library = recording.library()
         variables = {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
         done = execute([*mpiexec, "-n", str(ranks), path, kernel, fault], env=variables)
         assert done.returncode == 0, done.stderr

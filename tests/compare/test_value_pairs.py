@@ -13,7 +13,7 @@ import pytest
 from tests_support import Installed, execute
 from weft.compare.values import ValueComparison, compare_values
 from weft.compare.values.told import lines
-from weft.native.shared import NATIVE
+from weft.values import recording
 from weft.values.trace import ValueTrace
 
 PROGRAM = Path(__file__).parent / "programs" / "kernels.py"
@@ -27,7 +27,7 @@ def kept(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Any:
     def recorded(kernel: str, ranks: int, fault: str = "") -> ValueTrace:
         folder = tmp_path_factory.mktemp("run")
         (folder / "values").mkdir()
-        library = next(NATIVE.glob("_values*.so"))
+        library = recording.library()
         variables = {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
         command = [*mpich.mpiexec, "-n", str(ranks), str(mpich.python), PROGRAM, kernel, fault]
         done = execute(command, env=variables)

@@ -20,7 +20,7 @@ from weft.compare.values.judged import judge
 from weft.compare.values.pieces import common, missing
 from weft.compare.values.told import lines, to_json
 from weft.compare.values.tolerance import Tolerance, ulps
-from weft.native.shared import NATIVE
+from weft.values import recording
 from weft.values.configuration import FORMS as KEPT_AS
 from weft.values.configuration import Configuration, Rule
 from weft.values.trace import ValueTrace
@@ -45,7 +45,7 @@ def written(folder: Path, form: str, cuts: str, wrong: int = -1, *more: str) -> 
     """The values of one process that keeps an array in pieces, as several ranks would."""
     (folder / "values").mkdir(parents=True)
     (folder / "values" / "plan").write_text(Configuration([Rule("program", "", form=int(KEPT_AS[form]))]).plan())
-    library = next(NATIVE.glob("_values*.so"))
+    library = recording.library()
     variables = {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
     done = execute([sys.executable, "-c", WRITER, cuts, str(wrong), *more], env=variables)
     assert done.returncode == 0, done.stderr
@@ -96,7 +96,7 @@ def test_a_part_that_is_kept_again_in_an_iteration_is_another_value(tmp_path: Pa
     traces = []
     for name, second in (("one", "2"), ("two", "3")):
         (tmp_path / name / "values").mkdir(parents=True)
-        library = next(NATIVE.glob("_values*.so"))
+        library = recording.library()
         variables = {
             "WEFT_INTERNAL_VALUES": f"{tmp_path / name / 'values'}",
             "WEFT_INTERNAL_VALUES_LIBRARY": f"{library}",
@@ -118,7 +118,7 @@ def test_rounding_that_grew_is_told_as_what_it_may_be_and_a_fault_behind_it_as_n
     traces = []
     for name, begin, wrong in (("one", "0.3", -1), ("two", "0.30000000000000004", fault)):
         (tmp_path / name / "values").mkdir(parents=True)
-        library = next(NATIVE.glob("_values*.so"))
+        library = recording.library()
         variables = {
             "WEFT_INTERNAL_VALUES": f"{tmp_path / name / 'values'}",
             "WEFT_INTERNAL_VALUES_LIBRARY": f"{library}",
@@ -332,7 +332,7 @@ def test_memory_does_not_grow_with_the_values_of_a_run(tmp_path: Path) -> None:
     """640 MB in the files of both; of each a stretch is held, and then given back."""
     for name, wrong in (("one", "0"), ("two", "1")):
         (tmp_path / name / "values").mkdir(parents=True)
-        library = next(NATIVE.glob("_values*.so"))
+        library = recording.library()
         variables = {
             "WEFT_INTERNAL_VALUES": f"{tmp_path / name / 'values'}",
             "WEFT_INTERNAL_VALUES_LIBRARY": f"{library}",

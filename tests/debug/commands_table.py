@@ -1,6 +1,6 @@
 """The commands that people know from gdb and pdb, on ranks of C, C++, Fortran and Python: each is really given.
 
-    python tests/debug/commands_table.py        # prints the table of docs/commands/debug.md
+    python tests/debug/commands_table.py        # prints the table of tests/evidence/debug-commands.md
 
 One program (squares.*) is written in four languages. Every row is a script of commands and what its output has to
 show. Beside Weft's prompt, on two ranks of a replay, plain gdb and pdb are given their own words for it, on one

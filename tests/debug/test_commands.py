@@ -65,6 +65,6 @@ def test_wrong_use_of_conditions_and_filters_is_answered_with_what_is_right(benc
         assert bench.filled(shows, "Python") in part, (command, said)
 
 
-def test_every_command_that_is_tried_stands_in_the_table_of_the_docs() -> None:
-    page = (ROOT / "docs" / "commands" / "debug.md").read_text()
+def test_every_command_that_is_tried_has_its_row_in_the_evidence() -> None:
+    page = (ROOT / "tests" / "evidence" / "debug-commands.md").read_text()
     assert [row.what for row in ROWS if f"\n| {row.what} |" not in page] == []

@@ -15,7 +15,7 @@ import pytest
 
 from debug.conftest import PROGRAMS, Recorded
 from machine import need
-from tests_support import ROOT, WEFT, execute
+from tests_support import WEFT, execute
 from weft.errors import DebuggerError
 from weft.gdb.mi import Mi, quoted
 
@@ -60,16 +60,6 @@ def test_a_script_shows_where_all_ranks_stand_and_what_they_hold(cells: Recorded
 def values(out: str, command: str) -> str:
     """What a command printed (where it is not ours to foresee: uninitialised memory)."""
     return out.partition(command + "\n")[2].partition("(weft)")[0]
-
-
-@pytest.mark.matrix
-def test_the_session_of_the_page_is_what_is_printed(cells: Recorded) -> None:
-    page = (ROOT / "docs" / "commands" / "debug.md").read_text()
-    session = page.split("$ weft debug weft-runs/cells-1\n")[1].split("```")[0]
-    typed = "".join(f"{row.removeprefix('(weft) ')}\n" for row in session.splitlines() if row.startswith("(weft) "))
-    done = execute([*WEFT, "debug", cells.run], stdin=typed, timeout=100)
-    assert done.stdout == session
-    assert done.returncode == 0
 
 
 def test_a_message_is_decoded_by_its_datatype(cells: Recorded) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from weft.halo import reading
-from weft.halo.log import HEAD, MAGIC, NUMBER, READ, Kind
+from weft.halo.log import HEAD, MAGIC, NUMBER, READ
+from weft.native.headers.halo_kinds import HaloKind as Kind
 from weft.trace.sites import CallSite
 
 PART: dict[str, Any] = {

@@ -14,7 +14,7 @@ import pytest
 import weft
 from launch.conftest import PROGRAMS
 from tests_support import Installed, execute
-from weft.match.before import Before, dropped_calls
+from weft.match.rings import DroppedOperations, dropped_operations
 from weft.trace.layout import DROPPED_RECEIVED
 
 Weft = Callable[..., CompletedProcess[str]]
@@ -58,17 +58,15 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
     if bursts < 50:
         pytest.skip(f"the machine is too busy: {bursts} bursts of messages in {SECONDS} s, of some 300")
     trace = weft.open(tmp_path / "run")
-    assert trace.kept is not None
+    assert trace.suffix is not None
     assert trace.problems == []
     for rank in trace.ranks:  # on a busy machine the end may have most of a run's calls
         assert rank.file is not None
-        assert all(before.first_events > 8 for before in rank.file.before.values()), (
-            "chunks gave their place several times"
-        )
+        assert all(one.first_events > 8 for one in rank.file.dropped.values()), "chunks gave their place several times"
     spans = [(int(r.enter_ns()[-1]) - int(r.enter_ns()[0])) / 1e9 for r in trace.ranks]
     assert all(span > 0.9 * WISH for span in spans), spans
     for rank in trace.ranks:
-        rows, uncounted = trace.kept.before(rank)
+        rows, uncounted = trace.suffix.dropped_sorts(rank)
         assert not uncounted
         # What is on the disk is bounded by what is kept: an eighth more of it, and two accounts of what is not. Where a
         # run is slower at its end, on a busy machine, by what it made in such a time while it was fastest.
@@ -104,7 +102,7 @@ def test_a_kill_leaves_a_run_that_is_read(weft_command: Weft, program: Program, 
     done = kept(weft_command, program, "kill")
     assert done.returncode != 0
     trace = weft.open(tmp_path / "run")
-    assert trace.kept is not None
+    assert trace.suffix is not None
     assert trace.problems == []
     assert "error:" not in "".join(line for line in done.stderr.splitlines() if "[" in line and "crash" not in line)
     assert all(len(rank.events) for rank in trace.ranks)
@@ -130,14 +128,14 @@ def test_level_outcomes_stays_whole(weft_command: Weft) -> None:
     assert "it stays whole" in done.stderr
 
 
-Taking = Callable[[str, str, str], tuple[CompletedProcess[str], Before]]
+Taking = Callable[[str, str, str], tuple[CompletedProcess[str], DroppedOperations]]
 
 
 @pytest.fixture
 def taking(request: pytest.FixtureRequest, weft_command: Weft, tmp_path: Path) -> Taking:
     """Run taking.c with a ring that turns; what Weft said, and what was dropped came to."""
 
-    def run(mpi: str, way: str, end: str) -> tuple[CompletedProcess[str], Before]:
+    def run(mpi: str, way: str, end: str) -> tuple[CompletedProcess[str], DroppedOperations]:
         installed: Installed = request.getfixturevalue(mpi)
         program = tmp_path / "taking"
         built = execute([installed.mpicc, "-g", "-o", program, PROGRAMS / "taking.c"])
@@ -147,10 +145,10 @@ def taking(request: pytest.FixtureRequest, weft_command: Weft, tmp_path: Path) -
                 "run", "--keep", "last:0.2s", "--out", f"run{seconds}", "--", *installed.mpiexec, "-n", "3", program,
                 seconds, way, end, env=installed.environment, timeout=120,
             )  # fmt: skip
-            if (before := dropped_calls(weft.open(tmp_path / f"run{seconds}"))) is not None:
+            if (dropped := dropped_operations(weft.open(tmp_path / f"run{seconds}"))) is not None:
                 break
-        assert before is not None, done.stderr
-        return done, before
+        assert dropped is not None, done.stderr
+        return done, dropped
 
     return run
 
@@ -172,13 +170,13 @@ TAKING = [
     ],
 )
 def test_what_dropped_calls_took_is_told_beside_them(taking: Taking, mpi: str, way: str, end: str) -> None:
-    done, before = taking(mpi, way, end)
+    done, dropped = taking(mpi, way, end)
     assert "error:" not in done.stderr and "unmatched" not in done.stderr, done.stderr
     assert "not looked for, as the dropped calls left open" not in done.stderr, done.stderr
-    assert before.unsettled == set()
-    rows = np.concatenate([rows for rows, _ in before._rows.values()])
+    assert dropped.unsettled == set()
+    rows = np.concatenate([rows for rows, _ in dropped._sorts.values()])
     assert int(rows["count"][rows["function"] == DROPPED_RECEIVED].sum()) > 100
-    assert all(abs(n) <= 3 for n in before.balance.values()), "as many as were under way when calls begin to count"
+    assert all(abs(n) <= 3 for n in dropped.balance.values()), "as many as were under way when calls begin to count"
 
 
 @pytest.mark.cases(1)
@@ -192,10 +190,10 @@ def test_what_dropped_calls_took_is_told_beside_them(taking: Taking, mpi: str, w
     ],
 )
 def test_what_is_not_told_stays_open_and_nobody_is_blamed(taking: Taking, mpi: str, way: str, end: str) -> None:
-    done, before = taking(mpi, way, end)
+    done, dropped = taking(mpi, way, end)
     assert "error:" not in done.stderr and "unmatched" not in done.stderr, done.stderr
     assert "not looked for, as the dropped calls left open which messages were under way" in done.stderr, done.stderr
-    assert len(before.unsettled) == 1
+    assert len(dropped.unsettled) == 1
 
 
 @pytest.mark.matrix

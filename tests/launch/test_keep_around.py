@@ -13,7 +13,7 @@ import pytest
 import weft
 from launch.conftest import PROGRAMS
 from tests_support import Installed, execute
-from weft.trace import aside
+from weft.trace.rings import snapshots
 
 CALLS = re.compile(r"--keep last:1s\): ([\d,]+) calls of the last .*; ([\d,]+) earlier calls were dropped")
 CALLS_OF_ROUND = 300
@@ -55,10 +55,10 @@ def test_a_race_that_the_ring_has_dropped_is_told_from_what_was_set_aside(
     assert len(so_far) == 1, done.stderr
     assert "(set aside in around/1)" in so_far[0]
     run = tmp_path / "run"
-    assert aside.parts(run) == [run / "around" / "1"]
+    assert snapshots.list_snapshots(run) == [run / "around" / "1"]
     whole, part = weft.open(run), weft.open(run / "around" / "1")
-    assert whole.kept is not None and part.kept is not None and part.problems == []
-    assert part.event_count > 0 and part.kept.calls < whole.kept.calls
+    assert whole.suffix is not None and part.suffix is not None and part.problems == []
+    assert part.event_count > 0 and part.suffix.dropped_count < whole.suffix.dropped_count
     wildcards = [
         sum(int((rank.events["flags"] & weft.trace.Flag.ANY_SOURCE != 0).sum()) for rank in trace.ranks)
         for trace in (whole, part)

@@ -12,8 +12,9 @@ import pytest
 from machine import need
 from weft.errors import RunError
 from weft.report import live
-from weft.trace import Trace, aside
+from weft.trace import Trace
 from weft.trace.builder import ANY, Builder
+from weft.trace.rings import snapshots
 
 Show = Callable[[int | None], None]
 MIB = 1 << 20
@@ -49,7 +50,7 @@ def show(run: Path, tmp_path: Path) -> Show:
     return to
 
 
-def told(around: live.Around) -> list[str]:
+def told(around: live.SnapshotTaker) -> list[str]:
     return [text for text, _ in around.news()]
 
 
@@ -59,7 +60,7 @@ def nothing_half_there(run: Path) -> bool:
 
 @pytest.mark.matrix
 def test_the_ninth_finding_is_not_set_aside_and_that_was_said_before(run: Path, show: Show) -> None:
-    around = live.Around(run)
+    around = live.SnapshotTaker(run)
     for k in range(1, 9):
         show(k)
         first, *more = told(around)
@@ -67,21 +68,21 @@ def test_the_ninth_finding_is_not_set_aside_and_that_was_said_before(run: Path, 
         assert first.endswith(f"(set aside in around/{k})")
         assert more == (["note: 8 parts are set aside around findings, and no more will be"] if k == 8 else [])
         assert around.over is (k == 8)
-    lines = [live.proven(live.examine(Trace.open(part), live.LOOKED_AT).findings)[0].sites[0].line
-             for part in aside.parts(run)]  # fmt: skip
+    lines = [live.select_proven(live.examine(Trace.open(part), live.SNAPSHOT_ANALYSES).findings)[0].sites[0].line
+             for part in snapshots.list_snapshots(run)]  # fmt: skip
     assert lines == list(range(1, 9)), "each part has what it was made for"
     assert nothing_half_there(run)
 
 
 def test_a_finding_that_a_part_has_is_not_set_aside_again(run: Path, show: Show) -> None:
-    around = live.Around(run)
+    around = live.SnapshotTaker(run)
     show(1)
     assert len(told(around)) == 1
     show(None)
     assert told(around) == []
     show(1)
     assert told(around) == []
-    assert len(aside.parts(run)) == 1
+    assert len(snapshots.list_snapshots(run)) == 1
 
 
 def test_all_parts_together_stay_below_their_bound(
@@ -89,8 +90,8 @@ def test_all_parts_together_stay_below_their_bound(
 ) -> None:  # fmt: skip
     show(1)
     size = sum(path.stat().st_size for path in (run / "ranks").iterdir())
-    monkeypatch.setattr(aside, "MOST_BYTES", 2 * size + size // 2)
-    around = live.Around(run)
+    monkeypatch.setattr(snapshots, "MOST_BYTES", 2 * size + size // 2)
+    around = live.SnapshotTaker(run)
     said = []
     for k in (1, 2, 3):
         show(k)
@@ -98,7 +99,7 @@ def test_all_parts_together_stay_below_their_bound(
     assert [len(lines) for lines in said] == [1, 1, 1]
     [last] = said[2]
     assert last.startswith("note: nothing more is set aside around findings: all parts together would take ")
-    assert around.over and len(aside.parts(run)) == 2
+    assert around.over and len(snapshots.list_snapshots(run)) == 2
     assert nothing_half_there(run)
 
 
@@ -119,13 +120,13 @@ def test_what_is_left_of_the_disk_is_the_runs_own(small_disk: Path, tmp_path: Pa
     free = shutil.disk_usage(small_disk).free
     with (small_disk / "other").open("wb") as other:
         other.write(bytes(free - 2 * size + 8192))  # a copy would fit, and take more than half of what is left
-    around = live.Around(run)
+    around = live.SnapshotTaker(run)
     [said] = told(around)
     assert said.startswith("note: nothing more is set aside around findings: it would take ")
     assert "left, which the run may need" in said
-    assert around.over and aside.parts(run) == [] and not (run / "around").exists()
+    assert around.over and snapshots.list_snapshots(run) == [] and not (run / "around").exists()
     (small_disk / "other").unlink()
-    [said] = told(live.Around(run))
+    [said] = told(live.SnapshotTaker(run))
     assert said.endswith("(set aside in around/1)"), "with room it is set aside"
 
 
@@ -135,7 +136,7 @@ def test_a_disk_that_fills_while_it_is_copied_is_told(
     show(1)
     (run / "around").symlink_to(small_disk)  # the copies' disk is another than the one that was looked at
     (small_disk / "other").write_bytes(bytes(shutil.disk_usage(small_disk).free - 8192))
-    around = live.Around(run)
+    around = live.SnapshotTaker(run)
     said = [told(around) for _ in range(4)]
     assert said[0] == said[1] == said[3] == []
     [note] = said[2]
@@ -148,15 +149,15 @@ def test_a_disk_that_fills_while_it_is_copied_is_told(
 def test_what_is_in_none_of_three_copies_is_given_up_and_told(
     run: Path, show: Show, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    copy, copies = aside.set_aside, []
+    copy, copies = snapshots.copy_records, []
 
     def too_late(root: Path, facts: dict[str, object], until: int) -> Path:
         show(None)  # the rings have turned
         copies.append(copy(root, facts, until))
         return copies[-1]
 
-    monkeypatch.setattr(aside, "set_aside", too_late)
-    around = live.Around(run)
+    monkeypatch.setattr(snapshots, "copy_records", too_late)
+    around = live.SnapshotTaker(run)
     said = []
     for _ in range(4):
         show(1)
@@ -168,8 +169,8 @@ def test_what_is_in_none_of_three_copies_is_given_up_and_told(
         "note: what looked like a finding at early.py:1 [message-race] is in none of 3 copies, and given up: "
         "its calls are dropped sooner than they are copied"
     )
-    assert aside.parts(run) == [] and not (run / "around").exists() and not around.over
-    monkeypatch.setattr(aside, "set_aside", copy)
+    assert snapshots.list_snapshots(run) == [] and not (run / "around").exists() and not around.over
+    monkeypatch.setattr(snapshots, "copy_records", copy)
     show(2)
     [found] = told(around)
     assert found.endswith("(set aside in around/1)"), "another finding is looked for as ever"
@@ -183,11 +184,11 @@ def test_a_ring_that_turns_faster_than_it_is_copied_is_told(
         return {0: (turning.at, 0, 0)}  # type: ignore[attr-defined]
 
     turning.at = 0  # type: ignore[attr-defined]
-    monkeypatch.setattr(aside, "_dropped", turning)
+    monkeypatch.setattr(snapshots, "_dropped", turning)
     show(1)
     with pytest.raises(RunError, match="drops its calls faster than they are copied: keep longer"):
-        aside.set_aside(run, {}, 1)
-    around = live.Around(run)
+        snapshots.copy_records(run, {}, 1)
+    around = live.SnapshotTaker(run)
     said = [told(around) for _ in range(3)]
     assert said[:2] == [[], []]
     assert said[2][0].endswith("drops its calls faster than they are copied: keep longer")

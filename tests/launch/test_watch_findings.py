@@ -17,7 +17,7 @@ from weft.match import NONE, match
 from weft.order import order
 from weft.races import find
 from weft.trace.cut import cut
-from weft.trace.growing import snapshot
+from weft.trace.growing import open_growing
 from weft.trace.layout import EVENT, Flag
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -102,7 +102,7 @@ def test_what_is_read_of_a_run_that_goes_on_holds_the_send_of_each_receive(
     looks = 0
     try:
         while job.poll() is None:
-            trace = snapshot(run) if (run / "ranks").is_dir() and (run / "functions.json").exists() else None
+            trace = open_growing(run) if (run / "ranks").is_dir() and (run / "functions.json").exists() else None
             if trace is not None and len(trace.ranks) == 3:
                 matched = match(trace)
                 completed = matched.recvs.completion != NONE

@@ -15,7 +15,7 @@ import numpy as np
 import weft
 from weft.compare.values import compare_values
 from weft.compare.values.told import lines
-from weft.native.shared import NATIVE
+from weft.values import recording
 from weft.values.configuration import FORMS, Configuration, Rule
 from weft.values.trace import ValueTrace
 
@@ -45,7 +45,7 @@ def kept(folder: Path, form: int, words: list[str], limit: int) -> ValueTrace:
     (folder / "values").mkdir(parents=True)
     plan = Configuration([Rule("program", "", form=form)], limit=limit).plan()
     (folder / "values" / "plan").write_text(plan)
-    library = next(NATIVE.glob("_values*.so"))
+    library = recording.library()
     variables = {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
     subprocess.run([sys.executable, __file__, "--", *words], env=os.environ | variables, check=True, timeout=200)
     return ValueTrace.open(folder)

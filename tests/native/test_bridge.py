@@ -39,7 +39,7 @@ def run(where: Path, code: str) -> str:
     """The last line that a program in that copy says."""
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=where, capture_output=True, text=True, timeout=60, check=False)
-    return (done.stdout + done.stderr).strip().splitlines()[-1]
+    return (done.stdout + done.stderr).strip().rpartition("\n")[2]
 
 
 def test_a_changed_structure_without_a_build_is_refused_at_import(changed: Path) -> None:
@@ -68,6 +68,33 @@ def test_a_copy_without_a_change_is_loaded(changed: Path) -> None:
 def test_what_was_never_built_says_what_to_do(changed: Path) -> None:
     (changed / "weft" / "native" / "headers" / "made_for.py").unlink()
     assert "Weft's native side is not built: reinstall" in run(changed, "import weft.match")
+
+
+# Where a number stands in C, and what of Python it is.
+NUMBERS = (
+    ("native/kernel/waits.h", "WEFT_CAUSE_LATE_SENDER = 1,", "weft.waits.causes", "Cause.LATE_SENDER"),
+    ("native/kernel/waits.h", "WEFT_BLOCKS_FIRST = 3,", "weft.waits.causes", "Blocks.BLOCKS_FIRST"),
+    ("native/kernel/ops.h", "WEFT_OP_PROBE = 4,", "weft.match.functions", "Op.PROBE"),
+    ("native/kernel/order.h", "COLL_EXSCAN = 3 ", "weft.order.edges", "Kind.EXSCAN"),
+    ("recorder/plan.h", "WEFT_OUTCOME_CANCEL = 5,", "weft.native.headers.plan", "Outcome.CANCEL"),
+    ("recorder/halo_kinds.h", "ENDED = 9,", "weft.halo.log", "Kind.ENDED"),
+    ("dataparallel/native/cells.h", "SPACE8 0x100000000000ull", "weft.instrument.assembly", "SPACE8"),
+    ("dataparallel/native/rows.h", "MOST_BLOCKS 512", "weft.instrument.rows.ways", "MOST_BLOCKS"),
+    ("pvm/native/tasks.h", "WEFT_TASKS_MOST 16384u", "weft.pvm.tasks", "MOST"),
+)
+
+
+def test_a_number_that_changes_in_c_changes_in_python_when_that_is_built(changed: Path) -> None:
+    for header, stands, _, _ in NUMBERS:
+        path = changed / "weft" / header
+        text = path.read_text()
+        assert text.count(stands) == 1, stands
+        path.write_text(text.replace(stands, re.sub(r"\w+([ ,]?)$", r"77\1", stands)))
+    names = {name for _, _, name, _ in NUMBERS}
+    asked = ", ".join(f"int({module}.{number})" for _, _, module, number in NUMBERS)
+    code = f"import {', '.join(sorted(names))}; print({asked})"
+    run(changed, "from pathlib import Path; from weft.native import generate; generate.write(Path('build'))")
+    assert run(changed, code) == " ".join(["77"] * len(NUMBERS))
 
 
 def test_the_modules_are_those_of_the_headers_as_they_are() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.trace import Rank, Trace
-from weft.trace.kept import _sorted_out
 from weft.trace.layout import EVENT, StreamKind
-from weft.trace.rings import Before
+from weft.trace.rings.chunks import DroppedCalls
+from weft.trace.rings.suffix import count_sorts
 
 
 def cut(path: Any, drop: Mapping[tuple[int, int], int]) -> Trace:
@@ -37,7 +37,7 @@ def _cut(rank: Rank, drop: Mapping[int, int]) -> None:
         data = stream(StreamKind.EVENTS, slot)
         first = data[: len(data) // EVENT.itemsize * EVENT.itemsize].view(EVENT)[:calls]
         if len(first):
-            file.before[slot] = Before(len(first), rows=_sorted_out(first))
+            file.dropped[slot] = DroppedCalls(len(first), sorts=count_sorts(first))
     file.stream = rest  # type: ignore[method-assign]
 
 

@@ -10,7 +10,7 @@ from order.test_order_against_closure import random_run
 from report.cutting import cut, random_cut, told
 from weft.match import NONE, match
 from weft.report import analyse, examine, to_json
-from weft.report.suffix import suffix
+from weft.report.rings import suffix_scope
 from weft.trace import Flag
 from weft.trace.builder import ANY, Builder
 
@@ -165,9 +165,9 @@ def test_dropped_wildcards_leave_their_communicator_unsettled_and_that_is_said()
     whole = b.open()
     assert kinds(whole) == ["deadlock"]
     trace = cut(whole.path, {(0, 0): ROUNDS // 2, (1, 0): ROUNDS})
-    end = suffix(trace)
-    assert end is not None
-    assert not end.ordered
+    scope = suffix_scope(trace)
+    assert scope is not None
+    assert not scope.is_ordered
     assert kinds(trace) == []
     notes = to_json(trace, ())["notes"]
     assert any("the dropped calls left open which messages were under way: message races" in note for note in notes)
@@ -183,7 +183,7 @@ def test_a_race_within_the_end_is_told() -> None:
     finish(b)
     trace = cut(b.open().path, {(0, 0): ROUNDS, (1, 0): ROUNDS})
     assert "message-race" in {finding.kind for finding in analyse(trace)}
-    assert trace.ranks[0].trace.kept is not None
+    assert trace.ranks[0].trace.suffix is not None
 
 
 def test_a_whole_run_has_no_lines_of_this_kind() -> None:
@@ -191,8 +191,8 @@ def test_a_whole_run_has_no_lines_of_this_kind() -> None:
     talk(b, 2)
     finish(b)
     trace = b.open()
-    assert trace.kept is None
-    assert suffix(trace) is None
+    assert trace.suffix is None
+    assert suffix_scope(trace) is None
     assert "notes" not in to_json(trace, ())
 
 
@@ -208,7 +208,7 @@ def test_what_is_told_of_an_end_is_told_of_the_whole_run(part: int) -> None:
             report = examine(trace)
             assert report.failures == ()
             assert told(report.findings) <= found, (seed, number)
-            cuts += trace.kept is not None
+            cuts += trace.suffix is not None
             paired = match(trace)
             assert all(p == NONE or p < len(paired.sends) for p in paired.recvs.partner.tolist())
     assert cuts > 15

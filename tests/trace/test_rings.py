@@ -15,7 +15,7 @@ import pytest
 from weft.errors import RunError
 from weft.launch.rankfile import Chunk, newest_slots, turned
 from weft.native.headers.record import kernel
-from weft.trace import Trace, aside, layout
+from weft.trace import Trace, layout
 from weft.trace.builder.record import RecordFile
 from weft.trace.layout import (
     DROPPED_MOST,
@@ -32,7 +32,8 @@ from weft.trace.layout import (
 from weft.trace.packed import Pack
 from weft.trace.packing import pack
 from weft.trace.rankfile import RankFile
-from weft.trace.rings import Before, in_turn
+from weft.trace.rings import snapshots
+from weft.trace.rings.chunks import DroppedCalls, order_chunks
 
 RECEIVE, SEND = 7, 8
 
@@ -58,10 +59,10 @@ def write(file: RecordFile, first: int, count: int, *, tag: int = 0, tails: bool
         file.append(StreamKind.EVENTS, 0, event)
 
 
-def read(path: Path) -> tuple[RankFile, np.ndarray, Before]:
+def read(path: Path) -> tuple[RankFile, np.ndarray, DroppedCalls]:
     file = RankFile(path)
     data = file.stream(StreamKind.EVENTS)
-    return file, data[: len(data) // EVENT.itemsize * EVENT.itemsize].view(EVENT), file.before.get(0, Before())
+    return file, data[: len(data) // EVENT.itemsize * EVENT.itemsize].view(EVENT), file.dropped.get(0, DroppedCalls())
 
 
 def held(path: Path) -> tuple[int, int]:
@@ -70,9 +71,9 @@ def held(path: Path) -> tuple[int, int]:
     assert file.problems == []
     numbers = events["enter"].astype(np.int64)
     assert (numbers == before.events + np.arange(len(events))).all(), "calls in order, none missing, none twice"
-    assert int(before.rows["count"].sum()) + before.uncounted == before.events
+    assert int(before.sorts["count"].sum()) + before.uncounted == before.events
     for function in (RECEIVE, SEND):
-        counted = int(before.rows["count"][before.rows["function"] == function].sum())
+        counted = int(before.sorts["count"][before.sorts["function"] == function].sum())
         assert counted == (before.events + (function == RECEIVE)) // 2 or before.uncounted
     tails = file.stream(StreamKind.TAILS)
     for event in events[(events["flags"] & Flag.HAS_TAIL) != 0][-5:]:
@@ -115,7 +116,7 @@ def test_more_sorts_than_there_is_room_for_are_uncounted_and_not_lost(tmp_path: 
     write(file, 0, 9000, tag=1, tails=False)
     file.close(layout.State.FINALIZED)
     _, _, before = read(tmp_path / "a.weft")
-    assert len(before.rows) == DROPPED_MOST
+    assert len(before.sorts) == DROPPED_MOST
     assert before.uncounted == before.events - DROPPED_MOST > 0
 
 
@@ -163,7 +164,7 @@ def held_taken(path: Path, behind: int = 0) -> tuple[int, int]:
     assert file.problems == []
     there = file.stream(StreamKind.RECEIVED).view(RECEIVED)
     dropped = before.events
-    counted = before.rows[before.rows["function"] == DROPPED_RECEIVED]
+    counted = before.sorts[before.sorts["function"] == DROPPED_RECEIVED]
     behind_them = there["tag"][there["call"] < dropped]
     for tag in range(50):
         told = int(counted["count"][counted["tag"] == tag].sum()) + int((behind_them == tag).sum())
@@ -202,7 +203,7 @@ def chunk(number: int, row: int, used: int = 4096) -> tuple[int, tuple[int, int,
 
 def test_numbers_of_chunks_begin_again_at_0() -> None:
     chunks = [chunk(NUMBERS + 1, 0, 100), chunk(NUMBERS - 1, 1), chunk(NUMBERS, 2), chunk(NUMBERS - 2, 3)]
-    extents, wrong = in_turn(StreamKind.TAILS, NUMBERS - 1, chunks)
+    extents, wrong = order_chunks(StreamKind.TAILS, NUMBERS - 1, chunks)
     assert not wrong
     assert [e.offset for e in extents] == [8192, 12288, 4096], "and what was dropped is left out"
 
@@ -212,7 +213,7 @@ def test_numbers_of_chunks_begin_again_at_0() -> None:
     [chunk(5, 0, 100), chunk(6, 1)],
 ])  # fmt: skip
 def test_what_does_not_follow_is_left_out_and_named(chunks: list[tuple[int, tuple[int, int, int, int]]]) -> None:
-    extents, wrong = in_turn(StreamKind.TAILS, 5, chunks)
+    extents, wrong = order_chunks(StreamKind.TAILS, 5, chunks)
     assert len(extents) == 1
     assert "does not follow" in wrong
 
@@ -232,18 +233,18 @@ def test_rings_are_packed_in_their_order_with_what_they_say_of_dropped_calls(tmp
         write(file, 0, 40_000)
         file.close(State.FINALIZED)
     files = [RankFile(path) for path in sorted((tmp_path / "ranks").iterdir())]
-    held = [(f.stream(StreamKind.EVENTS).copy(), f.stream(StreamKind.TAILS).copy(), f.before[0]) for f in files]
+    held = [(f.stream(StreamKind.EVENTS).copy(), f.stream(StreamKind.TAILS).copy(), f.dropped[0]) for f in files]
     assert held[0][2].events
     made = pack(tmp_path, lambda _: True)
     there = Pack(tmp_path / "ranks" / made.name).ranks([])
     for one, (events, tails, before) in zip(there, held, strict=True):
         assert np.array_equal(one.stream(StreamKind.EVENTS), events)
         assert np.array_equal(one.stream(StreamKind.TAILS), tails)
-        assert one.before[0].events == before.events
-        assert np.array_equal(one.before[0].rows, before.rows)
+        assert one.dropped[0].events == before.events
+        assert np.array_equal(one.dropped[0].sorts, before.sorts)
 
 
-# Parts that are set aside while rings turn (weft.trace.aside)
+# Parts that are set aside while rings turn (weft.trace.rings.snapshots)
 
 
 @pytest.fixture
@@ -274,7 +275,7 @@ def test_a_copy_of_a_ring_that_turns_is_whole_or_not_made(run: Path) -> None:
         made, dropped = 0, set[int]()
         for _ in range(40):
             try:
-                part = aside.set_aside(run, {}, 1 << 60)
+                part = snapshots.copy_records(run, {}, 1 << 60)
             except RunError as error:
                 assert "drops its calls faster" in str(error)
                 continue
@@ -308,8 +309,8 @@ def test_a_file_that_grows_while_it_is_copied_is_whole(
                 grown.append(self.size)
                 write(file, 100, more)
 
-    monkeypatch.setattr(aside, "RankFile", Looked)
-    part = aside.set_aside(run, {}, 1 << 60)
+    monkeypatch.setattr(snapshots, "RankFile", Looked)
+    part = snapshots.copy_records(run, {}, 1 << 60)
     assert path.stat().st_size > grown[0]
     assert held(part / "ranks" / path.name) == (100 + more, 0)
 
@@ -317,11 +318,11 @@ def test_a_file_that_grows_while_it_is_copied_is_whole(
 def test_a_part_is_a_run_read_up_to_its_moment(run: Path) -> None:
     file = ring(run / "ranks" / "0-000000.weft", keep=10**12)
     write(file, 0, 100, tails=False)
-    part = aside.name(aside.set_aside(run, {"keep": 1000.0, "until": 7}, 49))
+    part = snapshots.add_snapshot(snapshots.copy_records(run, {"keep": 1000.0, "until": 7}, 49))
     write(file, 100, 100, tails=False)
     assert part == run / "around" / "1"
-    assert aside.name(aside.set_aside(run, {}, 1 << 60)).name == "2"
-    assert [path.name for path in aside.parts(run)] == ["1", "2"]
+    assert snapshots.add_snapshot(snapshots.copy_records(run, {}, 1 << 60)).name == "2"
+    assert [path.name for path in snapshots.list_snapshots(run)] == ["1", "2"]
     assert json.loads((part / "run.json").read_text())["keep"] == 1000.0
     [rank] = Trace.open(part).ranks
     assert len(rank.events) == 50
@@ -331,18 +332,18 @@ def test_a_part_is_a_run_read_up_to_its_moment(run: Path) -> None:
 def test_what_a_killed_watcher_leaves_is_taken_away_and_parts_are_not(run: Path) -> None:
     file = ring(run / "ranks" / "0-000000.weft")
     write(file, 0, 100)
-    aside.name(aside.set_aside(run, {}, 1 << 60))
-    left = aside.set_aside(run, {}, 1 << 60)
-    assert left not in aside.parts(run)
-    aside.tidy(run)
+    snapshots.add_snapshot(snapshots.copy_records(run, {}, 1 << 60))
+    left = snapshots.copy_records(run, {}, 1 << 60)
+    assert left not in snapshots.list_snapshots(run)
+    snapshots.delete_unfinished_copies(run)
     assert [path.name for path in (run / "around").iterdir()] == ["1"]
 
 
 def test_what_is_too_large_is_not_made_and_leaves_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = ring(run / "ranks" / "0-000000.weft")
     write(file, 0, 100)
-    monkeypatch.setattr(aside, "MOST_BYTES", 1 << 12)
-    with pytest.raises(aside.NoRoomError, match="all parts together would take"):
-        aside.set_aside(run, {}, 1 << 60)
-    aside.drop(run / "around" / f".new-{os.getpid()}")
+    monkeypatch.setattr(snapshots, "MOST_BYTES", 1 << 12)
+    with pytest.raises(snapshots.NoRoomError, match="all parts together would take"):
+        snapshots.copy_records(run, {}, 1 << 60)
+    snapshots.delete_copy(run / "around" / f".new-{os.getpid()}")
     assert not (run / "around").exists()

@@ -5,45 +5,16 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from tests_support import ROOT, Installed, execute
+from tutorial.consoles import ANYTHING, Typed, shown_files, typed_commands
 
 PAGE = ROOT / "docs" / "tutorial.md"
 RUNS = os.environ.get("WEFT_TEST_TUTORIAL_RUNS", "3")
 """In place of the page's 50, which take a minute."""
-PROMPT, SHELL, ANYTHING = "(weft) ", "$ ", "..."
-
-
-@dataclass
-class Typed:
-    """A command of the shell, the commands of the prompt typed into it, and all that it prints."""
-
-    command: str
-    prompt: list[str] = field(default_factory=list)
-    output: list[str] = field(default_factory=list)
-
-
-def files(page: str) -> dict[str, str]:
-    """The files that the page shows, by the name right before them."""
-    return dict(re.findall(r"`(\S+\.py)`:\n\n```python\n(.*?)```", page, re.DOTALL))
-
-
-def typed(page: str) -> list[Typed]:
-    """All commands in order; a block that begins at the prompt goes on with the session before it."""
-    found: list[Typed] = []
-    for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL):
-        for line in block.splitlines():
-            if line.startswith(SHELL):
-                found.append(Typed(line.removeprefix(SHELL)))
-                continue
-            if line.startswith(PROMPT):
-                found[-1].prompt.append(line.removeprefix(PROMPT))
-            found[-1].output.append(line)
-    return found
 
 
 def plain(line: str, run: str) -> str:
@@ -71,16 +42,15 @@ def check(one: Typed, out: str, run: str) -> None:
 @pytest.mark.timeout(400)
 def test_every_command_of_the_tutorial_prints_what_it_says(tmp_path: Path, mpich: Installed) -> None:
     page = PAGE.read_text()
-    for name, text in files(page).items():
+    for name, text in shown_files(page).items():
         (tmp_path / name).write_text(text)
     environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PACE": "0.02"}
-    commands = typed(page)
-    assert len(commands) == 9 and len(files(page)) == 1
+    commands = typed_commands(page)
+    assert len(commands) == 9 and len(shown_files(page)) == 1
     run = "search-17"
     for one in commands:
         words = one.command.replace("seq 50", f"seq {RUNS}").replace("search-17", run)
-        stdin = "".join(f"{line}\n" for line in one.prompt)
-        done = execute(["bash", "-c", f"({words}) 2>&1"], cwd=tmp_path, env=environment, stdin=stdin, timeout=200)
+        done = execute(["bash", "-c", f"({words}) 2>&1"], cwd=tmp_path, env=environment, stdin=one.stdin, timeout=200)
         if one.command.startswith("while"):
             *_, run = re.findall(r"weft-runs/(search-\d+)", done.stdout)
             last = done.stdout[done.stdout.index("best: setting 4") :]

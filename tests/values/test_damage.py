@@ -13,7 +13,7 @@ from weft.compare.values import compare_values
 from weft.compare.values.told import lines, to_json
 from weft.errors import OtherVersion, TraceError
 from weft.native.headers.value_format import VALUES_PAGE
-from weft.native.shared import NATIVE
+from weft.values import recording
 from weft.values.trace import ValueTrace
 
 PROGRAM = """
@@ -27,7 +27,7 @@ for i in range(20):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     folder = tmp_path_factory.mktemp("whole")
-    library = next(NATIVE.glob("_values*.so"))
+    library = recording.library()
     variables = {"WEFT_INTERNAL_VALUES": str(folder), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
     assert execute([sys.executable, "-c", PROGRAM], env=variables).returncode == 0
     [file] = folder.glob("*.values")

@@ -23,7 +23,7 @@ USERS: Final = (
     Variable(
         "WEFT_ADDRESS",
         "Names or addresses, separated by commas, at which other hosts reach the one that runs "
-        "[`weft run --local`](commands/run.md#hosts-without-a-common-directory).",
+        "[`weft run --local`](clusters.md#hosts-without-a-common-directory).",
         "all addresses of the host",
     ),
     Variable(

@@ -24,7 +24,6 @@ from weft.dataparallel.program import build_program
 from weft.dataparallel.source_map import MarkedSource, SourceMap, format_loop_line
 from weft.errors import UsageError
 from weft.native.headers.rules import ValuesLevel
-from weft.native.shared import NATIVE
 from weft.safety.started import own_python
 from weft.values import recording
 from weft.values.configuration import Configuration, read
@@ -155,7 +154,7 @@ def wanted(configuration: Configuration) -> int:
 
 def library(folder: Path, count: int) -> None:
     """A copy of the values' library for each processor: one that is loaded twice is one, with one file."""
-    source = next(NATIVE.glob("_values*.so"), None)
+    source = recording.library()
     if source is None:
         raise UsageError("what keeps values is not built (python setup.py build_ext --inplace)")
     for processor in range(count):

@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     import weft
     from weft.cli._streams import end_with_reader
     from weft.launch.rundir import newest
-    from weft.report.suffix import what_is_there
+    from weft.report.rings import describe_suffix
     from weft.trace.filter import Filter
 
     Filter(args.where, also=terms(args), findings=())  # what is wrong with it is said before anything is read
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise WeftError(f"{args.output or 'standard output'} cannot be written: {error.strerror}") from error
     # Last: reading may have found more to say.
-    for problem in (*what_is_there(trace), *trace.problems):
+    for problem in (*describe_suffix(trace), *trace.problems):
         print(f"weft: {escaped(problem)}", file=sys.stderr)
     return 0
 

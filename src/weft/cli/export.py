@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from weft.cli._progress import progress
     from weft.export import default_path, write
     from weft.launch.rundir import newest
-    from weft.report.suffix import what_is_there
+    from weft.report.rings import describe_suffix
     from weft.report.text import printable
 
     trace = weft.open(args.run or newest())
@@ -57,6 +57,6 @@ def run(args: argparse.Namespace) -> int:
             f"{out / FORMATS[args.format].opened}: {', '.join(plural(count, noun) for count, noun in told if count)}"
         )
     )
-    for problem in (*what_is_there(trace), *trace.problems):
+    for problem in (*describe_suffix(trace), *trace.problems):
         print(f"weft: {printable(problem)}", file=sys.stderr)
     return 0

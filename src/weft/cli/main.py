@@ -73,6 +73,17 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
     return top
 
 
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read a command line. SystemExit where argparse refuses it, which it also prints."""
+    # Only the named command is imported: `weft run` must not pay for the analyses' start.
+    named = list(arguments[:1]) if arguments and is_command(arguments[0]) else commands()
+    rest: list[str] = []
+    if len(named) == 1 and "--" in arguments and getattr(load(named[0]), "TAKES_PROGRAM", False):
+        at = arguments.index("--")
+        arguments, rest = arguments[:at], list(arguments[at + 1 :])
+    return parser(named).parse_args(arguments, argparse.Namespace(rest=rest))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; the only place that prints an error."""
     # What is imported and read stays: to look through it for garbage, also at the end, is a tenth of a short command.
@@ -87,15 +98,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(UsageError(refusal("this interpreter", sys.version, "in which Weft does not run")))
     if _complete.asked():
         _complete.answer(parser(_complete.named(commands())))
-    # Only the named command is imported: `weft run` must not pay for the analyses' start.
-    named = arguments[:1] if arguments and is_command(arguments[0]) else commands()
     try:
-        rest: list[str] = []
-        if len(named) == 1 and "--" in arguments and getattr(load(named[0]), "TAKES_PROGRAM", False):
-            at = arguments.index("--")
-            arguments, rest = arguments[:at], arguments[at + 1 :]
         try:
-            args = parser(named).parse_args(arguments, argparse.Namespace(rest=rest))
+            args = parse(arguments)
             status = int(load(args.command).run(args))
             cuts.check()
             return status

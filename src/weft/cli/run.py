@@ -355,7 +355,7 @@ def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[Witn
         yield None
         return
     from weft.launch.witness import Witness
-    from weft.trace import aside
+    from weft.trace.rings import snapshots
 
     witness = Witness(directory.path, lambda news: tell(news, sys.stderr), asked)
     try:
@@ -363,7 +363,7 @@ def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[Witn
     finally:
         witness.close()
         if args.keep_around_findings:
-            aside.tidy(directory.path)
+            snapshots.delete_unfinished_copies(directory.path)
 
 
 def end_tasks(args: argparse.Namespace, directory: RunDirectory) -> None:

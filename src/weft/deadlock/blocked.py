@@ -14,7 +14,7 @@ from weft.deadlock.ledger import Channel, Ledger, ledgers
 from weft.deadlock.partitions import missing, unready
 from weft.deadlock.traffic import Traffic
 from weft.deadlock.waitfor import NEVER, NOW, Need, any_of, every, rank, stuck
-from weft.match.before import dropped_calls
+from weft.match.rings import dropped_operations
 from weft.mpi import meaning
 from weft.mpi.meaning import Act, Form, Leaves, Meaning, Over, Share, Waits, base
 from weft.terms import calls
@@ -81,9 +81,9 @@ class Standstill:
         self.trace = trace
         self._buffering = buffering
         self.gone = frozenset(gone) | {r.index for r in trace.ranks if _ended(r)}
-        self.before = dropped_calls(trace)
+        self.dropped = dropped_operations(trace)
         """What the calls came to that the run no longer has; None of a run that is whole."""
-        self.gatherings = Gatherings(trace, self.before)
+        self.gatherings = Gatherings(trace, self.dropped)
         self.traffic = [Traffic(r) for r in trace.ranks]
         self._shared: dict[tuple[frozenset[int], bool], Need] = {}
         self._proven = trace.run.get("ended") == "deadlock"
@@ -214,7 +214,7 @@ class Standstill:
     def _books(self, asks: list[_Ask]) -> dict[int, Ledger]:
         receivers = {a.peer if a.what == "receive" else a.event.rank.index for a in asks}
         receivers = {index for index in receivers if index >= 0}
-        return ledgers(self.traffic, receivers, self.before) if receivers else {}
+        return ledgers(self.traffic, receivers, self.dropped) if receivers else {}
 
     def _blocked(self, event: Event, asks: list[_Ask], books: dict[int, Ledger]) -> Blocked:
         name = base(event.function.name)
@@ -269,7 +269,7 @@ class Standstill:
         if row is None or row.over is Over.NOBODY or row.form is Form.NONBLOCKING:
             return None
         if row.name == "Intercomm_create":
-            return self._intercomm(event) if self.before is None else None
+            return self._intercomm(event) if self.dropped is None else None
         absence = self.gatherings.of_call(event, row)
         if absence is None or not absence.missing:
             return None
@@ -317,7 +317,7 @@ class Standstill:
 
     def _partitioned(self, wait: Event) -> Iterator[Reason]:
         """Partitioned sends that this rank alone could make ready, and receives that wait for such a send."""
-        for request in self._requests(wait) if self.before is None else ():
+        for request in self._requests(wait) if self.dropped is None else ():
             maker = self.maker(wait, request)
             name = base(maker.function.name) if maker else ""
             start = self._last_start(wait, request) if maker and name in calls.PARTITIONED else None
@@ -374,7 +374,7 @@ class Standstill:
     # One-sided
 
     def _one_sided(self, event: Event, name: str) -> Reason | None:
-        if self.before is not None:
+        if self.dropped is not None:
             return None  # a lock that is held, or a post, may be among what was dropped
         row = meaning.of(name)
         if row is not None and row.waits is Waits.HOLDER and row.form is Form.BLOCKING:

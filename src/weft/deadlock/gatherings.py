@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from weft.base.lazy import dataclass
-from weft.match.before import Before
+from weft.match.rings import DroppedOperations
 from weft.mpi.meaning import Form, Meaning, Over, base
 from weft.terms import calls
 from weft.terms.calls import Masks, masks
@@ -75,9 +75,9 @@ def _meeting(event: Event) -> _Meeting | None:
 class Gatherings:
     """The collective calls of a run, by member. Only the communicators that are asked for are looked at."""
 
-    def __init__(self, trace: Trace, before: Before | None = None) -> None:
+    def __init__(self, trace: Trace, dropped: DroppedOperations | None = None) -> None:
         self.trace = trace
-        self._before = before
+        self._dropped = dropped
         self.masks: Masks = masks(trace.functions)
         self._lists: dict[tuple[str, int, int, int], Ints] = {}
         self._absences: dict[tuple[object, ...], Absence] = {}
@@ -153,7 +153,7 @@ class Gatherings:
 
         Where calls were dropped, those on communicators were counted, and those at the end are all there.
         """
-        if self._before is not None and row.over not in (Over.COMMUNICATOR, Over.WORLD):
+        if self._dropped is not None and row.over not in (Over.COMMUNICATOR, Over.WORLD):
             return None
         if row.over is Over.COMMUNICATOR:
             return self.on_comm(event, _OF_FORM[row.form])
@@ -178,12 +178,13 @@ class Gatherings:
             lambda r: self.list_of(r, comm, names),
             name=comm.name,
             inter=comm.inter,
-            dropped=self._dropped(comm, names),
+            dropped=self._dropped_counter(comm, names),
         )
 
-    def _dropped(self, comm: Communicator, names: frozenset[str]) -> Callable[[Rank], int | None] | None:
-        before = self._before
-        return None if before is None else lambda rank: before.collectives(rank, comm, self.masks.table(names))
+    def _dropped_counter(self, comm: Communicator, names: frozenset[str]) -> Callable[[Rank], int | None] | None:
+        """What counts the dropped calls of functions with `names` on a communicator, None of a whole run."""
+        dropped = self._dropped
+        return None if dropped is None else lambda rank: dropped.count_calls(rank, comm, self.masks.table(names))
 
     def on_window(self, event: Event) -> Absence | None:
         """The same for fences and frees of a window."""
@@ -254,7 +255,7 @@ class Gatherings:
 
         `starts` tells how often a rank started what the event with this index made.
         """
-        made = self.on_comm(init, calls.COLLECTIVE_INITS) if self._before is None else None
+        made = self.on_comm(init, calls.COLLECTIVE_INITS) if self._dropped is None else None
         comm = init.comm
         everyone = self.members(comm) if comm else None
         if made is None or comm is None or everyone is None:

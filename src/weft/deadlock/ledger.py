@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.deadlock.traffic import Ends, Traffic
-from weft.match.before import Before
+from weft.match.rings import DroppedOperations
 from weft.terms.columns import Ints, distinct
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
 
@@ -107,8 +107,10 @@ class Ledger:
         return channel.comm not in self.uncertain and sent_after < self.left.get(channel, 0) < _ANY_NUMBER
 
 
-def ledgers(traffic: Sequence[Traffic], receivers: Collection[int], before: Before | None = None) -> dict[int, Ledger]:
-    """The ledger of each rank index in `receivers`; `before` is what the calls came to that the run no longer has."""
+def ledgers(
+    traffic: Sequence[Traffic], receivers: Collection[int], dropped: DroppedOperations | None = None
+) -> dict[int, Ledger]:
+    """The ledger of each rank index in `receivers`, which counts what the rings of the run dropped as well."""
     wanted = np.zeros(len(traffic) + 1, np.bool_)
     wanted[list(receivers)] = True
     parts: list[tuple[Ints, Ints, Ints, Ints, Ints]] = []
@@ -124,16 +126,16 @@ def ledgers(traffic: Sequence[Traffic], receivers: Collection[int], before: Befo
         posts[receiver], pending[receiver], uncertain[receiver] = counted, waiting, unclear
         here = np.full(len(counted), receiver)
         parts.append(_counted(counted.comm, counted.peer, here, counted.tag, -1))
-    if before is not None:
-        parts.append(_brought(before, wanted))
-        uncertain = {receiver: found | before.unsettled for receiver, found in uncertain.items()}
+    if dropped is not None:
+        parts.append(_count_dropped(dropped, wanted))
+        uncertain = {receiver: found | dropped.unsettled for receiver, found in uncertain.items()}
     balances = _balances(parts, len(traffic))
     return {r: Ledger(balances.get(r, {}), posts[r], pending[r], uncertain[r]) for r in receivers}
 
 
-def _brought(before: Before, wanted: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """What dropped calls sent and did not receive, as one row for each channel."""
-    rows = [(*channel, n) for channel, n in before.balance.items() if wanted[channel.receiver]]
+def _count_dropped(dropped: DroppedOperations, wanted: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Count what dropped calls sent and did not receive, as one row for each channel."""
+    rows = [(*channel, n) for channel, n in dropped.balance.items() if wanted[channel.receiver]]
     comm, source, receiver, tag, over = np.array(rows, np.int64).reshape(-1, 5).T
     return comm, source, receiver, tag, over
 

@@ -218,7 +218,7 @@ class _Telling:
         """A message that almost fits, the same for each rank of the group: of other tag, communicator or sender."""
         if reason.comm is None or len(group.ranks) > MAX_SITES:
             return ""
-        books = ledgers(self.standstill.traffic, set(group.ranks), self.standstill.before)
+        books = ledgers(self.standstill.traffic, set(group.ranks), self.standstill.dropped)
         found = {_near_channel(books[me].left, reason, source) for me in group.ranks}
         first = found.pop()
         if found or first is None:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import json
 import struct
-from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+
+from weft.native.headers.halo_kinds import HaloKind as Kind
 
 MAGIC: Final = b"WEFTHALO"
 FOLDER: Final = "halo"
@@ -28,22 +29,6 @@ NUMBER: Final = struct.Struct("<II")
 """The head of RUN (use, reads), OWNED and GHOSTS (part, 0)."""
 READ: Final = struct.Struct("<QII")
 """One read of a RUN: its moment, how many GHOSTS of its part, and how many RUNs, there were."""
-
-
-class Kind(IntEnum):
-    """What a record is."""
-
-    PART = 1
-    USE = 2
-    RUN = 3
-    OWNED = 4
-    GHOSTS = 5
-    UNSEEN = 6
-    """The values at the cells that neighbours copy had changed, and no store of the program was seen."""
-    GAVE_UP = 7
-    END = 8
-    ENDED = 9
-    """The memory of a part whose widths are not declared is something else from here on."""
 
 
 class Record(NamedTuple):

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from weft.halo.extents import Cells, inside
 from weft.halo.grid import Declared
-from weft.halo.log import HEAD, MAGIC, MOST, Kind, Record
+from weft.halo.log import HEAD, MAGIC, MOST, Record
+from weft.native.headers.halo_kinds import HaloKind as Kind
 from weft.trace.rankfile import open_inside
 
 MOST_CELLS: Final = 1 << 27

@@ -19,7 +19,7 @@ from weft.halo import log, reading
 from weft.halo.extents import Cells, around, numbers
 from weft.halo.flow import used
 from weft.halo.grid import NOBODY, Declared, Placed
-from weft.halo.log import Kind
+from weft.native.headers.halo_kinds import HaloKind as Kind
 from weft.terms.columns import Ints
 from weft.trace import Rank, Trace
 

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.halo.extents import Cells, around, edges, inside, numbers
-from weft.halo.log import FOLDER, HEAD, MAGIC, MOST, NUMBER, READ, SUFFIX, Kind
+from weft.halo.log import FOLDER, HEAD, MAGIC, MOST, NUMBER, READ, SUFFIX
+from weft.native.headers.halo_kinds import HaloKind as Kind
 
 Array = NDArray[Any]
 Place = tuple[CodeType, int]

@@ -12,14 +12,14 @@ import re
 from typing import Final
 
 from weft.instrument import rows
+from weft.native.headers import cells
+from weft.native.headers.cells import SPACE4, SPACE8
 
 POSSIBLE: Final = platform.machine() in ("x86_64", "AMD64")
 SITE_BYTES: Final = 128
-SPLIT: Final = -16  # as a signed number of 32 bits
-FOLD8: Final = 0x0FFFFFFFFFF8
-FOLD4: Final = 0x0FFFFFFFFFFC
-SPACE8: Final = 0x100000000000
-SPACE4: Final = 0x200000000000
+SPLIT: Final = cells.SPLIT - 2**32  # as a signed number of 32 bits
+FOLD8: Final = cells.FOLD & ~7
+FOLD4: Final = cells.FOLD & ~3
 
 _CALL: Final = re.compile(r"^\tcallq?\t__tsan_(read|write)([48])(@PLT)?$", re.M)
 

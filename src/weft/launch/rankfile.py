@@ -27,7 +27,7 @@ from weft.trace.layout import (
     State,
     StreamKind,
 )  # fmt: skip
-from weft.trace.rings import RINGS
+from weft.trace.rings.chunks import RING_STREAMS
 
 
 def offset(name: str) -> int:
@@ -120,14 +120,14 @@ def read_chunks(file: int, page: bytes) -> tuple[list[Chunk], list[tuple[int, in
 
 def turned(chunks: list[Chunk]) -> list[Chunk]:
     """The chunks of a record with rings (`weft run --keep`): those of a ring by their numbers, without unused ones."""
-    rings = [chunk for chunk in chunks if chunk.kind in RINGS and chunk.used]
+    rings = [chunk for chunk in chunks if chunk.kind in RING_STREAMS and chunk.used]
     numbers = [chunk.offset >> NUMBER_SHIFT for chunk in rings]
     around = max(numbers, default=0) - min(numbers, default=0) > NUMBERS // 2  # they began again at 0
     ahead = [number + NUMBERS * (around and number < NUMBERS // 2) for number in numbers]
     in_turn = [rings[i] for i in sorted(range(len(rings)), key=ahead.__getitem__)]
     place = (1 << NUMBER_SHIFT) - 1
     placed = [Chunk(one.kind, one.thread, one.pages, one.offset & place, one.used) for one in in_turn]
-    return [chunk for chunk in chunks if chunk.kind not in RINGS] + placed
+    return [chunk for chunk in chunks if chunk.kind not in RING_STREAMS] + placed
 
 
 def unpack_chunks(table: bytes, count: int) -> list[Chunk]:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
-from weft.match.before import dropped_calls, paired_with_the_rest
 from weft.match.functions import Op, Post, Spec, classify, communicates
 from weft.match.grouping import group
 from weft.match.operations import NONE, U32, Collectives, Instances, Operations, Posts, Room, extract
+from weft.match.rings import dropped_operations, select_pairable
 from weft.native.headers.match import kernel
 from weft.native.threads import side_by_side, workers
 from weft.trace import Trace
@@ -102,8 +102,8 @@ def paired(trace: Trace, room: Room = np.empty) -> Operations:
     `room` makes the columns. Where it puts them into files, a run larger than memory can be paired.
     """
     operations = extract(trace, room)
-    if (dropped := dropped_calls(trace)) is not None:
-        operations = paired_with_the_rest(dropped, operations)
+    if (dropped := dropped_operations(trace)) is not None:
+        operations = select_pairable(operations, dropped)
     pair(trace.share, operations.sends, operations.recvs, operations.probes, room)
     return operations
 

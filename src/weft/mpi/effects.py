@@ -92,7 +92,7 @@ def _made_request(f: Function, p: Parameter) -> Iterator[str]:
     if watching != "NO_WATCH":
         yield f"        {condition}{call}(&pending, event->site, {buffer}, (int64_t){count}, {datatype}{more});"
     if meaning_of(f).act is Act.RECEIVE and not persistent(f):
-        yield "        if (UNLIKELY(weft_keep) && event->flags & (WEFT_FLAG_ANY_SOURCE | WEFT_FLAG_ANY_TAG)) weft_awaited(&pending, thread, event);"
+        yield "        if (UNLIKELY(weft_keep) && event->flags & (WEFT_FLAG_ANY_SOURCE | WEFT_FLAG_ANY_TAG)) weft_await_message(&pending, thread, event);"
     yield f"        event->object = weft_request_new(*{p.name}, &pending);"
 
 
@@ -118,7 +118,7 @@ def after_call(f: Function) -> Iterator[str]:
         yield from ["        weft_request_started(*request);"] if meaning_of(f).many is Many.ONE else [
             "        for (int i = 0; i < count; i++) weft_request_started(array_of_requests[i]);"]  # fmt: skip
     if pairs(f) and any(p.kind == "STATUS" for p in f.parameters):
-        yield "        if (UNLIKELY(weft_keep)) weft_took_at_once(thread, event, w_status);"
+        yield "        if (UNLIKELY(weft_keep)) weft_record_taken_at_once(thread, event, w_status);"
     yield from _window(f)
     naming = re.fullmatch(r"MPI_(Comm|Type|Win)_set_name", f.name)
     if naming:

@@ -28,7 +28,7 @@ from weft.mpi import accessed, generate, prebuilt, seldom, table, tools
 from weft.mpi.prebuilt import Shim
 from weft.safety.folders import cache_folder, is_kept, make_private
 
-_SOURCES = ("process.c", "shim.c", "objects.c", "received.c", "peek.c", "sites.c", "python.c", "outcomes.c", "replay.c",
+_SOURCES = ("process.c", "shim.c", "objects.c", "rings.c", "peek.c", "sites.c", "python.c", "outcomes.c", "replay.c",
             "threads.c", "windows.c", "turns.c", "ends.c", "buffers.c", "access.c", "memory.c", "endings.c", "crash.c",
             "leaving.c", "cores.c", "shared.c", "seldom.c", "strangers.c", "hashes.c", "halo.c", "halo_log.c",
             "halo_infer.c")  # fmt: skip
@@ -46,13 +46,14 @@ _HEADERS = (
     "seldom.h",
     "access.h",
     "halo.h",
+    "halo_kinds.h",
     "peek.h",
     "client.h",
 )
 _INSIDE = "leaving.py"  # runs in Python programs
 _TOGETHER = {
     "hot": ("objects.c", "peek.c", "sites.c", "buffers.c", "access.c", "python.c"),
-    "warm": ("received.c", "seldom.c", "shim.c", "threads.c", "windows.c", "outcomes.c"),
+    "warm": ("rings.c", "seldom.c", "shim.c", "threads.c", "windows.c", "outcomes.c"),
     "follow": ("replay.c", "turns.c"),
     "hashed": ("hashes.c", "halo.c", "halo_log.c", "halo_infer.c"),
     "cold": (

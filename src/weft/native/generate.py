@@ -19,6 +19,8 @@ from weft.native.declarations import SCALARS, Enum, Function, Header, Known, Mem
 _OUT: Final = shared.NATIVE / "headers"
 _RECORDS: Final = ("table",)
 """Headers whose structures are read out of another process: as dtypes, pointers too."""
+_NUMBERS: Final = ("pvm_tasks",)
+"""Headers whose numbers alone are taken, for who cannot wait for numpy."""
 _CLASSES: Final = ("numba",)
 """Headers whose structures are written by Python, whatever is in them."""
 _ALSO: Final = ("weft_span",)
@@ -69,7 +71,7 @@ class _Module:
             if enum.tag:
                 yield from self._enum(enum)
         for struct in self.header.structs.values():
-            if not struct.opaque and self.name not in _BOUND:
+            if not struct.opaque and self.name not in (*_BOUND, *_NUMBERS):
                 yield from self._struct(struct)
         if self.bound:
             yield from self._functions()

@@ -18,11 +18,13 @@ def headers() -> dict[str, Path]:
     """The shared headers by the name of their module in weft.native.headers, included ones before those that do."""
     kernel = sorted(f"kernel/{path.name}" for path in (NATIVE / "kernel").glob("*.h") if path.name != "tails.h")
     paths = [NATIVE / name for name in dict.fromkeys((*_FIRST, *kernel))]
-    paths += [_WEFT / "recorder/plan.h"]
+    paths += [_WEFT / "recorder/plan.h", _WEFT / "recorder/halo_kinds.h"]
     paths += [_WEFT / "tasks" / "native" / name for name in ("table.h", "switches.h")]
-    paths += [_WEFT / "dataparallel/native/check.h", _WEFT / "numba/native/numba.h"]
+    paths += [_WEFT / "dataparallel/native/check.h", _WEFT / "dataparallel/native/cells.h"]
+    paths += [_WEFT / "numba/native/numba.h"]
     paths += [_WEFT / "values" / "native" / name for name in ("value_format.h", "rules.h", "include/weft_array.h")]
-    return {path.stem: path for path in paths} | {"check_rows": _WEFT / "dataparallel/native/rows.h"}
+    renamed = {"check_rows": _WEFT / "dataparallel/native/rows.h", "pvm_tasks": _WEFT / "pvm/native/tasks.h"}
+    return {path.stem: path for path in paths} | renamed
 
 
 def state() -> int:

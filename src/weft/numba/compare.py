@@ -12,8 +12,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 
-POISON: Final = 0xA7
-"""What the runtime fills uninitialised memory with (cells.h)."""
+from weft.native.headers.cells import POISON
 
 RELATIVE: Final = {"f": 1e-3, "d": 1e-6}
 """How far results may lie apart that only rounding parts: by another order of the same operations."""

@@ -5,7 +5,6 @@ A process is one thread of one rank. Points: the start of event e is 2e + 1, its
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,6 +14,8 @@ from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post
 from weft.mpi import meaning
 from weft.mpi.meaning import Act, Leaves, Trait, pvm
+from weft.native.headers.order import Coll
+from weft.native.headers.order import CollKind as Kind
 from weft.trace import Flag, Rank, Trace
 from weft.trace.births import NOT_RECORDED, births
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, ROOT, TAIL_ALIGN
@@ -23,17 +24,8 @@ U32 = NDArray[np.uint32]
 Part = tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
 """Edges as columns: process, event, target process, target; a number stands for one edge."""
 
-SOURCE: Final = 1
-TARGET: Final = 2
-
-
-class Kind(IntEnum):
-    """How an instance orders: every target after all sources; or, for scans, after the sources below it."""
-
-    NO_EDGE = 0
-    GENERAL = 1
-    SCAN = 2
-    EXSCAN = 3
+SOURCE: Final = int(Coll.SOURCE)  # columns of bytes take no enum
+TARGET: Final = int(Coll.TARGET)
 
 
 def leaves(name: str) -> Leaves:

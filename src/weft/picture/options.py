@@ -11,7 +11,7 @@ DEPTH: Final = 6
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of a text picture."""
-    parser.add_argument("--text", action="store_true", help="draw the last moments of each rank here, as text")
+    parser.add_argument("--text", action="store_true", help="draw the last calls of each rank in the terminal")
     parser.add_argument(
         "--last", type=int, default=DEPTH, metavar="N", help=f"with --text: the last N calls of each rank ({DEPTH})"
     )

@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from weft.native.headers.pvm_tasks import TASKS_MAGIC as MAGIC
+from weft.native.headers.pvm_tasks import TASKS_MOST as MOST
 from weft.safety.folders import read_regular
 
-MAGIC: Final = 0x316B73746D767077
-MOST: Final = 16384
 HEADER: Final = struct.Struct("<QII")
 TASK: Final = struct.Struct("<iiIiII24s")
-SPAWNED, RUNNING, LEFT, SERVING, KILLED = range(5)
 NO_ORDINAL: Final = 0xFFFFFFFF
 SERVER: Final = "pvmgs"
 """The program of PVM's group server."""

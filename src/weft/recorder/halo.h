@@ -3,10 +3,10 @@
 #define WEFT_HALO_H
 
 #include "access.h"
+#include "halo_kinds.h"
 
 enum { DIMENSIONS = 8, PARTS = 64, GROUPS = 16, READS = 32, WINDOW = 64, LONGEST_LOAD = 16 };
 enum { GRID = 32, MOST_PAIRS = 1 << 20, FIRST = 1 << 8 }; /* FIRST: entries of what grows */
-enum weft_halo_kind { PART = 1, USE, RUN, OWNED, GHOSTS, UNSEEN, GAVE_UP, END, ENDED }; /* Kind of log.py */
 enum { INNER, EDGE, GHOST, OF_CELL = 3, EPOCH_SHIFT = 2, EPOCHS = 1 << 30 };
 
 struct cells { /* some cells of a part, and their values as they were written down last */

@@ -922,7 +922,7 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
     told.guessed = guessed;
     if (LIKELY(!more)) return told;
     if (done.made) comm_kept(&done);
-    if (done.awaited && ended.ok && !guessed && ended.status) weft_took(&done.call, ended.status);
+    if (done.awaited && ended.ok && !guessed && ended.status) weft_record_taken(&done.call, ended.status);
     told.changed = !guessed && (told.changed || (done.bytes && !done.seen && weft_buffer_changed(&done)));
     return told;
 }

@@ -238,10 +238,10 @@ static bool receives_any(const struct call *c) {
     return of_receive(c, IS_RANK) == MPI_ANY_SOURCE || of_receive(c, IS_TAG) == MPI_ANY_TAG;
 }
 
-/* Lets its message be told (received.c): known by its status, by what it asked for, or once its request is complete. */
-static void took(const struct call *c) {
-    if (c->f->status >= 0) weft_took_at_once(c->thread, c->event, c->status);
-    else if (!receives_any(c)) weft_takes(c->thread, c->event, of_receive(c, IS_RANK), of_receive(c, IS_TAG));
+/* Records its message (rings.c), known by its status, by what it asked for, or once its request is complete. */
+static void record_message(const struct call *c) {
+    if (c->f->status >= 0) weft_record_taken_at_once(c->thread, c->event, c->status);
+    else if (!receives_any(c)) weft_record_named(c->thread, c->event, of_receive(c, IS_RANK), of_receive(c, IS_TAG));
 }
 
 static void made(const struct call *c, int i) {
@@ -254,7 +254,7 @@ static void made(const struct call *c, int i) {
                                        .place = (const MPI_Request *)c->words[i]};
         watch(c, &pending, HANDLE(MPI_Request, handle));
 #ifdef OPEN_MPI
-        if (weft_keep && c->f->manners & PAIRS && receives_any(c)) weft_awaited(&pending, c->thread, c->event);
+        if (weft_keep && c->f->manners & PAIRS && receives_any(c)) weft_await_message(&pending, c->thread, c->event);
 #endif
         c->event->object = weft_request_new(HANDLE(MPI_Request, handle), &pending);
         return;
@@ -298,7 +298,7 @@ static WEFT_GIVEN void leave(struct call *c, word result, uint64_t now) {
     bool flag = c->ok && f->flag >= 0 && *(const int *)c->words[f->flag];
     if (flag) event->flags |= WEFT_FLAG_TRUE;
     if (c->ok) objects(c);
-    if (weft_keep && c->ok && f->manners & PAIRS) took(c);
+    if (weft_keep && c->ok && f->manners & PAIRS) record_message(c);
     bool leaving = false;
     for (int i = 0; i < f->n; i++) leaving |= c->arguments[i].place == AT_TAIL && c->arguments[i].traits & EXIT;
     bool in_slot = f->status >= 0 && c->arguments[f->status].place == AT_NONE;

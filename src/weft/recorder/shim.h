@@ -104,7 +104,7 @@ struct weft_pending { /* what a completion needs to know of its start */
         struct {
             uint32_t made_id, parent_id, ordinal; /* counted at the call, as ranks may complete several in any order */
         };
-        struct weft_call { /* `awaited`: whose message is to be told (received.c) */
+        struct weft_call { /* `awaited`: whose message is recorded once it is there (rings.c) */
             uint32_t thread, number, comm;
         } call;
     };
@@ -144,13 +144,13 @@ struct weft_ended { /* how the call that completes a request went; status NULL: 
 };
 WEFT_HIDDEN struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after,
                                                struct weft_ended ended);
-/* Messages that a call's sort does not tell, where calls are dropped (received.c). */
-WEFT_COLD void weft_awaited(struct weft_pending *pending, const struct weft_thread *thread,
-                            const struct weft_event *event);
-WEFT_COLD void weft_took(const struct weft_call *call, const MPI_Status *status);
-WEFT_COLD void weft_took_at_once(const struct weft_thread *thread, const struct weft_event *event,
-                                 const MPI_Status *status);
-WEFT_COLD void weft_takes(const struct weft_thread *thread, const struct weft_event *event, int source, int tag);
+/* Messages of a run with rings that the sort of a call does not tell of (rings.c). */
+WEFT_COLD void weft_await_message(struct weft_pending *pending, const struct weft_thread *thread,
+                                  const struct weft_event *event);
+WEFT_COLD void weft_record_taken(const struct weft_call *call, const MPI_Status *status);
+WEFT_COLD void weft_record_taken_at_once(const struct weft_thread *thread, const struct weft_event *event,
+                                         const MPI_Status *status);
+WEFT_COLD void weft_record_named(const struct weft_thread *thread, const struct weft_event *event, int source, int tag);
 WEFT_HIDDEN uint64_t weft_stamp(struct weft_thread *thread);
 /* A buffer that the operation reads, and one that it writes (buffers.c). */
 WEFT_HIDDEN void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,

@@ -14,13 +14,12 @@ from weft.evidence import Met, Sampled
 from weft.findings import Finding, worst_first
 from weft.kinds import CERTAINTIES
 from weft.native.threads import workers
-from weft.report.around import with_around
 from weft.report.attempt import Found, Progress, attempt, may_find
 from weft.report.explored import with_explored
 from weft.report.failure import AnalysisWarning, Failure, failure_lines
 from weft.report.ground import Ground
 from weft.report.registry import ANALYSES, Analysis
-from weft.report.suffix import suffix
+from weft.report.rings import add_snapshot_findings, suffix_scope
 from weft.trace import Level, Trace
 from weft.trace.segment import SEGMENT
 
@@ -52,8 +51,8 @@ def examine(
         from weft.report.segments import alone_in_segments  # of no use to short runs, which do not wait for it
 
         found = alone_in_segments(ground, progress)
-    end = suffix(trace)
-    analyses = analyses if end is None else end.looked_for(analyses)
+    scope = suffix_scope(trace)
+    analyses = [one for one in analyses if scope is None or scope.is_searched(one)]
     findings: list[Finding] = []
     failures: list[Failure] = []
     results: dict[str, Found] = dict(found or {})
@@ -65,14 +64,14 @@ def examine(
         if isinstance(result, Failure):
             failures.append(result)
         else:
-            findings += [one for one in result if end is None or end.holds(analysis, one)]
+            findings += [one for one in result if scope is None or scope.holds(analysis, one)]
     try:
         findings = with_explored(trace, told_once(ground, findings))
     except Exception as error:
         failures.append(Failure.of("what follows from the ends of ranks", error))
     told = merged(findings)
-    if whole and end is not None:
-        told = with_around(trace, told, lambda part, of: examine(part, of).findings)
+    if whole and scope is not None:
+        told = add_snapshot_findings(trace, told, lambda snapshot, some: examine(snapshot, some).findings)
     return Report(tuple(worst_first(told)), tuple(failures))
 
 

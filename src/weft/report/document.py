@@ -11,7 +11,7 @@ from weft.findings import Finding
 from weft.kinds import CERTAINTIES, SEVERITIES
 from weft.report.failure import Failure
 from weft.report.quotes import Quotes, site_json
-from weft.report.suffix import only_the_end
+from weft.report.rings import describe_scope
 from weft.report.tables import Tables
 from weft.report.tables import to_json as tables_json
 from weft.trace import Trace
@@ -187,7 +187,7 @@ def to_json(
     """
     quotes = Quotes(trace)
     note = quotes.note(findings)
-    notes = [*(only_the_end(trace) if isinstance(trace, Trace) else ()), *([note] if note else [])]
+    notes = [*(describe_scope(trace) if isinstance(trace, Trace) else ()), *([note] if note else [])]
     mpi = trace.run.get("mpi")
     ended = trace.run.get("ended")
     run = {

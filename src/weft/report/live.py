@@ -23,13 +23,14 @@ from typing import Any, Final
 from weft.errors import RunError
 from weft.findings import Finding
 from weft.report.analysis import examine
-from weft.report.around import LOOKED_AT, proven
 from weft.report.limit import Limit
+from weft.report.rings import SNAPSHOT_ANALYSES, select_proven
 from weft.report.text import line, style
 from weft.sources.keep import keep
-from weft.trace import Trace, aside, site_lines
-from weft.trace.growing import of_one_clock, snapshot
+from weft.trace import Trace, site_lines
+from weft.trace.growing import open_growing
 from weft.trace.layout import Def
+from weft.trace.rings import snapshots
 
 PAUSE: Final = 1.0
 """Seconds between looks, at least."""
@@ -56,7 +57,7 @@ class Teller:
         trace = self._newer()
         if trace is None:
             return
-        if not of_one_clock(trace):
+        if not trace.has_one_clock:
             self.over = True
             yield f"note: {ELSEWHERE}: {self.ELSEWHERE_THEN}", ""
             return
@@ -64,7 +65,7 @@ class Teller:
 
     def _newer(self) -> Trace | None:
         """The run as it is now, None where there is none, or nothing new in it."""
-        trace = snapshot(self.run)
+        trace = open_growing(self.run)
         if trace is None or trace.event_count == self._calls:
             return None
         self._calls = trace.event_count
@@ -90,8 +91,8 @@ class Teller:
         return True
 
 
-class Around(Teller):
-    """Sets aside what the rings of a run have when there are new findings in it (`--keep-around-findings`)."""
+class SnapshotTaker(Teller):
+    """Takes a snapshot of a run with rings when there are new findings in it (`--keep-around-findings`)."""
 
     ELSEWHERE_THEN = "nothing is set aside around findings"
 
@@ -100,7 +101,7 @@ class Around(Teller):
         self._tried: Counter[tuple[Any, ...]] = Counter()
 
     def _newer(self) -> Trace | None:
-        trace = snapshot(self.run)  # a full ring may have as many calls as before, and others
+        trace = open_growing(self.run)  # a full ring may have as many calls as before, and others
         return trace if trace is not None and trace.event_count else None
 
     def _of(self, trace: Trace) -> Iterator[tuple[str, str]]:
@@ -115,8 +116,8 @@ class Around(Teller):
             return
         why = "its calls are dropped sooner than they are copied"
         try:
-            yield from self._copied(aside.set_aside(self.run, trace.run, trace.until))
-        except aside.NoRoomError as error:
+            yield from self._try_copy(snapshots.copy_records(self.run, trace.run, trace.until))
+        except snapshots.NoRoomError as error:
             self.over = True
             yield f"note: nothing more is set aside around findings: {error}", ""
             return
@@ -129,24 +130,25 @@ class Around(Teller):
                     "",
                 )
 
-    def _copied(self, made: Path) -> Iterator[tuple[str, str]]:
-        """Keep the copy if there is a finding in it that no part has."""
-        part = None
+    def _try_copy(self, copy: Path) -> Iterator[tuple[str, str]]:
+        """Make the copy a snapshot if it has a finding that no snapshot has, else delete it."""
+        snapshot = None
         try:
-            trace = Trace.open(made)
+            trace = Trace.open(copy)
             site_lines.resolve(trace)
             keep(trace, texts=trace.run.get("sources") is not False)
             new = [finding for finding in _proven(trace) if finding.group not in self._told]
-            part = aside.name(made) if new else None
+            snapshot = snapshots.add_snapshot(copy) if new else None
         finally:
-            if part is None:
-                aside.drop(made)
+            if snapshot is None:
+                snapshots.delete_copy(copy)
         for finding in new:
             self._told.add(finding.group)
-            yield f"so far: {line(finding)} (set aside in {aside.FOLDER}/{part.name if part else ''})", style(finding)
-        if len(aside.parts(self.run)) >= aside.MOST:
+            where = f"{snapshots.FOLDER}/{snapshot.name if snapshot else ''}"
+            yield f"so far: {line(finding)} (set aside in {where})", style(finding)
+        if len(snapshots.list_snapshots(self.run)) >= snapshots.MOST_SNAPSHOTS:
             self.over = True
-            yield f"note: {aside.MOST} parts are set aside around findings, and no more will be", ""
+            yield f"note: {snapshots.MOST_SNAPSHOTS} parts are set aside around findings, and no more will be", ""
 
 
 def _suspicion(finding: Finding) -> str:
@@ -156,7 +158,7 @@ def _suspicion(finding: Finding) -> str:
 
 
 def _proven(trace: Trace) -> list[Finding]:
-    return proven(examine(trace, LOOKED_AT).findings)
+    return select_proven(examine(trace, SNAPSHOT_ANALYSES).findings)
 
 
 def asked(words: Sequence[str]) -> tuple[list[Teller | Limit], int]:
@@ -169,7 +171,7 @@ def asked(words: Sequence[str]) -> tuple[list[Teller | Limit], int]:
     parser.add_argument("--of", type=int, required=True)
     args = parser.parse_args(words)
     tellers: list[Teller | Limit] = [Teller(args.run)] if args.findings else []
-    tellers += [Around(args.run)] if args.around else []
+    tellers += [SnapshotTaker(args.run)] if args.around else []
     return tellers + ([Limit(args.run, args.call_limit)] if args.call_limit is not None else []), args.of
 
 

@@ -14,7 +14,7 @@ from weft.report import proof
 from weft.report.analysis import Report
 from weft.report.failure import failure_lines
 from weft.report.quotes import Quotes, places
-from weft.report.suffix import only_the_end
+from weft.report.rings import describe_scope
 from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
 from weft.report.text import advice, consequences, file_line, heading, printable, replays, short
@@ -68,7 +68,7 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
     parts += [f'<p class="failure">{escape(text)}</p>' for text in failure_lines(trace.path, report.failures)]
     parts.append(f"<h1>{title}</h1>")
     parts.append(f'<p class="run"><code>{escape(printable(words))}</code></p>')
-    parts += [f'<p class="end">{escape(printable(text))}</p>' for text in (*only_the_end(trace), *lines(trace))]
+    parts += [f'<p class="end">{escape(printable(text))}</p>' for text in (*describe_scope(trace), *lines(trace))]
     quotes = Quotes(trace)
     parts += [_article(trace, finding, quotes) for finding in report.findings]
     if tables:

@@ -24,6 +24,11 @@ Need = Literal["match", "order"]
 Way = Literal["each", "end", "ranks", "not"]
 """In each segment, in the last one, rank by rank over the whole run; or not at all: runs for it stay whole."""
 
+InSuffix = Literal["always", "closed", "ordered", "never", "no rings"]
+"""Of a run whose rings dropped its first calls: its findings hold always, as it asks for these itself or tells of time;
+where their own calls prove them and use nothing of a dropped one; where in addition each edge of the order is known;
+or never, without the whole run. Systems other than MPI have no rings."""
+
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
@@ -40,6 +45,8 @@ class Analysis:
     """Of one that goes through the ranks more than once: its sections, each rank by rank."""
     cut: Way = "not"
     """How it goes about a run that is cut into segments (segments.py)."""
+    in_suffix: InSuffix = "never"
+    """When its findings hold in a run without its first calls (rings.py)."""
     costs: bool = False
     """Whether its findings are of sums over the whole run: `weft.waits`."""
 
@@ -231,17 +238,17 @@ ORDER: Final[frozenset[Need]] = frozenset(("match", "order"))
 """The order is made of the match."""
 
 ANALYSES: Final = (
-    Analysis("how the ranks ended", NONE, _endings, cut="end"),
-    Analysis("deadlock", NONE, _deadlock, cut="end"),
-    Analysis("potential deadlock", MATCH, _potential_deadlock, cut="each"),
+    Analysis("how the ranks ended", NONE, _endings, cut="end", in_suffix="always"),
+    Analysis("deadlock", NONE, _deadlock, cut="end", in_suffix="always"),
+    Analysis("potential deadlock", MATCH, _potential_deadlock, cut="each", in_suffix="ordered"),
     Analysis("other matches", ORDER, _other_matches, _receives, cut="each"),
     Analysis("invalid arguments", NONE, _arguments, _mpi, by_rank=True, cut="ranks"),
-    Analysis("packing and buffers", MATCH, _of_pvm, _pvm),
+    Analysis("packing and buffers", MATCH, _of_pvm, _pvm, in_suffix="no rings"),
     Analysis("lifetime and threads", NONE, _lifetime, _mpi, by_rank=True, cut="ranks"),
-    Analysis("collectives", MATCH, _collectives, _mpi, cut="each"),
+    Analysis("collectives", MATCH, _collectives, _mpi, cut="each", in_suffix="closed"),
     Analysis("reductions", MATCH, _reductions, _contents),
-    Analysis("messages", MATCH, _messages, parts=_parts_of_messages, cut="each"),
-    Analysis("requests", NONE, _requests, _moves_data_by_mpi, by_rank=True, cut="ranks"),
+    Analysis("messages", MATCH, _messages, parts=_parts_of_messages, cut="each", in_suffix="closed"),
+    Analysis("requests", NONE, _requests, _moves_data_by_mpi, by_rank=True, cut="ranks", in_suffix="closed"),
     Analysis("one-sided", ORDER, _onesided, _windows, cut="each"),
     Analysis("ready sends", ORDER, _ready_sends, _ready, cut="each"),
     Analysis("files", ORDER, _of_files, _files, cut="each"),
@@ -249,8 +256,8 @@ ANALYSES: Final = (
     Analysis("accesses of buffers", NONE, _pending, _touched, by_rank=True),
     Analysis("accesses of windows", ORDER, _of_windows, _touched),
     Analysis("ghost cells", ORDER, _ghosts, _halos),
-    Analysis("message races", ORDER, _races, _receives, cut="each"),
-    Analysis("resources", NONE, _resources, _mpi, by_rank=True, cut="ranks"),
-    Analysis("waits", MATCH, _waits, cut="each", costs=True),
+    Analysis("message races", ORDER, _races, _receives, cut="each", in_suffix="ordered"),
+    Analysis("resources", NONE, _resources, _mpi, by_rank=True, cut="ranks", in_suffix="closed"),
+    Analysis("waits", MATCH, _waits, cut="each", costs=True, in_suffix="always"),
 )
 """What is run, in this order: findings of one severity keep it."""

@@ -14,7 +14,7 @@ from weft.kinds import HOME, KINDS
 from weft.report.document import Subject
 from weft.report.failure import Failure, failure_line
 from weft.report.quotes import Quotes
-from weft.report.suffix import only_the_end
+from weft.report.rings import describe_scope
 from weft.report.text import file_line
 from weft.sources import Excerpt
 from weft.trace import Trace
@@ -44,7 +44,7 @@ def to_sarif(
     kinds = list(dict.fromkeys(f.kind for f in findings))
     root = str(trace.run.get("cwd") or "")
     quotes = Quotes(trace)
-    end = only_the_end(trace) if isinstance(trace, Trace) else []
+    end = describe_scope(trace) if isinstance(trace, Trace) else []
     told = [*end, *notes, *([note] if (note := quotes.note(findings)) else [])]
     driver = {
         "name": "Weft",

@@ -19,7 +19,7 @@ from weft.report.failure import failure_lines
 from weft.report.ground import Ground
 from weft.report.pictures import pictures
 from weft.report.quotes import Quotes
-from weft.report.suffix import only_the_end
+from weft.report.rings import describe_scope
 from weft.report.terminal import INDENT, PICTURE, Block, print_blocks
 from weft.trace import Trace
 from weft.trace.run import CUT_OFF, ENDED
@@ -57,7 +57,7 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     ended = ends(trace)
     first = interrupted(trace) or not loud
     lines = failed(trace, report)
-    lines += [(f"note: {text}", "") for text in only_the_end(trace)]
+    lines += [(f"note: {text}", "") for text in describe_scope(trace)]
     lines += [(text, "") for text in ended] if first else []
     lines += [(line(finding), style(finding)) for finding in loud[:SUMMARY_LINES]]
     if len(loud) > SUMMARY_LINES:
@@ -206,7 +206,7 @@ def _blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[str]]) ->
     quotes = Quotes(trace)
     yield from failed(trace, report)
     yield heading(trace, report), "bold"
-    yield from ((text, "") for text in only_the_end(trace))
+    yield from ((text, "") for text in describe_scope(trace))
     first = ends(trace) if interrupted(trace) else []
     yield from ((text, "") for text in first)
     for number, finding in enumerate(report.findings):

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import base
-from weft.order.edges import SOURCE, TARGET, Kind, collective_edges
+from weft.native.headers.order import CollKind as Kind
+from weft.order.edges import SOURCE, TARGET, collective_edges
 from weft.trace.segment import Segment
 from weft.usage import fileraces, settled
 

@@ -22,8 +22,8 @@ BETWEEN: Final = 0.001
 """Seconds between the looks: longer than what the record rounds off the end of a call (2^16 ticks)."""
 
 
-def snapshot(path: Path) -> Trace | None:
-    """The run as it is now, up to a moment that all of its ranks have passed.
+def open_growing(path: Path) -> Trace | None:
+    """Open the run as it is now, up to a moment that all of its ranks have passed.
 
     None where there is none yet, as a rank has not begun, or never, as one's record has ended early.
     """
@@ -34,11 +34,6 @@ def snapshot(path: Path) -> Trace | None:
     trace = Trace.open(path)
     trace.until = newest
     return trace
-
-
-def of_one_clock(trace: Trace) -> bool:
-    """Whether the ticks of all ranks are of one clock: of one host."""
-    return len({(rank.header.host, rank.header.clock) for rank in trace.ranks if rank.header}) <= 1
 
 
 def _newest(ranks: Sequence[Rank]) -> int | None:

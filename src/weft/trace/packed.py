@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import OtherVersion, RunError
-from weft.trace import layout, rings
+from weft.trace import layout
 from weft.trace.layout import StreamKind
 from weft.trace.mapping import Extent, copy_extents, map_extents
 from weft.trace.rankfile import RankFile, open_inside
+from weft.trace.rings.chunks import decode_dropped
 
 SUFFIX: Final = ".pack"
 MAGIC: Final = b"weftpack"
@@ -158,8 +159,8 @@ class PackedFile(RankFile):
                          if kind == StreamKind.OUTCOMES}  # fmt: skip
         self._extents = {key: [Extent(int(one["offset"]), int(one["size"]))] for key, one in self._rows.items()
                          if key[0] in self.KINDS and key[0] != StreamKind.BEFORE}  # fmt: skip
-        self.before = {thread: rings.account_of(self._read(one).tobytes())[1]
-                       for (kind, thread), one in self._rows.items() if kind == StreamKind.BEFORE}  # fmt: skip
+        self.dropped = {thread: decode_dropped(self._read(one).tobytes())[1]
+                        for (kind, thread), one in self._rows.items() if kind == StreamKind.BEFORE}  # fmt: skip
 
     def nibbles(self, thread: int) -> int:
         """Length of an OUTCOMES stream, which counts in nibbles."""

@@ -16,7 +16,7 @@ from weft.base.lazy import dataclass
 from weft.errors import RunError, WeftError
 from weft.native import cuts
 from weft.safety.folders import Held
-from weft.trace import layout, rings
+from weft.trace import layout
 from weft.trace.layout import StreamKind
 from weft.trace.opening import ranks_folder
 from weft.trace.packed import (
@@ -35,6 +35,7 @@ from weft.trace.packed import (
     Pack,
 )
 from weft.trace.rankfile import RankFile
+from weft.trace.rings.chunks import encode_dropped
 
 Key = tuple[int, int]
 """Kind and number of a stream."""
@@ -151,8 +152,8 @@ def _streams(file: RankFile) -> list[tuple[Key, NDArray[np.uint8], int]]:
     """The streams of a record, each with its length in nibbles, where it has one."""
     found = [(key, file.stream(StreamKind(key[0]), key[1]), file.nibbles(key[1]) * (key[0] == StreamKind.OUTCOMES))
              for key in file.streams()]  # fmt: skip
-    accounts = [((int(StreamKind.BEFORE), thread), np.frombuffer(rings.written(before), np.uint8), 0)
-                for thread, before in file.before.items()]  # fmt: skip
+    accounts = [((int(StreamKind.BEFORE), thread), np.frombuffer(encode_dropped(dropped), np.uint8), 0)
+                for thread, dropped in file.dropped.items()]  # fmt: skip
     return found + accounts
 
 

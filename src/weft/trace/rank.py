@@ -37,20 +37,13 @@ from weft.trace.layout import (
 )
 from weft.trace.outcome_log import decode_outcomes
 from weft.trace.rankfile import Header, RankFile
+from weft.trace.rings.suffix import Suffix
 from weft.trace.sites import CallSite, Placed, Sites
 from weft.trace.slot import Slot
 from weft.trace.tails import Status, Tail, decode_tail
 from weft.trace.tasks import LogicalTask, TaskFile, Tasks
 from weft.trace.varint import Cursor
 from weft.trace.worlds import World
-
-
-class Keeps(Protocol):
-    """What tells which of a thread's calls count, where the beginning of the run was dropped: weft.trace.kept."""
-
-    def events(self, thread: Thread) -> Events:
-        """The calls of a thread that count."""
-        ...
 
 
 class Run(Protocol):
@@ -90,7 +83,7 @@ class Run(Protocol):
         ...
 
     @property
-    def kept(self) -> Keeps | None:
+    def suffix(self) -> Suffix | None:
         """Which calls count, None of a run that is whole."""
         ...
 
@@ -129,8 +122,8 @@ class Thread:
         In a damaged file they end before the first one whose tail is lost: its arguments would read as zeros.
         """
         file = self.rank.file
-        if (kept := self.rank.trace.kept) is not None:
-            return kept.events(self)
+        if (suffix := self.rank.trace.suffix) is not None:
+            return suffix.events(self)
         data = file.stream(StreamKind.EVENTS, self.slot) if file else np.empty(0, np.uint8)
         whole = len(data) // EVENT.itemsize * EVENT.itemsize
         events: Events = data[:whole].view(EVENT)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from weft.errors import OtherVersion, RunError
 from weft.safety.folders import Unfit, open_regular
-from weft.trace import layout, rings
+from weft.trace import layout
 from weft.trace.layout import PAGE, Clock, Level, State, StopReason, StreamKind
 from weft.trace.mapping import Extent, read_extents
-from weft.trace.rings import Before
+from weft.trace.rings.chunks import RING_STREAMS, DroppedCalls, order_chunks, read_dropped, split_numbers
 
 MAX_THREADS = 65536
 _READS: Final = {major: f"{major}.{layout.FORMAT_MINOR}" for major in (layout.FORMAT_MAJOR, layout.FORMAT_MAJOR_KEPT)}
@@ -81,8 +81,8 @@ class RankFile:
         self.root = root
         self.problems: list[str] = []
         self._nibbles: dict[int, int] = defaultdict(int)
-        self.before: dict[int, Before] = {}
-        """What each thread's rings no longer have; empty where everything was kept."""
+        self.dropped: dict[int, DroppedCalls] = {}
+        """What the rings of each thread dropped; empty in a record without rings."""
         self.tables: list[tuple[int, int]] = []
         """Where the table of chunks goes on: places in the file and bytes."""
         fd = open_inside(path, root)
@@ -129,10 +129,10 @@ class RankFile:
         table = self._entries(fd, raw)
         numbers = np.zeros(len(table), np.int64)
         if self.header.major == layout.FORMAT_MAJOR_KEPT:
-            table, numbers = rings.apart(table)
+            table, numbers = split_numbers(table)
             for thread in np.unique(table["thread"][table["kind"] == StreamKind.BEFORE]).tolist():
                 ours = table[(table["kind"] == StreamKind.BEFORE) & (table["thread"] == thread)]
-                self.before[thread] = rings.read_before(fd, ours)
+                self.dropped[thread] = read_dropped(fd, ours)
         streams: dict[tuple[int, int], list[tuple[Any, Any]]] = defaultdict(list)
         claimed = np.sort(table, order="offset") if len(table) else table
         ends = claimed["offset"] + claimed["pages"].astype(np.uint64) * np.uint64(PAGE)
@@ -155,18 +155,19 @@ class RankFile:
             else:
                 streams[kind, thread].append((pages * PAGE, (row, offset, used)))
         if self.header.major == layout.FORMAT_MAJOR_KEPT:
-            kept = {key: chunks for key, chunks in streams.items() if key[0] in rings.RINGS}
-            joined = {key: self._join(key, chunks) for key, chunks in streams.items() if key not in kept}
-            return joined | {key: self._turned(key, chunks, numbers) for key, chunks in kept.items()}
+            rings = {key: chunks for key, chunks in streams.items() if key[0] in RING_STREAMS}
+            joined = {key: self._join(key, chunks) for key, chunks in streams.items() if key not in rings}
+            return joined | {key: self._join_ring(key, chunks, numbers) for key, chunks in rings.items()}
         return {key: self._join(key, chunks) for key, chunks in streams.items()}
 
-    def _turned(
+    def _join_ring(
         self, key: tuple[int, int], chunks: list[tuple[int, tuple[int, int, int]]], numbers: NDArray[np.int64]
     ) -> list[Extent]:
-        """A ring in its order."""
+        """The used part of a ring, from the first chunk that was not dropped."""
         rows = [(int(numbers[row]), (row, offset, min(used, self.size - offset), room))
                 for room, (row, offset, used) in chunks]  # fmt: skip
-        found, wrong = rings.in_turn(key[0], self.before.get(key[1], Before()).first(key[0]), rows)
+        first = self.dropped.get(key[1], DroppedCalls()).first_chunk(key[0])
+        found, wrong = order_chunks(key[0], first, rows)
         if wrong:
             self._say(f"stream {StreamKind(key[0]).name.lower()} of thread {key[1]}: {wrong}")
         return found

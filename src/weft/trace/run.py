@@ -18,12 +18,12 @@ from weft.systems import System
 from weft.trace import clock
 from weft.trace.communicators import Communicator, Communicators
 from weft.trace.functions import FunctionTable
-from weft.trace.kept import Kept
 from weft.trace.layout import EVENT, FORMAT_MAJOR_KEPT, Level, State, StopReason, StreamKind
 from weft.trace.opening import MAX_PROBLEMS, function_table, rank_files
 from weft.trace.places import Places
 from weft.trace.rank import Event, Rank
 from weft.trace.rankfile import RankFile
+from weft.trace.rings.suffix import Suffix
 from weft.trace.sites import CallSite, Placed, Sites
 from weft.trace.tasks import TaskFile, task_files
 from weft.trace.worlds import kin
@@ -95,7 +95,7 @@ class Trace:
         if not files and not run:
             raise RunError(f"{root} is not a run of Weft: " + "; ".join(problems[:3]))
         trace = cls(root, run, table, files)
-        until = run.get("until")  # of a part that was set aside (weft.trace.aside)
+        until = run.get("until")  # of a snapshot (weft.trace.rings.snapshots)
         trace.until = until if isinstance(until, int) else None
         trace._problems[:0] = [*problems, *table.problems]
         return trace
@@ -230,11 +230,16 @@ class Trace:
         return max(levels, default=Level.TRACE)
 
     @cached_property
-    def kept(self) -> Kept | None:
-        """What there is of a run whose beginning was dropped (`weft run --keep`), None of one that is whole."""
+    def suffix(self) -> Suffix | None:
+        """The calls that count of a run whose rings dropped the first ones (`weft run --keep`), None of a whole run."""
         files = [rank.file for rank in self.ranks if rank.file]
-        dropped = any(before.events or before.tails for file in files for before in file.before.values())
-        return Kept(self.ranks) if dropped else None
+        has_dropped = any(one.events or one.tails for file in files for one in file.dropped.values())
+        return Suffix(self.ranks, has_one_clock=self.has_one_clock) if has_dropped else None
+
+    @property
+    def has_one_clock(self) -> bool:
+        """Whether the ticks of all ranks are of one clock: of one host."""
+        return len({(rank.header.host, rank.header.clock) for rank in self.ranks if rank.header}) <= 1
 
     @property
     def may_lack_its_beginning(self) -> bool:
@@ -252,7 +257,7 @@ class Trace:
     @cached_property
     def event_count(self) -> int:
         """Number of recorded calls, without reading them but where some were dropped."""
-        if self.kept is not None:
+        if self.suffix is not None:
             return sum(len(thread.events) for rank in self.ranks for thread in rank.threads)
         size = EVENT.itemsize
         return sum(

@@ -65,7 +65,7 @@ class Segment(_OfRun):
         *, out: Sequence[NDArray[np.int64]] = (), fenced: Sequence[Mapping[int, int]] = (),
     ) -> None:  # fmt: skip
         # What is read of a run once is read before it is shared.
-        _ = run.communicators, run._axes, run.sites, run.names, run.kept
+        _ = run.communicators, run._axes, run.sites, run.names, run.suffix
         super().__init__(run)
         self.__dict__.pop("event_count", None)
         self.first, self.last = list(first), list(last)
@@ -194,7 +194,7 @@ def divisible(trace: Trace) -> bool:
     """Whether the ranks of a run can be cut up: whole, of one world, a thread each, with nothing beside their calls."""
     beside = (StreamKind.ACCESSES, StreamKind.HASHES, StreamKind.CONTENTS)
     return (
-        trace.kept is None and trace.until is None and len(trace.worlds) == 1 and not trace.has_tasks
+        trace.suffix is None and trace.until is None and len(trace.worlds) == 1 and not trace.has_tasks
         and all(
             rank.file is not None and not rank.file.problems and len(rank.threads) == 1
             and not any(rank.file.numbers(kind) for kind in beside)

@@ -54,4 +54,4 @@ def _held(rank: Rank) -> int:
 def _dropped(rank: Rank) -> int:
     """Calls that its rings have dropped, as it says."""
     file = rank.trace.origin.ranks[rank.index].file
-    return 0 if file is None else sum(before.events for before in file.before.values())
+    return 0 if file is None else sum(one.events for one in file.dropped.values())

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Final
 
 from weft.errors import UsageError, WeftError
-from weft.native.shared import NATIVE
 from weft.safety.folders import Held
 from weft.values.folder import CONFIGURATION, FOLDER, PLAN, PROCESSORS, SUFFIX, WATCHES, Recorded
 
 INCLUDE: Final = Path(__file__).parent / "native" / "include"
+
+
+def library() -> Path | None:
+    """What keeps values in a program, None where it was not built."""
+    return next(Path(__file__).parent.glob("_values*.so"), None)
 
 
 def begin(run: Path, configuration: Path | None) -> dict[str, str]:
@@ -20,8 +24,8 @@ def begin(run: Path, configuration: Path | None) -> dict[str, str]:
     `configuration`: where what to keep is said; all is kept without, and where there is no such file yet.
     UsageError where it is wrong, WeftError where there is no room.
     """
-    library = next(NATIVE.glob("_values*.so"), None)
-    if library is None:
+    built = library()
+    if built is None:
         if configuration is not None:
             raise WeftError("what keeps values is not built (python setup.py build_ext --inplace)")
         return {}
@@ -35,7 +39,7 @@ def begin(run: Path, configuration: Path | None) -> dict[str, str]:
             (run / FOLDER / CONFIGURATION).write_bytes(configuration.read_bytes())
     except OSError as error:
         raise WeftError(f"cannot write the values of the run: {error}") from error
-    return {"WEFT_INTERNAL_VALUES": str(run.absolute() / FOLDER), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
+    return {"WEFT_INTERNAL_VALUES": str(run.absolute() / FOLDER), "WEFT_INTERNAL_VALUES_LIBRARY": str(built)}
 
 
 def end(run: Path, configuration: Path | None, *, watched: bool = False) -> Recorded:

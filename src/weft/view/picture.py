@@ -20,7 +20,7 @@ from weft.findings import Finding
 from weft.picture.classes import CLASSES, class_table
 from weft.report import Ground, Report, examine
 from weft.report.failure import failure_lines
-from weft.report.suffix import only_the_end
+from weft.report.rings import describe_scope
 from weft.report.text import heading, replays
 from weft.safety.runs import doubt, executes
 from weft.trace import Level, Trace
@@ -190,7 +190,7 @@ class Picture:
             "heading": heading(self.trace, self.report),
             "findings": [self._finding(scale, f) for f in self.report.findings],
             "failures": failure_lines(self.trace.path, self.report.failures),
-            "problems": [*only_the_end(self.trace), *self.trace.problems],
+            "problems": [*describe_scope(self.trace), *self.trace.problems],
             "ends": ends(self.trace),
         }
 

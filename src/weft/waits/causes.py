@@ -27,26 +27,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.mpi.meaning import Act, Sync, base, every, named
+from weft.native.headers.waits import Blocks, Late
+from weft.native.headers.waits import Cause as InC
 from weft.terms import calls
 from weft.terms.calls import masks, words
 from weft.trace.functions import FunctionTable
 
 
 class Cause(IntEnum):
-    """Why time passed inside MPI (enum weft_cause of native/kernel/waits.c). REST: the library itself, and transfer."""
+    """Why time passed inside MPI. REST: the library itself, and transfer. What C finds has its number in waits.h."""
 
     REST = 0
-    LATE_SENDER = 1
-    LATE_RECEIVER = 2
-    WAIT_AT_BARRIER = 3
-    WAIT_AT_NXN = 4
-    LATE_BROADCAST = 5
-    EARLY_REDUCE = 6
-    EARLY_SCAN = 7
-    WAIT_AT_FENCE = 8
+    LATE_SENDER = InC.LATE_SENDER
+    LATE_RECEIVER = InC.LATE_RECEIVER
+    WAIT_AT_BARRIER = InC.WAIT_AT_BARRIER
+    WAIT_AT_NXN = InC.WAIT_AT_NXN
+    LATE_BROADCAST = InC.LATE_BROADCAST
+    EARLY_REDUCE = InC.EARLY_REDUCE
+    EARLY_SCAN = InC.EARLY_SCAN
+    WAIT_AT_FENCE = InC.WAIT_AT_FENCE
     LATE_POST = 9
     EARLY_WAIT = 10
-    COMPLETION = 11
+    COMPLETION = InC.COMPLETION
     POLLING = 12
     ONE_SIDED = 13
     FILES = 14
@@ -114,10 +116,9 @@ _WINDOWS: Final = (
 )  # fmt: skip
 
 _LATE: Final = (
-    (1, calls.ALL_TO_ALL - {"Barrier"}), (2, calls.FROM_ROOT), (3, calls.TO_ROOT), (4, calls.SCANS),
-    (5, words("Barrier")),
+    (Late.ALL, calls.ALL_TO_ALL - {"Barrier"}), (Late.FROM_ROOT, calls.FROM_ROOT), (Late.TO_ROOT, calls.TO_ROOT),
+    (Late.SCAN, calls.SCANS), (Late.BARRIER, words("Barrier")),
 )  # fmt: skip
-_LATE_FENCE: Final = 6
 
 
 @cache
@@ -125,7 +126,10 @@ def blocks(functions: FunctionTable) -> NDArray[np.uint8]:
     """How each function id waits (enum weft_blocks): a lookup table."""
     table, of = np.zeros(65536, np.uint8), masks(functions)
     collectives = calls.DATA_COLLECTIVES | calls.syncs(Sync.FENCE)
-    for how, names in enumerate((_BLOCKS_ONE | collectives, _BLOCKS_ALL, _BLOCKS_FIRST, _POLLS), 1):
+    for how, names in (
+        (Blocks.BLOCKS_ONE, _BLOCKS_ONE | collectives), (Blocks.BLOCKS_ALL, _BLOCKS_ALL),
+        (Blocks.BLOCKS_FIRST, _BLOCKS_FIRST), (Blocks.POLLS, _POLLS),
+    ):  # fmt: skip
         table[of.ids(names)] = how
     return table
 
@@ -136,7 +140,7 @@ def late(functions: FunctionTable) -> NDArray[np.uint8]:
     table, of = np.zeros(65536, np.uint8), masks(functions)
     for sort, names in _LATE:
         table[of.ids(calls.forms(names))] = sort
-    table[of.ids(calls.syncs(Sync.FENCE))] = _LATE_FENCE
+    table[of.ids(calls.syncs(Sync.FENCE))] = Late.FENCE
     return table
 
 

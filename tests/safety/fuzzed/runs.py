@@ -25,13 +25,13 @@ from weft.errors import WeftError
 from weft.export import FORMATS
 from weft.halo.log import HEAD, MAGIC, NUMBER, READ, Kind
 from weft.native.headers.record import kernel
-from weft.native.shared import NATIVE
 from weft.pvm import table, tasks
 from weft.sources import keep
 from weft.trace import Level
 from weft.trace.builder import Builder
 from weft.trace.builder.record import RecordFile
 from weft.trace.layout import EVENT, Flag, State, StreamKind
+from weft.values import recording
 
 Act = Callable[[], object]
 """Reads what was damaged; what it returns is counted, what it raises is a fault."""
@@ -101,7 +101,7 @@ def make(folder: Path) -> Seeds:
     (run / "halo").mkdir()
     (run / "halo" / "0-000000.halo").write_bytes(_ghosts())
     (run / "values").mkdir()
-    library = next(NATIVE.glob("_values*.so"))
+    library = recording.library()
     variables = {"WEFT_INTERNAL_VALUES": str(run / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
     subprocess.run([sys.executable, "-c", PROBES], env={**os.environ, **variables}, check=True, timeout=60)
     tasks.create(run, 2)

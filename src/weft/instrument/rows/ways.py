@@ -7,9 +7,9 @@ from typing import Final
 
 from weft.instrument.rows.code import FLAGS_READ, FLAGS_SET, MARK, Graph, reach
 from weft.instrument.rows.values import Unfit
+from weft.native.headers.check_rows import MOST_BLOCKS
 
 MOST_NODES: Final = 20000
-MOST_BLOCKS: Final = 512
 
 
 @dataclass(slots=True)

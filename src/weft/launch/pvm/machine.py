@@ -26,6 +26,7 @@ from weft.launch import survivors
 from weft.launch.pvm import records
 from weft.launch.pvm.place import PREFIX, clean, daemon, note_of, root
 from weft.launch.survivors import maps_file
+from weft.native.headers.pvm_tasks import TaskState
 from weft.pvm import tasks as registry
 
 PRELOAD: Final = "WEFT_INTERNAL_PVM_PRELOAD"
@@ -157,7 +158,7 @@ class Machine:
                     f"the program uses groups, and {command} cannot be started: {error.strerror}"
                 ) from error
         limit = time.monotonic() + STARTING
-        while self.tasks.all()[1].state != registry.SERVING:
+        while self.tasks.all()[1].state != TaskState.SERVING:
             if self._server.poll() is not None or time.monotonic() > limit:
                 raise MachineError(f"the program uses groups, and PVM's group server ({command}) {self.no_server}")
             time.sleep(0.005)

@@ -36,7 +36,7 @@ struct weft_clocks {
     const struct weft_axis *axes;
 };
 
-/* By src/weft/waits/causes.py, which mirrors them. */
+/* The causes that are found here, of those of src/weft/waits/causes.py. */
 enum weft_cause {
     WEFT_CAUSE_LATE_SENDER = 1,
     WEFT_CAUSE_LATE_RECEIVER = 2,

@@ -34,7 +34,7 @@ WHOLE: Final = tuple(analysis.name for analysis in ANALYSES if not analysis.by_r
 
 def shareable(trace: Trace) -> bool:
     """Whether several workers can share the run: others are analysed by the first one alone."""
-    return trace.level != Level.OUTCOMES and trace.system is MPI and trace.kept is None and trace.until is None
+    return trace.level != Level.OUTCOMES and trace.system is MPI and trace.suffix is None and trace.until is None
 
 
 def examine_together(team: Team, ground: Ground, progress: Progress | None = None) -> Report:

@@ -1,4 +1,4 @@
-/* Which message a call took that a sort of dropped calls does not tell of (`weft run --keep`): rows of RECEIVED.
+/* Records of a run with rings (`weft run --keep`) which message a call took, where its sort does not say so: RECEIVED.
  *
  * A dropped call is counted by what stands in its slot. Of a nonblocking receive of any source that is no source, and of
  * MPI_Sendrecv where it sends to. So these leave a row when their message is there. MPI_Isendrecv leaves it at once where
@@ -12,7 +12,8 @@ static struct weft_call call_of(const struct weft_thread *thread, const struct w
     return (struct weft_call){.thread = thread->slot, .number = (uint32_t)number, .comm = event->comm};
 }
 
-void weft_awaited(struct weft_pending *pending, const struct weft_thread *thread, const struct weft_event *event) {
+void weft_await_message(struct weft_pending *pending, const struct weft_thread *thread,
+                        const struct weft_event *event) {
     pending->call = call_of(thread, event);
     pending->awaited = true;
 }
@@ -34,16 +35,17 @@ static void add_row(const struct weft_call *call, int source, int tag) {
     weft_stream_publish(rows);
 }
 
-void weft_took(const struct weft_call *call, const MPI_Status *status) {
+void weft_record_taken(const struct weft_call *call, const MPI_Status *status) {
     if (!weft_status_cancelled(status)) add_row(call, status->MPI_SOURCE, status->MPI_TAG);
 }
 
-void weft_took_at_once(const struct weft_thread *thread, const struct weft_event *event, const MPI_Status *status) {
+void weft_record_taken_at_once(const struct weft_thread *thread, const struct weft_event *event,
+                               const MPI_Status *status) {
     struct weft_call call = call_of(thread, event);
-    weft_took(&call, status);
+    weft_record_taken(&call, status);
 }
 
-void weft_takes(const struct weft_thread *thread, const struct weft_event *event, int source, int tag) {
+void weft_record_named(const struct weft_thread *thread, const struct weft_event *event, int source, int tag) {
     struct weft_call call = call_of(thread, event);
     add_row(&call, source, tag);
 }

@@ -1,0 +1,187 @@
+"""What a report may say of a run whose rings dropped its first calls (`weft run --keep`), and of its snapshots.
+
+A finding is told where the calls of the suffix prove it. So analyses that look for what came first (a datatype's
+commit, a window's lock, the memory behind a buffer) are not run, and the calls of a finding must begin after the last
+request of the dropped calls was complete: from there on nothing unseen comes in. Where messages could not be counted,
+or something unseen orders calls, what rests on the order is not looked for. The report says all of that.
+
+The snapshots of a run are searched anew each time, as runs of their own. What was found there is told with its places
+and its sentence; its events are those of the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from weft.base.words import listed, plural, printable
+from weft.errors import RunError
+from weft.evidence import Around
+from weft.findings import Finding
+from weft.match.operations import completions
+from weft.match.rings import dropped_operations
+from weft.report.registry import ANALYSES, Analysis
+from weft.terms import calls
+from weft.terms.calls import masks
+from weft.terms.columns import Ints
+from weft.trace import Event, Rank, Trace
+from weft.trace.layout import decode_durations
+from weft.trace.rings.snapshots import list_snapshots
+from weft.trace.rings.suffix import Suffix
+
+_ON_OBJECTS: Final = calls.WINDOW_COLLECTIVES | calls.FILE_COLLECTIVES | calls.ON_WINDOWS
+_PROVEN_BY_THEIR_CALLS: Final = frozenset(("message-race", "type-mismatch", "truncation"))
+"""Kinds that two or three calls prove, whatever comes."""
+SNAPSHOT_ANALYSES: Final = tuple(one for one in ANALYSES if one.name in ("messages", "message races"))
+
+Examine = Callable[[Trace, Sequence[Analysis]], Iterable[Finding]]
+
+
+# The suffix
+
+
+class SuffixScope:
+    """Which analyses look at the suffix of a run, and which of their findings hold for the whole run."""
+
+    def __init__(self, trace: Trace, suffix: Suffix) -> None:
+        self.trace, self.suffix = trace, suffix
+        self._dropped = dropped_operations(trace)
+        self._made_requests: dict[int, frozenset[int]] = {}
+
+    @cached_property
+    def is_ordered(self) -> bool:
+        """Whether the order of the calls is known, from `clear_ns` on."""
+        settled = self._dropped is not None and not self._dropped.unsettled
+        return settled and self.suffix.has_one_clock and len(self.trace.worlds) == 1
+
+    @cached_property
+    def clear_ns(self) -> int:
+        """Until when (ns) calls completed requests of dropped ones, or used their windows and files."""
+        return max(self.suffix.begin_ns, *(self._clear_ns(rank) for rank in self.trace.ranks))
+
+    def _clear_ns(self, rank: Rank) -> int:
+        table, events = masks(self.trace.functions), rank.events
+        made = events["object"][table.where(rank, calls.REQUEST_MAKERS)]
+        request, event = completions(rank) if len(events) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        foreign: Ints = event[(request > 1) & ~np.isin(request, made)]
+        objects = table.where(rank, _ON_OBJECTS | calls.STARTS)
+        makers = events["object"][table.where(rank, calls.WINDOW_MAKERS | calls.words("File_open") | calls.PERSISTENT)]
+        foreign = np.concatenate([foreign, objects[~np.isin(events["object"][objects], makers)]])
+        if not len(foreign):
+            return -(2**62)
+        last = int(foreign.max())
+        ended = int(events["enter"][last] + decode_durations(events["duration"][last : last + 1])[0])
+        return rank.axis.ns(ended) + 1
+
+    def is_searched(self, analysis: Analysis) -> bool:
+        """Whether an analysis can prove something from the suffix."""
+        return analysis.in_suffix in ("always", "closed") or (analysis.in_suffix == "ordered" and self.is_ordered)
+
+    def holds(self, analysis: Analysis, finding: Finding) -> bool:
+        """Whether a finding holds for the whole run."""
+        if analysis.in_suffix == "always":
+            return True
+        events = [self.trace.event(*event) for event in finding.events]
+        return all(event.enter_ns >= self.clear_ns and not self._uses_dropped_request(event) for event in events)
+
+    def _uses_dropped_request(self, event: Event) -> bool:
+        """Whether a call, which may not have returned, uses a request that no call of its rank's suffix made."""
+        of_one = masks(self.trace.functions).table(calls.OF_ONE | calls.STARTS | calls.CANCELS | calls.RELEASES)
+        used = [event.object] if of_one[event.function.id] else event.args.get("array_of_requests", [])
+        made = self._requests_of(event.rank)
+        return any(request > 1 and request not in made for request in used)
+
+    def _requests_of(self, rank: Rank) -> frozenset[int]:
+        if rank.index not in self._made_requests:
+            makers = masks(self.trace.functions).where(rank, calls.REQUEST_MAKERS)
+            self._made_requests[rank.index] = frozenset(rank.events["object"][makers].tolist())
+        return self._made_requests[rank.index]
+
+    def describe_suffix(self) -> str:
+        """Say how much of the run is there."""
+        spans = [int(rank.enter_ns()[-1]) for rank in self.trace.ranks if len(rank.events)]
+        wish = self.trace.run.get("keep")
+        asked = f" (--keep last:{wish:g}s)" if isinstance(wish, int | float) else ""
+        seconds = max(spans, default=0) / 1e9
+        return (
+            f"only the end of the run is there{asked}: {plural(self.trace.event_count, 'call')} of the last "
+            f"{seconds:.3g} s; {plural(self.suffix.dropped_count, 'earlier call')} were dropped, and nothing is said "
+            "of them"
+        )
+
+    def describe_analyses(self) -> list[str]:
+        """Say which analyses look at the suffix, and why the others do not."""
+        searched = sorted(one.name for one in ANALYSES if self.is_searched(one))
+        unordered = sorted(one.name for one in ANALYSES if one.in_suffix == "ordered" and not self.is_ordered)
+        lines = [f"looked for in these: {listed(searched)}"]
+        if unordered:
+            lines.append(f"not looked for, as the dropped calls left open {self._reason()}: {listed(unordered)}")
+        left = [one.name for one in ANALYSES if one.in_suffix == "never"]
+        return [*lines, f"not looked for, as it takes the whole run: {listed(left)}"]
+
+    def _reason(self) -> str:
+        is_unsettled = self._dropped is not None and self._dropped.unsettled
+        return "which messages were under way" if is_unsettled else "what the ranks knew of each other"
+
+
+def suffix_scope(trace: Trace) -> SuffixScope | None:
+    """What a report may say of a run's suffix, None of a whole run."""
+    suffix = trace.suffix
+    return None if suffix is None else suffix.derive_once(SuffixScope, lambda: SuffixScope(trace, suffix))
+
+
+def describe_scope(trace: Trace) -> list[str]:
+    """Say what a report looks at in a run with rings, and which snapshots it has; nothing of a whole run."""
+    scope = suffix_scope(trace)
+    if scope is None:
+        return []
+    lines = [scope.describe_suffix(), *scope.describe_analyses(), *_describe_snapshots(list_snapshots(trace.path))]
+    return [printable(text) for text in lines]
+
+
+def describe_suffix(trace: Trace) -> list[str]:
+    """Say which calls of a run are there, for those who print or export them; nothing of a whole run."""
+    scope = suffix_scope(trace)
+    return [] if scope is None else [printable(scope.describe_suffix())]
+
+
+# Snapshots
+
+
+def select_proven(findings: Iterable[Finding]) -> list[Finding]:
+    """Select the findings that their own calls prove, whatever comes."""
+    return [
+        one
+        for one in findings
+        if one.kind in _PROVEN_BY_THEIR_CALLS and one.severity != "note" and one.certainty == "certain"
+    ]
+
+
+def add_snapshot_findings(trace: Trace, findings: Sequence[Finding], examine: Examine) -> list[Finding]:
+    """Return the findings, and those of the run's snapshots that are not among them."""
+    found, known = list(findings), {one.group for one in findings}
+    for snapshot in list_snapshots(trace.path):
+        try:
+            more = select_proven(examine(Trace.open(snapshot), SNAPSHOT_ANALYSES))
+        except RunError as error:
+            trace.add_problem(str(error))
+            continue
+        for one in more:
+            if one.group not in known:
+                known.add(one.group)
+                where = f"{snapshot.parent.name}/{snapshot.name}"
+                message = f"{one.message}. Its calls were set aside before they were dropped: weft report {snapshot}"
+                found.append(replace(one, message=message, events=(), evidence=Around(around=where)))
+    return found
+
+
+def _describe_snapshots(snapshots: Sequence[Path]) -> list[str]:
+    if not snapshots:
+        return []
+    names = ", ".join(f"{one.parent.name}/{one.name}" for one in snapshots)
+    return [f"{plural(len(snapshots), 'part')} of the run set aside around findings before it was dropped: {names}"]

@@ -1,0 +1,110 @@
+"""Chunks of a record whose streams of calls are rings, and the account of the calls that these dropped.
+
+Which chunk is where, and what may be believed at any moment, is drawn in native/format.h (RINGS).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.lazy import dataclass
+from weft.trace import layout
+from weft.trace.layout import BEFORE, DROPPED, EVENT, PAGE, RECEIVED, StreamKind
+from weft.trace.mapping import Extent
+
+RING_STREAMS: Final = (StreamKind.EVENTS, StreamKind.TAILS, StreamKind.RECEIVED)
+_LEAST: Final = {StreamKind.EVENTS: EVENT.itemsize, StreamKind.TAILS: 1, StreamKind.RECEIVED: RECEIVED.itemsize}
+"""Bytes that no full chunk has left."""
+_PLACE: Final = (1 << layout.NUMBER_SHIFT) - 1
+_HEAD: Final = ("events", "tails", "first_events", "first_tails", "first_received", "uncounted")
+
+Chunk = tuple[int, int, int, int]
+"""A chunk: its row of the table, its place in the file, bytes in use, and the size of its room."""
+
+
+@dataclass(frozen=True)
+class DroppedCalls:
+    """The account of what the rings of a thread dropped: how many calls, bytes of tails, and the calls by their sorts.
+
+    `sorts` (dtype DROPPED) counts the calls that are alike, `uncounted` are those for which it had no row.
+    """
+
+    events: int = 0
+    tails: int = 0
+    first_events: int = 0
+    first_tails: int = 0
+    first_received: int = 0
+    uncounted: int = 0
+    sorts: NDArray[Any] = field(default_factory=lambda: np.zeros(0, DROPPED))
+
+    def first_chunk(self, kind: int) -> int:
+        """The number of the first chunk that a ring still has."""
+        numbers = {StreamKind.EVENTS: self.first_events, StreamKind.TAILS: self.first_tails}
+        return numbers.get(StreamKind(kind), self.first_received)
+
+
+def split_numbers(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Split the offsets of a table of chunks into places in the file, and the number of each chunk of a ring."""
+    of_ring = np.isin(table["kind"], RING_STREAMS)
+    numbers = np.where(of_ring, table["offset"] >> np.uint64(layout.NUMBER_SHIFT), 0).astype(np.int64)
+    places = table.copy()
+    places["offset"] = np.where(of_ring, table["offset"] & np.uint64(_PLACE), table["offset"])
+    return places, numbers
+
+
+def read_dropped(fd: int, entries: NDArray[Any]) -> DroppedCalls:
+    """Read the newer one of a thread's two accounts; an empty one where neither is whole."""
+    newest, found = 0, DroppedCalls()
+    for entry in entries:
+        size = min(int(entry["pages"]), 1 << 8) * PAGE
+        turn, account = decode_dropped(os.pread(fd, size, int(entry["offset"])))
+        if turn > newest:
+            newest, found = turn, account
+    return found
+
+
+def decode_dropped(data: bytes) -> tuple[int, DroppedCalls]:
+    """Decode an account and the number of times that it was written; 0 for one that is not whole."""
+    if len(data) < BEFORE.itemsize:
+        return 0, DroppedCalls()
+    head = np.frombuffer(data, BEFORE, count=1)[0]
+    turn, rows = int(head["turn"]), int(head["rows"])
+    if turn != int(head["again"]) or rows > (len(data) - BEFORE.itemsize) // DROPPED.itemsize:
+        return 0, DroppedCalls()
+    numbers = {name: int(head[name]) for name in _HEAD}
+    numbers["first_received"] %= layout.NUMBERS
+    return turn, DroppedCalls(**numbers, sorts=np.frombuffer(data, DROPPED, count=rows, offset=BEFORE.itemsize))
+
+
+def encode_dropped(dropped: DroppedCalls) -> bytes:
+    """Encode an account as `decode_dropped` reads it."""
+    head = np.zeros(1, BEFORE)
+    head["turn"] = head["again"] = 1
+    for name in _HEAD:
+        head[name] = getattr(dropped, name)
+    head["rows"] = len(dropped.sorts)
+    return head.tobytes() + dropped.sorts.tobytes()
+
+
+def order_chunks(kind: int, first: int, chunks: Sequence[tuple[int, Chunk]]) -> tuple[list[Extent], str]:
+    """Put the chunks of a ring in order, from the one with the number `first` on, and say what is wrong with them.
+
+    Chunks before that one were dropped, and what they hold may already be something else.
+    """
+    distances = sorted(((number - first) % layout.NUMBERS, chunk) for number, chunk in chunks if chunk[2])
+    extents: list[Extent] = []
+    is_full = True
+    for position, (distance, (row, offset, used, room)) in enumerate(distances):
+        if distance >= layout.NUMBERS // 2:
+            break
+        if distance != position or not is_full:
+            return extents, f"chunk {row} does not follow the one before it; it was left out, and what comes behind it"
+        extents.append(Extent(offset, min(used, room)))
+        is_full = room - used < _LEAST[StreamKind(kind)]
+    return extents, ""

@@ -1,0 +1,187 @@
+"""The suffix of a run whose rings dropped its first calls: the calls that count, and the counts of those before them.
+
+The ring of each thread begins at another moment. The suffix is what had not returned at the latest of these moments,
+in every thread. So its complement is closed to the past: whatever follows causally from a call of the suffix began
+later, and is in the suffix too; the order of its calls is known without the dropped ones.
+
+On one host that moment is of one clock. On several hosts it is as exact as their clocks agree (`has_one_clock`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Final, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.trace.clock import Axis
+from weft.trace.layout import (
+    DROPPED,
+    DROPPED_RECEIVED,
+    EVENT,
+    RECEIVED,
+    TAIL_ALIGN,
+    Events,
+    Flag,
+    StreamKind,
+    decode_durations,
+)
+from weft.trace.rankfile import RankFile
+from weft.trace.rings.chunks import DroppedCalls
+
+_SORT_FLAGS: Final = Flag.CLOSED | Flag.ANY_SOURCE | Flag.ANY_TAG | Flag.TRUE | Flag.CANCELLED
+"""What of an event's flags tells sorts of dropped calls apart, as in native/record.c."""
+
+Derived = TypeVar("Derived")
+
+
+class SuffixThread(Protocol):
+    """What is asked of a thread."""
+
+    @property
+    def slot(self) -> int:
+        """Its number in the rank's record."""
+
+    @property
+    def rank(self) -> SuffixRank:
+        """The rank that it belongs to."""
+
+
+class SuffixRank(Protocol):
+    """What is asked of a rank."""
+
+    @property
+    def index(self) -> int:
+        """Its place among the ranks of the run."""
+
+    @property
+    def file(self) -> RankFile | None:
+        """Its record, None where it left none."""
+
+    @property
+    def axis(self) -> Axis:
+        """How its ticks become nanoseconds of the run."""
+
+    @property
+    def threads(self) -> Sequence[SuffixThread]:
+        """Its threads that recorded something."""
+
+
+class Suffix:
+    """The calls of a run from the moment on that the rings of all its threads still have."""
+
+    def __init__(self, ranks: Sequence[SuffixRank], *, has_one_clock: bool) -> None:
+        self._ranks = ranks
+        self.has_one_clock = has_one_clock
+        self._derived: dict[type, object] = {}
+        self._rings: dict[tuple[int, int], tuple[Events, int]] = {}
+
+    def derive_once(self, kind: type[Derived], make: Callable[[], Derived]) -> Derived:
+        """Return what a room above makes of the suffix; it is made when it is asked for first."""
+        found = self._derived.get(kind)
+        if not isinstance(found, kind):
+            found = self._derived[kind] = make()
+        return found
+
+    @cached_property
+    def dropped_count(self) -> int:
+        """How many calls of the run are before the suffix."""
+        threads = [thread for rank in self._ranks for thread in rank.threads]
+        return sum(self._dropped(thread).events + self._start(thread) for thread in threads)
+
+    @property
+    def begin_ns(self) -> int:
+        """The moment at which the suffix begins, ns. A thread's last call is in it also where it returned before."""
+        return self._begin[1]
+
+    def events(self, thread: SuffixThread) -> Events:
+        """The calls of a thread in the suffix; the places of their tails are those in its TAILS stream as it is."""
+        ring, _ = self._ring(thread)
+        events = ring[self._start(thread) :]
+        moved = self._dropped(thread).tails // TAIL_ALIGN
+        if moved:
+            events = events.copy()
+            tailed = (events["flags"] & Flag.HAS_TAIL) != 0
+            events["result"][tailed] -= np.uint32(moved % (1 << 32))
+            events.flags.writeable = False
+        return events
+
+    def dropped_sorts(self, rank: SuffixRank) -> tuple[NDArray[Any], int]:
+        """The calls of a rank before the suffix by their sorts (dtype DROPPED), and how many have no sort."""
+        parts = [self._dropped(thread).sorts for thread in rank.threads]
+        parts += [count_sorts(self._ring(thread)[0][: self._start(thread)]) for thread in rank.threads]
+        parts += [_sum_equal_sorts(self._received(thread)) for thread in rank.threads]
+        return np.concatenate([np.zeros(0, DROPPED), *parts]), sum(self._dropped(t).uncounted for t in rank.threads)
+
+    def _received(self, thread: SuffixThread) -> NDArray[Any]:
+        """The messages that a thread took for calls before the suffix, as sorts of such calls."""
+        file = thread.rank.file
+        data = file.stream(StreamKind.RECEIVED, thread.slot) if file else np.empty(0, np.uint8)
+        rows = data[: len(data) // RECEIVED.itemsize * RECEIVED.itemsize].view(RECEIVED)
+        is_before = np.zeros(len(rows), np.bool_)
+        for other in thread.rank.threads:
+            first = self._dropped(other).events + self._start(other)
+            distance = rows["call"] - np.uint32(first % (1 << 32))  # below 0, where the call is before the suffix
+            is_before |= (rows["thread"] == other.slot) & (distance >= 1 << 31)
+        sorts = np.zeros(int(is_before.sum()), DROPPED)
+        sorts["function"] = DROPPED_RECEIVED
+        for name in ("comm", "peer", "tag"):
+            sorts[name] = rows[name][is_before]
+        return sorts
+
+    # Where the suffix begins
+
+    def _dropped(self, thread: SuffixThread) -> DroppedCalls:
+        file = thread.rank.file
+        return file.dropped.get(thread.slot, DroppedCalls()) if file else DroppedCalls()
+
+    def _ring(self, thread: SuffixThread) -> tuple[Events, int]:
+        """All calls that the ring of a thread has, and from which one on all have their tails."""
+        key = (thread.rank.index, thread.slot)
+        if key not in self._rings:
+            file, dropped = thread.rank.file, self._dropped(thread)
+            data = file.stream(StreamKind.EVENTS, thread.slot) if file else np.empty(0, np.uint8)
+            ring: Events = data[: len(data) // EVENT.itemsize * EVENT.itemsize].view(EVENT)
+            distance = ring["result"] - np.uint32(dropped.tails // TAIL_ALIGN % (1 << 32))
+            lost = np.flatnonzero(((ring["flags"] & Flag.HAS_TAIL) != 0) & (distance >= 1 << 31))
+            self._rings[key] = ring, int(lost[-1]) + 1 if len(lost) else 0
+        return self._rings[key]
+
+    @cached_property
+    def _begin(self) -> tuple[int, int]:
+        """The latest beginning of a ring that dropped something: in ticks, and in ns of the common axis."""
+        ticks, ns = 0, -(2**62)
+        for rank in self._ranks:
+            for thread in rank.threads:
+                ring, whole = self._ring(thread)
+                if (whole or self._dropped(thread).events) and whole < len(ring):
+                    enter = int(ring["enter"][whole])
+                    ticks, ns = max(ticks, enter), max(ns, rank.axis.ns(enter))
+        return ticks, ns
+
+    def _start(self, thread: SuffixThread) -> int:
+        """The first call of a ring that is in the suffix: it returned at its begin or later, or never."""
+        ring, whole = self._ring(thread)
+        begin = self._begin[0] if self.has_one_clock else thread.rank.axis.ticks(self._begin[1])
+        returned = ring["enter"] + decode_durations(ring["duration"])
+        counts = ((ring["flags"] & Flag.CLOSED) == 0) | (returned >= np.uint64(begin))
+        counts[:whole] = False
+        return int(np.argmax(counts)) if counts.any() else max(0, len(ring) - 1)  # the last call says where it ended
+
+
+def count_sorts(events: Events) -> NDArray[Any]:
+    """Count calls by their sorts, as native/record.c does with those that it drops."""
+    sorts = np.zeros(len(events), DROPPED)
+    for name in ("function", "error", "comm", "peer", "tag"):
+        sorts[name] = events[name]
+    sorts["flags"] = events["flags"] & int(_SORT_FLAGS)
+    return _sum_equal_sorts(sorts)
+
+
+def _sum_equal_sorts(sorts: NDArray[Any]) -> NDArray[Any]:
+    """Make one row of those that are alike, with their number."""
+    unique, counts = np.unique(sorts, return_counts=True)
+    unique["count"] = counts
+    return unique
