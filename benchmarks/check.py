@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from weft.check import mark
+from weft.check import mark_sources
 from weft.dataparallel.compilation import CompileOptions
 from weft.dataparallel.findings import read_findings
 from weft.dataparallel.program import build_program
@@ -113,7 +113,7 @@ def prepared(name: str, compiler: str, size: int, steps: int, folder: Path) -> B
     other = source.with_suffix(".c" if compiler == "gcc" else ".f90")
     other.write_text(text)
     subprocess.run([compiler, "-O2", "-w", str(other), "-o", str(plain), "-lm"], check=True)
-    marked, texts = mark([source])
+    marked, texts = mark_sources([source])
     room = folder / f"{source.stem}-{size}"
     room.mkdir(exist_ok=True)
     program = build_program(marked, room)
@@ -206,7 +206,7 @@ def program_row(program: Path, args: argparse.Namespace, folder: Path) -> None:
     subprocess.run(["gcc", "-O2", "-w", *map(str, sources), "-o", str(plain), "-lm"], check=True)
     include = (program.resolve(),)
     options = CompileOptions(include=include, link=("-lm",))
-    checked = build_program(mark(sources, options)[0], folder, options)
+    checked = build_program(mark_sources(sources, options)[0], folder, options)
     both = [str(plain)], [str(checked)]
     line(program.name, both, lambda: both, [f"-I{program.resolve()}", *sources], args)
 

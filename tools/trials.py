@@ -23,8 +23,8 @@ from difflib import ndiff
 from pathlib import Path
 from typing import Final
 
-from weft.check.build import suffixes
 from weft.check.front_ends import fortran_dvm
+from weft.check.source_discovery import source_suffixes
 from weft.dataparallel.runtime import find_compiler, runtime_sources
 
 CLOCKS: Final = re.compile(r"time|second|\bsec\b|mop|clock|performance|compil", re.IGNORECASE)
@@ -55,7 +55,7 @@ def parts(program: Path) -> list[Path]:
     """The sources of a program: a file, or those of a folder."""
     if program.is_file():
         return [program]
-    return sorted(path for path in program.iterdir() if path.suffix.lower() in suffixes())
+    return sorted(path for path in program.iterdir() if path.suffix.lower() in source_suffixes())
 
 
 def copied(program: Path, to: Path, settings: Sequence[str]) -> list[Path]:

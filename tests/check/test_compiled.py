@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import mark
+from weft.check import mark_sources
 from weft.dataparallel import compilation, runtime
 from weft.dataparallel.compilation import CompileOptions, compile_all
 
@@ -52,7 +52,7 @@ def built(tmp_path: Path, name: str, sources: list[Path], options: CompileOption
     """How many objects were there, and the objects."""
     folder = tmp_path / name
     folder.mkdir()
-    marked, _ = mark(sources)
+    marked, _ = mark_sources(sources)
     made = compile_all(marked, folder, options)
     return made.cached_count, [path.read_bytes() for path in made.paths]
 

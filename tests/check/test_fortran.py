@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from weft.check import mark
+from weft.check import mark_sources
 from weft.dataparallel.findings import read_findings
 from weft.dataparallel.program import build_program, run_program
 from weft.dataparallel.source_map import SourceMap
@@ -86,7 +86,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
     def built(name: str, good: bool) -> tuple[Path, Path, SourceMap]:
         folder = tmp_path_factory.mktemp(Path(name).name)
         path = variant(name, good, folder)
-        marked, texts = mark((path,))
+        marked, texts = mark_sources((path,))
         objects = folder / "built"
         objects.mkdir()
         return path, build_program(marked, objects), texts

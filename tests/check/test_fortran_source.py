@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import CheckRequest, check
+from weft.check import CheckRequest, check_program
 from weft.dataparallel.source_map import SourceMap
 from weft.dvm import fortran
 from weft.dvm.fortran_lines import Sentinel, Statement, read_source
@@ -29,7 +29,7 @@ def write(folder: Path, **files: str) -> list[Path]:
 def findings(folder: Path, sources: list[Path], **options: str) -> tuple[Finding, ...]:
     built = folder / "built"
     built.mkdir(exist_ok=True)
-    return check(CheckRequest(tuple(sources), timeout=30, **options), built).findings  # type: ignore[arg-type]
+    return check_program(CheckRequest(tuple(sources), timeout=30, **options), built).findings  # type: ignore[arg-type]
 
 
 def told(folder: Path, text: str) -> str:

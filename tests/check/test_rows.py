@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from check import loops, straights
-from weft.check import mark
+from weft.check import mark_sources
 from weft.dataparallel import compilation
 from weft.dataparallel.findings import read_findings
 from weft.dataparallel.program import CompileOptions, build_program
@@ -36,7 +36,7 @@ def checked(
 ) -> tuple[str, list[Finding]]:
     """What the program prints, and its findings."""
     folder.mkdir()
-    marked, texts = mark([source])
+    marked, texts = mark_sources([source])
     program = build_program(marked, folder, CompileOptions(link=(f"-Wl,--wrap={watched}",)))
     found = folder / "findings.jsonl"
     environment = {"WEFT_INTERNAL_CHECK_FINDINGS": str(found)} | ({"WEFT_INTERNAL_CHECK_GRID": grid} if grid else {})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests_support import compilers
-from weft.check import CheckRequest, check
+from weft.check import CheckRequest, check_program
 from weft.dataparallel import compilation, front_end, shortcut_support
 from weft.dataparallel.runtime import is_clang
 from weft.dataparallel.source_map import MarkedSource
@@ -71,7 +71,7 @@ def test_a_compiler_that_writes_otherwise_is_told(what: str, tmp_path: Path, mon
 def test_it_is_said_with_what_a_check_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one.cdv").write_text(PROGRAM)
     request = CheckRequest((tmp_path / "one.cdv",), timeout=30)
-    assert check(request, tmp_path).problems == ()
+    assert check_program(request, tmp_path).problems == ()
     monkeypatch.setattr(front_end, "slower", lambda marked: ["it takes longer"])
-    checked = check(request, tmp_path)
+    checked = check_program(request, tmp_path)
     assert (checked.problems, checked.findings, checked.whole) == (("it takes longer",), (), True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import mark
+from weft.check import mark_sources
 from weft.dataparallel.findings import read_findings
 from weft.dataparallel.program import build_program
 from weft.dvm.c_unroll import Unroll
@@ -38,7 +38,7 @@ def marked(folder: Path, body: str) -> str:
         f"#pragma dvm parallel([i] on a[i]) private(m, v)\n    for (i = 0; i < 40; i++) {{\n        {body}\n    }}\n"
         "    for (m = 0; m < 5; m++) v[m] = 0;\n    return 0;\n}\n"
     )
-    return mark([source])[0][0].text
+    return mark_sources([source])[0][0].text
 
 
 @pytest.mark.parametrize(("body", "small"), LOOPS)
@@ -77,7 +77,7 @@ int main(void)
 def found(source: Path, folder: Path) -> list[Finding]:
     """What is found in a program."""
     folder.mkdir()
-    copies, texts = mark([source])
+    copies, texts = mark_sources([source])
     program = build_program(copies, folder)
     path = folder / "findings.jsonl"
     subprocess.run([str(program)], env={"WEFT_INTERNAL_CHECK_FINDINGS": str(path)}, timeout=60, check=True)

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from weft.access.exposed import Exposed
+from weft.access.window_accesses import WindowAccesses
 from weft.base.event_id import EventId
 from weft.order import Order
 from weft.terms.calls import masks, words
@@ -24,7 +24,7 @@ _GETS: Final = words("Get Rget Fetch_and_op Get_accumulate")
 _FETCHES: Final = words("Fetch_and_op Compare_and_swap Get_accumulate")
 
 
-class Ordering:
+class AccessOrdering:
     """Answers for one run. An access stands between event `before` - 1 and event `before` of its rank."""
 
     def __init__(self, trace: Trace, order: Order, operations: Accesses) -> None:
@@ -34,19 +34,19 @@ class Ordering:
         self._repeated: dict[int, int] = {}
         self._polled: dict[tuple[int, int], int] = {}
 
-    def access_first(self, program: Exposed, row: int, of: Accesses, op: int) -> bool:
+    def is_access_first(self, program: WindowAccesses, row: int, of: Accesses, op: int) -> bool:
         """Whether the access is over when the operation may begin at the target."""
         rank, before = program.rank.index, int(program.touches.before[row])
         begins = (int(of.rank[op]), int(of.begin[op])), (int(of.target[op]), int(of.opened[op]))
         return any(self._reaches(rank, before, *begin) for begin in begins if begin[1] >= 0)
 
-    def operation_first(self, program: Exposed, row: int, of: Accesses, op: int) -> bool:
+    def is_operation_first(self, program: WindowAccesses, row: int, of: Accesses, op: int) -> bool:
         """Whether the operation is complete at the target before the access."""
         rank, behind = program.rank.index, int(program.touches.before[row]) - 1
         ends = (int(of.rank[op]), int(of.end[op])), (int(of.target[op]), int(of.closed[op]))
         return any(self._reaches(*end, rank, behind) for end in ends if end[1] >= 0)
 
-    def accesses_ordered(self, one: Exposed, a: int, two: Exposed, b: int) -> bool:
+    def is_access_before(self, one: WindowAccesses, a: int, two: WindowAccesses, b: int) -> bool:
         """Whether one access is over before another begins."""
         first, second = int(one.touches.before[a]), int(two.touches.before[b]) - 1
         return self._reaches(one.rank.index, first, two.rank.index, second)
@@ -62,7 +62,7 @@ class Ordering:
         )
 
     @staticmethod
-    def kept_apart(program: Exposed, row: int, of: Accesses, op: int) -> bool:
+    def is_excluded_from_operation(program: WindowAccesses, row: int, of: Accesses, op: int) -> bool:
         """Whether locks of two ranks exclude one the other, or fences part them."""
         if program.rank.index == int(of.rank[op]):
             return False
@@ -71,13 +71,13 @@ class Ordering:
         return (0 not in locks and EXCLUSIVE in locks) or parted
 
     @staticmethod
-    def both_kept_apart(one: Exposed, a: int, two: Exposed, b: int) -> bool:
+    def is_excluded_from_access(one: WindowAccesses, a: int, two: WindowAccesses, b: int) -> bool:
         """The same for two accesses."""
         locks = {int(one.lock[a]), int(two.lock[b])}
         parted = int(one.fence[a]) != int(two.fence[b])
         return (0 not in locks and EXCLUSIVE in locks) or parted
 
-    def ends_first(self, program: Exposed, row: int, of: Accesses, op: int) -> bool:
+    def is_access_over_first(self, program: WindowAccesses, row: int, of: Accesses, op: int) -> bool:
         """Whether the access is over in time before the operation."""
         end = int(of.end[op])
         over = self.trace.event(int(of.rank[op]), end).exit_ns if end >= 0 else None
@@ -86,12 +86,12 @@ class Ordering:
         axis = program.rank.axis
         return int(axis.ns_array(np.array([program.touches.last[row]], np.uint64))[0]) <= over
 
-    def polled(self, program: Exposed, row: int, other: int) -> None:
+    def polled(self, program: WindowAccesses, row: int, other: int) -> None:
         """Take down that a rank waited for another's operation by loading what it changes, again and again."""
         key, before = (program.rank.index, other), int(program.touches.before[row])
         self._polled[key] = min(before, self._polled.get(key, before))
 
-    def by_hand(self, program: Exposed, row: int, other: int) -> bool:
+    def may_be_ordered_by_values(self, program: WindowAccesses, row: int, other: int) -> bool:
         """Whether what orders an access and another rank may be made by hand, of which the record knows nothing.
 
         A value of the other's that was waited for, by loads or by gets, or locks of atomic fetches by both ranks.
@@ -101,7 +101,7 @@ class Ordering:
             return True
         return self._first_fetch(rank) < before and self._first_fetch(other) < len(self.trace.ranks[other])
 
-    def only_asks(self, rank: Rank, first: int, last: int) -> bool:
+    def has_only_polling_calls(self, rank: Rank, first: int, last: int) -> bool:
         """Whether there are calls between two accesses, and none but those that a rank makes while it waits."""
         functions = rank.events["function"][first:last]
         return 0 < len(functions) <= _MOST_BETWEEN and bool(masks(self.trace.functions).table(_ASKS)[functions].all())
@@ -122,6 +122,10 @@ class Ordering:
             rows = of.events[events]
             same = (rows["site"][1:] == rows["site"][:-1]) & (rows["buffer"][1:] == rows["buffer"][:-1])
             pairs = np.flatnonzero(same & (np.diff(events) <= _MOST_BETWEEN))
-            again = (int(events[k + 1]) for k in pairs if self.only_asks(of, int(events[k]) + 1, int(events[k + 1])))
+            again = (
+                int(events[k + 1])
+                for k in pairs
+                if self.has_only_polling_calls(of, int(events[k]) + 1, int(events[k + 1]))
+            )
             self._repeated[rank] = next(again, len(of) + 1)
         return self._repeated[rank]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.check.front_ends import of
+from weft.check.front_ends import find_front_end
 from weft.dataparallel import messages, runtime_output
 from weft.dataparallel.check_coverage import CheckCoverage, summarize_coverage
 from weft.dataparallel.findings import make_findings
@@ -26,7 +26,7 @@ __all__ = ["Checked", "Request", "check", "mark"]
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """What came out of a check; `status` is the program's own exit status, negative for a signal."""
 
     name: str
@@ -56,12 +56,12 @@ class Checked:
         return self.status == 0 and not self.cut_off
 
 
-def check(request: CheckRequest, folder: Path) -> Checked:
+def check_program(request: CheckRequest, folder: Path) -> CheckResult:
     """Build, run and judge a program in `folder`. UsageError where it cannot be checked."""
     for source in request.sources:
         if not source.is_file():
             raise UsageError(f"{source} is not a file; name the program's sources")
-    front_end = of(request.sources)
+    front_end = find_front_end(request.sources)
     front_end.verify(request)
     found = folder / "findings.jsonl"
     found.unlink(missing_ok=True)
@@ -70,7 +70,7 @@ def check(request: CheckRequest, folder: Path) -> Checked:
     told = runtime_output.read_runtime_output(found) if outcome.runtime_output is None else outcome.runtime_output
     found_of_all = worst_first([*make_findings(told, outcome.texts), *outcome.findings])
     seen = summarize_coverage(told, outcome.texts, (*request.unchecked, *outcome.unchecked))
-    return Checked(
+    return CheckResult(
         name=" ".join(request.display_names),
         findings=tuple(found_of_all),
         status=ended.status,
@@ -80,13 +80,15 @@ def check(request: CheckRequest, folder: Path) -> Checked:
             "ended": "killed" if ended.cut_off else "crashed" if ended.status < 0 else "finished",
             "seconds": {"preparing": round(ended.preparing, 3), "program": round(ended.seconds, 3)},
         },
-        problems=tuple(_problems(front_end, request, outcome, seen)),
+        problems=tuple(_describe_problems(front_end, request, outcome, seen)),
         looked=seen,
         cut_off=ended.cut_off,
     )
 
 
-def _problems(front_end: FrontEnd, request: CheckRequest, outcome: CheckOutcome, seen: CheckCoverage) -> Iterator[str]:
+def _describe_problems(
+    front_end: FrontEnd, request: CheckRequest, outcome: CheckOutcome, seen: CheckCoverage
+) -> Iterator[str]:
     """What keeps the result from being all that there is to know, and what else is to be said of the run."""
     if outcome.ended.cut_off:
         yield f"the program was ended after {request.timeout or 0:g} s: what it would have done is not checked"
@@ -99,9 +101,9 @@ def _problems(front_end: FrontEnd, request: CheckRequest, outcome: CheckOutcome,
         yield f"nothing was looked at: {front_end.remedy}"
 
 
-def mark(sources: Sequence[Path], options: CompileOptions = PLAIN) -> tuple[list[MarkedSource], SourceMap]:
+def mark_sources(sources: Sequence[Path], options: CompileOptions = PLAIN) -> tuple[list[MarkedSource], SourceMap]:
     """The program's sources with the runtime's calls, by the front end of their language."""
-    front_end = of(sources)
+    front_end = find_front_end(sources)
     if not isinstance(front_end, MarkingFrontEnd):
         raise UsageError(f"{sources[0]}: {front_end.name} programs run unmarked")
     return front_end.mark(sources, options)

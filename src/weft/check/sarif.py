@@ -12,10 +12,10 @@ from weft.report import sarif
 from weft.report.quotes import Quotes
 
 if TYPE_CHECKING:
-    from weft.check import Checked
+    from weft.check import CheckResult
 
 
-def to_sarif(checked: Checked) -> dict[str, object]:
+def to_sarif(checked: CheckResult) -> dict[str, object]:
     """One SARIF run; it was no success where the program did not end well or nothing of it was looked at."""
     notes = [
         *(f"Not looked at: {one}" for one in checked.looked.unchecked),
@@ -25,25 +25,25 @@ def to_sarif(checked: Checked) -> dict[str, object]:
     quotes = Quotes(checked)
 
     def marked(finding: Finding, site: Site) -> dict[str, Any]:
-        return place(finding, site, quotes)
+        return render_region(finding, site, quotes)
 
     return sarif.to_sarif(checked, checked.findings, notes=notes, successful=successful, marked=marked)
 
 
-def place(finding: Finding, site: Site, quotes: Quotes) -> dict[str, Any]:
+def render_region(finding: Finding, site: Site, quotes: Quotes) -> dict[str, Any]:
     """The access in its line, and the lines around it; nothing where the source is not there."""
     around = quotes.excerpt(site.file, site.line)
     text = around.lines[site.line - around.first] if around else ""
     if around is None or not text.strip():
         return {}
-    begin, end = excerpt.access(finding, site, text) or told(finding, site, text)
+    begin, end = excerpt.find_access_span(finding, site, text) or fallback_span(finding, site, text)
     region: dict[str, Any] = {"startLine": site.line, "snippet": {"text": text[begin:end]}}
     if begin:
         region |= {"startColumn": begin + 1, "endColumn": end + 1}
     return {"region": region, **sarif.context(around, 1)}
 
 
-def told(finding: Finding, site: Site, text: str) -> tuple[int, int]:
+def fallback_span(finding: Finding, site: Site, text: str) -> tuple[int, int]:
     """From where the runtime says that the access of a finding stands, to the line's end; else the whole line."""
     held = finding.evidence
     column = (held.column or 0) if isinstance(held, CheckCase) and finding.sites[0] == site else 0

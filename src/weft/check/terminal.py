@@ -15,25 +15,25 @@ from weft.report.terminal import print_blocks
 from weft.report.text import explained, file_line, line, printable, style
 
 if TYPE_CHECKING:
-    from weft.check import Checked
+    from weft.check import CheckResult
 
 INDENT = " " * 9
 MOST_SITES = 8
 """Places of a finding that are shown; JSON, SARIF and the page have all."""
 
 
-def write(checked: Checked, to: TextIO, directives: bool = False) -> None:
+def print_result(checked: CheckResult, to: TextIO, directives: bool = False) -> None:
     """The findings, worst first; coloured and wrapped on a terminal."""
-    print_blocks(blocks(checked, directives), to)
+    print_blocks(render_blocks(checked, directives), to)
 
 
-def blocks(checked: Checked, directives: bool = False) -> Iterator[tuple[str, str]]:
+def render_blocks(checked: CheckResult, directives: bool = False) -> Iterator[tuple[str, str]]:
     """Lines with their styles."""
-    yield said(checked), "bold"
+    yield render_headline(checked), "bold"
     for finding in checked.findings:
         yield "", ""
         yield line(finding), style(finding)
-        for text in sites(finding):
+        for text in render_sites(finding):
             yield INDENT + text, "dim"
     yield "", ""
     for problem in checked.problems:
@@ -41,22 +41,22 @@ def blocks(checked: Checked, directives: bool = False) -> Iterator[tuple[str, st
     if checked.findings:
         yield explained(checked.findings), "dim"
     if directives:
-        yield from ((text, "dim") for text in traced(checked.looked))
+        yield from ((text, "dim") for text in list_directives_run(checked.looked))
     for text in checked.looked.unchecked:
         yield f"Not looked at: {printable(text)}", "dim"
     yield check_coverage.render_coverage(checked.looked), "dim"
-    if taken := times(checked):
+    if taken := render_seconds(checked):
         yield taken, "dim"
 
 
-def said(checked: Checked) -> str:
+def render_headline(checked: CheckResult) -> str:
     """`2 errors in jac.cdv (finished)`."""
     counts = [(s, sum(f.severity == s for f in checked.findings)) for s in SEVERITIES]
-    found = ", ".join(plural(n, s) for s, n in counts if n) or nothing(checked)
+    found = ", ".join(plural(n, s) for s, n in counts if n) or render_no_findings(checked)
     return f"{found} in {printable(checked.name)} ({checked.ended})"
 
 
-def traced(seen: CheckCoverage) -> Iterator[str]:
+def list_directives_run(seen: CheckCoverage) -> Iterator[str]:
     """The directives that ran, in the order of their first time."""
     for one in seen.ran:
         if one.construct.kind in check_coverage.NO_DIRECTIVES:
@@ -66,7 +66,7 @@ def traced(seen: CheckCoverage) -> Iterator[str]:
         yield f"{file_line(one.construct.file, one.construct.line)}  {said}  ({plural(one.times, 'time')}{iterations})"
 
 
-def times(checked: Checked) -> str:
+def render_seconds(checked: CheckResult) -> str:
     """How long compiling took and how long the program ran."""
     seconds = checked.run.get("seconds", {})
     if not seconds.get("preparing"):
@@ -74,7 +74,7 @@ def times(checked: Checked) -> str:
     return f"Marked and compiled in {seconds['preparing']:.1f} s; the program ran {seconds['program']:.1f} s"
 
 
-def nothing(checked: Checked) -> str:
+def render_no_findings(checked: CheckResult) -> str:
     """The all-clear, where it is one."""
     if checked.looked.is_empty:
         return "Nothing was looked at"
@@ -83,13 +83,13 @@ def nothing(checked: Checked) -> str:
     return "Nothing found" if checked.whole else "Nothing found so far"
 
 
-def sites(finding: Finding) -> Iterator[str]:
+def render_sites(finding: Finding) -> Iterator[str]:
     """A line for each place: the access, the other one, the loop."""
     known = [site for site in finding.sites if site.file]
     shown = [(file_line(site.file, site.line), site) for site in known[:MOST_SITES]]
     width = max((len(where) for where, _ in shown), default=0)
     for where, site in shown:
         yield printable(f"{where:<{width}}  {site.call}" + (f" in {site.function}" if site.function else ""))
-        yield from (f"    {text}" for text in excerpt.marked(finding, site))
+        yield from (f"    {text}" for text in excerpt.render_excerpt(finding, site))
     if len(known) > MOST_SITES:
         yield f"and {plural(len(known) - MOST_SITES, 'more place')}"

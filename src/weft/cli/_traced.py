@@ -14,7 +14,7 @@ from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
     from weft.check import CheckRequest
-    from weft.check.traced import Traced
+    from weft.check.value_traces import TracedRuns
     from weft.compare.values import ValueComparison
     from weft.dataparallel.process import ProcessEnd
     from weft.launch.rundir import RunDirectory
@@ -40,7 +40,7 @@ def refuse(args: argparse.Namespace) -> None:
 
 def traced(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int:
     """Run a program both ways, compare the values, tell the first that differs; the exit status."""
-    from weft.check.traced import Plan, trace
+    from weft.check.value_traces import TracePlan, trace_both_runs
     from weft.compare.values.live import Against
     from weft.values import recording
     from weft.values.configuration import tolerances
@@ -56,7 +56,9 @@ def traced(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int
 
     found: list[Against] = []
     try:
-        made = trace(request, folder, Plan(paths[0], paths[1], args.trace, differs if args.live else None))
+        made = trace_both_runs(
+            request, folder, TracePlan(paths[0], paths[1], args.trace, differs if args.live else None)
+        )
     except WeftError:
         for run in runs:
             recording.discard(run.hold())
@@ -98,7 +100,7 @@ def _finished(run: RunDirectory, ended: ProcessEnd) -> None:
 
 
 def _told(
-    args: argparse.Namespace, made: Traced, paths: list[Path], settings: dict[str, dict[str, Any]], *, stopped: bool
+    args: argparse.Namespace, made: TracedRuns, paths: list[Path], settings: dict[str, dict[str, Any]], *, stopped: bool
 ) -> int:
     from weft.compare.values import compare_values
     from weft.values.trace import ValueTrace
@@ -123,7 +125,7 @@ def _told(
     return 0 if compared.alike else DIFFERENT_STATUS
 
 
-def _lines(compared: ValueComparison, made: Traced, paths: list[Path]) -> list[str]:
+def _lines(compared: ValueComparison, made: TracedRuns, paths: list[Path]) -> list[str]:
     from weft.compare.values.told import lines
 
     head = f"compared: the program without its directives, and {made.processors} processors in turn"
@@ -133,7 +135,7 @@ def _lines(compared: ValueComparison, made: Traced, paths: list[Path]) -> list[s
     return [head, *lines(compared), again]
 
 
-def _json(compared: ValueComparison, made: Traced, paths: list[Path]) -> str:
+def _json(compared: ValueComparison, made: TracedRuns, paths: list[Path]) -> str:
     from weft.compare.values.told import to_json
 
     document = {"schema": "weft-check-values/1", "processors": made.processors, "runs": [str(path) for path in paths]}

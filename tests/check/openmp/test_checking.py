@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Checked, CheckRequest, check
+from weft.check import CheckRequest, CheckResult, check_program
 from weft.errors import UsageError
 from weft.openmp.build import build_runtime
 
 
-def run(tmp_path: Path, text: str, name: str = "prog.c", **options: object) -> Checked:
+def run(tmp_path: Path, text: str, name: str = "prog.c", **options: object) -> CheckResult:
     """A program's check."""
     source = tmp_path / name
     source.write_text(text)
-    return check(CheckRequest((source,), timeout=60, **options), tmp_path)  # type: ignore[arg-type]
+    return check_program(CheckRequest((source,), timeout=60, **options), tmp_path)  # type: ignore[arg-type]
 
 
 def test_a_lock_that_is_taken_twice_waits_for_itself(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_several_files_in_c_and_cplusplus_are_one_program(tmp_path: Path) -> Non
         'extern "C" void add(int);\nint main() {\n#pragma omp parallel for\n'
         "    for (int i = 0; i < 9; i++)\n        add(i);\n}\n"
     )
-    found = check(CheckRequest((tmp_path / "part.c", tmp_path / "whole.cpp"), timeout=60), tmp_path)
+    found = check_program(CheckRequest((tmp_path / "part.c", tmp_path / "whole.cpp"), timeout=60), tmp_path)
     (one,) = found.findings
     assert "`total`" in one.message
     assert one.facts()["loop"]["line"] == 3

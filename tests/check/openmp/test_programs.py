@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from check.openmp.programs import FILES, Case, cases, checked, of_case, program, told
-from weft.check import Checked, CheckRequest, check
+from weft.check import CheckRequest, CheckResult, check_program
 from weft.findings import Finding
 from weft.openmp.build import build_program
 from weft.openmp.checking import check_built_program
@@ -21,7 +21,7 @@ def verdict(findings: Iterable[Finding]) -> list[tuple[str, str, object]]:
     return sorted((one.kind, one.message, sorted(map(str, one.sites))) for one in findings)
 
 
-def wrong(found: Checked, case: Case) -> str:
+def wrong(found: CheckResult, case: Case) -> str:
     """What is not as the case's comments promise."""
     findings = of_case(found, case)
     kinds = {one.kind for one in findings}
@@ -89,5 +89,5 @@ def test_the_verdict_is_the_same_on_20_of_20_runs(path: Path, tmp_path: Path, mo
 @pytest.mark.parametrize("threads", [1, 2, 16])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_each_error_is_found_however_many_threads_the_user_asks_for(path: Path, threads: int, tmp_path: Path) -> None:
-    found = check(CheckRequest((program(path, False, tmp_path),), grid=str(threads), timeout=120), tmp_path)
+    found = check_program(CheckRequest((program(path, False, tmp_path),), grid=str(threads), timeout=120), tmp_path)
     assert [told for case in cases(path) if (told := wrong(found, case))] == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import CheckRequest, check
+from weft.check import CheckRequest, check_program
 from weft.openmp.reductions import EXTREME, LARGEST, SMALLEST, find_misdeclared
 
 
@@ -166,7 +166,7 @@ def test_reductions_of_a_program_that_runs(wrongly: bool, tmp_path: Path) -> Non
         text = text.replace(f"@{number}", operation)
     source = tmp_path / "a.c"
     source.write_text(text)
-    found = check(CheckRequest((source,)), tmp_path).findings
+    found = check_program(CheckRequest((source,)), tmp_path).findings
     lines = [number for number, line in enumerate(text.splitlines(), 1) if "; // " in line]
     assert sorted((one.kind, one.sites[0].line) for one in found) == [
         ("wrong-reduction", one) for one in lines if wrongly

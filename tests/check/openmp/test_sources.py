@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import CheckRequest, check
+from weft.check import CheckRequest, check_program
 from weft.openmp.directives import CHUNKED, parse_directive, rewrite_for_runtime
 from weft.openmp.source_rewriting import rewrite_c, rewrite_fortran
 
@@ -68,7 +68,7 @@ def test_words_of_fortran_have_no_case(tmp_path: Path) -> None:
         "program p\n  integer :: i, a(9)\n!$OMP PARALLEL DO SCHEDULE(DYNAMIC)\n  do i = 2, 9\n"
         "    a(i) = a(i - 1)\n  end do\nend program\n"
     )
-    (one,) = check(CheckRequest((source,), timeout=60), tmp_path).findings
+    (one,) = check_program(CheckRequest((source,), timeout=60), tmp_path).findings
     assert {site.line for site in one.sites} == {5}
 
 
@@ -78,6 +78,6 @@ def test_a_loop_that_takes_no_schedule_is_run_as_it_is_and_told(tmp_path: Path) 
         "int a[9][9];\nint main(void) {\n#pragma omp parallel for collapse(2)\n    for (int i = 0; i < 9; i++)\n"
         "        for (int j = 0; j < i; j++)\n            a[i][j] = 1;\n}\n"
     )
-    found = check(CheckRequest((source,), timeout=60), tmp_path)
+    found = check_program(CheckRequest((source,), timeout=60), tmp_path)
     assert found.findings == ()
     assert any("takes no schedule" in one and "a.c:3" in one for one in found.looked.unchecked)

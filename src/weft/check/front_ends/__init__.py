@@ -13,7 +13,7 @@ from weft.errors import UsageError
 
 
 @cache
-def front_ends() -> Mapping[str, FrontEnd]:
+def load_front_ends() -> Mapping[str, FrontEnd]:
     """All front ends by the names of their modules."""
     found: dict[str, FrontEnd] = {}
     for module in pkgutil.iter_modules(__path__):
@@ -21,13 +21,13 @@ def front_ends() -> Mapping[str, FrontEnd]:
     return found
 
 
-def of(sources: Sequence[Path]) -> FrontEnd:
+def find_front_end(sources: Sequence[Path]) -> FrontEnd:
     """The front end for a program's sources. UsageError where they are of no language, or of several.
 
     Of several that read these endings it is the first, by the names of their modules, that finds its directives there.
     """
     suffixes = {source.suffix.lower() for source in sources}
-    known = front_ends().values()
+    known = load_front_ends().values()
     fitting = [one for one in known if suffixes <= one.suffixes and (len(sources) == 1 or not one.script)]
     if fitting:
         for source, one in ((source, one) for source in sources for one in known if one not in fitting):
@@ -43,4 +43,4 @@ def of(sources: Sequence[Path]) -> FrontEnd:
 
 def is_script(source: Path) -> bool:
     """Whether a file is a program of its own, so that what follows it are its arguments."""
-    return any(one.script and source.suffix.lower() in one.suffixes for one in front_ends().values())
+    return any(one.script and source.suffix.lower() in one.suffixes for one in load_front_ends().values())

@@ -27,7 +27,7 @@ class OpenMP(FrontEnd):
 
     def claims(self, sources: Sequence[Path]) -> bool:
         """Whether any of them, or what it includes from its folder, holds a directive or asks for the library."""
-        return any(DIRECTIVE.search(text) or LIBRARY.search(text) for text in _texts(sources, set()))
+        return any(DIRECTIVE.search(text) or LIBRARY.search(text) for text in _read_with_includes(sources, set()))
 
     def run(self, request: CheckRequest, folder: Path, found: Path) -> CheckOutcome:
         """Compile with hooks, and run once."""
@@ -37,14 +37,14 @@ class OpenMP(FrontEnd):
         return checking.check_program(request, folder)
 
 
-def _texts(paths: Iterable[Path], seen: set[Path]) -> Iterator[str]:
+def _read_with_includes(paths: Iterable[Path], seen: set[Path]) -> Iterator[str]:
     """Files and what they include from their own folders, each once."""
     for path in paths:
         if path in seen or not path.is_file():
             continue
         seen.add(path)
         yield (text := path.read_text(encoding="utf-8", errors="replace"))
-        yield from _texts((path.parent / name for name in INCLUDE.findall(text)), seen)
+        yield from _read_with_includes((path.parent / name for name in INCLUDE.findall(text)), seen)
 
 
 FRONT_END: Final[FrontEnd] = OpenMP()

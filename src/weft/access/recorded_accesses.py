@@ -23,7 +23,7 @@ _HOLDS_FROM: Final = int(TouchKind.SENT)
 
 
 @dataclass(frozen=True)
-class Touches:
+class AccessTable:
     """Accesses, one row for those of one line that go on at equal steps, sorted by `before`.
 
     `count` accesses of `size` bytes, the first at `low`, each `stride` behind the last; `high` is the end of all.
@@ -47,9 +47,9 @@ class Touches:
     def __len__(self) -> int:
         return len(self.low)
 
-    def pick(self, rows: Any) -> Touches:
+    def pick(self, rows: Any) -> AccessTable:
         """Some of the rows."""
-        return Touches(*(getattr(self, f.name)[rows] for f in fields(self)))
+        return AccessTable(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     @property
     def writes(self) -> NDArray[np.bool_]:
@@ -71,7 +71,7 @@ class Touches:
         count = max(int(self.count[row]), 1)
         return Layout([Strided(int(self.low[row]), int(self.size[row])).repeated(int(self.stride[row]), count)])
 
-    def meets_layout(self, row: int, layout: Layout, address: int) -> tuple[int, int] | None:
+    def overlap_with_layout(self, row: int, layout: Layout, address: int) -> tuple[int, int] | None:
         """The same of the first block of a layout at an address that a row's accesses meet."""
         found = shared(layout, self.layout(row), -address)
         if found is None:
@@ -79,7 +79,7 @@ class Touches:
         (at, length), (low, size) = found
         return max(at + address, low), min(at + address + length, low + size)
 
-    def meets_one(self, row: int, parts: Parts) -> tuple[int, int] | None:
+    def overlap_with_ranges(self, row: int, parts: ByteRanges) -> tuple[int, int] | None:
         """The same of the first of some parts that a row's accesses meet."""
         at, size, stride = int(self.low[row]), int(self.size[row]), max(int(self.stride[row]), 1)
         near = slice(np.searchsorted(parts.high, at, "right"), np.searchsorted(parts.low, self.high[row]))
@@ -88,7 +88,7 @@ class Touches:
         met = np.flatnonzero((first < self.count[row]) & (at + first * stride < high))
         return self.meets(row, int(low[met[0]]), int(high[met[0]])) if len(met) else None
 
-    def near(self, rows: Ints, parts: Parts) -> Ints:
+    def near(self, rows: Ints, parts: ByteRanges) -> Ints:
         """Those of some rows that may meet parts: without those that lie between them, all or each at equal steps."""
         if not len(parts.low):
             return np.zeros(0, np.int64)
@@ -102,7 +102,7 @@ class Touches:
 
 
 @dataclass(frozen=True)
-class Parts:
+class ByteRanges:
     """Bytes [low, high) of a buffer, in the order of memory."""
 
     low: Ints
@@ -120,7 +120,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Holds:
+class BufferTable:
     """Buffers of operations. `event` made the call, `request` is its request or 0; `datatype` and `count` say what."""
 
     address: Ints
@@ -136,7 +136,7 @@ class Holds:
 
 
 @dataclass(frozen=True)
-class Memory:
+class WindowMemoryTable:
     """Memory of windows from one event to another. `target`: the rank in the window's group whose it is."""
 
     window: Ints
@@ -149,7 +149,7 @@ class Memory:
     separate: NDArray[np.bool_]
 
 
-class Placed:
+class PlacedRows:
     """The rows of a rank, each with its place among the rank's events."""
 
     def __init__(self, rank: Rank) -> None:
@@ -157,9 +157,9 @@ class Placed:
         raw = rank.touches
         self.raw = raw[(raw["low"] != 0) & (raw["count"] < 1 << 62)]
         self.slot = self.raw["thread"].astype(np.int64) - 1
-        self.before = self._before()
+        self.before = self._next_events()
 
-    def _before(self) -> Ints:
+    def _next_events(self) -> Ints:
         rows, enter = self.raw, self.rank.events["enter"]
         by_the_clock: Ints = np.searchsorted(enter, rows["first"]).astype(np.int64)
         if len(self.rank.threads) != 1:
@@ -167,19 +167,19 @@ class Placed:
         own = np.minimum(rows["event"], len(enter)).astype(np.int64)
         return np.where(rows["event"] == NO_EVENTS, by_the_clock, own)
 
-    def touches(self) -> Touches:
+    def touches(self) -> AccessTable:
         """The accesses."""
         rows = np.flatnonzero(self.raw["kind"] < _HOLDS_FROM)
         rows = rows[np.argsort(self.before[rows], kind="stable")]
         raw = self.raw[rows]
-        low, size, stride, count = (_column(raw, name) for name in ("low", "size", "stride", "count"))
+        low, size, stride, count = (_int_column(raw, name) for name in ("low", "size", "stride", "count"))
         steps: Ints = np.maximum(count, 1) - 1
         high: Ints = low + steps * stride + size
-        kind, site, first, last, again = (_column(raw, name) for name in ("kind", "site", "first", "last", "again"))
+        kind, site, first, last, again = (_int_column(raw, name) for name in ("kind", "site", "first", "last", "again"))
         before, slot = self.before[rows], self.slot[rows]
-        return Touches(low, high, size, stride, count, kind, site, before, slot, first, last, again)
+        return AccessTable(low, high, size, stride, count, kind, site, before, slot, first, last, again)
 
-    def _own(self, rows: Ints) -> Ints:
+    def _recording_calls(self, rows: Ints) -> Ints:
         """The call during which each of some rows was written: of its thread the one before the next."""
         own = np.full(len(rows), -1, np.int64)
         for number, thread in enumerate(self.rank.threads):
@@ -189,40 +189,42 @@ class Placed:
             own[mine] = places[np.clip(at, 0, len(places) - 1)] if len(places) else -1
         return own
 
-    def holds(self) -> Holds:
+    def holds(self) -> BufferTable:
         """The buffers of operations."""
         kinds = self.raw["kind"]
         rows = np.flatnonzero((kinds == TouchKind.SENT) | (kinds == TouchKind.WRITTEN))
         raw = self.raw[rows]
         low, count, datatype, bytes_, request = (
-            _column(raw, name) for name in ("low", "count", "size", "stride", "object")
+            _int_column(raw, name) for name in ("low", "count", "size", "stride", "object")
         )
-        return Holds(low, count, datatype, bytes_, request, self._own(rows), raw["kind"] == TouchKind.WRITTEN)
+        return BufferTable(
+            low, count, datatype, bytes_, request, self._recording_calls(rows), raw["kind"] == TouchKind.WRITTEN
+        )
 
-    def memory(self) -> Memory:
+    def memory(self) -> WindowMemoryTable:
         """The memory of windows."""
         kinds = self.raw["kind"]
         rows = np.flatnonzero((kinds == TouchKind.UNIFIED) | (kinds == TouchKind.SEPARATE))
         gone = np.flatnonzero(kinds == TouchKind.GONE)
-        begin, ended = self._own(rows), self._own(gone)
+        begin, ended = self._recording_calls(rows), self._recording_calls(gone)
         raw = self.raw[rows]
         end = np.full(len(rows), len(self.rank), np.int64)
         for row, at in zip(gone.tolist(), ended.tolist(), strict=True):
             same = (raw["object"] == self.raw["object"][row]) & (raw["low"] == self.raw["low"][row]) & (begin < at)
             end[same & (end == len(self.rank))] = at
         window, low, bytes_, target, unit = (
-            _column(raw, name) for name in ("object", "low", "stride", "count", "size")
+            _int_column(raw, name) for name in ("object", "low", "stride", "count", "size")
         )
         separate = raw["kind"] == TouchKind.SEPARATE
-        return Memory(window, low, low + bytes_, target, unit, begin, end, separate)
+        return WindowMemoryTable(window, low, low + bytes_, target, unit, begin, end, separate)
 
 
-def _column(rows: NDArray[Any], name: str) -> Ints:
+def _int_column(rows: NDArray[Any], name: str) -> Ints:
     column: Ints = rows[name].astype(np.int64)
     return column
 
 
-def left(rank: Rank, events: Ints) -> Ints:
+def return_ticks(rank: Rank, events: Ints) -> Ints:
     """The ticks at which some calls returned."""
     chosen = rank.events[events]
     result: Ints = (chosen["enter"] + decode_durations(chosen["duration"])).astype(np.int64)

@@ -46,7 +46,7 @@ _SOURCES: Final = frozenset(
 
 
 @dataclass(frozen=True)
-class Word:
+class CommandArgument:
     """An argument, with its value where that stands apart; `source`: the name of a file to compile."""
 
     words: tuple[str, ...]
@@ -54,11 +54,11 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Line:
+class CompilerCommand:
     """A command line of a compiler: its own words, and the arguments."""
 
     compiler: str
-    arguments: tuple[Word, ...]
+    arguments: tuple[CommandArgument, ...]
 
     @property
     def sources(self) -> list[str]:
@@ -76,90 +76,94 @@ class Line:
         return named[-1] if named else "a.out"
 
     @property
-    def compiles_only(self) -> bool:
+    def is_compile_only(self) -> bool:
         """Whether nothing is linked."""
         return self.has("-c", "-S")
 
     @property
     def passes(self) -> bool:
         """Whether there is nothing to add: a question to the compiler, or a source that is only read."""
-        return self.has(*_ENDS_EARLIER) or not (self.sources or self._inputs)
+        return self.has(*_ENDS_EARLIER) or not (self.sources or self._has_inputs)
 
     @property
-    def _inputs(self) -> bool:
+    def _has_inputs(self) -> bool:
         return any(not a.words[0].startswith("-") for a in self.arguments)
 
 
-def parsed(command: Sequence[str]) -> Line:
+def parse_command(command: Sequence[str]) -> CompilerCommand:
     """A command line by its parts. UsageError for one that has hooks of its own."""
     compiler, *rest = command
-    words = list(_expanded(rest))
+    words = list(_expand_response_files(rest))
     if any(word.startswith("-fsanitize=") and "thread" in word for word in words):
         raise UsageError("weft cc: the line has -fsanitize=thread, whose hooks weft cc needs itself: leave it out")
-    arguments: list[Word] = []
+    arguments: list[CommandArgument] = []
     named_language = False
     at = 0
     while at < len(words):
         word = words[at]
         if word in _WITH_VALUE and at + 1 < len(words):
-            arguments.append(Word((word, words[at + 1])))
+            arguments.append(CommandArgument((word, words[at + 1])))
             named_language |= word == "-x" and words[at + 1] != "none"
             at += 2
             continue
         plain = not word.startswith("-")
-        arguments.append(Word((word,), (plain and (named_language or Path(word).suffix in _SOURCES)) or word == "-"))
+        arguments.append(
+            CommandArgument((word,), (plain and (named_language or Path(word).suffix in _SOURCES)) or word == "-")
+        )
         at += 1
-    return Line(compiler, tuple(arguments))
+    return CompilerCommand(compiler, tuple(arguments))
 
 
-def _expanded(words: Sequence[str]) -> Sequence[str]:
+def _expand_response_files(words: Sequence[str]) -> Sequence[str]:
     """The words with those of response files (@FILE) in their place."""
     found: list[str] = []
     for word in words:
         file = Path(word[1:])
         if word.startswith("@") and file.is_file():
-            found += _expanded(shlex.split(file.read_text()))
+            found += _expand_response_files(shlex.split(file.read_text()))
         else:
             found.append(word)
     return found
 
 
-def compiling(line: Line, hooks: Sequence[str]) -> list[str]:
+def compile_command(line: CompilerCommand, hooks: Sequence[str]) -> list[str]:
     """The line, which compiles and does not link, with hooks."""
-    return [line.compiler, *_flat(line.arguments), *hooks, *_whole(line)]
+    return [line.compiler, *_flatten(line.arguments), *hooks, *_no_lto_option(line)]
 
 
-def one_by_one(line: Line, hooks: Sequence[str], folder: Path) -> list[list[str]]:
+def compile_commands(line: CompilerCommand, hooks: Sequence[str], folder: Path) -> list[list[str]]:
     """For each source of a line that links, too, the line that compiles it to an object in `folder`."""
-    kept = [a for a in line.arguments if not a.source and a.words[0].startswith("-") and not _of_links(a.words[0])]
+    kept = [
+        a for a in line.arguments if not a.source and a.words[0].startswith("-") and not _is_link_option(a.words[0])
+    ]
     lines = []
     for number, source in enumerate(line.sources):
-        made = ["-c", source, "-o", str(_object(folder, number, source)), *_dependencies(line, source)]
-        lines.append([line.compiler, *_flat(kept), *hooks, *_whole(line), *made])
+        made = ["-c", source, "-o", str(_object_path(folder, number, source)), *_dependency_options(line, source)]
+        lines.append([line.compiler, *_flatten(kept), *hooks, *_no_lto_option(line), *made])
     return lines
 
 
-def linking(line: Line, folder: Path, more: Sequence[str]) -> list[str]:
+def link_command(line: CompilerCommand, folder: Path, more: Sequence[str]) -> list[str]:
     """The line with objects in the place of its sources, and with `more`."""
     words: list[str] = []
     number = 0
     for argument in line.arguments:
         if argument.source:
-            words.append(str(_object(folder, number, argument.words[0])))
+            words.append(str(_object_path(folder, number, argument.words[0])))
             number += 1
         elif argument.words[0] != "-x" and not argument.words[0].startswith("-M"):
             words += argument.words
-    return [line.compiler, *words, *_whole(line), *more]
+    return [line.compiler, *words, *_no_lto_option(line), *more]
 
 
-def calls_of(line: Line, folder: Path) -> list[dict[str, object]]:
+def command_entries(line: CompilerCommand, folder: Path) -> list[dict[str, object]]:
     """What is kept of a line that is given in `folder`: an entry for each of its sources, and one for its link."""
-    entry: dict[str, object] = {"directory": str(folder), "arguments": [line.compiler, *_flat(line.arguments)]}
-    linked = [] if line.compiles_only else [entry]
+    entry: dict[str, object] = {"directory": str(folder), "arguments": [line.compiler, *_flatten(line.arguments)]}
+    linked = [] if line.is_compile_only else [entry]
     return [*({**entry, "file": source} for source in line.sources), *linked]
 
 
-def with_calls(command: Sequence[str], hooks: Sequence[str], file: Path) -> list[str]:
+def embed_command_record(command: Sequence[str], hooks: Sequence[str], file: Path) -> list[str]:
     """A command that compiles, whose assembler reads one more file; as it is where it cannot: clang has none.
 
     With -pipe an assembler would read that file alone.
@@ -169,19 +173,19 @@ def with_calls(command: Sequence[str], hooks: Sequence[str], file: Path) -> list
     return [*(word for word in command if word != "-pipe"), f"-Wa,{file}"]
 
 
-def _flat(arguments: Sequence[Word]) -> list[str]:
+def _flatten(arguments: Sequence[CommandArgument]) -> list[str]:
     return [word for argument in arguments for word in argument.words]
 
 
-def _of_links(word: str) -> bool:
+def _is_link_option(word: str) -> bool:
     return word in _OF_LINKS_WITH_VALUE or (word.startswith(_OF_LINKS) and not word.startswith("-std"))
 
 
-def _object(folder: Path, number: int, source: str) -> Path:
+def _object_path(folder: Path, number: int, source: str) -> Path:
     return folder / f"{number}-{Path(source).stem or 'stdin'}.o"
 
 
-def _dependencies(line: Line, source: str) -> list[str]:
+def _dependency_options(line: CompilerCommand, source: str) -> list[str]:
     """Where the list of headers goes that a line asks for without saying so: beside the output, as gcc does it."""
     if not line.has("-MD", "-MMD") or line.has("-MF"):
         return []
@@ -189,6 +193,6 @@ def _dependencies(line: Line, source: str) -> list[str]:
     return ["-MF", str(output.with_name(f"{output.stem}-{Path(source).stem}.d"))]
 
 
-def _whole(line: Line) -> list[str]:
+def _no_lto_option(line: CompilerCommand) -> list[str]:
     """Hooks are put in when a file is compiled; with -flto that would be when all are linked."""
     return ["-fno-lto"] if any(a.words[0].startswith("-flto") for a in line.arguments) else []

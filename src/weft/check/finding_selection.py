@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.base.words import plural
-from weft.check import Checked
+from weft.check import CheckResult
 from weft.dataparallel.grouping import group_by_cause
 from weft.errors import UsageError
 from weft.findings import Finding
@@ -28,7 +28,7 @@ NEVER: Final = "never"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class SuppressionRule:
     """A line of the file of suppressions, as it stands in `where`."""
 
     kind: str
@@ -43,7 +43,7 @@ class Rule:
         if site is None or self.kind not in (finding.kind, "*"):
             return False
         at = not self.place or self.place == str(site.line) or self.place.lower() == site.function.lower()
-        return at and names(self.file, site.file)
+        return at and word_matches_file(self.file, site.file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +55,18 @@ class Baseline:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SelectionOptions:
     """What the user asked for; words of `only` and `skip` are kinds, files (with * and ?) or procedures."""
 
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     baseline: Baseline | None = None
-    suppress: tuple[Rule, ...] = ()
+    suppress: tuple[SuppressionRule, ...] = ()
     fail_on: tuple[str, ...] = ("error",)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SelectedFindings:
     """The findings to be told, and a line for each group of those that are not."""
 
     findings: tuple[Finding, ...]
@@ -75,11 +75,11 @@ class Told:
     """Suppressions that suppress nothing: they give no reason, or mean no finding."""
 
 
-def verify(choice: Choice, sources: Sequence[Path]) -> None:
+def verify_selection(choice: SelectionOptions, sources: Sequence[Path]) -> None:
     """Raise UsageError for a word that means nothing: it would make an all-clear of a mistake in typing."""
     text = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in sources if path.is_file())
     for word in (*choice.only, *choice.skip):
-        named = any(names(word, str(path)) for path in sources)
+        named = any(word_matches_file(word, str(path)) for path in sources)
         if word not in KINDS and not named and not re.search(rf"\b{re.escape(word)}\b", text, re.I):
             raise UsageError(f"{word} names no kind of finding, no file and no procedure of the program")
     for word in choice.fail_on:
@@ -87,7 +87,7 @@ def verify(choice: Choice, sources: Sequence[Path]) -> None:
             raise UsageError(f"--fail-on {word}: name error, warning, note, never or a kind of finding")
 
 
-def fails(finding: Finding, choice: Choice) -> bool:
+def lets_check_fail(finding: Finding, choice: SelectionOptions) -> bool:
     """Whether a finding lets the check fail: it is of a kind that was named, or as severe."""
     if NEVER in choice.fail_on:
         return False
@@ -96,62 +96,62 @@ def fails(finding: Finding, choice: Choice) -> bool:
     return severe or finding.kind in choice.fail_on
 
 
-def choose(checked: Checked, choice: Choice) -> Told:
+def select_findings(checked: CheckResult, choice: SelectionOptions) -> SelectedFindings:
     """The findings that are left, and how many are not told, and why."""
     notes: list[str] = []
     unread: list[str] = []
-    found = [one for one in checked.findings if chosen(one, choice)]
+    found = [one for one in checked.findings if is_selected(one, choice)]
     if more := len(checked.findings) - len(found):
         notes.append(f"{plural(more, 'finding')} left out by --only or --skip")
     told = []
     for one in found:
-        reason = suppressed(one, choice.suppress, unread)
+        reason = suppression_reason(one, choice.suppress, unread)
         if reason:
             notes.append(f"suppressed: {one.kind} at {file_line(one.sites[0].file, one.sites[0].line)}: {reason}")
         else:
             told.append(one)
-    unread += idle(choice.suppress, checked.findings)
+    unread += describe_unused_rules(choice.suppress, checked.findings)
     new = told
     if choice.baseline is not None:
         known = Counter(choice.baseline.known)
-        new = [one for one in told if not _take(known, key(one.to_json()))]
+        new = [one for one in told if not _take_known(known, baseline_key(one.to_json()))]
         if more := len(told) - len(new):
             notes.append(f"{plural(more, 'finding')} known from {choice.baseline.path}")
-    return Told(tuple(new), tuple(notes), tuple(dict.fromkeys(unread)))
+    return SelectedFindings(tuple(new), tuple(notes), tuple(dict.fromkeys(unread)))
 
 
-def idle(rules: Sequence[Rule], findings: Sequence[Finding]) -> Iterator[str]:
+def describe_unused_rules(rules: Sequence[SuppressionRule], findings: Sequence[Finding]) -> Iterator[str]:
     """Rules that no finding of this run is meant by: mended since, or a mistake in typing."""
     for rule in rules:
         if not any(rule.means(one) for one in findings):
             yield f"{rule.where}: this rule suppresses nothing: the run has no such finding"
 
 
-def _take(known: Counter[tuple[str, ...]], one: tuple[str, ...]) -> bool:
+def _take_known(known: Counter[tuple[str, ...]], one: tuple[str, ...]) -> bool:
     if known[one] < 1:
         return False
     known[one] -= 1
     return True
 
 
-def chosen(finding: Finding, choice: Choice) -> bool:
+def is_selected(finding: Finding, choice: SelectionOptions) -> bool:
     """Whether --only and --skip leave a finding in."""
-    if choice.only and not any(means(word, finding) for word in choice.only):
+    if choice.only and not any(word_matches_finding(word, finding) for word in choice.only):
         return False
-    return not any(means(word, finding) for word in choice.skip)
+    return not any(word_matches_finding(word, finding) for word in choice.skip)
 
 
-def means(word: str, finding: Finding) -> bool:
+def word_matches_finding(word: str, finding: Finding) -> bool:
     """Whether a word means a finding: its kind, the file or the procedure of its first site."""
     if word == finding.kind:
         return True
     site = finding.sites[0] if finding.sites else None
     if site is None:
         return False
-    return names(word, site.file) or site.function.lower() == word.lower()
+    return word_matches_file(word, site.file) or site.function.lower() == word.lower()
 
 
-def names(word: str, file: str) -> bool:
+def word_matches_file(word: str, file: str) -> bool:
     """Whether a word (with * and ?) names a file: by its name, by its path as it is told, or from this folder."""
     path = Path(file)
     told = [file, path.name]
@@ -160,7 +160,7 @@ def names(word: str, file: str) -> bool:
     return any(fnmatch(one, word.removeprefix("./")) for one in told)
 
 
-def suppressed(finding: Finding, rules: Sequence[Rule], unread: list[str]) -> str:
+def suppression_reason(finding: Finding, rules: Sequence[SuppressionRule], unread: list[str]) -> str:
     """The reason that a comment beside the line, or a rule of the file, gives; "" where none does."""
     if not finding.sites:
         return ""
@@ -176,36 +176,36 @@ def suppressed(finding: Finding, rules: Sequence[Rule], unread: list[str]) -> st
     return next((rule.reason for rule in rules if rule.means(finding)), "")
 
 
-def rules(path: Path | None) -> tuple[Rule, ...]:
+def read_suppression_rules(path: Path | None) -> tuple[SuppressionRule, ...]:
     """The rules of a file: `KIND FILE[:LINE|:PROCEDURE] REASON`, a line each; # begins a comment."""
-    return tuple(_rules(path)) if path else ()
+    return tuple(_parse_rules(path)) if path else ()
 
 
-def _rules(path: Path) -> Iterator[Rule]:
-    for number, line in enumerate(_text(path, "write it first").splitlines(), 1):
+def _parse_rules(path: Path) -> Iterator[SuppressionRule]:
+    for number, line in enumerate(_read_text(path, "write it first").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         rule = RULE.match(line.strip())
         if rule is None or (rule["kind"] not in KINDS and rule["kind"] != "*"):
             raise UsageError(f"{path}:{number}: write KIND FILE[:LINE or :PROCEDURE] and a reason")
         file, _, place = rule["where"].partition(":")
-        yield Rule(rule["kind"], file, place, rule["reason"], f"{path}:{number}")
+        yield SuppressionRule(rule["kind"], file, place, rule["reason"], f"{path}:{number}")
 
 
-def baseline(path: Path | None) -> Baseline | None:
+def read_baseline(path: Path | None) -> Baseline | None:
     """The findings of an earlier report (weft-report/1)."""
     if path is None:
         return None
-    text = _text(path, "--format json -o FILE writes one")
+    text = _read_text(path, "--format json -o FILE writes one")
     try:
         held = json.loads(text)
-        known = [key(one | {"sites": [site]}) for one in held["findings"] for site in places(one)]
+        known = [baseline_key(one | {"sites": [site]}) for one in held["findings"] for site in finding_places(one)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} is not a report of weft check --format json") from error
     return Baseline(path, tuple(known))
 
 
-def _text(path: Path, remedy: str) -> str:
+def _read_text(path: Path, remedy: str) -> str:
     if not path.is_file():
         raise UsageError(f"{path} is not a file; {remedy}")
     try:
@@ -215,13 +215,13 @@ def _text(path: Path, remedy: str) -> str:
         raise UsageError(f"{path} cannot be read: {why}") from error
 
 
-def places(finding: dict[str, Any]) -> Sequence[dict[str, Any]]:
+def finding_places(finding: dict[str, Any]) -> Sequence[dict[str, Any]]:
     """The places of a finding's report: one for each of those that it was told for."""
     told: Sequence[dict[str, Any]] = finding["evidence"].get("places") or finding["sites"][:1] or [{}]
     return told
 
 
-def key(finding: dict[str, Any]) -> tuple[str, ...]:
+def baseline_key(finding: dict[str, Any]) -> tuple[str, ...]:
     """What a finding keeps when lines move: kind, case, file, procedure, variable, the loop's directive."""
     site = (finding["sites"] or [{}])[0]
     held = finding["evidence"]
@@ -236,7 +236,7 @@ def key(finding: dict[str, Any]) -> tuple[str, ...]:
     return tuple(str(part or "") for part in parts)
 
 
-def applied(checked: Checked, told: Told) -> Checked:
+def apply_selection(checked: CheckResult, told: SelectedFindings) -> CheckResult:
     """The check with the findings that are told, those of one cause as one."""
     hidden = len(checked.findings) - len(told.findings)
     return replace(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
-from weft.check.front_ends import of
+from weft.check.front_ends import find_front_end
 from weft.dataparallel.front_end import CheckRequest, MarkingFrontEnd
 from weft.dataparallel.process import ProcessEnd, run_process
 from weft.dataparallel.program import build_program
@@ -40,7 +40,7 @@ _DATA: Final = re.compile(r"(?<!void )weft_check_data\((\d+), \(void \*\)&\((\w+
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class TracedRuns:
     """What both runs came to; `notes` are for the user."""
 
     ended: tuple[ProcessEnd, ...]
@@ -50,7 +50,7 @@ class Traced:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TracePlan:
     """Where the values of both runs go, what of them is kept, and who looks at the second one while it runs."""
 
     sequential: Path
@@ -59,7 +59,7 @@ class Plan:
     watch: Callable[[], bool] | None = None
 
 
-def processors(grid: str) -> int:
+def count_processors(grid: str) -> int:
     """How many processors a grid has. UsageError where they are too many to be run in turn."""
     count = 1
     for word in grid.split("x"):
@@ -69,20 +69,24 @@ def processors(grid: str) -> int:
     return count
 
 
-def trace(request: CheckRequest, folder: Path, plan: Plan) -> Traced:
+def trace_both_runs(request: CheckRequest, folder: Path, plan: TracePlan) -> TracedRuns:
     """Build a program in `folder` and run it both ways. UsageError where it cannot be."""
-    front_end = of(request.sources)
+    front_end = find_front_end(request.sources)
     for source in request.sources:
         if not source.is_file():
             raise UsageError(f"{source} is not a file; name the program's sources")
     marking = isinstance(front_end, MarkingFrontEnd)
     front_end.verify(request if marking else dataclasses.replace(request, grid=""))  # threads are a grid, too
     grid = request.grid or (GRID if isinstance(front_end, MarkingFrontEnd) else "4")
-    count = processors(grid)
-    command = built(front_end, request, folder) if isinstance(front_end, MarkingFrontEnd) else script(request, folder)
-    library(folder, count)
+    count = count_processors(grid)
+    command = (
+        build_marked_program(front_end, request, folder)
+        if isinstance(front_end, MarkingFrontEnd)
+        else python_command(request, folder)
+    )
+    copy_values_library(folder, count)
     known = plan.configuration if plan.configuration is not None and plan.configuration.exists() else None
-    accesses = wanted(read(known)) if known is not None else 2
+    accesses = most_detailed_accesses(read(known)) if known is not None else 2
     variables = {
         "WEFT_INTERNAL_CHECK_TRACE": str(folder), "WEFT_INTERNAL_CHECK_GRID": grid,
         "WEFT_INTERNAL_CHECK_ACCESSES": str(accesses),
@@ -93,22 +97,22 @@ def trace(request: CheckRequest, folder: Path, plan: Plan) -> Traced:
     for run, turns in ((plan.sequential, 0), (plan.turns, count)):
         variables["WEFT_INTERNAL_CHECK_TURNS"] = str(turns)
         variables["WEFT_INTERNAL_CHECK_FINDINGS"] = str(folder / f"findings-{turns}.jsonl")
-        ended.append(one_run(command, variables | recording.begin(run, known), request, plan, turns > 0))
+        ended.append(run_once(command, variables | recording.begin(run, known), request, plan, turns > 0))
         if (run / FOLDER).is_dir():
             (run / FOLDER / PROCESSORS).write_text(f"{grid if turns else 1}\n")
         kept.append(recording.end(run, plan.configuration if not turns else None))
-    return Traced(tuple(ended), tuple(kept), count)
+    return TracedRuns(tuple(ended), tuple(kept), count)
 
 
-def built(front_end: MarkingFrontEnd, request: CheckRequest, folder: Path) -> list[str]:
+def build_marked_program(front_end: MarkingFrontEnd, request: CheckRequest, folder: Path) -> list[str]:
     """The command that runs a program of marked sources."""
     marked, texts = front_end.mark(request.sources, request.options)
-    program = build_program([traceable(one) for one in marked], folder, request.options)
-    (folder / "names").write_text("".join(names(texts)), encoding="utf-8", errors="surrogateescape")
+    program = build_program([make_traceable(one) for one in marked], folder, request.options)
+    (folder / "names").write_text("".join(name_lines(texts)), encoding="utf-8", errors="surrogateescape")
     return [str(program), *request.arguments]
 
 
-def script(request: CheckRequest, folder: Path) -> list[str]:
+def python_command(request: CheckRequest, folder: Path) -> list[str]:
     """The command that runs a Python program: what numbers mean is told while it is compiled."""
     # A front end is imported to ask for its suffixes; its engine is not.
     from weft.numba.program import needs_numba
@@ -121,21 +125,21 @@ def script(request: CheckRequest, folder: Path) -> list[str]:
     return [*inside, str(request.sources[0]), *request.arguments]
 
 
-def one_run(
-    command: Sequence[str], variables: dict[str, str], request: CheckRequest, plan: Plan, again: bool
+def run_once(
+    command: Sequence[str], variables: dict[str, str], request: CheckRequest, plan: TracePlan, again: bool
 ) -> ProcessEnd:
     """Run the program; what it prints is told the first time, and what it reads is there again the second time."""
     Path(variables["WEFT_INTERNAL_CHECK_FINDINGS"]).touch()
     environment = {**os.environ, **variables}
     if not again:
         return run_process(command, environment, request.timeout)
-    with open_input() as given:
+    with reopen_standard_input() as given:
         return run_process(
             command, environment, request.timeout, stdin=given, stdout=subprocess.DEVNULL, watch=plan.watch
         )
 
 
-def open_input() -> IO[bytes]:
+def reopen_standard_input() -> IO[bytes]:
     """Standard input from its beginning where it is a file, else nothing."""
     try:
         regular = stat.S_ISREG(os.fstat(0).st_mode)
@@ -144,7 +148,7 @@ def open_input() -> IO[bytes]:
         return Path(os.devnull).open("rb")
 
 
-def wanted(configuration: Configuration) -> int:
+def most_detailed_accesses(configuration: Configuration) -> int:
     """What of accesses any entry keeps: 2 reads and writes, 1 writes, 0 none."""
     levels = [rule.level for rule in configuration.rules]
     general = next((rule.level for rule in configuration.rules if rule.scope == "program"), -1)
@@ -152,7 +156,7 @@ def wanted(configuration: Configuration) -> int:
     return 2 if most >= ValuesLevel.FULL else 1 if most >= ValuesLevel.CHANGES else 0
 
 
-def library(folder: Path, count: int) -> None:
+def copy_values_library(folder: Path, count: int) -> None:
     """A copy of the values' library for each processor: one that is loaded twice is one, with one file."""
     source = recording.library()
     if source is None:
@@ -161,7 +165,7 @@ def library(folder: Path, count: int) -> None:
         shutil.copyfile(source, folder / f"{processor}.so")
 
 
-def traceable(marked: MarkedSource) -> MarkedSource:
+def make_traceable(marked: MarkedSource) -> MarkedSource:
     """A marked source in which processors pass over the iterations of others, and say what numbers arrays hold."""
     text = marked.text
     if marked.suffix.startswith(".f"):
@@ -173,7 +177,7 @@ def traceable(marked: MarkedSource) -> MarkedSource:
     return dataclasses.replace(marked, text=text)
 
 
-def names(texts: SourceMap) -> Iterator[str]:
+def name_lines(texts: SourceMap) -> Iterator[str]:
     """What the runtime's numbers mean, a line each (native/trace.c)."""
     for number, variable in texts.variables.items():
         yield f"v\t{number}\t{variable.name}\n"

@@ -11,31 +11,31 @@ from weft.trace.layout import TouchKind
 from weft.trace.sites import CallSite
 
 
-def word(kind: int) -> str:
+def access_word(kind: int) -> str:
     """`load`, `store`, `atomic update`."""
     name = {int(TouchKind.READ): "load", int(TouchKind.WRITE): "store"}.get(kind & 3, "update")
     return f"atomic {name}" if kind & TouchKind.ATOMIC else name
 
 
-def file_of(place: CallSite) -> str:
+def format_file(place: CallSite) -> str:
     """The file of a place, or its module and offset."""
     return place.file or (f"{Path(place.module).name}+{place.offset:#x}" if place.module else "")
 
 
-def at(site: CallSite) -> str:
+def format_site(site: CallSite) -> str:
     """` at halo.c:41`, with the function where it is known."""
     if site.file:
         inside = f" in {site.function}" if site.function else ""
         return f" at {Path(site.file).name}:{site.line}{inside}"
-    return f" at {file_of(site)}" if site.module else ""
+    return f" at {format_file(site)}" if site.module else ""
 
 
-def lies(low: int, high: int, base: int) -> str:
+def format_bytes(low: int, high: int, base: int) -> str:
     """`bytes 16 to 24`, counted from the start of a buffer."""
     return f"bytes {low - base:,} to {high - base:,}"
 
 
-def site_of(found: Finding, rank: Rank, site: CallSite, kind: int) -> Finding:
+def add_access_site(found: Finding, rank: Rank, site: CallSite, kind: int) -> Finding:
     """The finding with the access in front of its sites."""
-    own = Site(rank.index, word(kind), file_of(site), site.line, site.function or "")
+    own = Site(rank.index, access_word(kind), format_file(site), site.line, site.function or "")
     return replace(found, sites=(own, *found.sites))
