@@ -166,7 +166,8 @@ class _PendingBuffers:
             f"{format_site(site)}{other} while {said(maker)}{begun} has it: {until}",
             [start, *([completed] if completed else [])],
             evidence=self._make_evidence(met, start, completed),
-            cause=f"{'write' if kind & TouchKind.WRITE else 'read'}{format_site(site)}; {maker.function.name}{where(maker)}",
+            cause=f"{'write' if kind & TouchKind.WRITE else 'read'}{format_site(site)}; "
+            f"{maker.function.name}{where(maker)}",
         )
         return add_access_site(made, rank, site, kind)
 

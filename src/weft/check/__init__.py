@@ -22,7 +22,7 @@ from weft.dataparallel.source_map import MarkedSource, SourceMap
 from weft.errors import UsageError
 from weft.findings import Finding, worst_first
 
-__all__ = ["Checked", "Request", "check", "mark"]
+__all__ = ["CheckRequest", "CheckResult", "check_program", "mark_sources"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class CheckResult:
     """What came out of a check; `status` is the program's own exit status, negative for a signal."""
 
     name: str
-    make_findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...]
     status: int
     run: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     ranks: tuple[Any, ...] = ()
-    summarize_coverage: CheckCoverage = field(default_factory=CheckCoverage)
+    looked: CheckCoverage = field(default_factory=CheckCoverage)
     cut_off: bool = False
     """Its time was up."""
     hidden: int = 0

@@ -66,9 +66,9 @@ def traced(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int
         raise
     for run, ended in zip(runs, made.ended, strict=True):
         _finished(run, ended)
-    notes = [note.replace("with --probes", "with --trace") for note in made.cached_count[0].notes]
-    unknown = tell_values(replace(made.cached_count[0], notes=notes))
-    if not all(one.probes for one in made.cached_count):
+    notes = [note.replace("with --probes", "with --trace") for note in made.kept[0].notes]
+    unknown = tell_values(replace(made.kept[0], notes=notes))
+    if not all(one.probes for one in made.kept):
         return _nothing(request)
     stopped = bool(found) and found[0].differs
     return _told(args, made, paths, settings, stopped=stopped) or (NOTHING_STATUS if unknown else 0)

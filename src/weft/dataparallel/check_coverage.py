@@ -42,7 +42,7 @@ class ConstructRun:
 
 @dataclass(frozen=True, slots=True)
 class CheckCoverage:
-    """The constructs that ran, in the order of their first run; how many places were checked; and what was not checked."""
+    """The constructs that ran, in the order of their first run, how many places were checked, and what was not."""
 
     ran: tuple[ConstructRun, ...] = ()
     places: int = 0

@@ -279,9 +279,9 @@ def _format_first_error(output: str, original: Path, folder: Path) -> str:
 
 @cache
 def _tool_sources() -> bytes:
-    """Return the contents of all files of Weft that affect the objects: if one changes, all objects are compiled again."""
+    """Return the contents of all files of Weft that affect the objects: if one changes, all are compiled again."""
     room = files("weft.instrument")
-    held = [room / "assembly.py", files("weft.dataparallel") / "compiled.py"]
+    held = [room / "assembly.py", files("weft.dataparallel") / "compilation.py"]
     held += [one for one in (room / "rows").iterdir() if one.name.endswith(".py")]
     held += [one for one in runtime_sources().iterdir() if one.name.endswith((".h", ".f90"))]
     return b"".join(one.read_bytes() for one in sorted(held, key=lambda one: one.name))

@@ -1,4 +1,4 @@
-"""Find directives of OpenMP and OpenACC in a source that is checked for other directives, and report them as unchecked."""
+"""Find directives of OpenMP and OpenACC in a source that is checked for other directives, which are not checked."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from weft.errors import UsageError
 from weft.findings import Finding
 
 Option = Literal["grid", "include", "define", "flags", "link"]
-"""Options of `weft check` that mean nothing to some front ends, by their fields of a Request."""
+"""Options of `weft check` that mean nothing to some front ends, by their fields of a CheckRequest."""
 
 SPELLED: Final[Mapping[Option, str]] = {
     "grid": "-p",
@@ -63,7 +63,7 @@ class CheckRequest:
         return (self.program,) if self.program else tuple(map(str, self.sources))
 
     @property
-    def options(self) -> Options:
+    def options(self) -> CompileOptions:
         """The options with which its sources are compiled."""
         return CompileOptions(self.include, self.define, self.flags, self.link, self.per_source)
 
@@ -102,7 +102,7 @@ class FrontEnd(Protocol):
     """Whether another command may start its program, several times."""
 
     def claims(self, sources: Sequence[Path]) -> bool:
-        """Return whether these sources hold this front end's directives; it decides between front ends of one suffix."""
+        """Return whether these sources hold this front end's directives; used if several read one suffix."""
         return True
 
     @abstractmethod

@@ -36,11 +36,11 @@ class ToldTexts(SourceMap):
         super().__init__("python")
         self.library = ctypes.CDLL(str(library.resolve()))
 
-    def add_construct(  # noqa: PLR0917 - as of Texts
+    def add_construct(  # noqa: PLR0917 - as of SourceMap
         self, kind: str, file: str, line: int, column: int = 0, text: str = "", indices: Sequence[str] = ()
     ) -> int:
         """A loop."""
-        number = super().construct(kind, file, line, column, text, indices)
+        number = super().add_construct(kind, file, line, column, text, indices)
         told = format_loop_line(self.constructs[number])
         self.library.weft_check_looped(number, ctypes.create_string_buffer(told.encode(errors="replace")))
         return number
@@ -49,7 +49,7 @@ class ToldTexts(SourceMap):
         self, name: str, file: str, line: int, what: Literal["variable", "array", "template", "tasks"] = "variable"
     ) -> int:
         """A variable."""
-        number = super().variable(name, file, line, what)
+        number = super().add_variable(name, file, line, what)
         self.library.weft_check_named(number, name.encode(errors="replace"), 0)
         return number
 

@@ -98,7 +98,7 @@ def runtime_sources() -> Traversable:
 
 
 def find_gcc_compiler(language: str) -> str:
-    """Return the GNU compiler of a language. UsageError if CC or CXX names clang: the runtime replaces GCC's libgomp."""
+    """Return the GNU compiler of a language. UsageError if it is clang: the runtime replaces GCC's libgomp."""
     name = find_compiler(language)
     if language != "fortran" and is_clang(name):
         variable = {"c": "CC", "c++": "CXX"}[language]

@@ -57,7 +57,7 @@ class RawConstructRun:
 
     kind: str
     pc: int
-    format_times: int
+    times: int
     iterations: int
 
 
@@ -185,8 +185,13 @@ def find_wrong_reductions(sources: Sequence[Path], process: CheckedProcess) -> I
             ):
                 yield Finding(
                     kind="wrong-reduction", severity=KINDS["wrong-reduction"].severity, certainty="certain",
-                    message=messages.describe_wrong_reduction(wrong.name, wrong.declared, wrong.computed, wrong.is_loop),
-                    sites=(Site(0, "update", file, wrong.update_line, ""), Site(0, "directive", file, wrong.directive_line, "")),
+                    message=messages.describe_wrong_reduction(
+                        wrong.name, wrong.declared, wrong.computed, wrong.is_loop
+                    ),
+                    sites=(
+                        Site(0, "update", file, wrong.update_line, ""),
+                        Site(0, "directive", file, wrong.directive_line, ""),
+                    ),
                     evidence=CheckCase(case="operation", count=1, variable=wrong.name),
                 )  # fmt: skip
 
@@ -195,7 +200,8 @@ def collect_private_variables(sources: Sequence[Path]) -> set[tuple[str, str]]:
     """Return (file, variable) for each variable that a directive of the sources makes private without a value."""
     return {
         (str(source.absolute()), name)
-        for source in sources for _, one in read_directives(source) for name in private_variables.variables_without_value(one)
+        for source in sources for _, one in read_directives(source)
+        for name in private_variables.variables_without_value(one)
     }  # fmt: skip
 
 
@@ -253,7 +259,7 @@ def describe_unchecked(sources: Sequence[Path], processes: Sequence[CheckedProce
 
 
 def is_system_header(file: str | None) -> bool:
-    """Return whether a frame is in a header of the compiler or the system; the place of its caller is reported instead."""
+    """Return whether a frame is in a header of the compiler or the system; its caller's place is reported then."""
     return file is None or file.startswith(("/usr/include/", "/usr/lib/"))
 
 
@@ -400,7 +406,8 @@ def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
         case="race", count=count, variable=named.name,
         pairs=[
             Pair(file=race.access.place.file, line=race.access.place.line, write=race.access.write,
-                 other_file=race.other_access.place.file, other_line=race.other_access.place.line, other_write=race.other_access.write,
+                 other_file=race.other_access.place.file, other_line=race.other_access.place.line,
+                 other_write=race.other_access.write,
                  count=race.count)
             for race in races
         ],

@@ -1,4 +1,4 @@
-"""Findings about target regions, as if the device had its own memory: reads of old copies, and data that no map brings."""
+"""Findings about target regions, as if the device had its own memory: old copies, and data without a map."""
 
 from __future__ import annotations
 

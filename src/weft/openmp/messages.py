@@ -140,7 +140,7 @@ def describe_copy_fault(record: RawOpenMPFinding, name: str) -> str:
 
 
 def describe_old_copy(record: RawOpenMPFinding, name: str) -> str:
-    """Say that host or device reads a copy that is older than the other side's, or that has no value, and the remedy."""
+    """Say that host or device reads a copy that is older than the other side's, or has no value; add the remedy."""
     line = record.other_access.place.line
     what, remedy = _OLD[record.why, record.device]
     reader = f"The target region at line {record.region.line}" if record.device else "The host"
@@ -174,4 +174,7 @@ def describe_unmapped(record: RawOpenMPFinding, name: str) -> str:
     """Say that a target region accesses data that is not on the device, or only in part."""
     if record.why == "part":
         return "A map of data of which another map has brought a part to the device already: no map can grow"
-    return f"The target region at line {record.region.line} {record.access.does}s {name}, which no map brings to the device"
+    return (
+        f"The target region at line {record.region.line} {record.access.does}s {name}, "
+        "which no map brings to the device"
+    )

@@ -33,7 +33,7 @@ class NamedElement:
 
 @dataclass(frozen=True, slots=True)
 class Strand:
-    """What executes code and accesses memory: an iteration, a task, a thread. `what` is its kind, `index` its number."""
+    """What executes code and accesses memory: an iteration, a task, a thread. `what`: its kind; `index`: its number."""
 
     what: str = ""
     index: int = 0
