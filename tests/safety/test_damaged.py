@@ -20,7 +20,7 @@ from weft.dataparallel.source_map import SourceMap
 from weft.debug import payload
 from weft.dvm import c, fortran
 from weft.errors import RunError, UsageError, WeftError
-from weft.inprocess.order import SCHEMA, recorded
+from weft.inprocess.schedule_file import SCHEMA, read_schedule
 from weft.launch import rundir
 from weft.launch.local import afterwards, hosts
 from weft.launch.local.place import Place
@@ -343,11 +343,11 @@ def test_an_order_of_tasks_is_read_as_far_as_it_is_one(tmp_path: Path) -> None:
     head = json.dumps({"schema": SCHEMA}) + "\n"
     file.write_text(head + "0 main.1\n0 main\n1 !0.f.1\n0 main.")  # killed as it wrote
     schedule.check("replay", str(file), "asyncio")
-    assert recorded(str(file)) == {0: ["main.1", "main"], 1: ["!0.f.1"]}
+    assert read_schedule(str(file)) == {0: ["main.1", "main"], 1: ["!0.f.1"]}
     for wrong in ("x main\n", "\u0661 main\n", "9" * 5000 + " main\n", "0 " + "a" * (1 << 17)):
         file.write_text(head + wrong)
         with pytest.raises(ValueError, match="line 2 is damaged"):
-            recorded(str(file))
+            read_schedule(str(file))
 
 
 @pytest.mark.parametrize("text", ["", "[" * 100_000, "7\n", "\n"])
@@ -357,7 +357,7 @@ def test_what_is_no_order_of_tasks_is_refused(tmp_path: Path, text: str) -> None
     with pytest.raises(UsageError, match="did not write this file"):
         schedule.check("replay", str(file), "asyncio")
     with pytest.raises(ValueError, match="did not write this file"):
-        recorded(str(file))
+        read_schedule(str(file))
 
 
 @pytest.mark.parametrize("runtime", ["asyncio", "openmp"])
@@ -368,7 +368,7 @@ def test_an_order_of_tasks_of_another_version_is_refused(tmp_path: Path, runtime
         with pytest.raises(UsageError, match=why) if why else nullcontext():
             schedule.check("replay", str(file), runtime)
         with pytest.raises(ValueError, match=why) if why else nullcontext():
-            recorded(str(file))
+            read_schedule(str(file))
 
 
 def test_a_pipe_in_the_place_of_an_order_of_tasks_is_not_waited_for(tmp_path: Path) -> None:

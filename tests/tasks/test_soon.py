@@ -15,7 +15,7 @@ PROGRAM = """
 import json, sys, threading
 
 sys.path.insert(0, sys.argv[1])
-from soon import Soon
+from thread_callback import ThreadCallback
 
 met, held, done = [], threading.Lock(), []
 held.acquire()
@@ -39,7 +39,7 @@ def begin(frame):
 
 
 def asked():
-    threading.Timer(0.1, soon.ask).start()
+    threading.Timer(0.1, soon.request_call).start()
     held.acquire(blocking=True, timeout=0.3)  # an argument that is named: 3.14 looks for no pending call behind it
     first = 1
     second = len([first])
@@ -47,12 +47,12 @@ def asked():
 
 
 def returned():
-    threading.Timer(0.1, soon.ask).start()
+    threading.Timer(0.1, soon.request_call).start()
     return held.acquire(blocking=True, timeout=0.3)
 
 
 def raised():
-    threading.Timer(0.1, soon.ask).start()
+    threading.Timer(0.1, soon.request_call).start()
     try:
         {}[held.acquire(blocking=True, timeout=0.3)]
     except KeyError:
@@ -60,7 +60,7 @@ def raised():
 
 
 def called():
-    threading.Timer(0.1, soon.ask).start()
+    threading.Timer(0.1, soon.request_call).start()
     inner(held.acquire(blocking=True, timeout=0.3))
 
 
@@ -68,7 +68,7 @@ def inner(one):
     return one
 
 
-soon = Soon(threading.get_ident(), begin)
+soon = ThreadCallback(threading.get_ident(), begin)
 told = {}
 for function in (asked, returned, raised, called):
     met.clear()

@@ -1,9 +1,9 @@
 """The debugger's hand in a Python rank: executed there by the recorder when MPI has started, never imported by Weft.
 
 A thread answers questions about the frames of the thread that initialised MPI, or of another one that stands at a
-breakpoint; breakpoints and steps are a trace function in that thread (sys.settrace), put there by inprocess/soon.py,
-so that it takes effect when the call of MPI that the rank is parked in returns, and put into the others by
-trace_threads.py. Standard library and 3.11 only; no name is left in the program.
+breakpoint; breakpoints and steps are a trace function in that thread (sys.settrace), put there by
+inprocess/thread_callback.py, so that it takes effect when the call of MPI that the rank is parked in returns, and put
+into the others by trace_threads.py. Standard library and 3.11 only; no name is left in the program.
 """
 
 from __future__ import annotations
@@ -372,8 +372,8 @@ class Agent:
         if self.stopped is not None:
             return
         if self.soon is None:
-            self.soon = self.executed("soon.py")["Soon"](self.thread, self.arm)
-        self.soon.ask()
+            self.soon = self.executed("thread_callback.py")["ThreadCallback"](self.thread, self.arm)
+        self.soon.request_call()
 
     # The rank's own thread
 
@@ -700,8 +700,8 @@ def attend(folder: str, rank: int, agent: Agent) -> None:
     names = {"__name__": "weft_rank", "__file__": path}
     with open(path) as file:  # noqa: PTH123
         exec(compile(file.read(), path, "exec"), names)
-    attend: Any = names["attend"]
-    attend(f"{folder}/rank-{rank}.tasks.sock", told["births"], (agent.aside, agent.drive, agent.look, OWN))
+    follow_rank_tasks: Any = names["follow_rank_tasks"]
+    follow_rank_tasks(f"{folder}/rank-{rank}.tasks.sock", told["births"], (agent.aside, agent.drive, agent.look, OWN))
 
 
 if __name__ == "weft_agent":

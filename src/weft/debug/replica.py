@@ -31,7 +31,7 @@ STUCK = 10.0
 TICK = 0.01
 AGENT = [
     *(Path(__file__).parent / name for name in ("agent.py", "count_python.py", "trace_threads.py")),
-    Path(__file__).parents[1] / "inprocess/soon.py",
+    Path(__file__).parents[1] / "inprocess/thread_callback.py",
 ]
 """What the recorder executes in a Python rank, and what that executes."""
 

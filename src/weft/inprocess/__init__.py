@@ -1,6 +1,6 @@
-"""What runs inside a Python program under `weft tasks`; never imported by Weft itself, but for unswept.py.
+"""The agent of `weft tasks` inside a Python program; Weft itself imports only gc_pause.py and schedule_file.py of it.
 
-`__main__.py` starts the program, `births.py` numbers its tasks, `waits.py` says what they wait for, `tracer.py` steps
-one of them, `agent.py` answers the debugger. Standard library only, Python 3.11 and newer: the program's
+`__main__.py` starts the program, `births.py` numbers its tasks, `waits.py` finds out what they wait for, `tracer.py`
+steps a task, `agent.py` answers the debugger. Only the standard library of Python 3.11 and newer is used: the program's
 Python need not have Weft installed.
 """

@@ -2,8 +2,8 @@
 
 KIND is `file`, `-m` or `-c` (commandline.py).
 
-In a rank of MPI that is replayed for a debugger, weft/debug/agent.py calls `attend` instead; in one of `weft run
---tasks`, start/sitecustomize.py calls `record`.
+In an MPI rank that is replayed for a debugger, weft/debug/agent.py calls `follow_rank_tasks` instead; in a rank of
+`weft run --tasks`, start/sitecustomize.py calls `record_task_steps`.
 """
 
 import importlib.util
@@ -20,12 +20,14 @@ if sys.version_info < (3, 11) or "free-threading" in sys.version:
     sys.exit(1)  # the program's Python; python.py says why: it looks at the version where a program does not begin
 
 
-AGAIN = "75"
+RETRY_STATUS = "75"
 """What is told of a program that is just importing asyncio (EX_TEMPFAIL)."""
 
 
-def load(part: str = "agent") -> types.ModuleType:
-    """A module of this folder, imported as a package of its own, whatever else is called `weft` here."""
+def load_agent_module(module_name: str = "agent") -> types.ModuleType:
+    """Import a module of this folder as part of a private package, so that no other package called
+    `weft` interferes.
+    """
     folder = Path(__file__).parent
     spec = importlib.util.spec_from_file_location(
         "_weft_inside", folder / "__init__.py", submodule_search_locations=[str(folder)]
@@ -35,30 +37,32 @@ def load(part: str = "agent") -> types.ModuleType:
     package = importlib.util.module_from_spec(spec)
     sys.modules["_weft_inside"] = package
     spec.loader.exec_module(package)
-    return importlib.import_module("_weft_inside." + part)
+    return importlib.import_module("_weft_inside." + module_name)
 
 
 def main() -> None:
-    """Start the program, stop before its first line, and say how it ended."""
+    """Run the program under an agent that stops it before its first line, and report its exit
+    status to the debugger.
+    """
     line = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(line.fileno(), False)
     library, kind, sys.argv = sys.argv[2], sys.argv[3], sys.argv[4:]
-    agent = load().Agent(line, library)
+    agent = load_agent_module().Agent(line, library)
     program = importlib.import_module("_weft_inside.program")
-    status = program.run(kind, sys.argv[0], lambda: agent.stop(None, "start", None))
-    program.flush()
-    agent.ended(status)
+    status = program.run_program(kind, sys.argv[0], lambda: agent.stop(None, "start", None))
+    program.flush_output()
+    agent.report_exit(status)
     sys.exit(status)
 
 
-class AtImport:
-    """Calls back when the program has imported a module: one that never does pays nothing."""
+class ImportCallback:
+    """Finder of modules that calls `callback` once the program has imported `module`."""
 
-    def __init__(self, module: str, then: Callable[[], object]) -> None:
-        self._module, self._then = module, then
+    def __init__(self, module: str, callback: Callable[[], object]) -> None:
+        self._module, self._then = module, callback
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        """What Python asks before each import."""
+        """Return the spec of the awaited module with the callback after its execution; None for all other modules."""
         if name != self._module:
             return None
         sys.meta_path.remove(self)  # type: ignore[arg-type]
@@ -74,59 +78,71 @@ class AtImport:
         return spec
 
 
-def attend(path: str, library: str, hands: tuple[Any, ...]) -> None:
-    """Follow the tasks of this process, from when it has asyncio; debuggers come to the socket at a path.
+def follow_rank_tasks(socket_path: str, library: str, rank_functions: tuple[Any, ...]) -> None:
+    """Start an agent in an MPI rank as soon as the rank has imported asyncio; debuggers connect to `socket_path`.
 
-    `hands`: what the rank's own agent does for this one (debug/agent.py: aside, drive, look), and its file.
+    `library`: the path of the C part of births.py. `rank_functions`: what the agent needs of the rank's own agent in
+    debug/agent.py: its functions `aside`, `drive` and `look`, and the path of its file.
     """
 
-    at_import("asyncio", lambda: load().RankAgent(path, library, hands))
+    call_at_import("asyncio", lambda: load_agent_module().RankAgent(socket_path, library, rank_functions))
 
 
-def visit(path: str) -> None:
-    """Answer the debugger that listens at a path, in a program that was not started for one (attached.py)."""
+def answer_debugger(socket_path: str) -> None:
+    """Start an agent for the debugger that listens at `socket_path`, in a program that was not started for a debugger.
+
+    If the program has not imported asyncio, or is importing it now, the debugger gets the reason instead. The socket's
+    folder is removed in any case.
+    """
     try:
         if "asyncio" not in sys.modules:  # nothing is imported into a program that has no use for it
-            decline(path, "has not imported asyncio: it has no tasks")
+            refuse_debugger(socket_path, "has not imported asyncio: it has no tasks")
             return
         sys.modules.pop("_weft_inside.attach", None)
-        load("attach").come(path)
+        load_agent_module("attach").connect_agent(socket_path)
     except (ImportError, AttributeError) as error:  # it is importing asyncio right now
-        decline(path, f"cannot be looked into now: {error}", AGAIN)
+        refuse_debugger(socket_path, f"cannot be looked into now: {error}", RETRY_STATUS)
     finally:
         with suppress(OSError):  # nothing is left for the debugger to do: it may be killed
-            for name in os.listdir(Path(path).parent):
-                Path(path).with_name(name).unlink()
-            Path(path).parent.rmdir()
+            for name in os.listdir(Path(socket_path).parent):
+                Path(socket_path).with_name(name).unlink()
+            Path(socket_path).parent.rmdir()
 
 
-def decline(path: str, reason: str, code: str = "null") -> None:
-    """Tell the debugger why no agent comes. Without json, which a program without asyncio may not have imported."""
+def refuse_debugger(socket_path: str, reason: str, code: str = "null") -> None:
+    """Send the debugger at `socket_path` the reason why no agent starts, and `code` as the exit status in JSON.
+
+    The message is written without the module json, which a program without asyncio may not have imported.
+    """
     plain = "".join(letter if letter.isprintable() and letter not in '"\\' else "'" for letter in reason)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-        line.connect(path)
+        line.connect(socket_path)
         line.sendall(
             f'{{"stop": {{"why": "ended", "code": {code}, "task": null, "at": null, "text": "{plain}"}}}}\n'.encode()
         )
 
 
-def record(library: str) -> None:
-    """Write down which task makes each call of MPI, in a rank of `weft run --tasks`."""
+def record_task_steps(library: str) -> None:
+    """Record which asyncio task makes each MPI call, in a rank of `weft run --tasks`; an unknown asyncio records no
+    task.
+
+    `library`: the path of the C part.
+    """
 
     def begin() -> None:
         # An asyncio that we do not know: no task is.
         with suppress(OSError, AttributeError, TypeError, ValueError, RuntimeError):
-            load("steps").record(library)
+            load_agent_module("step_recording").record_steps(library)
 
-    at_import("asyncio", begin)
+    call_at_import("asyncio", begin)
 
 
-def at_import(module: str, begin: Callable[[], object]) -> None:
-    """Begin when the program has a module."""
+def call_at_import(module: str, callback: Callable[[], object]) -> None:
+    """Call `callback` as soon as the program has imported `module`: at once if it has already."""
     if module in sys.modules:
-        begin()
+        callback()
     else:
-        sys.meta_path.insert(0, AtImport(module, begin))  # type: ignore[arg-type]
+        sys.meta_path.insert(0, ImportCallback(module, callback))  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

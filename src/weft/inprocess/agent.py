@@ -1,4 +1,6 @@
-"""Answers the debugger: in the thread that stands at a line while one does, else in a thread of its own."""
+"""Answers the debugger's requests inside the program: in the stopped thread, or in the agent's own while none is
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -22,39 +24,49 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any
 
-from . import births, hung, made
+from . import births, creation, hangs
 from .births import Task, ancestry, birth, is_library
-from .children import children
-from .deaths import Deaths, frames_of
-from .deaths import told as died
-from .overlook import Overlook
+from .child_processes import list_child_processes
 from .schedule import Schedule
-from .table import columns, names
-from .tracer import Tracer, backs, outermost
-from .waits import Timers, behind, chain, innermost, shields, site, site_of
-from .watches import Watch
+from .task_deaths import TaskDeaths, exception_frames
+from .task_deaths import describe_death as died
+from .task_table import build_task_columns, find_given_names
+from .thread_monitor import ThreadMonitor
+from .tracer import Tracer, frame_and_callers, outermost_frame
+from .waits import (
+    Timers,
+    frame_site,
+    has_shield_callback,
+    innermost_frame,
+    instruction_site,
+    task_frames,
+    unwrap_awaitable,
+)
+from .watchpoints import WatchedExpression
 
-LOOK = 0.15
+CHECK_INTERVAL = 0.15
 """Seconds between looks whether all loops stand still."""
-FOREIGN = {"uvloop", "rloop", "winloop"}
+FOREIGN_LOOPS = {"uvloop", "rloop", "winloop"}
 """Libraries whose loops are not made of asyncio's own."""
-OTHERS = ("trio", "gevent", "curio")
+OTHER_TASK_LIBRARIES = ("trio", "gevent", "curio")
 """Libraries with tasks of their own."""
-SOON, SELDOM = 2, 64
+FIRST_IDLE_CHECKS, MOST_IDLE_CHECKS = 2, 64
 """Looks in a row at which they must stand still for it to be told: at first, and at most."""
-DRIVE = 0.002
+PROGRESS_INTERVAL = 0.002
 """Seconds between looks at what MPI has to do for others."""
-SHORT = reprlib.Repr()
-SHORT.maxstring = SHORT.maxother = 400
-SHORT.maxlist = SHORT.maxtuple = SHORT.maxdict = SHORT.maxset = 40
+SHORT_REPR = reprlib.Repr()
+SHORT_REPR.maxstring = SHORT_REPR.maxother = 400
+SHORT_REPR.maxlist = SHORT_REPR.maxtuple = SHORT_REPR.maxdict = SHORT_REPR.maxset = 40
 
 Request = dict[str, Any]
 
 
 class Agent:
-    """One conversation with the debugger, over a socket. `tells_threads`: whether threads stand in the table, too."""
+    """Conversation with the debugger over a socket. `has_thread_rows`: whether the table of tasks
+    contains threads too.
+    """
 
-    tells_threads = True
+    has_thread_rows = True
 
     def __init__(self, line: socket.socket | None, library: str) -> None:
         self._line = line
@@ -74,73 +86,83 @@ class Agent:
         self._since: float | None = None
         self._pid = os.getpid()
         self.loops: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.deaths = Deaths(self._died)
-        self.tracer = Tracer(self.stop, self.tasks, self.deaths.born)
+        self.deaths = TaskDeaths(self._stop_at_death)
+        self.tracer = Tracer(self.stop, self.tasks, self.deaths.on_task_created)
         self.schedule = Schedule(lambda text: self.stop(None, "interrupted", None, text))
         self._scheduled = False
-        self._prepare(library)
-        os.register_at_fork(after_in_child=self._forked)
-        self.overlook = Overlook(self.loops, self.tasks, tells=self.tells_threads)
-        self.overlook.own.add(_thread.start_new_thread(self._serve, ()))
+        self._install_hooks(library)
+        os.register_at_fork(after_in_child=self._disable_in_fork)
+        self.thread_monitor = ThreadMonitor(self.loops, self.tasks, has_rows=self.has_thread_rows)
+        self.thread_monitor.own_threads.add(_thread.start_new_thread(self._serve_debugger, ()))
 
-    def _prepare(self, library: str) -> None:
-        """Hear of loops and tasks from now on."""
-        self._watch_loops()
-        births.install(self.tracer.created, library, behind, shields)
-        if self.tells_threads:
-            made.install()
+    def _install_hooks(self, library: str) -> None:
+        """Hook the creation of loops, tasks and threads, so that each is numbered. `library`: the
+        path of the C part.
+        """
+        self._hook_loop_creation()
+        births.install_births(self.tracer.on_task_created, library, unwrap_awaitable, has_shield_callback)
+        if self.has_thread_rows:
+            creation.install_creation_hooks()
 
-    def _watch_loops(self) -> None:
+    def _hook_loop_creation(self) -> None:
+        """Add each loop that is created from now on to `loops`, and to the schedule if that is active."""
         original = base_events.BaseEventLoop.__init__
 
         def init(loop: Any) -> None:
             original(loop)
             self.loops.add(loop)
             if self._scheduled:
-                self.schedule.attend(loop)
+                self.schedule.take_over_loop(loop)
 
         base_events.BaseEventLoop.__init__ = init  # type: ignore[assignment, method-assign]
 
-    def _forked(self) -> None:
-        """A child of fork() is not debugged."""
+    def _disable_in_fork(self) -> None:
+        """Switch off tracing, breakpoints and the conversation: a child made by fork() is not debugged."""
         sys.settrace(None)
-        self.tracer.how = "continue"
-        self.tracer.points._all = []
-        self.tracer.watches.clear()
+        self.tracer.movement = "continue"
+        self.tracer.breakpoints._all = []
+        self.tracer.watchpoints.clear()
         if self._line is not None:
             self._line.close()
 
     # The conversation
 
-    def tell(self, message: Request) -> None:
-        """Send one message."""
+    def send(self, message: Request) -> None:
+        """Send the debugger one message as a line of JSON; disconnect if it no longer listens."""
         try:
             with self._sending:
                 if self._line is not None:
                     self._line.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
-            self._lost()
+            self._on_disconnect()
 
-    def _lost(self) -> None:
-        """The debugger does not listen any more."""
-        self._forked()
+    def _on_disconnect(self) -> None:
+        """Stop debugging after the debugger has gone."""
+        self._disable_in_fork()
 
-    def _serve(self) -> None:
+    def _serve_debugger(self) -> None:
+        """Answer the debugger in this thread, and end the program when the debugger goes: it was started for it."""
         if self._line is not None:
-            self._converse(self._line)
+            self._answer_requests(self._line)
         if os.getpid() == self._pid:
             os._exit(143)  # the debugger has gone, and the program was its own
 
-    def _converse(self, line: socket.socket) -> None:
-        """Answer until the debugger goes."""
+    def _answer_requests(self, line: socket.socket) -> None:
+        """Answer the requests that arrive on a socket until its other end closes; between them, check whether all is
+        idle.
+        """
         while os.getpid() == self._pid:
-            ready, _, _ = select.select([line], [], [], LOOK)
-            if ready and not self._receive(line):
+            ready, _, _ = select.select([line], [], [], CHECK_INTERVAL)
+            if ready and not self._receive_requests(line):
                 return
             if not ready:
-                self._look()
+                self._check_idle()
 
-    def _receive(self, line: socket.socket) -> bool:
+    def _receive_requests(self, line: socket.socket) -> bool:
+        """Read from the socket and handle each whole request; return False if the other end has closed it.
+
+        While a thread is stopped, requests are put into the inbox, and that thread handles them.
+        """
         more = line.recv(65536)
         self._lines += more
         *whole, self._lines = self._lines.split(b"\n")
@@ -155,16 +177,22 @@ class Agent:
                     self._leaving = going  # what comes after it finds a program that runs
                     self._inbox.put(request)
                 elif going:
-                    self._do(request)
+                    self._handle_request(request)
             if not standing and not going:
-                self._do(request)
+                self._handle_request(request)
         return bool(more)
 
-    def _died(self, task: Task, _: BaseException) -> None:
+    def _stop_at_death(self, task: Task, _: BaseException) -> None:
+        """Stop because a task has ended by an exception."""
         self.stop(None, "died", task, died(task))
 
     def stop(self, frame: FrameType | None, why: str, task: Task | None, text: str = "") -> None:
-        """Stand here until the debugger lets the program go on."""
+        """Stop this thread at `frame`, tell the debugger, and answer its requests here until one lets the program
+        continue.
+
+        `why`: the reason of the stop, such as `line`, `breakpoint`, `watch`, `done`. `task`: the task that stopped, if
+        any. `text`: further words for people. Does nothing in a forked child or without a debugger.
+        """
         if os.getpid() != self._pid or self._line is None:
             return
         with self._turn:
@@ -172,61 +200,67 @@ class Agent:
                 self._frame, self._task, self._leaving, self._standing = frame, task, False, True
                 self._stops += 1
             self._thread = _thread.get_ident()
-            last = innermost(frames_of(task)[::-1]) if frame is None and task is not None else None
-            at = site(frame or last)
-            thread = (self.overlook.at(frame) if task is None and frame is not None else None) or {}
+            last = innermost_frame(exception_frames(task)[::-1]) if frame is None and task is not None else None
+            at = frame_site(frame or last)
+            thread = (
+                self.thread_monitor.find_row_of_frame(frame) if task is None and frame is not None else None
+            ) or {}
             change = self.tracer.change if why == "watch" else None
-            point = change.number if change else self.tracer.points.last if why == "breakpoint" else None
-            self.tell({"stop": {
+            point = change.number if change else self.tracer.breakpoints.last_hit if why == "breakpoint" else None
+            self.send({"stop": {
                 "number": self._stops, "why": why, "text": text, "at": at,
                 "task": birth(task).id if task is not None else thread.get("id"), "kind": thread.get("kind", "task"),
-                "breakpoint": point, "change": change and change.told, "over": bool(change and change.over),
+                "breakpoint": point, "change": change and change.texts, "over": bool(change and change.is_frame_over),
                 "worker": _thread.get_native_id(),
-                "name": names([task]).get(0, "") if task is not None else thread.get("name", ""),
+                "name": find_given_names([task]).get(0, "") if task is not None else thread.get("name", ""),
             }})  # fmt: skip
-            while not self._do(self._request()):
+            while not self._handle_request(self._next_request()):
                 pass
 
-    def _request(self) -> Request:
-        """What the debugger wants of the thread that stands at a line."""
+    def _next_request(self) -> Request:
+        """Wait for the debugger's next request to the stopped thread, and return it."""
         return self._inbox.get()
 
-    def ended(self, code: int) -> None:
-        """The program has come to its end."""
+    def report_exit(self, exit_status: int) -> None:
+        """Tell the debugger that the program has ended."""
         if os.getpid() == self._pid:
-            self.tell({"stop": {"why": "ended", "code": code, "task": None, "at": None}})
+            self.send({"stop": {"why": "ended", "code": exit_status, "task": None, "at": None}})
 
-    def _do(self, request: Request) -> bool:
-        """One request; whether it lets the program go on."""
+    def _handle_request(self, request: Request) -> bool:
+        """Answer one request by the method `do_NAME`; return True if the request lets the program continue."""
         if request["do"] == "go":
-            self._go(request)
+            self._resume_program(request)
             return True
         try:
             answer = getattr(self, "do_" + request["do"])(request)
-            self.tell({"id": request["id"], "answer": answer})
+            self.send({"id": request["id"], "answer": answer})
         except Exception as error:
-            self.tell({"id": request["id"], "error": f"{type(error).__name__}: {error}"})
+            self.send({"id": request["id"], "error": f"{type(error).__name__}: {error}"})
         return False
 
-    def _go(self, request: Request) -> None:
+    def _resume_program(self, request: Request) -> None:
+        """Let the program continue as the request says: the whole, or one task by `step`, `next` or `finish`."""
         standing, frame = self._standing, self._frame
         self._standing, self._frame, self._task = False, None, None
-        self._ticks, self._patience, self._since = 0, SOON, None
-        task = self._find(request["task"])
+        self._ticks, self._patience, self._since = 0, FIRST_IDLE_CHECKS, None
+        task = self._find_task(request["task"])
         task = task if task is None or not task.done() else None
         gone = task is None and request["task"] is not None  # it is done: there is nothing left to step
         how = "continue" if gone else request["how"]
-        self.tracer.aim(how, task, frame if standing else None, child=request["child"])
+        self.tracer.resume(how, task, frame if standing else None, into_child=request["child"])
 
-    def _look(self) -> None:
-        """Say when no loop has anything to do: the debugger looks for a deadlock then, ever more rarely."""
+    def _check_idle(self) -> None:
+        """Tell the debugger when no loop and no thread has anything to do, so that it looks for a deadlock.
+
+        The interval between messages doubles while nothing changes, up to MOST_IDLE_CHECKS checks.
+        """
         if self._standing or not self._patience:
             return
-        for late in self.schedule.overdue():
+        for late in self.schedule.overdue_loops():
             late.call_soon_threadsafe(lambda: None)  # its next round sees it
-        if self.schedule.withholds:
+        if self.schedule.is_delaying_tasks:
             return
-        if (asleep := self.overlook.idle()) is None:
+        if (asleep := self.thread_monitor.find_idle_threads()) is None:
             self._ticks, self._since, self._quiet = 0, None, False
             return
         self._since = self._since or time.monotonic()
@@ -234,61 +268,70 @@ class Agent:
         if self._ticks < self._patience - 1:
             return
         # Twice in a row: a thread of a pool that is about to take up work looks idle for an instant.
-        before, self._quiet = self._quiet, hung.quiet(list(self.loops), self.tasks(), self.overlook.threads(asleep))
+        before, self._quiet = (
+            self._quiet,
+            hangs.is_stuck(list(self.loops), self.tasks(), self.thread_monitor.read_threads(asleep)),
+        )
         if self._ticks >= self._patience:
-            self._ticks, self._patience = 0, min(2 * self._patience, SELDOM)
-            self.tell({"idle": True, "quiet": before and self._quiet, "held": self.schedule.waits_for_release()})
+            self._ticks, self._patience = 0, min(2 * self._patience, MOST_IDLE_CHECKS)
+            self.send({"idle": True, "quiet": before and self._quiet, "held": self.schedule.held_ready_tasks()})
 
     # Requests
 
     def tasks(self) -> list[Task]:
-        """Every task that is not done, of all loops."""
-        if not FOREIGN.isdisjoint(sys.modules):  # they make loops past us: their tasks know them
-            for loop in births.loops():
+        """Return all tasks that are not done, of all loops."""
+        if not FOREIGN_LOOPS.isdisjoint(sys.modules):  # they make loops past us: their tasks know them
+            for loop in births.find_loops():
                 self.loops.add(loop)
         return [task for loop in list(self.loops) for task in asyncio.all_tasks(loop)]
 
     def do_quiet(self, _: Request) -> bool:
-        """Whether nothing can happen any more, as the program runs."""
-        asleep = self.overlook.asleep()
-        if self._standing or self.overlook.goes_on(asleep) or self.schedule.withholds:
+        """Return whether nothing can happen in the program any more. The program keeps running
+        while this is checked.
+        """
+        asleep = self.thread_monitor.find_sleeping_threads()
+        if self._standing or self.thread_monitor.is_active(asleep) or self.schedule.is_delaying_tasks:
             return False
-        return hung.quiet(list(self.loops), self.tasks(), self.overlook.threads(asleep))
+        return hangs.is_stuck(list(self.loops), self.tasks(), self.thread_monitor.read_threads(asleep))
 
     def do_unseen(self, _: Request) -> str:
-        """The library of tasks that this program has loaded, where it is not asyncio."""
-        return next((name for name in OTHERS if name in sys.modules), "")
+        """Return the name of another task library that the program has loaded, such as trio; empty if none."""
+        return next((name for name in OTHER_TASK_LIBRARIES if name in sys.modules), "")
 
     def do_children(self, _: Request) -> list[list[Any]]:
-        """The processes that the program has made by multiprocessing."""
-        return children()
+        """Return number and name of each living process that the program has made by multiprocessing."""
+        return list_child_processes()
 
     def do_hung(self, _: Request) -> Any:
-        """What the waiting tasks wait for, and who has it."""
-        return hung.told(self.tasks(), self.overlook.threads(self.overlook.asleep()))
+        """Return a row for each object that tasks or threads wait for: who waits, and who could end the wait."""
+        return hangs.describe_awaited_objects(
+            self.tasks(), self.thread_monitor.read_threads(self.thread_monitor.find_sleeping_threads())
+        )
 
-    def _find(self, number: int | None) -> Task | None:
+    def _find_task(self, number: int | None) -> Task | None:
+        """Return the task with a number, if it is not done or is the stopped one; else None."""
         if number is None:
             return None
         here = [self._task] if self._task is not None else []  # it may be done: where it died is looked at
         return next((task for task in (*here, *self.tasks()) if birth(task).id == number), None)
 
     def do_tasks(self, _: Request) -> object:
-        """The table, a list a column."""
+        """Return the table of all tasks and threads as columns."""
         tasks = self.tasks()
-        running = {id(task): thread for thread, task in self._running()}
+        running = {id(task): thread for thread, task in self._running_tasks()}
         loops = list(self.loops)
 
         def here(task: Task) -> FrameType | None:
-            return self._frame if task is self._task else top_frame(running[id(task)])
+            return self._frame if task is self._task else innermost_program_frame(running[id(task)])
 
-        threads = self.overlook.threads(self.overlook.asleep())
-        told = columns(tasks, running, here, cache(lambda: Timers(loops)), threads.task_wait)
+        threads = self.thread_monitor.read_threads(self.thread_monitor.find_sleeping_threads())
+        told = build_task_columns(tasks, running, here, cache(lambda: Timers(loops)), threads.describe_task_wait)
         natives = {ident: one.native_id for ident, one in list(threading._active.items())}  # type: ignore[attr-defined]
         told["workers"] = {i: natives.get(ident, ident) for i, ident in told["workers"].items()}
-        return told | self.overlook.told(threads)
+        return told | self.thread_monitor.thread_columns(threads)
 
-    def _running(self) -> list[tuple[int, Task]]:
+    def _running_tasks(self) -> list[tuple[int, Task]]:
+        """Return each task that runs now, with the identity of its thread."""
         found = []
         for loop in list(self.loops):
             task = asyncio.current_task(loop) if loop.is_running() else None
@@ -297,62 +340,74 @@ class Agent:
                 found.append((getattr(loop, "_thread_id", here) or here, task))
         return found
 
-    def _frames(self, number: int | None, *, every: bool = False) -> list[FrameType]:
-        """The frames of a task, innermost first: the program's own and the one where it was stopped, or every one."""
-        task = self._find(number)
-        entry = self.overlook.entry(number) if task is None else None
+    def _task_frames(self, number: int | None, *, with_libraries: bool = False) -> list[FrameType]:
+        """Return the frames of a task or thread, innermost first; None as the number means the stopped thread.
+
+        Frames of libraries are left out, except the frame of the stop; `with_libraries` keeps them.
+        """
+        task = self._find_task(number)
+        entry = self.thread_monitor.find_entry(number) if task is None else None
         if entry is not None:
-            frames = [frame for frame in entry.stack if not frame.f_code.co_filename.startswith(births.OWN)]
+            frames = [frame for frame in entry.stack if not frame.f_code.co_filename.startswith(births.OWN_FOLDER)]
         elif task is not None and task.done():
-            frames = frames_of(task)
+            frames = exception_frames(task)
         elif task is None or task is self._task:
-            frames, at, last = [], self._frame, outermost(task)
+            frames, at, last = [], self._frame, outermost_frame(task)
             while at is not None:
                 frames.append(at)
                 if at is last:
                     break
                 at = at.f_back
         else:
-            frames = chain(task)[::-1]
-        return [f for f in frames if every or f is self._frame or not is_library(f.f_code.co_filename)]
+            frames = task_frames(task)[::-1]
+        return [f for f in frames if with_libraries or f is self._frame or not is_library(f.f_code.co_filename)]
 
     def do_frames(self, request: Request) -> Any:
-        """The program's frames of a task, and who made it, and who made that one."""
-        task = self._find(request["task"])
-        first = self.overlook.row(request["task"]) if task is None else None
-        maker = self._find(first["parent"]) if first is not None else None
+        """Return the frames of a task, and where each of its ancestors was created."""
+        task = self._find_task(request["task"])
+        first = self.thread_monitor.find_row(request["task"]) if task is None else None
+        maker = self._find_task(first["parent"]) if first is not None else None
         of = task if task is not None else maker
         line = [born for born in ancestry(of) if born.parent is not None] if of is not None else []
         spawns = [{"task": born.parent, "name": births.NAMES.get(born.parent or 0, ""),
-                   "at": site_of(born.code, born.lasti)} for born in line]  # fmt: skip
+                   "at": instruction_site(born.code, born.lasti)} for born in line]  # fmt: skip
         if first is not None and first["parent"]:
             spawns.insert(0, {"task": first["parent"], "name": births.NAMES.get(first["parent"], ""),
                               "at": first["created"]})  # fmt: skip
         return {
-            "frames": [site(frame) for frame in self._frames(request["task"], every=request["every"])],
+            "frames": [
+                frame_site(frame) for frame in self._task_frames(request["task"], with_libraries=request["every"])
+            ],
             "spawns": spawns,
         }
 
-    def _frame_of(self, request: Request) -> FrameType:
-        """The frame of a task that is meant. LookupError where it is in none."""
-        frames = self._frames(request["task"])
+    def _selected_frame(self, request: Request) -> FrameType:
+        """Return the frame of a task that a request selects by `level`. LookupError if the task has no frame of the
+        program.
+        """
+        frames = self._task_frames(request["task"])
         if not frames:
             raise LookupError("the task is in no frame of the program")
         chosen: FrameType = frames[min(request.get("level", 0), len(frames) - 1)]
         return chosen
 
     def do_evaluate(self, request: Request) -> str:
-        """The value of an expression in a task's frame. It cannot rebind the frame's names."""
-        frame = self._frame_of(request)
-        return SHORT.repr(eval(request["text"], frame.f_globals, dict(frame.f_locals)))
+        """Evaluate an expression in a task's frame and return the value as text. Names of the frame cannot be rebound
+        by it.
+        """
+        frame = self._selected_frame(request)
+        return SHORT_REPR.repr(eval(request["text"], frame.f_globals, dict(frame.f_locals)))
 
     def do_locals(self, request: Request) -> list[tuple[str, str]]:
-        """The variables of a task's frame."""
-        return [(name, SHORT.repr(value)) for name, value in self._frame_of(request).f_locals.items()]
+        """Return the names and values (as text) of the local variables of a task's frame."""
+        return [(name, SHORT_REPR.repr(value)) for name, value in self._selected_frame(request).f_locals.items()]
 
     def do_assign(self, request: Request) -> str:
-        """Give a variable of a task's frame another value. NameError where the frame has none of that name."""
-        frame, name = self._frame_of(request), request["name"]
+        """Assign a value to a variable, attribute or item in a task's frame, and return the value as text.
+
+        Raises NameError if a plain name is neither a local nor a global variable of the frame.
+        """
+        frame, name = self._selected_frame(request), request["name"]
         value = eval(request["text"], frame.f_globals, dict(frame.f_locals))
         code = frame.f_code
         if name in code.co_varnames or name in code.co_cellvars or name in code.co_freevars:
@@ -365,90 +420,94 @@ class Agent:
             raise NameError(f"the frame has no variable {name}")
         else:
             exec(f"{name} = _weft_value", frame.f_globals, {**frame.f_locals, "_weft_value": value})
-        return SHORT.repr(value)
+        return SHORT_REPR.repr(value)
 
     def do_held(self, request: Request) -> tuple[int | None, str]:
-        """The number of the task that an expression holds, and its value."""
-        frame = self._frame_of(request)
+        """Return the number of the task or thread that is the value of an expression (None if it is neither), and the
+        value.
+        """
+        frame = self._selected_frame(request)
         value = eval(request["text"], frame.f_globals, dict(frame.f_locals))
         held = next((task for task in self.tasks() if task is value or task.get_coro() is value), None)
-        return birth(held).id if held is not None else self.overlook.number_of(value), SHORT.repr(value)
+        return birth(held).id if held is not None else self.thread_monitor.find_number(value), SHORT_REPR.repr(value)
 
     def do_points(self, request: Request) -> None:
-        """Take these breakpoints."""
-        stacks = on_stacks()
-        self.tracer.points.take(request["points"], stacks)
-        if self.tracer.points.traces:
-            self._trace(stacks)
+        """Replace all breakpoints by those of the request."""
+        stacks = all_thread_frames()
+        self.tracer.breakpoints.replace_breakpoints(request["points"], stacks)
+        if self.tracer.breakpoints.needs_tracing:
+            self._trace_all_threads(stacks)
 
-    def _trace(self, stacks: list[FrameType]) -> None:
-        """Trace all threads from now on."""
-        threading.settrace(self.tracer.dispatch)
-        self.tracer.trace(stacks)
+    def _trace_all_threads(self, stacks: list[FrameType]) -> None:
+        """Install the trace function in all threads and on the frames `stacks`, as far as breakpoints or watchpoints
+        need it.
+        """
+        threading.settrace(self.tracer.trace_call)
+        self.tracer.trace_frames(stacks)
         if self._standing:
-            sys.settrace(self.tracer.dispatch)
+            sys.settrace(self.tracer.trace_call)
         else:
-            self.tracer.interrupt()
+            self.tracer.trace_main_thread_soon()
         for loop in list(self.loops):
             if loop.is_running():
-                loop.call_soon_threadsafe(sys.settrace, self.tracer.dispatch)
+                loop.call_soon_threadsafe(sys.settrace, self.tracer.trace_call)
 
     def do_watch(self, request: Request) -> str:
-        """Stop where the value of an expression in a task's frame changes; its value now."""
-        watch = Watch(request["number"], request["text"], self._frame_of(request), SHORT.repr)
-        self.tracer.watches.add(watch)
-        self._trace(on_stacks())
+        """Watch an expression in a task's frame: stop when its value changes. Returns the value now, as text."""
+        watch = WatchedExpression(request["number"], request["text"], self._selected_frame(request), SHORT_REPR.repr)
+        self.tracer.watchpoints.add(watch)
+        self._trace_all_threads(all_thread_frames())
         return watch.value
 
     def do_unwatch(self, request: Request) -> None:
-        """Watch it no more."""
-        self.tracer.watches.remove(request["number"])
+        """Remove a watchpoint by its number."""
+        self.tracer.watchpoints.remove(request["number"])
 
     def do_name(self, request: Request) -> None:
-        """Give a task a name, asyncio's too."""
-        if (task := self._find(request["task"])) is not None:
+        """Give a task a name, in Weft's table and in asyncio."""
+        if (task := self._find_task(request["task"])) is not None:
             task.set_name(request["name"])
         births.NAMES[request["task"]] = request["name"]
 
-    def _schedule(self) -> Schedule:
-        """The schedule, with every loop in its hands."""
+    def _activate_schedule(self) -> Schedule:
+        """Let the schedule control the steps of all loops, present and future, and return it."""
         self._scheduled = True
         for loop in list(self.loops):
-            self.schedule.attend(loop)
+            self.schedule.take_over_loop(loop)
         return self.schedule
 
     def do_hold(self, request: Request) -> None:
-        """Let a task make no step, or again."""
-        task = self._find(request["task"])
+        """Hold a task, so that it makes no step, or release it. TypeError if its loop is not one of asyncio's own."""
+        task = self._find_task(request["task"])
         if task is not None and not isinstance(task.get_loop(), base_events.BaseEventLoop):
             raise TypeError("its loop is not asyncio's own: its tasks cannot be held")
-        self._schedule().hold(request["task"], on=request["on"])
+        self._activate_schedule().hold(request["task"], on=request["on"])
         for loop in list(self.loops):
             if loop.is_running():
                 loop.call_soon_threadsafe(lambda: None)
 
     def do_schedule(self, request: Request) -> None:
-        """Write down the order of steps, or keep to one."""
-        getattr(self._schedule(), request["how"])(request["path"])
+        """Record the order of steps to a file, or replay the order that a file holds; `how` is `record` or `replay`."""
+        getattr(self._activate_schedule(), request["how"])(request["path"])
 
     def do_catch(self, request: Request) -> None:
-        """Stop where a task dies of an exception, or not any more."""
+        """Stop when a task ends by an exception (of the given name, if any), or no longer."""
         if request["on"]:
-            self.deaths.catch(request["name"], self.tasks())
+            self.deaths.start_catching(request["name"], self.tasks())
         else:
-            self.deaths.forget()
-        self.tracer.listen(self.deaths.on)
+            self.deaths.stop_catching()
+        self.tracer.listen_for_births(self.deaths.is_catching)
 
     def do_forget(self, _: Request) -> None:
-        """Follow no task any more; the program runs on."""
-        self.tracer.aim("continue", None, None, child=False)
+        """Stop following a task; the program continues."""
+        self.tracer.resume("continue", None, None, into_child=False)
 
     def do_source(self, request: Request) -> list[str]:
-        """The lines of a file, as this process sees it."""
+        """Return the lines of a source file as this process reads them."""
         return linecache.getlines(request["file"])
 
     def do_interrupt(self, _: Request) -> None:
-        """Stop a loop between two of its tasks, if it gets there."""
+        """Stop a running loop between two steps of its tasks, once it gets there."""
         for loop in list(self.loops):
             if loop.is_running():
                 idle = time.monotonic() - self._since if self._since is not None else 0
@@ -458,18 +517,19 @@ class Agent:
 
 
 class RankAgent(Agent):
-    """The same in a rank of MPI: a debugger comes and goes, and MPI goes on for other ranks while a thread stands.
+    """The agent in an MPI rank: debuggers come and go, and MPI makes progress for other ranks while a thread is
+    stopped.
 
-    `weft debug` has the rank's threads already.
+    The table has no rows of threads, as `weft debug` shows the threads of ranks already.
     """
 
-    tells_threads = False
+    has_thread_rows = False
 
-    def __init__(self, path: str, library: str, hands: tuple[Any, ...]) -> None:
-        self._aside, self._drive, self._look_into, own = hands
-        births.LIBRARY = (*births.LIBRARY, own)
+    def __init__(self, socket_path: str, library: str, rank_functions: tuple[Any, ...]) -> None:
+        self._aside, self._drive, self._look_into, own = rank_functions
+        births.LIBRARY_FOLDERS = (*births.LIBRARY_FOLDERS, own)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        folder, _, name = path.rpartition("/")
+        folder, _, name = socket_path.rpartition("/")
         here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._listener.bind(f"/proc/self/fd/{here}/{name}")  # a socket's own name holds 107 bytes
         os.close(here)
@@ -477,44 +537,47 @@ class RankAgent(Agent):
         super().__init__(None, library)
 
     def do_look(self, request: Request) -> dict[str, Any]:
-        """Variables of a task's frame, their parts, or another value of one."""
-        answer: dict[str, Any] = self._look_into(self._frame_of(request), request["what"], request["given"])
+        """Return variables of a task's frame, or their parts, or assign one, by the functions of debug/agent.py."""
+        answer: dict[str, Any] = self._look_into(self._selected_frame(request), request["what"], request["given"])
         return answer
 
-    def _serve(self) -> None:
+    def _serve_debugger(self) -> None:
+        """Accept one debugger after the other and answer it."""
         self._aside()
         while os.getpid() == self._pid:
             line = self._listener.accept()[0]
             self._lines, self._line = b"", line
             with suppress(OSError):
-                self._converse(line)
-            self._lost()
+                self._answer_requests(line)
+            self._on_disconnect()
 
-    def _lost(self) -> None:
+    def _on_disconnect(self) -> None:
+        """Remove breakpoints and watchpoints, and let the program continue without a debugger."""
         line, self._line = self._line, None
         if line is None:
             return
         line.close()
-        self.tracer.points.take([], [])
-        self.tracer.watches.clear()
-        self.tracer.aim("continue", None, None, child=False)
+        self.tracer.breakpoints.replace_breakpoints([], [])
+        self.tracer.watchpoints.clear()
+        self.tracer.resume("continue", None, None, into_child=False)
         if self._standing:
             self._inbox.put({"do": "go", "how": "continue", "task": None, "child": False})
 
-    def _request(self) -> Request:
+    def _next_request(self) -> Request:
+        """Wait for the debugger's next request, and let MPI make progress meanwhile."""
         while True:
             try:
-                return self._inbox.get(timeout=DRIVE)
+                return self._inbox.get(timeout=PROGRESS_INTERVAL)
             except Empty:
                 self._drive()
 
 
-def on_stacks() -> list[FrameType]:
-    """The frames on the stacks of all threads."""
-    return [frame for top in list(sys._current_frames().values()) for frame in backs(top)]
+def all_thread_frames() -> list[FrameType]:
+    """Return the frames on the stacks of all threads."""
+    return [frame for top in list(sys._current_frames().values()) for frame in frame_and_callers(top)]
 
 
-def top_frame(thread: int) -> FrameType | None:
-    """The program's innermost frame of a running thread."""
-    stack = backs(sys._current_frames().get(thread))
+def innermost_program_frame(thread: int) -> FrameType | None:
+    """Return the innermost frame of a running thread that is not of a library; None if there is none."""
+    stack = frame_and_callers(sys._current_frames().get(thread))
     return next((frame for frame in stack if not is_library(frame.f_code.co_filename)), None)

@@ -1,4 +1,4 @@
-"""In a Python program that was not started for a debugger: the agent comes to it, answers, and leaves it as it was."""
+"""Attaches the agent to a Python program that was not started for a debugger; when it leaves, nothing has changed."""
 
 from __future__ import annotations
 
@@ -13,70 +13,75 @@ import weakref
 from contextlib import suppress
 from typing import Any
 
-from . import births, made
+from . import births, creation
 from .agent import Agent
 from .births import Births, Task
-from .children import copied
+from .child_processes import find_forked_loops
 
 
 class LateBirths(Births):
-    """Numbers for tasks that are there already; who made them is not known, and nothing of asyncio is changed."""
+    """Numbers for tasks that existed before the agent came; their creators are unknown, and asyncio is not changed."""
 
     def __init__(self) -> None:
         self._next = itertools.count(1).__next__
         self._root = itertools.count(1).__next__
         self._lines: weakref.WeakKeyDictionary[Task, Any] = weakref.WeakKeyDictionary()
-        for task in sorted(births.registered(), key=_order):
-            self._line(task)
+        for task in sorted(births.registered_tasks(), key=_number_in_name):
+            self._birth_record(task)
 
-    def _line(self, task: Task) -> Any:
+    def _birth_record(self, task: Task) -> Any:
+        """Return the record of a task, made at its first use."""
         if task not in self._lines:
-            self._lines[task] = self._made(None, None, -1)
+            self._lines[task] = self._new_birth_record(None, None, -1)
         return self._lines[task]
 
-    def watch(self, on: bool) -> None:
-        """New tasks are not heard of."""
+    def enable_callback(self, on: bool) -> None:
+        """Do nothing: this class does not hear of new tasks."""
 
 
-def _order(task: Task) -> int:
-    """The number that asyncio gave a task in its name, which is that of its creation; named ones come last."""
+def _number_in_name(task: Task) -> int:
+    """Return the number N of a name `Task-N` that asyncio gave, which counts creations; tasks with other names sort
+    last.
+    """
     found = re.fullmatch(r"Task-(\d+)", task.get_name())
     return int(found[1]) if found is not None else 1 << 62
 
 
-class Visitor(Agent):
-    """An agent that leaves when the debugger goes."""
+class AttachedAgent(Agent):
+    """Agent that leaves the program as it was when the debugger goes."""
 
     def __init__(self, line: socket.socket) -> None:
         births._births = LateBirths()
-        made.forget()
+        creation.clear_creations()
         super().__init__(line, "")
 
-    def _prepare(self, library: str) -> None:
-        """Nothing of the program is changed."""
+    def _install_hooks(self, library: str) -> None:
+        """Do nothing: the program is not changed."""
 
     def tasks(self) -> list[Task]:
-        """Every task that is not done, of all loops that have one."""
-        copies = {id(loop) for loop in copied()}
-        for loop in births.loops():
+        """Return all tasks that are not done, of all loops that have one; loops copied by a fork are left out."""
+        copies = {id(loop) for loop in find_forked_loops()}
+        for loop in births.find_loops():
             if id(loop) not in copies:
                 self.loops.add(loop)
         return super().tasks()
 
-    def _serve(self) -> None:
+    def _serve_debugger(self) -> None:
+        """Answer the debugger until it goes, and leave the program running."""
         if self._line is not None:
             with suppress(OSError):
-                self._converse(self._line)
-        self._lost()
+                self._answer_requests(self._line)
+        self._on_disconnect()
 
-    def _lost(self) -> None:
+    def _on_disconnect(self) -> None:
+        """Remove breakpoints, tracing and callbacks, and let a stopped thread continue."""
         line, self._line = self._line, None
         if line is None or os.getpid() != self._pid:
             return
         line.close()
-        self.tracer.points.take([], [])
-        self.tracer.aim("continue", None, None, child=False)
-        self.deaths.forget()
+        self.tracer.breakpoints.replace_breakpoints([], [])
+        self.tracer.resume("continue", None, None, into_child=False)
+        self.deaths.stop_catching()
         threading.settrace(None)
         for loop in list(self.loops):
             if loop.is_running():
@@ -84,17 +89,17 @@ class Visitor(Agent):
         if self._standing:
             self._inbox.put({"do": "go", "how": "continue", "task": None, "child": False})
 
-    def arrive(self) -> None:
-        """Say that it is there; the program runs on meanwhile."""
+    def announce(self) -> None:
+        """Tell the debugger that the agent is ready while the program keeps running."""
         self.tasks()  # the loops
-        self.tell({"stop": {"why": "interrupted", "task": None, "at": None, "text": "the program runs on meanwhile"}})
+        self.send({"stop": {"why": "interrupted", "task": None, "at": None, "text": "the program runs on meanwhile"}})
 
 
-def come(path: str) -> Any:
-    """Connect to the debugger, as long as it listens."""
+def connect_agent(socket_path: str) -> Any:
+    """Start an agent that is connected to the debugger's socket, and return it. OSError if nobody listens there."""
     importlib.import_module("asyncio.tasks")
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    line.connect(path)
-    visitor = Visitor(line)
-    visitor.arrive()
+    line.connect(socket_path)
+    visitor = AttachedAgent(line)
+    visitor.announce()
     return visitor

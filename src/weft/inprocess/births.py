@@ -1,7 +1,7 @@
-"""Numbers asyncio's tasks and remembers who made them, and where: the model's `create`.
+"""Numbers asyncio tasks and records which task created each, and at which instruction.
 
-All that an untraced task pays is here. Where Weft's C part could be built (tasks/native/births.c), asyncio's own C code
-calls it when it registers a task; elsewhere, `create_task` of asyncio's loops is wrapped in Python.
+This is all that an untraced task costs. If Weft's C part could be built (tasks/native/births.c), asyncio's own C code
+calls it when it registers a task; else `create_task` of asyncio's loops is wrapped in Python.
 """
 
 from __future__ import annotations
@@ -19,22 +19,26 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 ASYNCIO = str(Path(asyncio.__file__).parent)
-OWN = str(Path(__file__).parent)
-LIBRARY: tuple[str, ...] = (str(Path(asyncio.__file__).parents[1]), OWN, "<frozen")
-GENERATED = {"<string>"}
+OWN_FOLDER = str(Path(__file__).parent)
+LIBRARY_FOLDERS: tuple[str, ...] = (str(Path(asyncio.__file__).parents[1]), OWN_FOLDER, "<frozen")
+GENERATED_FILES = {"<string>"}
 """Files that stand for code which a library made (a namedtuple's): not so where `python -c` is what runs."""
 Task = asyncio.Task[Any]
 NAMES: dict[int, str] = {}
 """Names that the debugger gave, by number."""
-ENDS: set[type] = set()
+INNERMOST_TYPES: set[type] = set()
 """Types of awaitables with no frame behind them, as far as they were met."""
-LISTED = sys.version_info < (3, 14)
+HAS_GLOBAL_TASK_SET = sys.version_info < (3, 14)
 """Whether asyncio has one set of all tasks, and one of those that run: later its C code keeps them by thread."""
 OnCreate = Callable[[Task, Task | None], None]
 
 
 class Birth(NamedTuple):
-    """A task's number, the one of who made it, the instruction that did, and the how-manieth child it is (from 1)."""
+    """Creation of a task: its number, its parent's number, the instruction that created it, and its rank among
+    siblings.
+
+    `parent`: None if no task created it. `nth`: counts the children of the same parent from 1.
+    """
 
     id: int
     parent: int | None
@@ -44,53 +48,69 @@ class Birth(NamedTuple):
 
 
 class Births:
-    """The births of all tasks, taken down in Python. `walk`: C that looks at all tasks (table.py: Walk)."""
+    """Records the creation of all tasks, in Python. `walk`: a C function that reads all tasks (task_table.py), None
+    here.
+
+    A birth record is a tuple of the fields of `Birth`, then the parent's record, the number of ancestors that are
+    remembered, and the counter that numbers the children.
+    """
 
     walk: object = None
 
     def __init__(self, on_create: OnCreate) -> None:
         self._on_create = on_create
-        self._watched = False
+        self._is_callback_enabled = False
         self._next = itertools.count(1).__next__
         self._root = itertools.count(1).__next__
-        self._wrap()
+        self._wrap_create_task()
 
-    def watch(self, on: bool) -> None:
-        """Whether `on_create` is called from now on."""
-        self._watched = on
+    def enable_callback(self, is_enabled: bool) -> None:
+        """Enable or disable the calls of `on_create` for new tasks."""
+        self._is_callback_enabled = is_enabled
 
-    def number(self) -> int:
-        """The next number, for what is no task."""
+    def next_number(self) -> int:
+        """Return the next free number, for a thread or a work, which share the numbers of tasks."""
         return self._next()
 
-    def of(self, task: Task) -> Birth:
-        """A task's; made now for one that was created past us (before we came, or by another loop)."""
-        return Birth(*self._line(task)[:5])
+    def birth(self, task: Task) -> Birth:
+        """Return the birth of a task. A task that was created unnoticed gets one now, without a parent."""
+        return Birth(*self._birth_record(task)[:5])
 
     def ancestry(self, task: Task) -> list[Birth]:
-        """The births of a task, of who made it, and so on."""
-        found, at = [], self._line(task)
+        """Return the births of a task, its parent, its parent's parent and so on."""
+        found, at = [], self._birth_record(task)
         while at is not None:
             found.append(Birth(*at[:5]))
             at = at[5]
         return found
 
-    def _line(self, task: Task) -> Any:
+    def _birth_record(self, task: Task) -> Any:
+        """Return the birth record that a task carries, or give it one without a parent."""
         try:
             return task._weft_birth  # type: ignore[attr-defined]
         except AttributeError:
-            task._weft_birth = late = self._made(None, None, -1)  # type: ignore[attr-defined]
+            task._weft_birth = late = self._new_birth_record(None, None, -1)  # type: ignore[attr-defined]
             return late
 
-    def _made(self, mother: Any, code: CodeType | None, lasti: int) -> Any:
-        """A birth now: as `Birth`, then the mother's, how many came before it, and what numbers its children."""
-        if mother is None:
+    def _new_birth_record(self, parent_record: Any, code: CodeType | None, lasti: int) -> Any:
+        """Make the birth record of a new task; the chain of ancestors is cut after MOST_ANCESTORS."""
+        if parent_record is None:
             return (self._next(), None, code, lasti, self._root(), None, 0, itertools.count(1).__next__)
-        if mother[6] > DEEP:
-            mother = (mother[0], None, None, -1, 0, None, 0, mother[7])
-        return (self._next(), mother[0], code, lasti, mother[7](), mother, mother[6] + 1, itertools.count(1).__next__)
+        if parent_record[6] > MOST_ANCESTORS:
+            parent_record = (parent_record[0], None, None, -1, 0, None, 0, parent_record[7])
+        return (
+            self._next(),
+            parent_record[0],
+            code,
+            lasti,
+            parent_record[7](),
+            parent_record,
+            parent_record[6] + 1,
+            itertools.count(1).__next__,
+        )
 
-    def _wrap(self) -> None:
+    def _wrap_create_task(self) -> None:
+        """Replace `create_task` of asyncio's loops by a function that gives each new task a birth record."""
         original = base_events.BaseEventLoop.create_task
         running, current_task = asyncio._get_running_loop, asyncio.current_task
         eager = hasattr(asyncio, "eager_task_factory")
@@ -101,26 +121,26 @@ class Births:
                 frame = frame.f_back
             here = running()
             parent = current_task(here) if here is not None else None
-            mother = self._line(parent) if parent is not None else None
+            mother = self._birth_record(parent) if parent is not None else None
             task = original(loop, coro, **options)
-            born = self._made(mother, *((frame.f_code, frame.f_lasti) if frame is not None else (None, -1)))
+            born = self._new_birth_record(mother, *((frame.f_code, frame.f_lasti) if frame is not None else (None, -1)))
             if eager and hasattr(task, "_weft_birth"):  # it has already run, and was given a number then
-                early = self._line(task)
+                early = self._birth_record(task)
                 born = (early[0], *born[1:7], early[7])
             task._weft_birth = born  # type: ignore[attr-defined]
-            if self._watched:
+            if self._is_callback_enabled:
                 self._on_create(task, parent)
             return task
 
         base_events.BaseEventLoop.create_task = create_task  # type: ignore[assignment, method-assign]
 
 
-DEEP = 500
+MOST_ANCESTORS = 500
 """Ancestors that are remembered at most: a task that makes its own successor, for ever, would fill the memory."""
 
 
-class Sample:
-    """A task of no program, to see what asyncio does with one: it awaits a future that never comes."""
+class SampleTask:
+    """Task that belongs to no program and awaits a future that never completes; shows how asyncio treats a task."""
 
     def __init__(self) -> None:
         self.waiter: Any = asyncio.Future(loop=self)  # type: ignore[arg-type]
@@ -133,138 +153,152 @@ class Sample:
         await self.waiter
 
     def get_debug(self) -> bool:
-        """As asyncio asks its loops."""
+        """Answer asyncio, which asks its loops for this."""
         return False
 
     def call_soon(self, callback: Callable[[], object], *_: object, **__: object) -> None:
-        """Keep what would run the task's step."""
+        """Keep the callback that would run the task's next step as `step`."""
         self.step = callback
 
 
-def _weak_set() -> Any:
-    """Where asyncio has all tasks; from 3.14 on, those that are not made by its C code."""
+def _asyncio_task_set() -> Any:
+    """Return asyncio's set of all tasks; from Python 3.14 on it has only those that its C code did not make."""
     names: Any = asyncio.tasks
     return names._scheduled_tasks if sys.version_info >= (3, 12) else names._all_tasks
 
 
-def _where_kept() -> list[Any]:
-    """How births.c hears of tasks, and what tells it which one runs."""
-    if not LISTED:
+def _asyncio_task_registries() -> list[Any]:
+    """Return the objects of asyncio by which births.c hears of tasks and finds the running one."""
+    if not HAS_GLOBAL_TASK_SET:
         return [None, None, None, asyncio.current_task]
-    known = _weak_set()
+    known = _asyncio_task_set()
     return [known.data, known._iterating, known._remove, asyncio.tasks._current_tasks]  # type: ignore[attr-defined]
 
 
 class FastBirths(Births):
-    """The same by C. OSError or AttributeError where this Python's asyncio or ctypes is not as we know it."""
+    """The same as Births, in C. OSError or AttributeError if this Python's asyncio or ctypes is not as expected.
 
-    def __init__(self, on_create: OnCreate, library: str, *asked: Callable[[object], object]) -> None:
+    `library`: the path of the shared library. `wait_functions`: `unwrap_awaitable` and `has_shield_callback` of
+    waits.py.
+    """
+
+    def __init__(self, on_create: OnCreate, library: str, *wait_functions: Callable[[object], object]) -> None:
         self._on_create = on_create
         if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise OSError("another interpreter, or one without a lock")
         code = ctypes.PyDLL(library)
         code.weft_births.restype = ctypes.py_object
-        self._given: list[Any] = [*_where_kept(), asyncio._get_running_loop, asyncio.Task.get_loop, is_asyncio,
-                                  on_create, asyncio.Task, asyncio.Future, ENDS, *asked]  # fmt: skip
+        self._given: list[Any] = [
+            *_asyncio_task_registries(), asyncio._get_running_loop, asyncio.Task.get_loop, is_asyncio_code, on_create,
+            asyncio.Task, asyncio.Future, INNERMOST_TYPES, *wait_functions,
+        ]  # fmt: skip
         array = (ctypes.py_object * len(self._given))(*self._given)
         # TypeError where it gives None
         add, self._read, self._chain, self._watch, self.walk, self._number = code.weft_births(array)
-        if LISTED:
-            _weak_set().add = add
-        self.sample = Sample()
-        if self.of(self.sample.task).code is not Sample.__init__.__code__:
-            if LISTED:
-                del _weak_set().add
+        if HAS_GLOBAL_TASK_SET:
+            _asyncio_task_set().add = add
+        self.sample = SampleTask()
+        if self.birth(self.sample.task).code is not SampleTask.__init__.__code__:
+            if HAS_GLOBAL_TASK_SET:
+                del _asyncio_task_set().add
             else:
                 code.weft_births_leave()
             raise OSError("asyncio does not register its tasks where it used to")
 
-    def watch(self, on: bool) -> None:
-        """Whether `on_create` is called from now on."""
+    def enable_callback(self, on: bool) -> None:
+        """Enable or disable the calls of `on_create` for new tasks."""
         self._watch(on)
 
-    def number(self) -> int:
-        """The next number, for what is no task."""
+    def next_number(self) -> int:
+        """Return the next free number, for a thread or a work."""
         return int(self._number(None))
 
-    def of(self, task: Task) -> Birth:
-        """A task's."""
+    def birth(self, task: Task) -> Birth:
+        """Return the birth of a task."""
         return Birth(*self._read(task))
 
     def ancestry(self, task: Task) -> list[Birth]:
-        """The births of a task, of who made it, and so on."""
+        """Return the births of a task, its parent, its parent's parent and so on."""
         return [Birth(*row) for row in self._chain(task)]
 
 
 _births: Births
 
 
-def install(on_create: OnCreate, library: str, *asked: Callable[[Any], Any]) -> None:
-    """Number every task from now on. `library`: the C part, empty where there is none; `asked`: waits.py's for it."""
+def install_births(on_create: OnCreate, library: str, *wait_functions: Callable[[Any], Any]) -> None:
+    """Number all tasks from now on, by the C part if it works in this Python, else in Python.
+
+    `on_create(task, parent)`: is called for new tasks while enabled. `library`: the path of the C part, empty if there
+    is none. `wait_functions`: see FastBirths. asyncio's locks remember their owners from now on.
+    """
     global _births  # noqa: PLW0603
     try:
         if not library:
             raise OSError
-        _births = fast = FastBirths(on_create, library, *asked)
+        _births = fast = FastBirths(on_create, library, *wait_functions)
         fast.sample.close()
     except (OSError, AttributeError, TypeError):
         _births = Births(on_create)
-    locks.Lock._locked = _Locked()  # type: ignore[attr-defined]
+    locks.Lock._locked = _LockOwnerField()  # type: ignore[attr-defined]
 
 
-def watch(on: bool) -> None:
-    """Whether the installed `on_create` is called at each birth."""
-    _births.watch(on)
+def enable_birth_callback(is_enabled: bool) -> None:
+    """Enable or disable the calls of the installed `on_create` for new tasks."""
+    _births.enable_callback(is_enabled)
 
 
-def walker() -> Any:
-    """The C that looks at all tasks, None where there is none."""
+def c_task_walker() -> Any:
+    """Return the C function that reads all tasks; None if the C part is not in use."""
     return _births.walk
 
 
-def number() -> int:
-    """A number for a thread, or the work of one: they stand with tasks in one table."""
-    return _births.number()
+def next_number() -> int:
+    """Return a number for a thread or a work: they share one table with the tasks."""
+    return _births.next_number()
 
 
 def birth(task: Task) -> Birth:
-    """A task's birth."""
-    return _births.of(task)
+    """Return the birth of a task."""
+    return _births.birth(task)
 
 
 def ancestry(task: Task) -> list[Birth]:
-    """The births of a task, of who made it, and so on."""
+    """Return the births of a task, its parent, its parent's parent and so on."""
     return _births.ancestry(task)
 
 
-def loops() -> list[Any]:
-    """The loops of all tasks, those that were made past us too."""
-    if LISTED:
-        return list({id(task.get_loop()): task.get_loop() for task in registered()}.values())
+def find_loops() -> list[Any]:
+    """Return the loops of all tasks, including loops that were created unnoticed."""
+    if HAS_GLOBAL_TASK_SET:
+        return list({id(task.get_loop()): task.get_loop() for task in registered_tasks()}.values())
     # asyncio tells the tasks of one loop only, and no list of loops.
     return [one for one in gc.get_objects() if issubclass(type(one), asyncio.AbstractEventLoop)]
 
 
-def registered() -> list[Task]:
-    """All tasks that asyncio knows, of any loop; some may be done."""
-    if not LISTED:
-        return [task for loop in loops() for task in asyncio.all_tasks(loop)]
-    return [task for task in list(_weak_set()) if isinstance(task.get_loop(), asyncio.AbstractEventLoop)]  # no Sample
+def registered_tasks() -> list[Task]:
+    """Return all tasks that asyncio has registered, of any loop; some may be done."""
+    if not HAS_GLOBAL_TASK_SET:
+        return [task for loop in find_loops() for task in asyncio.all_tasks(loop)]
+    return [
+        task for task in list(_asyncio_task_set()) if isinstance(task.get_loop(), asyncio.AbstractEventLoop)
+    ]  # no Sample
 
 
 def pedigree(task: Task) -> str:
-    """Which child of which child of the first task it is: `1.2.1`, the same in every run of the same spawns."""
+    """Return a task's path from the first task: `1.2.1` is child 1 of child 2 of task 1, in every run with the same
+    spawns.
+    """
     return ".".join(str(born.nth or "") for born in reversed(ancestry(task)))
 
 
-def is_asyncio(code: CodeType) -> bool:
-    """Whether code is asyncio's own."""
+def is_asyncio_code(code: CodeType) -> bool:
+    """Return whether a code object is asyncio's own."""
     return code.co_filename.startswith(ASYNCIO)
 
 
 @cache
-def line_of(code: CodeType, lasti: int) -> int:
-    """The line of an instruction."""
+def source_line(code: CodeType, lasti: int) -> int:
+    """Return the source line of an instruction, by its offset `lasti`; 0 if unknown."""
     for start, end, line in code.co_lines():
         if start <= lasti < end:
             return line or 0
@@ -273,22 +307,22 @@ def line_of(code: CodeType, lasti: int) -> int:
 
 @cache
 def is_library(file: str) -> bool:
-    """Whether a file is the standard library's, an installed package's, or ours."""
-    return file.startswith(LIBRARY) or "site-packages" in file or file in GENERATED
+    """Return whether a file belongs to the standard library, an installed package or Weft."""
+    return file.startswith(LIBRARY_FOLDERS) or "site-packages" in file or file in GENERATED_FILES
 
 
-def current() -> Task | None:
-    """The task that runs in this thread."""
+def current_task() -> Task | None:
+    """Return the task that runs in this thread; None if none does."""
     loop = asyncio._get_running_loop()
     return asyncio.current_task(loop) if loop is not None else None
 
 
-class _Locked:
-    """asyncio.Lock's `_locked`, which says too which task holds it: Lock itself does not know.
+class _LockOwnerField:
+    """Descriptor for `_locked` of asyncio.Lock that also stores the task that took the lock, which Lock does not know.
 
     It has no `__get__`, so that Python reads the lock's own dictionary, at its own speed.
     """
 
     def __set__(self, lock: object, value: bool) -> None:
         lock.__dict__["_locked"] = value
-        lock.__dict__["_weft_owner"] = current() if value else None
+        lock.__dict__["_weft_owner"] = current_task() if value else None

@@ -1,7 +1,7 @@
-"""Steps one task: a trace function that is on in a thread only while the traced task runs there.
+"""Steps one task with a trace function that is active in a thread only while that task runs there.
 
-When the task is suspended, the trace function goes, and a callback on what the task waits for puts it back right before
-the task goes on (its own wake-up was added after ours). So other tasks run untraced meanwhile.
+When the task is suspended, the trace function is removed, and a callback on what the task waits for installs it again
+right before the task continues (its own wake-up was added after ours). So other tasks run untraced meanwhile.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
-from .births import Task, birth, current, is_library, watch
-from .deaths import told as died
-from .points import Points
-from .soon import Soon
-from .waits import chain, innermost, joiner
-from .watches import Change, Watches
+from .births import Task, birth, current_task, enable_birth_callback, is_library
+from .breakpoints import TaskBreakpoints
+from .task_deaths import describe_death as died
+from .thread_callback import ThreadCallback
+from .waits import find_joining_task, innermost_frame, task_frames
+from .watchpoints import WatchedChange, WatchedExpressions
 
-_YIELDS = {dis.opmap["YIELD_VALUE"], dis.opmap["RESUME"]}
+_YIELD_OPCODES = {dis.opmap["YIELD_VALUE"], dis.opmap["RESUME"]}
 """Where a frame stands that is left by a yield: from 3.13 on at the instruction behind it."""
 
 
 class Tracer:
-    """What the debugger wants of which task. `stop(frame, why, task, text)` blocks the thread until it wants more.
+    """The movement of the followed task: `step`, `next`, `finish` or `continue`.
 
-    `born`: is told of each task that is made while somebody listens (`listen`).
+    `stop(frame, why, task, text)`: blocks the thread until the debugger lets it continue. `tasks`: returns all tasks.
+    `born`: is called for each new task while births are listened for.
     """
 
     def __init__(
@@ -40,108 +41,118 @@ class Tracer:
         self._born = born
         self._wanted = self._listened = False
         self._after = ""
-        self.points = Points(self)
-        self.watches = Watches()
-        self.traced: Task | None = None
-        self.how = ""
+        self.breakpoints = TaskBreakpoints(self)
+        self.watchpoints = WatchedExpressions()
+        self.traced_task: Task | None = None
+        self.movement = ""
         self.anchor: FrameType | None = None
-        self.child = False
+        self.is_stepping_into_child = False
         self._joining: FrameType | None = None
         self._thrown: FrameType | None = None
         self._resumed: tuple[FrameType, int] | None = None
         self._due: dict[FrameType, bool] = {}
         """Frames at a line with a breakpoint, of which sys.monitoring tells next; whether something stopped there."""
-        self.change: Change | None = None
+        self.change: WatchedChange | None = None
         """What a stop at something watched has seen."""
-        self._soon = Soon(threading.main_thread().ident or 0, self._interrupted)
+        self._main_thread_callback = ThreadCallback(
+            threading.main_thread().ident or 0, self._on_main_thread_interrupted
+        )
 
     # What the debugger wants
 
-    def aim(self, how: str, task: Task | None, frame: FrameType | None, *, child: bool) -> None:
-        """Let `task` go on by `how`; `frame` is where this thread stands, None where no thread of the program calls."""
-        self.how, self.traced, self.child = how, task, child
+    def resume(self, movement: str, task: Task | None, frame: FrameType | None, *, into_child: bool) -> None:
+        """Prepare tracing so that `task` continues by `movement` (`step`, `next`, `finish` or `continue`).
+
+        `frame`: where this thread is stopped, None if it is not a thread of the program. `into_child`: step into the
+        next task that `task` creates.
+        """
+        self.movement, self.traced_task, self.is_stepping_into_child = movement, task, into_child
         self._joining = None
-        self._wanted = bool(child or (task is None and how in ("step", "next")))
-        self.listen(self._listened)
-        here = task is not None and frame is not None and current() is task
-        if task is not None and frame is None and how != "continue" and in_main_thread(task):
-            self.interrupt()
+        self._wanted = bool(into_child or (task is None and movement in ("step", "next")))
+        self.listen_for_births(self._listened)
+        here = task is not None and frame is not None and current_task() is task
+        if task is not None and frame is None and movement != "continue" and is_in_main_thread(task):
+            self.trace_main_thread_soon()
             task.get_loop().call_soon_threadsafe(lambda: None)  # one that sleeps wakes up to it
             return
-        self.anchor = frame if here else innermost(chain(task)) if task is not None else None
-        if here and frame is not None and how != "continue":
+        self.anchor = frame if here else innermost_frame(task_frames(task)) if task is not None else None
+        if here and frame is not None and movement != "continue":
             self._trace_stack(frame)
-            sys.settrace(self.dispatch)
-        elif task is not None and how != "continue":
-            self.arm(task, frame is not None)
-        elif not self.always:
+            sys.settrace(self.trace_call)
+        elif task is not None and movement != "continue":
+            self.trace_at_resumption(task, frame is not None)
+        elif not self.is_tracing_all:
             sys.settrace(None)
 
     @property
-    def always(self) -> bool:
-        """Whether lines of every task are traced."""
-        return self.points.traces or self.watches.on
+    def is_tracing_all(self) -> bool:
+        """Whether lines of all tasks are traced, for breakpoints or watchpoints."""
+        return self.breakpoints.needs_tracing or self.watchpoints.is_active
 
-    def wants(self, frame: FrameType) -> bool:
-        """Whether lines of a frame matter whose task is not traced."""
-        if self.watches.on and not is_library(frame.f_code.co_filename):
+    def is_frame_wanted(self, frame: FrameType) -> bool:
+        """Return whether the lines of a frame have to be traced, for breakpoints or watchpoints, whichever task runs
+        them.
+        """
+        if self.watchpoints.is_active and not is_library(frame.f_code.co_filename):
             return True
-        return self.points.traces and bool(self.points.within(frame.f_code))
+        return self.breakpoints.needs_tracing and bool(self.breakpoints.breakpoint_lines(frame.f_code))
 
-    def listen(self, on: bool) -> None:
-        """Whether `born` is to hear of tasks."""
+    def listen_for_births(self, on: bool) -> None:
+        """Enable or disable the calls of `born` for new tasks."""
         self._listened = on
-        watch(on or self._wanted)
+        enable_birth_callback(on or self._wanted)
 
-    def interrupt(self) -> None:
-        """Trace the main thread from where it is now, inside a call of native code too: when that returns."""
-        self._soon.ask()
+    def trace_main_thread_soon(self) -> None:
+        """Trace the main thread from where it is now; if it is inside native code, from its return on."""
+        self._main_thread_callback.request_call()
 
-    def _interrupted(self, frame: FrameType) -> None:
-        """In the main thread, between two of its instructions."""
-        task = self.traced
-        if self.always:
-            self.trace(backs(frame))
-            sys.settrace(self.dispatch)
-        if task is None or self.how == "continue" or not in_main_thread(task):
+    def _on_main_thread_interrupted(self, frame: FrameType) -> None:
+        """Install the trace function in the main thread, between two of its instructions."""
+        task = self.traced_task
+        if self.is_tracing_all:
+            self.trace_frames(frame_and_callers(frame))
+            sys.settrace(self.trace_call)
+        if task is None or self.movement == "continue" or not is_in_main_thread(task):
             return
-        if current() is task:
-            self.anchor = next((at for at in backs(frame) if not is_library(at.f_code.co_filename)), frame)
+        if current_task() is task:
+            self.anchor = next((at for at in frame_and_callers(frame) if not is_library(at.f_code.co_filename)), frame)
             self._trace_stack(frame)
-            sys.settrace(self.dispatch)
+            sys.settrace(self.trace_call)
         else:
-            self.anchor = innermost(chain(task))
-            self.arm(task, True)
+            self.anchor = innermost_frame(task_frames(task))
+            self.trace_at_resumption(task, True)
 
-    def trace(self, frames: Iterable[FrameType]) -> None:
-        """Trace the lines of those frames on stacks whose lines matter."""
+    def trace_frames(self, frames: Iterable[FrameType]) -> None:
+        """Trace the lines of the frames whose lines are wanted."""
         for frame in frames:
-            if self.wants(frame):
-                frame.f_trace = self.local
+            if self.is_frame_wanted(frame):
+                frame.f_trace = self.trace_frame_event
 
     def _trace_stack(self, frame: FrameType) -> None:
-        """Watch the frames of the running task, from here out to its coroutine."""
-        outer = outermost(self.traced)
+        """Trace the frames of the running task, from `frame` out to the frame of its coroutine."""
+        outer = outermost_frame(self.traced_task)
         at: FrameType | None = frame
         while at is not None:
-            at.f_trace = self.local
+            at.f_trace = self.trace_frame_event
             if at is outer:
                 return
             at = at.f_back
 
-    def arm(self, task: Task, here: bool) -> None:
-        """Trace the thread of a task until the task goes on."""
+    def trace_at_resumption(self, task: Task, in_this_thread: bool) -> None:
+        """Trace the thread of a task until the task continues. `in_this_thread`: whether this is a thread of the
+        program.
+        """
         loop = task.get_loop()
-        if here and (asyncio._get_running_loop() is loop or not loop.is_running()):
-            sys.settrace(self.dispatch)
+        if in_this_thread and (asyncio._get_running_loop() is loop or not loop.is_running()):
+            sys.settrace(self.trace_call)
             return
-        if here and not self.always:
+        if in_this_thread and not self.is_tracing_all:
             sys.settrace(None)
         if not loop.is_closed():
-            loop.call_soon_threadsafe(sys.settrace, self.dispatch)
+            loop.call_soon_threadsafe(sys.settrace, self.trace_call)
 
-    def created(self, task: Task, parent: Task | None) -> None:
-        """The traced task made another one; or the program's first task came."""
+    def on_task_created(self, task: Task, parent: Task | None) -> None:
+        """Report a new task to `born`, and follow it if the debugger steps into a child or waits for the first task."""
         if self._listened:
             self._born(task)
         if not self._wanted:
@@ -149,153 +160,164 @@ class Tracer:
         code = getattr(task.get_coro(), "cr_code", None)
         if code is None or is_library(code.co_filename):
             return
-        if self.traced is None or (self.child and parent is self.traced):
-            self.traced, self.how, self.child, self._wanted = task, "step", False, False
-            self.listen(self._listened)
+        if self.traced_task is None or (self.is_stepping_into_child and parent is self.traced_task):
+            self.traced_task, self.movement, self.is_stepping_into_child, self._wanted = task, "step", False, False
+            self.listen_for_births(self._listened)
             self.anchor = None
-            self.arm(task, True)
+            self.trace_at_resumption(task, True)
 
     # Trace functions
 
-    def dispatch(self, frame: FrameType, event: str, arg: object) -> Any:
-        """A frame begins or goes on."""
-        watched = self.wants(frame)
-        task = current()
-        if task is None or task is not self.traced or self.how == "continue":
-            return self.local if watched else None
-        outer = frame is outermost(task)
+    def trace_call(self, frame: FrameType, event: str, arg: object) -> Any:
+        """Trace function for threads: a frame begins or continues. Returns the trace function for
+        its lines, or None.
+        """
+        watched = self.is_frame_wanted(frame)
+        task = current_task()
+        if task is None or task is not self.traced_task or self.movement == "continue":
+            return self.trace_frame_event if watched else None
+        outer = frame is outermost_frame(task)
         if frame is self._joining:
             self._joining = None
             self.anchor = frame
             self._trace_stack(frame)
             after, self._after = self._after, ""
             self.stop(frame, "joined", task, after)
-            return self.local
-        if outer or watched or (not is_library(frame.f_code.co_filename) and not self._inner(frame)):
+            return self.trace_frame_event
+        if outer or watched or (not is_library(frame.f_code.co_filename) and not self._is_below_anchor(frame)):
             if frame.f_lasti >= 0 and frame.f_code.co_flags & inspect.CO_COROUTINE:
                 self._resumed = (frame, frame.f_lineno or 0)
-            frame.f_trace = self.local
-            return self.local
+            frame.f_trace = self.trace_frame_event
+            return self.trace_frame_event
         return None
 
-    def _inner(self, frame: FrameType) -> bool:
-        """Whether a frame is beneath the one that a `next` or `finish` stays in."""
-        if self.how == "step" or self.anchor is None or frame is self.anchor:
+    def _is_below_anchor(self, frame: FrameType) -> bool:
+        """Return whether a frame was called by the frame that a `next` or `finish` stays in."""
+        if self.movement == "step" or self.anchor is None or frame is self.anchor:
             return False
         at = frame.f_back
         while at is not None and at is not self.anchor:
             at = at.f_back
         return at is not None
 
-    def local(self, frame: FrameType, event: str, arg: object) -> Any:
-        """A line begins, or a frame is left."""
+    def trace_frame_event(self, frame: FrameType, event: str, arg: object) -> Any:
+        """Trace function for frames: a line begins, an exception is raised, or the frame is left."""
         if event == "exception":
             self._thrown = frame
         elif event in ("line", "return"):
-            told = self.watches.on and self._changed(frame, left=event == "return" and not self._suspended(frame))
+            told = self.watchpoints.is_active and self._stop_at_changes(
+                frame, left=event == "return" and not self._is_suspended(frame)
+            )
             if event == "line":
-                if frame.f_lineno in self.points.told_next(frame.f_code):
+                if frame.f_lineno in self.breakpoints.monitored_lines(frame.f_code):
                     self._due[frame] = told
                 elif not told:
-                    self._line(frame)
-            task = current()
-            if event == "return" and task is not None and task is self.traced:
-                self._left(task, frame, arg)
-        return self.local
+                    self._on_line(frame)
+            task = current_task()
+            if event == "return" and task is not None and task is self.traced_task:
+                self._on_frame_left(task, frame, arg)
+        return self.trace_frame_event
 
-    def _suspended(self, frame: FrameType) -> bool:
-        """Whether a frame that is left goes on later."""
-        return frame.f_code.co_code[frame.f_lasti] in _YIELDS and self._thrown is not frame
+    def _is_suspended(self, frame: FrameType) -> bool:
+        """Return whether a frame that is left will continue later."""
+        return frame.f_code.co_code[frame.f_lasti] in _YIELD_OPCODES and self._thrown is not frame
 
-    def _changed(self, frame: FrameType, *, left: bool) -> bool:
-        """Stop where what is watched has changed, or its frame returns; whether it did."""
+    def _stop_at_changes(self, frame: FrameType, *, left: bool) -> bool:
+        """Stop for each watched value that has changed, or whose frame returns (`left`); return
+        whether there was one.
+        """
         told = False
-        while (change := self.watches.change(frame if left else None)) is not None:
+        while (change := self.watchpoints.next_change(frame if left else None)) is not None:
             self.change, told = change, True
-            self.stop(frame, "watch", current())
+            self.stop(frame, "watch", current_task())
         return told
 
-    def _line(self, frame: FrameType) -> None:
-        task = current()
+    def _on_line(self, frame: FrameType) -> None:
+        """Stop at a breakpoint of a line, or at a step of the followed task."""
+        task = current_task()
         if self._thrown is frame:
             self._thrown = None
-        if self.points.hit(frame, frame.f_lineno, task):
+        if self.breakpoints.is_hit(frame, frame.f_lineno, task):
             self.stop(frame, "breakpoint", task)
         else:
-            self._step(frame, task)
+            self._stop_at_step(frame, task)
 
-    def _step(self, frame: FrameType, task: Task | None) -> None:
-        """A line begins that has no breakpoint for the task."""
-        if task is None or task is not self.traced or is_library(frame.f_code.co_filename):
+    def _stop_at_step(self, frame: FrameType, task: Task | None) -> None:
+        """Stop if the movement of the followed task ends at the line that begins in this frame."""
+        if task is None or task is not self.traced_task or is_library(frame.f_code.co_filename):
             return
         resumed, self._resumed = self._resumed, None
         if resumed == (frame, frame.f_lineno) and frame.f_lineno:
             return  # 3.11 tells the line of an await again when it goes on
         if (
-            self.how == "step"
-            or (self.how == "next" and not self._inner(frame))
-            or (self.how == "finish" and frame is not self.anchor and not self._inner(frame))
+            self.movement == "step"
+            or (self.movement == "next" and not self._is_below_anchor(frame))
+            or (self.movement == "finish" and frame is not self.anchor and not self._is_below_anchor(frame))
         ):
             self.stop(frame, "line", task)
 
-    def at_line(self, frame: FrameType, line: int) -> None:
-        """A line that sys.monitoring tells: where the trace function had it too, it was left to this."""
+    def on_monitored_line(self, frame: FrameType, line: int) -> None:
+        """Handle a line with a breakpoint that sys.monitoring reports, after the trace function has left the line to
+        this.
+        """
         told = self._due.pop(frame, None)
         if told:
             return
-        task = current()
-        if self.points.hit(frame, line, task):
+        task = current_task()
+        if self.breakpoints.is_hit(frame, line, task):
             self.stop(frame, "breakpoint", task)
         elif told is not None:
-            self._step(frame, task)
+            self._stop_at_step(frame, task)
 
-    def _left(self, task: Task, frame: FrameType, arg: Any) -> None:
-        """A frame of the traced task is suspended, or has ended."""
-        suspended = self._suspended(frame)
-        if frame is outermost(task):
-            if not self.always:
+    def _on_frame_left(self, task: Task, frame: FrameType, arg: Any) -> None:
+        """Handle the suspension or end of a frame of the followed task: arrange tracing until the task continues."""
+        suspended = self._is_suspended(frame)
+        if frame is outermost_frame(task):
+            if not self.is_tracing_all:
                 sys.settrace(None)
             loop = task.get_loop()
             if suspended and arg is not None and hasattr(arg, "add_done_callback"):
-                arg.add_done_callback(lambda _: self._again(task))
+                arg.add_done_callback(lambda _: self._before_task_resumes(task))
             else:
-                loop.call_soon(self._again, task)
-        elif not suspended and (frame is self.anchor or self.how == "step"):
-            if frame is self.anchor and self.how == "finish":
-                self.how = "next"
+                loop.call_soon(self._before_task_resumes, task)
+        elif not suspended and (frame is self.anchor or self.movement == "step"):
+            if frame is self.anchor and self.movement == "finish":
+                self.movement = "next"
             self.anchor = frame.f_back
 
-    def _again(self, task: Task) -> None:
-        """Right before a suspended task goes on; or right after it has ended."""
-        if task is not self.traced or self.how == "continue":
+    def _before_task_resumes(self, task: Task) -> None:
+        """Trace again right before the followed task continues; if it has ended, follow the task that joins it or its
+        parent.
+        """
+        if task is not self.traced_task or self.movement == "continue":
             return
         if not task.done():
-            sys.settrace(self.dispatch)
+            sys.settrace(self.trace_call)
             return
         others = [t for t in self.tasks() if t is not task and not t.done()]
-        onward = joiner(task, others)
+        onward = find_joining_task(task, others)
         if onward is not None:
-            self._joining = innermost(chain(onward))
+            self._joining = innermost_frame(task_frames(onward))
         else:
             parent = birth(task).parent
             onward = next((t for t in others if parent is not None and birth(t).id == parent), None)
-        self.traced, self.how = onward, "step"
+        self.traced_task, self.movement = onward, "step"
         self.anchor = None
         self._after = died(task)
         if onward is None:
             self.stop(None, "done", task, self._after)
         else:
-            self.arm(onward, True)
+            self.trace_at_resumption(onward, True)
 
 
-def outermost(task: Task | None) -> FrameType | None:
-    """The frame of a task's own coroutine."""
+def outermost_frame(task: Task | None) -> FrameType | None:
+    """Return the frame of a task's own coroutine; None if it has ended."""
     coro: object = task.get_coro() if task is not None else None
     return getattr(coro, "cr_frame", None) or getattr(coro, "gi_frame", None)
 
 
-def backs(frame: FrameType | None) -> list[FrameType]:
-    """A frame and all behind it."""
+def frame_and_callers(frame: FrameType | None) -> list[FrameType]:
+    """Return a frame and all its callers, innermost first."""
     found = []
     while frame is not None:
         found.append(frame)
@@ -303,6 +325,6 @@ def backs(frame: FrameType | None) -> list[FrameType]:
     return found
 
 
-def in_main_thread(task: Task) -> bool:
-    """Whether a task's loop runs in the thread that can be called at any time."""
+def is_in_main_thread(task: Task) -> bool:
+    """Return whether a task's loop runs in the main thread, in which a call can be requested at any time."""
     return getattr(task.get_loop(), "_thread_id", None) == threading.main_thread().ident

@@ -1,4 +1,4 @@
-"""What a suspended asyncio task waits for, read from asyncio's own objects when somebody asks: the model's `wait`.
+"""Reads what a suspended asyncio task waits for from asyncio's own objects, on request.
 
 Whatever is not understood counts as something that can end by itself, so that no deadlock is claimed without proof.
 """
@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 
-from .births import ASYNCIO, ENDS, Task, birth, is_library, line_of
-from .made import noted, of
-from .naming import called, held_by, of_thread, what_of
+from .births import ASYNCIO, INNERMOST_TYPES, Task, birth, is_library, source_line
+from .creation import creation_or_number, find_creation
+from .wait_descriptions import describe_future_wait, find_executor_future, find_variable_name, read_closure_variable
 
-_BY_FUNCTION = {
+_KIND_BY_FUNCTION = {
     "Event.wait": "event", "Condition.wait": "condition", "Condition.wait_for": "condition",
     "Semaphore.acquire": "semaphore", "Queue.get": "queue", "Queue.put": "queue", "Queue.join": "queue",
     "Barrier.wait": "barrier", "sleep": "sleep", "to_thread": "thread", "StreamReader.read": "stream",
@@ -24,13 +24,13 @@ _BY_FUNCTION = {
 }  # fmt: skip
 
 
-def chain(task: Task) -> list[FrameType]:
-    """A suspended task's frames, outermost first, through coroutines and generators of both kinds."""
-    return [frame for _, frame in links(task)]
+def task_frames(task: Task) -> list[FrameType]:
+    """Return a suspended task's frames, outermost first, through coroutines and generators of both kinds."""
+    return [frame for _, frame in coroutines_with_frames(task)]
 
 
-def links(task: Task) -> list[tuple[Any, FrameType]]:
-    """The same, each with the coroutine or generator that it is of."""
+def coroutines_with_frames(task: Task) -> list[tuple[Any, FrameType]]:
+    """Return a suspended task's coroutines and generators, each with its frame, outermost first."""
     found: list[tuple[Any, FrameType]] = []
     at: Any = task.get_coro()
     while at is not None:
@@ -41,7 +41,7 @@ def links(task: Task) -> list[tuple[Any, FrameType]]:
         elif isinstance(at, AsyncGeneratorType):
             frame, onward = at.ag_frame, at.ag_await
         else:
-            frame, onward = None, behind(at)
+            frame, onward = None, unwrap_awaitable(at)
         if frame is not None:
             if found and found[-1][1] is frame:
                 break
@@ -50,21 +50,25 @@ def links(task: Task) -> list[tuple[Any, FrameType]]:
     return found
 
 
-WRAPPERS = {"async_generator_asend", "async_generator_athrow", "coroutine_wrapper", "anext_awaitable"}
+WRAPPER_TYPES = {"async_generator_asend", "async_generator_athrow", "coroutine_wrapper", "anext_awaitable"}
 
 
-def behind(thing: Any) -> Any:
-    """What an awaitable wraps that does not say so: `async for`, `anext`, or __await__ of a class."""
-    if type(thing).__name__ not in WRAPPERS:
-        ENDS.add(type(thing))
+def unwrap_awaitable(awaitable: Any) -> Any:
+    """Return the coroutine or generator that an awaitable of `async for`, `anext` or `__await__` wraps; None for
+    others.
+    """
+    if type(awaitable).__name__ not in WRAPPER_TYPES:
+        INNERMOST_TYPES.add(type(awaitable))
         return None
     kinds = (AsyncGeneratorType, CoroutineType, GeneratorType)
-    found = (x for x in gc.get_referents(thing) if isinstance(x, kinds) or type(x).__name__ == "async_generator_asend")
+    found = (
+        x for x in gc.get_referents(awaitable) if isinstance(x, kinds) or type(x).__name__ == "async_generator_asend"
+    )
     return next(found, None)
 
 
 class Timers:
-    """What the loops' timers will end by themselves."""
+    """The futures and tasks whose waits the loops' timers will end, by id(), with the seconds left."""
 
     def __init__(self, loops: list[Any]) -> None:
         self.futures: dict[int, float] = {}
@@ -81,133 +85,154 @@ class Timers:
                 for one in (*(handle._args or ()), *([owner] if owner is not None else [])):
                     self.futures[id(one)] = left
 
-    def end(self, task: Task) -> bool:
-        """Whether one ends a task's wait."""
-        return self.left(task) is not None
+    def is_timed(self, task: Task) -> bool:
+        """Return whether a timer ends a task's wait."""
+        return self.seconds_left(task) is not None
 
-    def left(self, task: Task) -> float | None:
-        """The seconds until one does; None where none does."""
+    def seconds_left(self, task: Task) -> float | None:
+        """Return the seconds until a timer ends a task's wait; None if none does."""
         return self.futures.get(id(getattr(task, "_fut_waiter", None)), self.tasks.get(id(task)))
 
 
-def wait_of(
-    task: Task, frames: list[FrameType], timers: Callable[[], Timers], *, closely: bool = False
+def describe_wait(
+    task: Task, frames: list[FrameType], timers: Callable[[], Timers], *, is_detailed: bool = False
 ) -> dict[str, object] | None:
-    """The wait of a suspended task; None for one that is about to run. `closely`: what exactly it waits for, too."""
+    """Return the wait of a suspended task as a dictionary; None if the task is about to run.
+
+    `frames`: of the task, outermost first. `is_detailed`: whether to find out what exactly it waits for (`what`). In
+    the result, `tasks` has the numbers that it waits for (one of them is enough if `one`), and `free` tells whether the
+    wait may end by itself.
+    """
     waiter = getattr(task, "_fut_waiter", None)
     if waiter is None or waiter.done():
         return None
-    kind, targets, one, what = _found(waiter, frames)
-    free = not targets or timers().end(task)
-    if closely:
-        targets = targets or _within(frames)
-        what = what or ("" if targets else what_of(waiter, frames, timers().left(task)))
-        what = what or _since(targets, kind)
-    tasks = sorted(of(t).id if is_work(t) else birth(t).id for t in targets if is_work(t) or not t.done())
+    kind, targets, one, what = _classify_wait(waiter, frames)
+    free = not targets or timers().is_timed(task)
+    if is_detailed:
+        targets = targets or _find_wait_for_task(frames)
+        what = what or ("" if targets else describe_future_wait(waiter, frames, timers().seconds_left(task)))
+        what = what or _describe_work_age(targets, kind)
+    tasks = sorted(
+        creation_or_number(t).id if is_thread_work(t) else birth(t).id
+        for t in targets
+        if is_thread_work(t) or not t.done()
+    )
     if any(t.done() for t in targets) and one:
         free = True
-    at = innermost(frames)
-    return {"kind": kind, "tasks": tasks, "one": one, "free": free or not tasks, "what": what, "site": site(at)}
+    at = innermost_frame(frames)
+    return {"kind": kind, "tasks": tasks, "one": one, "free": free or not tasks, "what": what, "site": frame_site(at)}
 
 
-def is_work(target: Any) -> bool:
-    """Whether a wait is for a thread's work, which its future stands for."""
+def is_thread_work(target: Any) -> bool:
+    """Return whether the target of a wait is the future of a thread's work, and not a task."""
     return not isinstance(target, asyncio.Task)
 
 
-def work_behind(waiter: Any) -> Any:
-    """The future of the thread's work that a loop's future is completed by; None where it is no such one."""
-    source = of_thread(waiter)
+def find_thread_work(waiter: Any) -> Any:
+    """Return the future of the thread's work that will complete a loop's future; None if no work does."""
+    source = find_executor_future(waiter)
     source = waiter if source is None else source
-    return source if source is not None and noted(source) is not None else None
+    return source if source is not None and find_creation(source) is not None else None
 
 
-def _since(targets: list[Any], kind: str) -> str:
-    """How long a task waits for one work, or how long ago the work was given to its pool."""
-    since = noted(targets[0]).since if len(targets) == 1 and is_work(targets[0]) else None  # type: ignore[union-attr]
+def _describe_work_age(targets: list[Any], kind: str) -> str:
+    """Return how long a task has waited for its one work, or how long ago the work was given to a pool; empty for
+    others.
+    """
+    since = find_creation(targets[0]).since if len(targets) == 1 and is_thread_work(targets[0]) else None  # type: ignore[union-attr]
     if since is None:
         return ""
     seconds = f"{time.monotonic() - since:.1f} s"
     return f"for {seconds}" if kind == "thread" else f"given {seconds} ago"
 
 
-def _within(frames: list[FrameType]) -> list[Task]:
-    """The task that `wait_for` with a time limit made of what it was given (3.11)."""
+def _find_wait_for_task(frames: list[FrameType]) -> list[Task]:
+    """Return the task that `wait_for` with a time limit made of its argument, as a list (Python 3.11); else an empty
+    one.
+    """
     inner: Any = frames[-1].f_locals.get("fut") if frames and frames[-1].f_code.co_qualname == "wait_for" else None
     return [inner] if isinstance(inner, asyncio.Task) and not inner.done() else []
 
 
-def innermost(frames: list[FrameType]) -> FrameType | None:
-    """The program's own innermost frame, else the innermost."""
+def innermost_frame(frames: list[FrameType]) -> FrameType | None:
+    """Return the program's own innermost frame, or else the innermost of all; `frames` begin with the outermost."""
     own = [frame for frame in frames if not is_library(frame.f_code.co_filename)]
     return (own or frames or [None])[-1]  # type: ignore[list-item]
 
 
-def site(frame: FrameType | None) -> list[Any] | None:
-    """File, line, function."""
+def frame_site(frame: FrameType | None) -> list[Any] | None:
+    """Return [file, line, function] of a frame; None for None."""
     return None if frame is None else [frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_qualname]
 
 
-def site_of(code: CodeType | None, lasti: int) -> list[Any] | None:
-    """The same of a code object's instruction."""
-    return None if code is None else [code.co_filename, line_of(code, lasti), code.co_qualname]
+def instruction_site(code: CodeType | None, lasti: int) -> list[Any] | None:
+    """Return [file, line, function] of an instruction, by its code object and offset; None if
+    there is no code object.
+    """
+    return None if code is None else [code.co_filename, source_line(code, lasti), code.co_qualname]
 
 
-Found = tuple[str, list[Task], bool, str]
+ClassifiedWait = tuple[str, list[Task], bool, str]
 
 
-def _found(waiter: object, frames: list[FrameType]) -> Found:
-    """Kind, tasks, whether one of them is enough, and what it is called."""
-    if (of_frame := _of_frames(frames)) is not None:
+def _classify_wait(waiter: object, frames: list[FrameType]) -> ClassifiedWait:
+    """Return the kind of a wait, its target tasks, whether one of them is enough, and the name of
+    the awaited object.
+    """
+    if (of_frame := _classify_by_variables(frames)) is not None:
         return of_frame
-    if (work := work_behind(waiter)) is not None:
-        plain = as_plain([frame.f_code for frame in frames])
+    if (work := find_thread_work(waiter)) is not None:
+        plain = future_wait_kind([frame.f_code for frame in frames])
         return "thread" if plain == "thread" else "executor", [work], False, ""
-    direct = _tasks_behind(waiter, 0)
+    direct = _completing_tasks(waiter, 0)
     if hasattr(waiter, "_children"):
         return "gather", direct, False, ""
     if isinstance(waiter, asyncio.Task):
         return "await", direct, False, ""
-    if direct or next(_shielded(waiter), None) is not None:  # also where the inner one has ended a moment ago
+    if direct or next(_shielded_futures(waiter), None) is not None:  # also where the inner one has ended a moment ago
         return "shield", direct, False, ""
-    return as_plain([frame.f_code for frame in frames]), [], False, ""
+    return future_wait_kind([frame.f_code for frame in frames]), [], False, ""
 
 
-def _library_end(codes: list[CodeType]) -> Iterator[str]:
-    """What of asyncio's own a line of calls ends with, innermost first."""
+def _inner_asyncio_functions(codes: list[CodeType]) -> Iterator[str]:
+    """Yield the names of asyncio's own functions at the inner end of a call stack, innermost first."""
     for code in reversed(codes):
         if not code.co_filename.startswith(ASYNCIO):
             return
         yield code.co_qualname
 
 
-def as_plain(codes: list[CodeType]) -> str:
-    """What the wait for a future is called, by the functions it is awaited in."""
-    return next((_BY_FUNCTION[name] for name in _library_end(codes) if name in _BY_FUNCTION), "future")
+def future_wait_kind(codes: list[CodeType]) -> str:
+    """Return the kind of a wait for a future, by the asyncio functions that await it, such as `sleep` or `queue`."""
+    return next(
+        (_KIND_BY_FUNCTION[name] for name in _inner_asyncio_functions(codes) if name in _KIND_BY_FUNCTION), "future"
+    )
 
 
-def variables_of(codes: list[CodeType]) -> tuple[str, int] | None:
-    """The function whose variables `_of_frames` looks at first, and which of a line of calls it is."""
-    for at, name in enumerate(_library_end(codes), 1):
-        if name in _WITH_VARIABLES:
+def find_frame_to_inspect(codes: list[CodeType]) -> tuple[str, int] | None:
+    """Return the asyncio function whose variables tell what is awaited, and its depth in the call
+    stack; None if none.
+    """
+    for at, name in enumerate(_inner_asyncio_functions(codes), 1):
+        if name in _FUNCTIONS_TO_INSPECT:
             return name, len(codes) - at
     return None
 
 
 def frame_at(task: Task, depth: int) -> FrameType:
-    """One of `chain(task)`, the quick way where coroutines alone stand in it."""
+    """Return the frame of a task at a depth of `task_frames`, without a walk over all if only coroutines lead to it."""
     at: Any = task.get_coro()
     for _ in range(depth):
         at = at.cr_await if type(at) is CoroutineType else None
     frame = at.cr_frame if type(at) is CoroutineType else None
-    return chain(task)[depth] if frame is None else frame
+    return task_frames(task)[depth] if frame is None else frame
 
 
-_WITH_VARIABLES = {"Lock.acquire", "_wait", "wait_for", "TaskGroup.__aexit__", "TaskGroup._aexit"}
+_FUNCTIONS_TO_INSPECT = {"Lock.acquire", "_wait", "wait_for", "TaskGroup.__aexit__", "TaskGroup._aexit"}
 
 
-def _of_frames(frames: list[FrameType]) -> Found | None:
-    """What a library frame at the inner end waits for, by its own variables."""
+def _classify_by_variables(frames: list[FrameType]) -> ClassifiedWait | None:
+    """Classify a wait by the variables of asyncio's frames at the inner end; None if none of them tells."""
     for frame in reversed(frames):
         code = frame.f_code
         if not code.co_filename.startswith(ASYNCIO):
@@ -215,11 +240,11 @@ def _of_frames(frames: list[FrameType]) -> Found | None:
         if code.co_qualname == "Lock.acquire":
             lock = frame.f_locals.get("self")
             owner = getattr(lock, "_weft_owner", None)
-            return "lock", [owner] if owner is not None else [], False, called(lock, frames)
+            return "lock", [owner] if owner is not None else [], False, find_variable_name(lock, frames)
         if code.co_qualname == "_wait":
             futures = list(frame.f_locals.get("fs") or ())
             one = frame.f_locals.get("return_when") != asyncio.ALL_COMPLETED
-            behind = [_tasks_behind(f, 0) for f in futures if not f.done()]
+            behind = [_completing_tasks(f, 0) for f in futures if not f.done()]
             if frame.f_locals.get("timeout_handle") is not None or (one and not all(behind)):
                 return "wait", [], one, ""
             return "wait", [t for tasks in behind for t in tasks], one, ""
@@ -231,49 +256,49 @@ def _of_frames(frames: list[FrameType]) -> Found | None:
     return None
 
 
-def _tasks_behind(future: Any, depth: int) -> list[Task]:
-    """The tasks whose end completes a future: itself, gather's children, what a shield covers."""
+def _completing_tasks(future: Any, depth: int) -> list[Task]:
+    """Return the tasks whose end completes a future: itself, the children of `gather`, or what `shield` covers."""
     if isinstance(future, asyncio.Task):
         return [future]
     if depth > 8 or future.done():
         return []
-    if (work := work_behind(future)) is not None:
+    if (work := find_thread_work(future)) is not None:
         return [work]
-    children = getattr(future, "_children", None) or list(_shielded(future))
-    return [task for child in children if not child.done() for task in _tasks_behind(child, depth + 1)]
+    children = getattr(future, "_children", None) or list(_shielded_futures(future))
+    return [task for child in children if not child.done() for task in _completing_tasks(child, depth + 1)]
 
 
-def _shielded(outer: object) -> Iterator[object]:
-    """asyncio.shield(): the outer future's callback knows the inner one."""
+def _shielded_futures(outer: object) -> Iterator[object]:
+    """Yield the futures that asyncio.shield() covers with an outer future, read from its callbacks."""
     for callback, _ in getattr(outer, "_callbacks", None) or ():
         if getattr(callback, "__name__", "") == "_outer_done_callback":
-            inner = held_by(callback, "inner")
+            inner = read_closure_variable(callback, "inner")
             if isinstance(inner, asyncio.Future):
                 yield inner
 
 
-def shields(callbacks: list[Any]) -> bool:
-    """Whether one of a future's callbacks is asyncio.shield()'s."""
+def has_shield_callback(callbacks: list[Any]) -> bool:
+    """Return whether asyncio.shield() has added one of a future's callbacks."""
     return any(getattr(callback, "__name__", "") == "_outer_done_callback" for callback, _ in callbacks)
 
 
-def joiner(task: Task, others: list[Task]) -> Task | None:
-    """The task that waits for this one, right now."""
+def find_joining_task(task: Task, others: list[Task]) -> Task | None:
+    """Return the task among `others` that waits for the end of a task right now; None if none does."""
     for other in others:
         waiter = getattr(other, "_fut_waiter", None)
         if other is not task and waiter is not None:
             if waiter is task:
                 return other
-            _, targets, _, _ = _found_with(other, waiter, task)
+            _, targets, _, _ = _classify_wait_for_ended(other, waiter, task)
             if task in targets:
                 return other
     return None
 
 
-def _found_with(other: Task, waiter: object, ended: Task) -> Found:
-    """As `_found`, where the task that has just ended still counts."""
-    frames = chain(other)
-    children = list(getattr(waiter, "_children", ())) or list(_shielded(waiter))
+def _classify_wait_for_ended(other: Task, waiter: object, ended: Task) -> ClassifiedWait:
+    """Classify the wait of a task as `_classify_wait` does, but count the task that has just ended as a target."""
+    frames = task_frames(other)
+    children = list(getattr(waiter, "_children", ())) or list(_shielded_futures(waiter))
     if ended in children:
         return "gather", [ended], False, ""
     for frame in reversed(frames):

@@ -12,7 +12,7 @@ MOST = 8
 
 
 def message(told: list[dict[str, Any]], rows: list[Task]) -> str:
-    """The verdict, and a line for each thing that tasks wait for. `told`: as inprocess/hung.py gives it."""
+    """The verdict, and a line for each thing that tasks wait for. `told`: as inprocess/hangs.py gives it."""
     known = {row.id: row for row in rows}
     told = sorted(told, key=lambda thing: min(thing["waits"]))
     first = f"nothing can happen any more: {_counted(rows)}, and no timer, I/O or thread that could wake one"

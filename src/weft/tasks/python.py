@@ -23,7 +23,7 @@ from weft.debug.answers import change
 from weft.debug.hands import connect
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
-from weft.inprocess.unswept import unswept
+from weft.inprocess.gc_pause import gc_paused
 from weft.tasks import hung, schedule
 from weft.tasks.backend import How, NoFurther, Spawn, Stop
 from weft.tasks.commandline import PythonCommand
@@ -165,7 +165,7 @@ class Conversation:
 
     def tasks(self) -> list[Task]:
         """The table, read from asyncio itself."""
-        with unswept():
+        with gc_paused():
             return rows_of(self._ask("tasks"))
 
     def go(self, how: How, task: int | None, *, child: bool) -> Stop:

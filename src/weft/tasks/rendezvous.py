@@ -24,7 +24,7 @@ from weft.tasks.runtime import INSIDE
 
 SCRIPT = """try:
     __import__("os").rename({socket!r}, {socket!r} + "-")  # once, though two may ask for it
-    __import__("runpy").run_path({inside!r}, run_name="weft_visit")["visit"]({socket!r} + "-")
+    __import__("runpy").run_path({inside!r}, run_name="weft_visit")["answer_debugger"]({socket!r} + "-")
 except OSError:  # the debugger does not wait any more
     pass
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from weft.errors import UsageError
-from weft.inprocess.order import header, refusal
+from weft.inprocess.schedule_file import explain_refusal, read_schedule_header
 from weft.safety.folders import open_regular
 
 Runtime = Literal["asyncio", "openmp"]
@@ -20,8 +20,8 @@ def check(how: str, file: str, runtime: Runtime) -> None:
         return
     first: dict[str, Any] = {}
     with suppress(OSError, ValueError), os.fdopen(open_regular(Path(file)), "rb") as lines:
-        first = header(lines)
-    if why := refusal(first):
+        first = read_schedule_header(lines)
+    if why := explain_refusal(first):
         raise UsageError(f"--replay {file}: {why}")
     if first.get("runtime", "asyncio") != runtime:
         raise UsageError(

@@ -16,7 +16,7 @@ from weft.check.front_ends.c_dvmh import FRONT_END as C_DVMH
 from weft.check.front_ends.fortran_dvm import FRONT_END as FORTRAN_DVM
 from weft.check.value_traces import most_detailed_accesses
 from weft.errors import UsageError, WeftError
-from weft.inprocess.order import SCHEMA, recorded
+from weft.inprocess.schedule_file import SCHEMA, read_schedule
 from weft.launch.local import pack
 from weft.launch.local.place import Place
 from weft.tasks import schedule
@@ -194,7 +194,7 @@ def of_schedules(seeds: Seeds, folder: Path, r: random.Random) -> Act:
     def act() -> str:
         try:
             schedule.check("replay", str(file), "asyncio")
-            return "read" if recorded(str(file)) else "empty"
+            return "read" if read_schedule(str(file)) else "empty"
         except (UsageError, ValueError):
             return "refused"
 

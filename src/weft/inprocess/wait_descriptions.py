@@ -1,6 +1,6 @@
-"""What a task waits for, as the program knows it: which queue, event, socket, timer, child process or thread.
+"""Describes what a task waits for as the program knows it: which queue, event, socket, timer, child process or thread.
 
-Read from the frames' variables when somebody asks; nothing is noted while the program runs.
+The description is read from the variables of frames on request; nothing is recorded while the program runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from .births import ASYNCIO, is_library
-from .made import word_of
+from .creation import display_name
 
 Read = Callable[[Any], str]
 _OBJECTS: dict[str, Read] = {
@@ -29,13 +29,15 @@ _TRANSPORTS = ("StreamReader._wait_for_data", "FlowControlMixin._drain_helper", 
 _PROCESSES = ("Process.wait", "BaseSubprocessTransport._wait", "Process.communicate")
 
 
-def state_of(thing: object, function: str) -> str:
-    """What there is to say of an object that one of these functions waits for."""
+def describe_state(thing: object, function: str) -> str:
+    """Return the state of an object that `function`, one of _OBJECTS, waits for, such as `get: empty`; else an empty
+    text.
+    """
     return _OBJECTS[function](thing) if function in _OBJECTS else ""
 
 
-def thing_of(frames: list[FrameType]) -> tuple[object, str] | None:
-    """The object that asyncio's innermost function waits for, and that function; None where it is no such wait."""
+def find_awaited_object(frames: list[FrameType]) -> tuple[object, str] | None:
+    """Return the object that asyncio's innermost function waits for, and the function's name; None for other waits."""
     for frame in reversed(frames):
         code = frame.f_code
         if not code.co_filename.startswith(ASYNCIO):
@@ -45,70 +47,78 @@ def thing_of(frames: list[FrameType]) -> tuple[object, str] | None:
     return None
 
 
-def what_of(waiter: Any, frames: list[FrameType], left: float | None) -> str:
-    """The wait for a plain future in words; `left`: the seconds after which a timer ends it."""
-    until = "" if left is None else f"{max(left, 0):.1f} s more"
-    return ", ".join(part for part in (_what(waiter, frames), until) if part)
+def describe_future_wait(waiter: Any, frames: list[FrameType], seconds_left: float | None) -> str:
+    """Describe the wait for a plain future. `seconds_left`: until a timer ends the wait, None if no timer does."""
+    until = "" if seconds_left is None else f"{max(seconds_left, 0):.1f} s more"
+    return ", ".join(part for part in (_describe_awaited(waiter, frames), until) if part)
 
 
-def _what(waiter: Any, frames: list[FrameType]) -> str:
-    if (found := thing_of(frames)) is not None:
+def _describe_awaited(waiter: Any, frames: list[FrameType]) -> str:
+    """Describe the object, connection, process or function that a task's innermost frames wait
+    for; empty if unknown.
+    """
+    if (found := find_awaited_object(frames)) is not None:
         thing, function = found
-        return ", ".join(part for part in (called(thing, frames), state_of(thing, function)) if part)
+        return ", ".join(part for part in (find_variable_name(thing, frames), describe_state(thing, function)) if part)
     for frame in reversed(frames):
         code, own = frame.f_code, frame.f_locals
         if not code.co_filename.startswith(ASYNCIO):
             break
         name = code.co_qualname
         if name in _TRANSPORTS:
-            return peer_of(getattr(own.get("self"), "_transport", None))
+            return describe_peer(getattr(own.get("self"), "_transport", None))
         if name in _PROCESSES:
             return f"process {getattr(own.get('self'), '_pid', None) or getattr(own.get('self'), 'pid', '?')}"
         if ".sock_" in name and own.get("sock") is not None:
-            return _address(own["sock"], own.get("address"))
+            return _describe_socket(own["sock"], own.get("address"))
         if name.endswith("create_connection") and own.get("host") is not None:
             return f"to {own['host']}:{own.get('port')}"
         if name == "Server.serve_forever":
-            return "serves " + " ".join(spelled(s.getsockname()) for s in getattr(own.get("self"), "sockets", ()))
+            return "serves " + " ".join(
+                format_address(s.getsockname()) for s in getattr(own.get("self"), "sockets", ())
+            )
         if name == "sleep":
             return ""
-    return _worked_on(waiter) or called(waiter, frames) or _through(frames)
+    return _describe_executor_work(waiter) or find_variable_name(waiter, frames) or _describe_awaited_function(frames)
 
 
-def peer_of(transport: Any) -> str:
-    """Who is at the other end of a connection."""
+def describe_peer(transport: Any) -> str:
+    """Return `from ADDRESS` for the other end of a connection; empty if unknown."""
     told = transport.get_extra_info("peername") if transport is not None else None
-    return f"from {spelled(told)}" if told else ""
+    return f"from {format_address(told)}" if told else ""
 
 
-def _address(sock: Any, address: object) -> str:
+def _describe_socket(sock: Any, address: object) -> str:
+    """Return the address that a socket connects to or receives from, or else its file number."""
     try:
-        return f"to {spelled(address)}" if address is not None else f"from {spelled(sock.getpeername())}"
+        return f"to {format_address(address)}" if address is not None else f"from {format_address(sock.getpeername())}"
     except OSError:
         return f"socket {sock.fileno()}"
 
 
-def spelled(address: Any) -> str:
-    """An address as people write it."""
+def format_address(address: Any) -> str:
+    """Return a network address as `host:port`, or a path as it is."""
     return f"{address[0]}:{address[1]}" if isinstance(address, tuple) and len(address) > 1 else str(address or "?")
 
 
-def called(thing: object, frames: list[FrameType]) -> str:
-    """What the program calls an object: a variable of its frames or module, or an attribute of its `self`."""
+def find_variable_name(thing: object, frames: list[FrameType]) -> str:
+    """Return how the program calls an object: a variable of these frames or their modules, or
+    `self.NAME`; else empty.
+    """
     own = [frame for frame in reversed(frames) if not is_library(frame.f_code.co_filename)]
     for frame in own:
         for names in (frame.f_locals, frame.f_globals):
             for name, value in list(names.items()):
                 if value is thing:
                     return str(name)
-        for name, value in attributes(frame.f_locals.get("self")):
+        for name, value in own_attributes(frame.f_locals.get("self")):
             if value is thing:
                 return f"self.{name}"
     return ""
 
 
-def attributes(thing: object) -> Iterator[tuple[str, object]]:
-    """What an object has in its own dictionary; none of its code is run."""
+def own_attributes(thing: object) -> Iterator[tuple[str, object]]:
+    """Yield the names and values in an object's own dictionary; no code of the object is executed."""
     if thing is not None:
         try:
             yield from list(object.__getattribute__(thing, "__dict__").items())
@@ -116,34 +126,36 @@ def attributes(thing: object) -> Iterator[tuple[str, object]]:
             return
 
 
-def _through(frames: list[FrameType]) -> str:
-    """The library's function that the program awaits."""
+def _describe_awaited_function(frames: list[FrameType]) -> str:
+    """Return `in FUNCTION` for the library function that the program awaits; empty if it is asyncio's or none."""
     at = next((i for i in range(len(frames) - 1, -1, -1) if not is_library(frames[i].f_code.co_filename)), -1)
     inner = frames[at + 1 :]
     return f"in {inner[0].f_code.co_qualname}" if inner and not inner[0].f_code.co_filename.startswith(ASYNCIO) else ""
 
 
-def _worked_on(waiter: Any) -> str:
-    """What somebody else than a thread does for this future."""
-    source = of_thread(waiter)
+def _describe_executor_work(waiter: Any) -> str:
+    """Describe the work of a process pool or another executor that completes a future; empty if none does."""
+    source = find_executor_future(waiter)
     module: Any = sys.modules.get("concurrent.futures.process")
     for manager in list(module._threads_wakeups) if module is not None and source is not None else ():
         for item in list(getattr(manager, "pending_work_items", {}).values()):
             if item.future is source:
-                return f"a pool of processes, {word_of(item.fn)}"
+                return f"a pool of processes, {display_name(item.fn)}"
     return "" if source is None else "work of another executor"
 
 
-def of_thread(waiter: Any) -> Any:
-    """The future that an executor is to complete, where a loop's future waits for it; None elsewhere."""
+def find_executor_future(waiter: Any) -> Any:
+    """Return the executor's future that will complete a loop's future; None if there is none."""
     for callback, _ in getattr(waiter, "_callbacks", None) or ():
         if getattr(callback, "__name__", "") == "_call_check_cancel":
-            return held_by(callback, "source")
+            return read_closure_variable(callback, "source")
     return None
 
 
-def held_by(function: Any, name: str) -> Any:
-    """What a function has of the one around it by a name; None where it has no such variable."""
+def read_closure_variable(function: Any, name: str) -> Any:
+    """Return the value of a variable in a function's closure; None if the function has no such variable or no value
+    yet.
+    """
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
     try:
         return function.__closure__[names.index(name)].cell_contents if name in names else None

@@ -1,4 +1,4 @@
-"""The file of an order of tasks, for the program and for Weft beside it."""
+"""Reads the file of a recorded order of task steps; used inside the program and by Weft."""
 
 import json
 from typing import IO, Any
@@ -6,22 +6,22 @@ from typing import IO, Any
 FAMILY = "weft-schedule/"
 VERSION = "1"
 SCHEMA = FAMILY + VERSION
-LONGEST = 1 << 16
+MOST_LINE_LENGTH = 1 << 16
 """Characters of a line: of a file that is none of these one may have no end."""
 
 
-def header(file: IO[Any]) -> dict[str, Any]:
-    """What the first line of a file says; nothing where that is no JSON object."""
+def read_schedule_header(file: IO[Any]) -> dict[str, Any]:
+    """Return the JSON object in the first line of a file; empty if the line holds none."""
     try:
-        first = json.loads(file.readline(LONGEST) or "null")
+        first = json.loads(file.readline(MOST_LINE_LENGTH) or "null")
     except (ValueError, RecursionError):
         return {}
     return first if isinstance(first, dict) else {}
 
 
-def refusal(first: dict[str, Any]) -> str:
-    """Why a file whose first line says `first` is not replayed; empty where it is."""
-    schema = str(first.get("schema"))
+def explain_refusal(header: dict[str, Any]) -> str:
+    """Return why a file with this header cannot be replayed; empty if it can."""
+    schema = str(header.get("schema"))
     if not schema.startswith(FAMILY):
         return "`weft tasks --record` did not write this file"
     if schema == SCHEMA:
@@ -33,14 +33,16 @@ def refusal(first: dict[str, Any]) -> str:
     )
 
 
-def recorded(path: str) -> dict[int, list[str]]:
-    """What each loop of asyncio let go on, in order. ValueError for what is no such file, or damaged."""
+def read_schedule(path: str) -> dict[int, list[str]]:
+    """Return the recorded steps of each loop, by the loop's number, in order. ValueError for
+    another or a damaged file.
+    """
     ways: dict[int, list[str]] = {}
     with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 (it is imported by every program)
-        if why := refusal(header(file)):
+        if why := explain_refusal(read_schedule_header(file)):
             raise ValueError(f"{path}: {why}")
-        for number, line in enumerate(iter(lambda: file.readline(LONGEST), ""), 2):
-            if not line.endswith("\n") and len(line) < LONGEST:
+        for number, line in enumerate(iter(lambda: file.readline(MOST_LINE_LENGTH), ""), 2):
+            if not line.endswith("\n") and len(line) < MOST_LINE_LENGTH:
                 break  # the program was killed as it wrote it
             loop, _, way = line.rstrip("\n").partition(" ")
             if not line.endswith("\n") or not (loop.isascii() and loop.isdigit()) or len(loop) > 9:

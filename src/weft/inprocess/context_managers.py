@@ -1,4 +1,4 @@
-"""The context managers that a suspended coroutine is inside of."""
+"""Finds the context managers that a suspended coroutine has entered."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ _AENTER, _AWAIT = 1, 6
 """What GET_AWAITABLE says of an `__aenter__`, and among how many instructions up to a suspension it stands."""
 
 
-def entered(coroutine: object, deep: int = 4) -> Iterator[object]:
-    """The context managers that a suspended coroutine is inside of: their exits lie on its stack."""
-    found = list(_exits(coroutine, deep))
-    yield from found[:-1] if found and _is_entering(coroutine) else found
+def find_entered_managers(coroutine: object, depth: int = 4) -> Iterator[object]:
+    """Yield the context managers that a suspended coroutine has entered, by the exit methods on its stack.
+
+    `depth`: how many generators behind `contextlib.contextmanager` are searched too, one inside the other.
+    """
+    found = list(_managers_on_stack(coroutine, depth))
+    yield from found[:-1] if found and _is_waiting_for_aenter(coroutine) else found
 
 
-def _is_entering(coroutine: Any) -> bool:
-    """Whether it waits for an `__aenter__`, whose manager's exit lies on the stack already."""
+def _is_waiting_for_aenter(coroutine: Any) -> bool:
+    """Return whether a coroutine waits for an `__aenter__`; the exit method of its manager is on the stack already."""
     frame: FrameType | None = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
     if frame is None:
         return False
@@ -32,19 +35,20 @@ def _is_entering(coroutine: Any) -> bool:
     return awaits[-1:] == [_AENTER]
 
 
-def _exits(coroutine: object, deep: int) -> Iterator[object]:
+def _managers_on_stack(coroutine: object, depth: int) -> Iterator[object]:
+    """Yield the objects whose exit methods are on a coroutine's stack."""
     stack = gc.get_referents(coroutine)
     for held, above in zip(stack, [*stack[1:], None], strict=True):
         if type(held) in _EXITS and held.__name__ in ("__aexit__", "__exit__"):
             bound = isinstance(held, MethodType | BuiltinMethodType)
             manager = held.__self__ if bound else above
-            if not bound and not _is_of(held, manager):
+            if not bound and not _is_method_of(held, manager):
                 continue
             yield manager
-            if isinstance(manager, contextlib._GeneratorContextManagerBase) and deep:
-                yield from entered(manager.gen, deep - 1)
+            if isinstance(manager, contextlib._GeneratorContextManagerBase) and depth:
+                yield from find_entered_managers(manager.gen, depth - 1)
 
 
-def _is_of(function: object, thing: object) -> bool:
-    """Whether a function is one of a thing's class."""
+def _is_method_of(function: object, thing: object) -> bool:
+    """Return whether a function is a method of an object's class or its bases."""
     return any(function is one for kind in type(thing).__mro__ for one in list(vars(kind).values()))

@@ -1,7 +1,7 @@
-"""What a frame stands in, by the source of its line: the lock that it asks for there, and those that it is inside of.
+"""Reads from the source of a frame's line which lock the frame asks for, and which `with` blocks it has entered.
 
-A lock of Python's does not know who has it, and a call into C leaves no frame. No code of the program is run: names and
-attributes are looked up as they lie in the frame and in the objects' dictionaries.
+Python's locks do not know their owners, and a call of C leaves no frame. No code of the program is executed: names and
+attributes are read from the frame and the objects' dictionaries.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 
 Position = tuple[int, int, int, int]
 """First and last line, first and last column, in bytes."""
-_ELSEWHERE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.GeneratorExp)
+_OWN_FRAME_NODES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.GeneratorExp)
 """What stands in a line and runs in a frame of its own."""
-_CALLS = {"CALL", "BEFORE_WITH"}
+_CALL_OPCODES = {"CALL", "BEFORE_WITH"}
 UNKNOWN = object()
 
 
-def position(frame: FrameType) -> Position | None:
-    """Where its instruction stands in the source."""
+def source_position(frame: FrameType) -> Position | None:
+    """Return the source position of the instruction that a frame executes; None if unknown."""
     found = next(islice(frame.f_code.co_positions(), max(frame.f_lasti, 0) // 2, None), None)
     if found is None or None in found:
         return None
@@ -32,10 +32,14 @@ def position(frame: FrameType) -> Position | None:
     return first, last, begin, end  # type: ignore[return-value]
 
 
-def asked(frame: FrameType) -> tuple[str, ast.expr] | None:
-    """What a frame calls without arguments, and of what: `acquire` of `self.lock`, also by `with`. None elsewhere."""
-    at = position(frame) if opname[frame.f_code.co_code[frame.f_lasti]] in _CALLS else None
-    tree = _parsed(_text(frame.f_code.co_filename, at)) if at is not None else None
+def find_method_call(frame: FrameType) -> tuple[str, ast.expr] | None:
+    """Return the method that a frame calls without arguments, and the expression of its object; None for any other
+    code.
+
+    `self.lock.acquire()` gives ("acquire", `self.lock`); `with self.lock` gives ("with", `self.lock`).
+    """
+    at = source_position(frame) if opname[frame.f_code.co_code[frame.f_lasti]] in _CALL_OPCODES else None
+    tree = _parse_statement(_source_text(frame.f_code.co_filename, at)) if at is not None else None
     if isinstance(tree, ast.With):  # up to Python 3.12 an instruction of `with` stands for the whole of it
         return ("with", tree.items[0].context_expr) if len(tree.items) == 1 else None
     value = tree.value if isinstance(tree, ast.Expr) else None
@@ -45,8 +49,9 @@ def asked(frame: FrameType) -> tuple[str, ast.expr] | None:
     return ("with", value) if isinstance(value, ast.Name | ast.Attribute) else None
 
 
-def _text(file: str, at: Position) -> str:
-    first, last, begin, end = at
+def _source_text(file: str, position: Position) -> str:
+    """Return the text of a file at a position; empty if the file cannot be read."""
+    first, last, begin, end = position
     lines = [line.encode() for line in linecache.getlines(file)[first - 1 : last]]
     if not lines:
         return ""
@@ -55,7 +60,8 @@ def _text(file: str, at: Position) -> str:
     return b"".join(lines).decode(errors="replace")
 
 
-def _parsed(text: str) -> ast.stmt | None:
+def _parse_statement(text: str) -> ast.stmt | None:
+    """Return the one statement that a text holds; None if it is none or several."""
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError):
@@ -63,54 +69,55 @@ def _parsed(text: str) -> ast.stmt | None:
     return body[0] if len(body) == 1 else None
 
 
-def value_of(expression: ast.expr, frame: FrameType) -> Any:
-    """What a name or an attribute means in a frame; UNKNOWN where that takes more than a look."""
+def look_up_value(expression: ast.expr, frame: FrameType) -> Any:
+    """Return the value of a name or attribute in a frame; UNKNOWN if finding it would execute code of the program."""
     if isinstance(expression, ast.Name):
         return frame.f_locals.get(expression.id, frame.f_globals.get(expression.id, UNKNOWN))
     if not isinstance(expression, ast.Attribute):
         return UNKNOWN
-    of = value_of(expression.value, frame)
+    of = look_up_value(expression.value, frame)
     try:
         return object.__getattribute__(of, "__dict__").get(expression.attr, UNKNOWN)
     except AttributeError:
         return UNKNOWN
 
 
-def inside_of(frame: FrameType) -> Iterator[Any]:
-    """What the frame has entered by `with`, as far as it is sure that it is still inside."""
-    at = position(frame)
+def find_with_objects(frame: FrameType) -> Iterator[Any]:
+    """Yield the objects that a frame has entered by `with` and is certainly still inside."""
+    at = source_position(frame)
     if at is None:
         return
-    for block in _around(frame.f_code.co_filename, at[0], at[2]):
+    for block in _enclosing_with_blocks(frame.f_code.co_filename, at[0], at[2]):
         for item in block.items:
-            if _stays(item.context_expr, block.body):
-                yield value_of(item.context_expr, frame)
+            if _is_unchanged_in_body(item.context_expr, block.body):
+                yield look_up_value(item.context_expr, frame)
 
 
-def _around(file: str, line: int, column: int) -> list[ast.With]:
-    """The `with` blocks in whose bodies a place is, of the function that it is in."""
-    at: ast.AST | None = _tree(file)
+def _enclosing_with_blocks(file: str, line: int, column: int) -> list[ast.With]:
+    """Return the `with` statements of the same function whose bodies contain a position, outermost first."""
+    at: ast.AST | None = _parse_file(file)
     found: list[ast.With] = []
     while at is not None:
         children = list(ast.iter_child_nodes(at))
-        inner = next((child for child in children if _covers(child, line, column)), None)
+        inner = next((child for child in children if _is_position_in_node(child, line, column)), None)
         if isinstance(at, ast.With) and inner in at.body:
             found.append(at)
-        if isinstance(inner, _ELSEWHERE):
+        if isinstance(inner, _OWN_FRAME_NODES):
             found = []
         at = inner
     return found
 
 
-def _covers(node: ast.AST, line: int, column: int) -> bool:
+def _is_position_in_node(node: ast.AST, line: int, column: int) -> bool:
+    """Return whether a syntax node contains a position."""
     first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
     if first is None or last is None:
         return False
     return (first, node.col_offset) <= (line, column) < (last, node.end_col_offset)  # type: ignore[attr-defined]
 
 
-def _stays(expression: ast.expr, body: list[ast.stmt]) -> bool:
-    """Whether nothing in a body gives the expression another meaning, or releases what it means."""
+def _is_unchanged_in_body(expression: ast.expr, body: list[ast.stmt]) -> bool:
+    """Return whether no statement of a body assigns to a part of the expression or calls its `release`."""
     parts = {ast.unparse(part) for part in ast.walk(expression) if isinstance(part, ast.expr)}
     for node in (one for statement in body for one in ast.walk(statement)):
         if isinstance(node, ast.Name | ast.Attribute) and not isinstance(node.ctx, ast.Load):
@@ -122,7 +129,8 @@ def _stays(expression: ast.expr, body: list[ast.stmt]) -> bool:
 
 
 @lru_cache(maxsize=32)
-def _tree(file: str) -> ast.Module | None:
+def _parse_file(file: str) -> ast.Module | None:
+    """Return the syntax tree of a source file; None if it cannot be parsed."""
     try:
         return ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):

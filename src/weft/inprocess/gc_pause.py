@@ -1,4 +1,4 @@
-"""Python without its collection of cycles, for a while. The debugger's side uses this too."""
+"""Pauses Python's collection of reference cycles. Weft's own side uses this too."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def unswept() -> Iterator[None]:
-    """Where objects are made by the hundred thousand and none is garbage, it would look through all again and again."""
+def gc_paused() -> Iterator[None]:
+    """Pause the garbage collector in a `with` block that makes many objects: it would search them
+    all again and again.
+    """
     on = gc.isenabled()
     gc.disable()
     try:

@@ -1,0 +1,137 @@
+"""Decides whether nothing can happen in a program any more, and finds who could let its tasks continue.
+
+Whatever is not understood counts as something that may still happen: another thread, an open socket, a signal handler,
+a loop that is not asyncio's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio import base_events
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from .births import ASYNCIO, Task, birth
+from .blocked_threads import LOCK_TYPES
+from .context_managers import find_entered_managers
+from .creation import find_creation
+from .threads import ThreadSnapshot
+from .wait_descriptions import find_awaited_object, find_executor_future, find_variable_name, own_attributes
+from .waits import coroutines_with_frames, find_thread_work, frame_site, innermost_frame
+
+
+def is_stuck(loops: list[Any], tasks: list[Task], threads: ThreadSnapshot) -> bool:
+    """Return whether nothing can happen any more: no timer, I/O, signal handler or running thread is left."""
+    running = [loop for loop in loops if loop.is_running()]
+    if any(
+        not _has_no_io(loop) and threads.find_untimed_wait(getattr(loop, "_thread_id", 0)) is None for loop in running
+    ):
+        return False
+    if _has_signal_handlers():
+        return False
+    if not threads.is_every_thread_waiting() or _has_native_threads():
+        return False
+    return all(
+        source is None or find_creation(source) for source in _executor_futures(tasks)
+    )  # others are of no thread of ours
+
+
+def _executor_futures(tasks: list[Task]) -> list[Any]:
+    """Return, for each task, the executor's future that it waits for; None if it waits for none."""
+    return [find_executor_future(getattr(task, "_fut_waiter", None)) for task in tasks]
+
+
+def _has_no_io(loop: Any) -> bool:
+    """Return whether a loop watches no file and no signal, so that nothing from outside can wake it."""
+    if not isinstance(loop, base_events.BaseEventLoop) or getattr(loop, "_signal_handlers", True):
+        return False
+    selector: Any = getattr(loop, "_selector", None)
+    wakes = getattr(getattr(loop, "_ssock", None), "fileno", int)()
+    return selector is not None and all(fd == wakes for fd in selector.get_map())
+
+
+def _has_signal_handlers() -> bool:
+    """Return whether the program has a signal handler, other than that of SIGINT, which Python or asyncio sets."""
+    numbers = signal.valid_signals() - {signal.SIGINT}
+    return any(callable(signal.getsignal(number)) for number in numbers)
+
+
+def _has_native_threads() -> bool:
+    """Return whether there are threads that Python does not know: they may call back."""
+    try:
+        return len(os.listdir("/proc/self/task")) > len(sys._current_frames())
+    except OSError:
+        return True
+
+
+def describe_awaited_objects(tasks: list[Task], threads: ThreadSnapshot) -> list[dict[str, Any]]:
+    """Return a row for each object that tasks or threads wait for.
+
+    A row has: `kind` and `what` (type and name of the object), `waits` and `at` (numbers and lines of those that wait),
+    `inside` (who has entered it by `with`), `has` (who can reach it through variables), `owner` (who took it, for a
+    lock).
+    """
+    rows: dict[int, list[tuple[Any, FrameType]]] = {birth(task).id: coroutines_with_frames(task) for task in tasks}
+    rows |= {
+        entry.creation.id: [(None, frame) for frame in entry.stack[::-1]] for entry in threads.entries if entry.stack
+    }
+    found: dict[int, dict[str, Any]] = {}
+    for number, thing, what, frames in [*_find_waiting_tasks(tasks, rows), *threads.waits_for_objects()]:
+        one = found.setdefault(id(thing), {"thing": thing, "kind": "", "what": "", "waits": [], "at": []})
+        one["kind"] = type(thing).__name__
+        one["what"] = one["what"] or what
+        one["waits"].append(number)
+        one["at"].append(frame_site(innermost_frame(frames)))
+    for one in found.values():
+        thing = one.pop("thing")
+        holder = threads.find_lock_holder(thing, 0) if isinstance(thing, LOCK_TYPES) else None
+        one["inside"] = [number for number, line in rows.items() if number == holder or _is_inside_manager(thing, line)]
+        one["has"] = [number for number, line in rows.items()
+                      if number not in one["waits"] and any(_can_reach(frame, thing) for _, frame in line)]  # fmt: skip
+        one["owner"] = _describe_lock_owner(thing)
+        lines = ([frame for _, frame in rows[number]] for number in one["has"])
+        one["what"] = one["what"] or next(filter(None, (find_variable_name(thing, frames) for frames in lines)), "")
+    return list(found.values())
+
+
+def _find_waiting_tasks(
+    tasks: list[Task], rows: dict[int, list[tuple[Any, FrameType]]]
+) -> Iterator[tuple[int, object, str, list[FrameType]]]:
+    """Yield (number, object, name of the object, frames from the outside in) for each task that waits for an object."""
+    for task in tasks:
+        waiter, number = getattr(task, "_fut_waiter", None), birth(task).id
+        if waiter is None or isinstance(waiter, asyncio.Task) or find_thread_work(waiter) is not None:
+            continue
+        frames = [frame for _, frame in rows[number]]
+        thing, _ = find_awaited_object(frames) or (waiter, "")
+        yield number, thing, find_variable_name(thing, frames), frames
+
+
+def _is_inside_manager(thing: object, line: list[tuple[Any, FrameType]]) -> bool:
+    """Return whether a coroutine of a stack has entered `thing`, or a context manager that has it as an attribute."""
+    return any(
+        manager is thing or any(value is thing for _, value in own_attributes(manager))
+        for coroutine, frame in line
+        if coroutine is not None and not frame.f_code.co_filename.startswith(ASYNCIO)
+        for manager in find_entered_managers(coroutine)
+    )
+
+
+def _can_reach(frame: FrameType, thing: object) -> bool:
+    """Return whether a frame has an object as a local or used global variable, or as an attribute of its `self`."""
+    if any(value is thing for value in list(frame.f_locals.values())):
+        return True
+    if any(value is thing for name, value in own_attributes(frame.f_locals.get("self"))):
+        return True
+    names = frame.f_code.co_names
+    return any(frame.f_globals.get(name) is thing for name in names)
+
+
+def _describe_lock_owner(lock: object) -> list[Any] | None:
+    """Return [number, name, whether done] of the task that took an asyncio lock; None if none did."""
+    owner = getattr(lock, "_weft_owner", None)
+    return [birth(owner).id, owner.get_name(), owner.done()] if owner is not None else None
