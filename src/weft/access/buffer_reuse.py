@@ -45,7 +45,7 @@ MOST_OF_A_PAIR: Final = 20
 
 
 def find_buffer_reuse(trace: Trace) -> list[Finding]:
-    """Accesses of pending buffers, of every rank whose accesses are recorded."""
+    """Return findings for accesses to buffers of pending operations, of every rank whose accesses are recorded."""
     gatherings = None
     found: list[Finding] = []
     for rank in trace.own:
@@ -61,7 +61,7 @@ def find_buffer_reuse(trace: Trace) -> list[Finding]:
 
 @dataclass(frozen=True)
 class BufferAccess:
-    """An access that meets the buffer of a pending operation: rows of Touches and Holds, and the bytes."""
+    """An access to the buffer of a pending operation: rows of the access and buffer tables, and the shared bytes."""
 
     touch: int
     hold: int
@@ -70,7 +70,7 @@ class BufferAccess:
 
 
 class _PendingBuffers:
-    """The holds of one rank, each until the call that completes its operation."""
+    """The buffers of one rank, each until the call that completes its operation."""
 
     def __init__(self, rank: Rank, touches: AccessTable, holds: BufferTable, gatherings: Gatherings) -> None:
         self.rank, self.touches, self.holds = rank, touches, holds
@@ -93,7 +93,7 @@ class _PendingBuffers:
             yield left_out("buffer-reuse", event, "the program touches them meanwhile")
 
     def met(self) -> Iterator[BufferAccess]:
-        """The accesses that meet pending buffers, each with the first bytes that do."""
+        """Yield the accesses to pending buffers, each with the first bytes that they share."""
         touches, holds = self.touches, self.holds
         writes = touches.writes
         for hold in np.flatnonzero((holds.event >= 0) & (self.end >= 0)).tolist():
@@ -106,7 +106,7 @@ class _PendingBuffers:
             yield from self._accesses_to_blocks(hold, rows)
 
     def _rows_while_pending(self, hold: int) -> Ints:
-        """The accesses while an operation was pending: between its calls, with several threads by the clock."""
+        """Return the accesses during an operation: between its calls, or by the clock if the rank has several threads."""
         start, end = int(self.holds.event[hold]), int(self.end[hold])
         if not self.several:
             before = self.touches.before
@@ -138,7 +138,7 @@ class _PendingBuffers:
                 yield BufferAccess(row, hold, *met)
 
     def _accesses_to_layout(self, hold: int, rows: Ints, layout: Layout, address: int) -> Iterator[BufferAccess]:
-        """The same for a buffer of very many blocks."""
+        """Yield the accesses to a buffer of too many blocks to list, by its layout."""
         if not layout.is_known or len(rows) > MOST_ROWS:
             self.left = hold if self.left is None else self.left
         for row in rows[:MOST_ROWS].tolist() if layout.is_known else ():
@@ -192,12 +192,12 @@ def _lowest_address(holds: BufferTable, hold: int) -> int:
 
 
 def _slack(holds: BufferTable, hold: int) -> int:
-    """A datatype may begin before the address that is given, or behind it."""
+    """Return how far a datatype may begin before or end after the address that is given."""
     return int(holds.bytes[hold])
 
 
 def _buffer_call(rank: Rank, start: Event, of_request: int) -> Event:
-    """The call that names the buffer: the start itself, or the init of the persistent request that it starts."""
+    """Return the call that names the buffer: the start itself, or the init of the persistent request that it starts."""
     if start.function.name not in ("MPI_Start", "MPI_Startall"):
         return start
     event, request, init = Traffic(rank).starts
@@ -206,7 +206,10 @@ def _buffer_call(rank: Rank, start: Event, of_request: int) -> Event:
 
 
 def completion_events(rank: Rank, holds: BufferTable, gatherings: Gatherings) -> Ints:
-    """By hold the event that completes its operation; the number of events where none does, -1 where it is a guess."""
+    """Return for each buffer the event that completes its operation.
+
+    The number of events if none does; -1 if the completion is only a guess.
+    """
     found = np.full(len(holds), len(rank), np.int64)
     of = Traffic(rank)
     frees = masks(rank.trace.functions).where(rank, frozenset(("Request_free",)))
@@ -229,7 +232,7 @@ def completion_events(rank: Rank, holds: BufferTable, gatherings: Gatherings) ->
 
 
 def _status_checks(rank: Rank, requests: Ints) -> tuple[Ints, Ints]:
-    """What MPI_Request_get_status found complete: (request, event). After that the buffer is the program's again."""
+    """Return (request, event) of each request that MPI_Request_get_status found complete: its buffer is free again."""
     which = masks(rank.trace.functions).where(rank, calls.STATUS_CHECKS)
     true = which[(rank.events["flags"][which] & Flag.TRUE) != 0]
     pairs = [(int(id), event) for event in true.tolist() for id in _checked_requests(rank.event(event), requests)]
@@ -246,7 +249,7 @@ def _checked_requests(event: Event, requests: Ints) -> list[int]:
 
 
 def _enter_one_sided_completions(rank: Rank, holds: BufferTable, gatherings: Gatherings, found: Ints) -> None:
-    """Enter what completes one-sided operations at their origin."""
+    """Enter the events that complete one-sided operations at their origin into `found`, in place."""
     names = calls.RMA | calls.REQUEST_RMA
     which = np.flatnonzero(
         (holds.event >= 0) & masks(rank.trace.functions).table(names)[rank.events["function"][holds.event]]

@@ -1,7 +1,7 @@
-"""A compiler's command line with the access hooks added: for what is compiled, and for what is linked.
+"""Rewrite a compiler's command line so that access hooks are compiled in and linked.
 
-The hooks are those of -fsanitize=thread; its runtime must not be linked, so that a line that compiles and links at once
-becomes one for each source and one for the link.
+The hooks are those of -fsanitize=thread; its runtime must not be linked, so that a command that compiles and links at
+once becomes one command for each source and one for the link.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SOURCES: Final = frozenset(
 
 @dataclass(frozen=True)
 class CommandArgument:
-    """An argument, with its value where that stands apart; `source`: the name of a file to compile."""
+    """An argument with its separate value, if it has one; `source`: it names a file to compile."""
 
     words: tuple[str, ...]
     source: bool = False
@@ -55,23 +55,23 @@ class CommandArgument:
 
 @dataclass(frozen=True)
 class CompilerCommand:
-    """A command line of a compiler: its own words, and the arguments."""
+    """A compiler's command line: the compiler and its arguments."""
 
     compiler: str
     arguments: tuple[CommandArgument, ...]
 
     @property
     def sources(self) -> list[str]:
-        """The files that it compiles."""
+        """The files that the command compiles."""
         return [argument.words[0] for argument in self.arguments if argument.source]
 
     def has(self, *options: str) -> bool:
-        """Whether one of the options is given."""
+        """Return whether one of the options is given."""
         return any(argument.words[0] in options for argument in self.arguments)
 
     @property
     def output(self) -> str:
-        """What the result is to be called."""
+        """The name of the output file."""
         named = [a.words[-1].removeprefix("-o") for a in self.arguments if a.words[0].startswith("-o") and not a.source]
         return named[-1] if named else "a.out"
 
@@ -82,7 +82,7 @@ class CompilerCommand:
 
     @property
     def passes(self) -> bool:
-        """Whether there is nothing to add: a question to the compiler, or a source that is only read."""
+        """Whether the command needs no hooks: it compiles nothing."""
         return self.has(*_ENDS_EARLIER) or not (self.sources or self._has_inputs)
 
     @property
@@ -91,7 +91,7 @@ class CompilerCommand:
 
 
 def parse_command(command: Sequence[str]) -> CompilerCommand:
-    """A command line by its parts. UsageError for one that has hooks of its own."""
+    """Parse a compiler's command line. UsageError if it has -fsanitize=thread, whose hooks Weft needs itself."""
     compiler, *rest = command
     words = list(_expand_response_files(rest))
     if any(word.startswith("-fsanitize=") and "thread" in word for word in words):
@@ -115,7 +115,7 @@ def parse_command(command: Sequence[str]) -> CompilerCommand:
 
 
 def _expand_response_files(words: Sequence[str]) -> Sequence[str]:
-    """The words with those of response files (@FILE) in their place."""
+    """Return the words with those of response files (@FILE) in their place."""
     found: list[str] = []
     for word in words:
         file = Path(word[1:])
@@ -127,12 +127,12 @@ def _expand_response_files(words: Sequence[str]) -> Sequence[str]:
 
 
 def compile_command(line: CompilerCommand, hooks: Sequence[str]) -> list[str]:
-    """The line, which compiles and does not link, with hooks."""
+    """Return a command that only compiles, with hooks added."""
     return [line.compiler, *_flatten(line.arguments), *hooks, *_no_lto_option(line)]
 
 
 def compile_commands(line: CompilerCommand, hooks: Sequence[str], folder: Path) -> list[list[str]]:
-    """For each source of a line that links, too, the line that compiles it to an object in `folder`."""
+    """Return, for a command that also links, one command for each source that compiles it to an object in `folder`."""
     kept = [
         a for a in line.arguments if not a.source and a.words[0].startswith("-") and not _is_link_option(a.words[0])
     ]
@@ -144,7 +144,7 @@ def compile_commands(line: CompilerCommand, hooks: Sequence[str], folder: Path) 
 
 
 def link_command(line: CompilerCommand, folder: Path, more: Sequence[str]) -> list[str]:
-    """The line with objects in the place of its sources, and with `more`."""
+    """Return the command with objects in `folder` in place of its sources, and the words `more` at its end."""
     words: list[str] = []
     number = 0
     for argument in line.arguments:
@@ -157,16 +157,17 @@ def link_command(line: CompilerCommand, folder: Path, more: Sequence[str]) -> li
 
 
 def command_entries(line: CompilerCommand, folder: Path) -> list[dict[str, object]]:
-    """What is kept of a line that is given in `folder`: an entry for each of its sources, and one for its link."""
+    """Return the record of a command given in `folder`: an entry for each source, and one for its link."""
     entry: dict[str, object] = {"directory": str(folder), "arguments": [line.compiler, *_flatten(line.arguments)]}
     linked = [] if line.is_compile_only else [entry]
     return [*({**entry, "file": source} for source in line.sources), *linked]
 
 
 def embed_command_record(command: Sequence[str], hooks: Sequence[str], file: Path) -> list[str]:
-    """A command that compiles, whose assembler reads one more file; as it is where it cannot: clang has none.
+    """Return a compile command whose assembler also reads `file`, so that the object holds the record of its command.
 
-    With -pipe an assembler would read that file alone.
+    The command is returned as it is if that is impossible: clang runs no assembler. -pipe is removed: an assembler that
+    reads a pipe would read only that file.
     """
     if "-S" in command or "-mllvm" in hooks or "," in str(file):
         return list(command)
@@ -186,7 +187,7 @@ def _object_path(folder: Path, number: int, source: str) -> Path:
 
 
 def _dependency_options(line: CompilerCommand, source: str) -> list[str]:
-    """Where the list of headers goes that a line asks for without saying so: beside the output, as gcc does it."""
+    """Return options that write the list of headers beside the output, where gcc writes it for the unsplit command."""
     if not line.has("-MD", "-MMD") or line.has("-MF"):
         return []
     output = Path(line.output)
@@ -194,5 +195,5 @@ def _dependency_options(line: CompilerCommand, source: str) -> list[str]:
 
 
 def _no_lto_option(line: CompilerCommand) -> list[str]:
-    """Hooks are put in when a file is compiled; with -flto that would be when all are linked."""
+    """Return -fno-lto for a command with -flto: hooks must be inserted when each file is compiled."""
     return ["-fno-lto"] if any(a.words[0].startswith("-flto") for a in line.arguments) else []

@@ -1,4 +1,4 @@
-"""A compilation database of the calls that `weft cc --commands FILE` passes on: what `weft check FILE` reads."""
+"""Write a compilation database of the compiler calls made by `weft cc --commands FILE`, for `weft check FILE`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from weft.errors import UsageError
 
 
 def add_command(database: Path, command: Sequence[str], folder: Path) -> None:
-    """Put a call that was made in `folder` into a database, in the place of the last one of the same source and output.
+    """Add a call that was made in `folder` to a database, replacing an earlier one of the same source and output.
 
-    Calls of a parallel build wait for each other. UsageError where the file cannot be one.
+    The file is locked, as builds run in parallel. UsageError if it cannot be written or is not a database.
     """
     line = parse_command(command)
     if line.passes or not line.sources:
@@ -35,6 +35,7 @@ def add_command(database: Path, command: Sequence[str], folder: Path) -> None:
 
 
 def _read_entries(file: TextIO, database: Path) -> list[dict[str, Any]]:
+    """Read the entries of an open database. UsageError if it is not one."""
     try:
         held = json.loads(file.read() or "[]")
     except ValueError:

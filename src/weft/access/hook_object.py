@@ -1,4 +1,4 @@
-"""The object that `weft cc` links programs with, compiled on first use with the system's compiler."""
+"""Build the object that `weft cc` links programs with, on first use, with the system's compiler."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _BUILD_SECONDS: Final = 120
 
 
 def link_options() -> list[str]:
-    """What a link needs beside the program's own words."""
+    """Return the words that a link needs beside the program's own."""
     target = build_hook_object()
     return [str(target), *(f"-Wl,--wrap={name}" for name in wrapped(target))]
 
 
 def build_hook_object() -> Path:
-    """The object. WeftError where it cannot be built."""
+    """Return the object with the hooks. WeftError if it cannot be built."""
     weft = files("weft")
     texts = [weft / "access/native/hooks.c", weft / "recorder/client.h", *headers()]
     contents = {text.name: text.read_bytes() for text in texts}
@@ -52,9 +52,9 @@ def build_hook_object() -> Path:
 
 
 def inlining_options() -> list[str]:
-    """The options with which gcc's own hooks are no calls: an assembler of ours before the system's (x86-64 only).
+    """Return options that make gcc use Weft's assembler, which replaces most hook calls by inline code (x86-64 only).
 
-    Nothing where there is none: then each hook is called, which takes several times as long.
+    [] where that is impossible: then each hook is a call, which takes several times as long.
     """
     real = shutil.which("as")
     if platform.machine() != "x86_64" or real is None or not shutil.which("sh"):

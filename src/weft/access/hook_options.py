@@ -1,4 +1,4 @@
-"""Which options make a compiler put access hooks in."""
+"""Choose the options that make a compiler insert access hooks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DECIDING: Final = ("MPICH_CC", "MPICH_CXX", "MPICH_FC", "OMPI_CC", "OMPI_CXX", 
 
 
 def hook_options(compiler: str) -> list[str]:
-    """The options for a compiler. UsageError for one that has no such hooks, or is not there."""
+    """Return the options for a compiler. UsageError if it has no such hooks, or does not exist."""
     found = shutil.which(compiler)
     if found is None:
         raise UsageError(f"weft cc: there is no compiler {compiler} on the PATH")
@@ -61,7 +61,7 @@ def hook_options(compiler: str) -> list[str]:
 
 
 def _compiler_version(path: str) -> str:
-    """What the compiler says of itself; asked once for each."""
+    """Return the output of `COMPILER --version`; cached for each compiler."""
     place = Path(path)
     key = " ".join([str(place.absolute()), str(place.stat().st_mtime_ns), *(os.environ.get(n, "") for n in _DECIDING)])
     kept = cache_folder() / "access" / "compilers.json"

@@ -1,4 +1,4 @@
-"""Whether an access and an operation, or two accesses, are ordered: by happens-before, by locks, by fences."""
+"""Decide whether an access and an operation, or two accesses, are ordered: by happens-before, locks or fences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _FETCHES: Final = words("Fetch_and_op Compare_and_swap Get_accumulate")
 
 
 class AccessOrdering:
-    """Answers for one run. An access stands between event `before` - 1 and event `before` of its rank."""
+    """The order of accesses and operations in one run. An access is between event `before` - 1 and `before` of its
+    rank.
+    """
 
     def __init__(self, trace: Trace, order: Order, operations: Accesses) -> None:
         self.trace, self.order = trace, order
@@ -35,24 +37,24 @@ class AccessOrdering:
         self._polled: dict[tuple[int, int], int] = {}
 
     def is_access_first(self, program: WindowAccesses, row: int, of: Accesses, op: int) -> bool:
-        """Whether the access is over when the operation may begin at the target."""
+        """Return whether access `row` is over when operation `op` of `of` may begin at the target."""
         rank, before = program.rank.index, int(program.touches.before[row])
         begins = (int(of.rank[op]), int(of.begin[op])), (int(of.target[op]), int(of.opened[op]))
         return any(self._reaches(rank, before, *begin) for begin in begins if begin[1] >= 0)
 
     def is_operation_first(self, program: WindowAccesses, row: int, of: Accesses, op: int) -> bool:
-        """Whether the operation is complete at the target before the access."""
+        """Return whether operation `op` of `of` is complete at the target before access `row`."""
         rank, behind = program.rank.index, int(program.touches.before[row]) - 1
         ends = (int(of.rank[op]), int(of.end[op])), (int(of.target[op]), int(of.closed[op]))
         return any(self._reaches(*end, rank, behind) for end in ends if end[1] >= 0)
 
     def is_access_before(self, one: WindowAccesses, a: int, two: WindowAccesses, b: int) -> bool:
-        """Whether one access is over before another begins."""
+        """Return whether access `a` of `one` is over before access `b` of `two` begins."""
         first, second = int(one.touches.before[a]), int(two.touches.before[b]) - 1
         return self._reaches(one.rank.index, first, two.rank.index, second)
 
     def _reaches(self, rank: int, event: int, other: int, behind: int) -> bool:
-        """Whether an event's start comes before, or is, another's end."""
+        """Return whether the start of event (`rank`, `event`) happens before, or is, the event (`other`, `behind`)."""
         if behind < 0 or event >= len(self.trace.ranks[rank]):
             return False
         if rank == other:
@@ -63,7 +65,7 @@ class AccessOrdering:
 
     @staticmethod
     def is_excluded_from_operation(program: WindowAccesses, row: int, of: Accesses, op: int) -> bool:
-        """Whether locks of two ranks exclude one the other, or fences part them."""
+        """Return whether locks exclude an access and an operation from each other, or a fence separates them."""
         if program.rank.index == int(of.rank[op]):
             return False
         locks = {int(program.lock[row]), int(of.lock[op])}
@@ -72,13 +74,13 @@ class AccessOrdering:
 
     @staticmethod
     def is_excluded_from_access(one: WindowAccesses, a: int, two: WindowAccesses, b: int) -> bool:
-        """The same for two accesses."""
+        """Return whether locks exclude two accesses from each other, or a fence separates them."""
         locks = {int(one.lock[a]), int(two.lock[b])}
         parted = int(one.fence[a]) != int(two.fence[b])
         return (0 not in locks and EXCLUSIVE in locks) or parted
 
     def is_access_over_first(self, program: WindowAccesses, row: int, of: Accesses, op: int) -> bool:
-        """Whether the access is over in time before the operation."""
+        """Return whether the access ended, by the clock, before the operation did."""
         end = int(of.end[op])
         over = self.trace.event(int(of.rank[op]), end).exit_ns if end >= 0 else None
         if over is None:
@@ -87,14 +89,15 @@ class AccessOrdering:
         return int(axis.ns_array(np.array([program.touches.last[row]], np.uint64))[0]) <= over
 
     def polled(self, program: WindowAccesses, row: int, other: int) -> None:
-        """Take down that a rank waited for another's operation by loading what it changes, again and again."""
+        """Note that a rank waited for an operation of rank `other` by loading the value again and again."""
         key, before = (program.rank.index, other), int(program.touches.before[row])
         self._polled[key] = min(before, self._polled.get(key, before))
 
     def may_be_ordered_by_values(self, program: WindowAccesses, row: int, other: int) -> bool:
-        """Whether what orders an access and another rank may be made by hand, of which the record knows nothing.
+        """Return whether an access may be ordered after another rank by means that the record does not show.
 
-        A value of the other's that was waited for, by loads or by gets, or locks of atomic fetches by both ranks.
+        Such means are a value of the other rank that was waited for, by loads or gets, and locks made of atomic
+        fetches.
         """
         before, rank = int(program.touches.before[row]), program.rank.index
         if before >= self._polled.get((rank, other), before + 1) or before > self._first_repeated_get(rank):
@@ -102,12 +105,12 @@ class AccessOrdering:
         return self._first_fetch(rank) < before and self._first_fetch(other) < len(self.trace.ranks[other])
 
     def has_only_polling_calls(self, rank: Rank, first: int, last: int) -> bool:
-        """Whether there are calls between two accesses, and none but those that a rank makes while it waits."""
+        """Return whether there are calls between two events, and only those that a rank makes while it waits."""
         functions = rank.events["function"][first:last]
         return 0 < len(functions) <= _MOST_BETWEEN and bool(masks(self.trace.functions).table(_ASKS)[functions].all())
 
     def _first_fetch(self, rank: int) -> int:
-        """The first atomic fetch of a rank, behind its last event where it has none."""
+        """Return the first atomic fetch of a rank; an index after its last event if it has none."""
         if rank not in self._fetched:
             of = self.trace.ranks[rank]
             events = masks(self.trace.functions).where(of, _FETCHES)
@@ -115,7 +118,9 @@ class AccessOrdering:
         return self._fetched[rank]
 
     def _first_repeated_get(self, rank: int) -> int:
-        """The first get that follows one by the same line into the same place, with only completions between."""
+        """Return the first get that repeats one of the same line into the same place, with only completions between
+        them.
+        """
         if rank not in self._repeated:
             of = self.trace.ranks[rank]
             events = masks(self.trace.functions).where(of, _GETS)

@@ -1,8 +1,7 @@
-"""Whether what a finding of this room says is so, from the record alone: the proof, replayed.
+"""Verify findings of this room from the record alone, by other means than the analysis.
 
-It asks the record's rows again, by other means than the analysis: the access must be there, between the calls that the
-evidence names. A pending operation must have begun before and been completed after it. Of two that race, neither may
-happen before the other: each is looked for in the other's whole causal past.
+The access must be in the record, between the calls that the evidence names. A pending operation must have begun before
+and completed after it. Of two racing accesses neither may be in the other's causal past, which is computed anew.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from weft.trace import Rank, Trace
 
 
 def verify_evidence(trace: Trace, met: Met, order: Order | None = None) -> bool:
-    """Whether a finding's evidence holds on the record. A race needs the order of the run."""
+    """Return whether a finding's evidence agrees with the record. A race needs the order of the run."""
     if isinstance(met, MetPending):
         return _verify_pending(trace, met)
     return order is not None and _verify_unordered(trace, met, order)
 
 
 def _verify_pending(trace: Trace, met: MetPending) -> bool:
-    """Whether the access lies in the time of its operation, and in the bytes that the operation has."""
+    """Return whether the access is during its operation, and to the operation's bytes."""
     index, before = met.before
     rank = trace.ranks[index]
     started, completed = met.started, met.completed
@@ -38,7 +37,7 @@ def _verify_pending(trace: Trace, met: MetPending) -> bool:
 
 
 def _has_access_and_buffer(rank: Rank, before: int, met: MetPending) -> bool:
-    """Whether the record has such an access, and the buffer."""
+    """Return whether the record holds such an access, and the buffer."""
     placed = PlacedRows(rank)
     touches, buffers = placed.touches(), placed.holds()
     low, high = met.bytes
@@ -54,14 +53,14 @@ def _has_access_and_buffer(rank: Rank, before: int, met: MetPending) -> bool:
 
 
 def _is_between_by_clock(rank: Rank, start: int, end: int, ticks: int) -> bool:
-    """For an access of another thread: after the start was called, before the completion was."""
+    """Return whether an access of another thread is, by the clock, between the calls of start and completion."""
     several = len(rank.threads) > 1 or bool((rank.touches["thread"] == 0).any())
     enter = rank.events["enter"]
     return several and int(enter[start]) < ticks < int(enter[end])
 
 
 def _verify_unordered(trace: Trace, met: Met, order: Order) -> bool:
-    """Whether the access is there and neither it nor what it races with comes before the other."""
+    """Return whether the access is in the record and neither it nor its counterpart happens before the other."""
     if not _has_access(trace, met.before, met.ticks):
         return False
     if isinstance(met, MetShared):
@@ -86,12 +85,14 @@ def _has_access(trace: Trace, before: EventId, ticks: int) -> bool:
 
 
 def _is_after(trace: Trace, order: Order, later: EventId, earlier: EventId) -> bool:
-    """Whether an access comes behind another: the event before it has in its past the event behind the other."""
+    """Return whether an access is ordered after another: the past of the event before it holds the event after the
+    other.
+    """
     return later.event > 0 and _is_in_past(trace, order, EventId(later.rank, later.event - 1), *earlier)
 
 
 def _is_in_past(trace: Trace, order: Order, event: EventId, rank: int, index: int) -> bool:
-    """Whether the start of an event of a rank belongs to the causal past of another's end."""
+    """Return whether the start of event `index` of `rank` is in the causal past of the end of `event`."""
     if event.event < 0 or index >= len(trace.ranks[rank]):
         return False
     return bool(order.past(event).started[rank] > index)

@@ -1,7 +1,7 @@
-"""The accesses and the holds of one rank as columns, placed among the rank's events.
+"""The recorded accesses, buffers and windows of one rank as columns, placed between the rank's events.
 
-An access lies between two calls of its thread: `before` is the second of them. Where a thread makes no calls, or
-several do, it is placed by the clock among those of all.
+An access is between two calls of its thread: `before` is the second of them. If a thread makes no calls, or several
+threads do, it is placed by the clock.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _HOLDS_FROM: Final = int(TouchKind.SENT)
 
 @dataclass(frozen=True)
 class AccessTable:
-    """Accesses, one row for those of one line that go on at equal steps, sorted by `before`.
+    """Accesses sorted by `before`; one row stands for accesses of one line at equal steps.
 
-    `count` accesses of `size` bytes, the first at `low`, each `stride` behind the last; `high` is the end of all.
-    `before`: the event of the rank that follows, its number of events where none does. `slot`: of the thread, -1 for
-    one that makes no calls. `first`, `last`: ticks. `again`: accesses of what the row had already.
+    A row is `count` accesses of `size` bytes, the first at `low`, `stride` bytes apart; `high` is the end of all.
+    `before`: the rank's next event, or its number of events. `slot`: the thread, -1 for one that makes no calls.
+    `first`, `last`: ticks. `again`: accesses to what the row had already.
     """
 
     low: Ints
@@ -48,17 +48,19 @@ class AccessTable:
         return len(self.low)
 
     def pick(self, rows: Any) -> AccessTable:
-        """Some of the rows."""
+        """Return a table of some of the rows."""
         return AccessTable(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     @property
     def writes(self) -> NDArray[np.bool_]:
-        """Which of them store."""
+        """Which rows store."""
         result: NDArray[np.bool_] = (self.kind & TouchKind.WRITE) != 0
         return result
 
     def meets(self, row: int, low: int, high: int) -> tuple[int, int] | None:
-        """The first bytes of a row's accesses that lie in [low, high): one access's part of it; None for none."""
+        """Return the first bytes of a row's accesses within [low, high): one access's part of it; None if there are
+        none.
+        """
         at, size, stride = int(self.low[row]), int(self.size[row]), max(int(self.stride[row]), 1)
         first = max(0, -(-(low - size + 1 - at) // stride))
         if first >= int(self.count[row]) or at + first * stride >= high:
@@ -67,12 +69,12 @@ class AccessTable:
         return max(begin, low), min(begin + size, high)
 
     def layout(self, row: int) -> Layout:
-        """The bytes of a row's accesses."""
+        """Return the bytes of a row's accesses as a layout."""
         count = max(int(self.count[row]), 1)
         return Layout([Strided(int(self.low[row]), int(self.size[row])).repeated(int(self.stride[row]), count)])
 
     def overlap_with_layout(self, row: int, layout: Layout, address: int) -> tuple[int, int] | None:
-        """The same of the first block of a layout at an address that a row's accesses meet."""
+        """Return the first bytes that a row's accesses share with a layout at an address; None if there are none."""
         found = shared(layout, self.layout(row), -address)
         if found is None:
             return None
@@ -80,7 +82,7 @@ class AccessTable:
         return max(at + address, low), min(at + address + length, low + size)
 
     def overlap_with_ranges(self, row: int, parts: ByteRanges) -> tuple[int, int] | None:
-        """The same of the first of some parts that a row's accesses meet."""
+        """Return the first bytes that a row's accesses share with byte ranges; None if there are none."""
         at, size, stride = int(self.low[row]), int(self.size[row]), max(int(self.stride[row]), 1)
         near = slice(np.searchsorted(parts.high, at, "right"), np.searchsorted(parts.low, self.high[row]))
         low, high = parts.low[near], parts.high[near]
@@ -89,7 +91,7 @@ class AccessTable:
         return self.meets(row, int(low[met[0]]), int(high[met[0]])) if len(met) else None
 
     def near(self, rows: Ints, parts: ByteRanges) -> Ints:
-        """Those of some rows that may meet parts: without those that lie between them, all or each at equal steps."""
+        """Return the rows that may share bytes with byte ranges, without those that fall between them."""
         if not len(parts.low):
             return np.zeros(0, np.int64)
         low, stride, size = self.low[rows], np.maximum(self.stride[rows], 1), self.size[rows]
@@ -103,25 +105,27 @@ class AccessTable:
 
 @dataclass(frozen=True)
 class ByteRanges:
-    """Bytes [low, high) of a buffer, in the order of memory."""
+    """Byte ranges [low, high) of a buffer, in ascending order."""
 
     low: Ints
     high: Ints
 
     @property
     def step(self) -> int:
-        """The greatest number that divides the distances between their starts; 0 for one."""
+        """The greatest common divisor of the distances between their starts; 0 for one range."""
         return int(np.gcd.reduce(np.diff(self.low), initial=0))
 
     @property
     def longest(self) -> int:
-        """Bytes of the longest."""
+        """The length of the longest range in bytes."""
         return int((self.high - self.low).max(initial=0))
 
 
 @dataclass(frozen=True)
 class BufferTable:
-    """Buffers of operations. `event` made the call, `request` is its request or 0; `datatype` and `count` say what."""
+    """Buffers of operations. `event` made the call, `request` is its request or 0; `datatype` and `count` give the
+    contents.
+    """
 
     address: Ints
     count: Ints
@@ -137,7 +141,7 @@ class BufferTable:
 
 @dataclass(frozen=True)
 class WindowMemoryTable:
-    """Memory of windows from one event to another. `target`: the rank in the window's group whose it is."""
+    """Memory of windows from one event to another. `target`: the rank in the window's group that owns it."""
 
     window: Ints
     low: Ints
@@ -150,7 +154,7 @@ class WindowMemoryTable:
 
 
 class PlacedRows:
-    """The rows of a rank, each with its place among the rank's events."""
+    """The recorded rows of a rank, each with its place among the rank's events."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
@@ -168,7 +172,7 @@ class PlacedRows:
         return np.where(rows["event"] == NO_EVENTS, by_the_clock, own)
 
     def touches(self) -> AccessTable:
-        """The accesses."""
+        """Return the accesses."""
         rows = np.flatnonzero(self.raw["kind"] < _HOLDS_FROM)
         rows = rows[np.argsort(self.before[rows], kind="stable")]
         raw = self.raw[rows]
@@ -180,7 +184,7 @@ class PlacedRows:
         return AccessTable(low, high, size, stride, count, kind, site, before, slot, first, last, again)
 
     def _recording_calls(self, rows: Ints) -> Ints:
-        """The call during which each of some rows was written: of its thread the one before the next."""
+        """Return for each row the call of its thread during which it was recorded."""
         own = np.full(len(rows), -1, np.int64)
         for number, thread in enumerate(self.rank.threads):
             places = np.flatnonzero(self.rank.event_threads == number)
@@ -190,7 +194,7 @@ class PlacedRows:
         return own
 
     def holds(self) -> BufferTable:
-        """The buffers of operations."""
+        """Return the buffers of operations."""
         kinds = self.raw["kind"]
         rows = np.flatnonzero((kinds == TouchKind.SENT) | (kinds == TouchKind.WRITTEN))
         raw = self.raw[rows]
@@ -202,7 +206,7 @@ class PlacedRows:
         )
 
     def memory(self) -> WindowMemoryTable:
-        """The memory of windows."""
+        """Return the memory of windows."""
         kinds = self.raw["kind"]
         rows = np.flatnonzero((kinds == TouchKind.UNIFIED) | (kinds == TouchKind.SEPARATE))
         gone = np.flatnonzero(kinds == TouchKind.GONE)
@@ -225,7 +229,7 @@ def _int_column(rows: NDArray[Any], name: str) -> Ints:
 
 
 def return_ticks(rank: Rank, events: Ints) -> Ints:
-    """The ticks at which some calls returned."""
+    """Return the ticks at which calls returned."""
     chosen = rank.events[events]
     result: Ints = (chosen["enter"] + decode_durations(chosen["duration"])).astype(np.int64)
     return result

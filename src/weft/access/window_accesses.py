@@ -1,4 +1,4 @@
-"""The program's accesses of window memory, by window and by the rank whose memory it is."""
+"""Collect the program's own accesses to window memory, by window and by the rank that owns the memory."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Key = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class WindowAccesses:
-    """Accesses of one rank to one memory of a window; their addresses count from the memory's start.
+    """Accesses of one rank to one rank's memory of a window, with addresses relative to the start of that memory.
 
-    By access: `fence`, how many fences of the window came before it; `lock`, the type of the lock that the rank holds
-    there, else 0.  `flagged`: it uses atomic or volatile variables there.
+    For each access, `fence` is the number of fences of the window before it, and `lock` the type of the lock that the
+    rank holds on that memory, 0 for none. `flagged`: some accesses are atomic or volatile.
     """
 
     rank: Rank
@@ -39,7 +39,7 @@ class WindowAccesses:
 
 
 def collect_window_accesses(trace: Trace, gatherings: Gatherings) -> dict[Key, list[WindowAccesses]]:
-    """The accesses of all ranks to all windows' memory."""
+    """Return the accesses of all ranks to the memory of all windows."""
     found: dict[Key, list[WindowAccesses]] = defaultdict(list)
     for rank in trace.ranks:
         if len(rank.touches) and len(rank):
@@ -49,7 +49,7 @@ def collect_window_accesses(trace: Trace, gatherings: Gatherings) -> dict[Key, l
 
 
 class _RankWindows:
-    """What one rank does to the windows that it knows."""
+    """The accesses of one rank to the windows that it knows."""
 
     def __init__(self, rank: Rank, gatherings: Gatherings) -> None:
         placed = PlacedRows(rank)
@@ -66,7 +66,7 @@ class _RankWindows:
                 yield (*window, owner), self._make_accesses(number, window, rows)
 
     def _owner_rank(self, window: Window, target: int) -> int:
-        """The rank, as index in the trace, of a member of the window's group; -1 unknown."""
+        """Return the rank, as index in the trace, of a member of the window's group; -1 if unknown."""
         members = self.rank.trace.communicators[window[0]].peers(self.rank.index)
         return int(members[target]) if 0 <= target < len(members) else -1
 
@@ -85,7 +85,7 @@ class _RankWindows:
         return WindowAccesses(rank, mine, fence, lock, bool(memory.separate[number]), flagged)
 
     def _fence_epochs(self, window: Window, before: Ints) -> Ints:
-        """How many fences came before each access: the number of its fence epoch, as rmaraces counts them."""
+        """Return how many fences came before each access: the number of its fence epoch."""
         of = self.of
         if of is None or window not in of.windows:
             return np.zeros(len(before), np.int64)
@@ -93,7 +93,7 @@ class _RankWindows:
         return np.searchsorted(fences, before).astype(np.int64)
 
     def _lock_types(self, window: Window, target: int, before: Ints) -> Ints:
-        """The type of the lock that the rank holds on a target at each access, 0 for none."""
+        """Return the type of the lock that the rank holds on a target at each access, 0 for none."""
         found = np.zeros(len(before), np.int64)
         of = self.of
         if of is None or window not in of.windows:

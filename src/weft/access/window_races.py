@@ -39,7 +39,7 @@ _WORDS: Final = {READ: "reads", WRITE: "writes", UPDATE: "updates"}
 
 
 def find_window_races(trace: Trace, order: Order) -> list[Finding]:
-    """The races of every window and target, of each pair of lines the first."""
+    """Return the races on every window's memory, for each pair of source lines the first."""
     gatherings = Gatherings(trace)
     parts = collect_window_accesses(trace, gatherings)
     if not parts:
@@ -57,14 +57,14 @@ def find_window_races(trace: Trace, order: Order) -> list[Finding]:
 
 
 def _describe_bytes(bytes_: tuple[int, int]) -> str:
-    """`bytes 0 to 8`; how many where they are addresses, as in a dynamic window."""
+    """Return `bytes 0 to 8`; only the number of bytes for addresses in a dynamic window."""
     low, high = bytes_
     return f"bytes {low:,} to {high:,}" if high < _ADDRESSES else f"{high - low:,} bytes"
 
 
 @dataclass(frozen=True)
 class AlikeRows:
-    """Accesses of one rank by one line to the same bytes in one way, in their order: rows of a table."""
+    """Accesses of one rank by one line to the same bytes in the same way, in order: rows of a table."""
 
     rows: Ints
     low: int
@@ -72,7 +72,7 @@ class AlikeRows:
 
 
 class _WindowMemory:
-    """The memory of one rank in one window: what programs and operations do there."""
+    """The memory of one rank in one window, with all accesses and operations on it."""
 
     def __init__(
         self, trace: Trace, ordering: AccessOrdering, target: int, programs: list[WindowAccesses], of: Accesses
@@ -90,7 +90,7 @@ class _WindowMemory:
         self.own = [_group_program_accesses(program) for program in programs]
 
     def look_for_polls(self) -> None:
-        """Tell the ordering from where on ranks know of others' operations by having waited for a value."""
+        """Note, for the ordering, from which access on a rank knows of others' operations by having waited for a value."""
         for program, classes in zip(self.programs, self.own, strict=True):
             for mine in classes:
                 for other in self.operated.overlapping(mine):
@@ -98,7 +98,7 @@ class _WindowMemory:
                         self.ordering.polled(program, int(mine.rows[0]), int(self.of.rank[other.rows[0]]))
 
     def races(self) -> Iterator[Finding]:
-        """Accesses against operations, then against those of other ranks."""
+        """Yield the races of accesses with operations, then with accesses of other ranks."""
         for program, classes in zip(self.programs, self.own, strict=True):
             for mine in classes:
                 for other in self.operated if program.separate else self.operated.overlapping(mine):
@@ -143,7 +143,9 @@ class _WindowMemory:
                 return
 
     def _compare_order(self, program: WindowAccesses, row: int, op: int) -> tuple[bool, bool]:
-        """Whether the access comes first, or the operation: the same for all between two calls and of one time."""
+        """Return whether the access comes first, and whether the operation does; cached for accesses between the same
+        calls.
+        """
         key = program.rank.index, program.touches.before.item(row), *self.of_time[op]
         known = self.answers.get(key)
         if known is None:
@@ -153,9 +155,10 @@ class _WindowMemory:
         return known
 
     def _is_poll(self, program: WindowAccesses, mine: AlikeRows, other: AlikeRows) -> bool:
-        """Whether the rank waits for the other's operation by loading the one value that it changes, again and again.
+        """Return whether a rank waits for another's operation by loading the one value that it changes, again and
+        again.
 
-        In the unified model that is allowed (MPI-4.1, 12.7), and so may be what comes after it.
+        That is allowed in the unified memory model (MPI-4.1, 12.7), and it may order later accesses.
         """
         row = int(mine.rows[0])
         kind, size = int(program.touches.kind[row]), int(program.touches.size[row])
@@ -252,7 +255,7 @@ class _WindowMemory:
 
 
 class AlikeRowGroups:
-    """Rows with equal bytes and equal other columns, as classes."""
+    """Rows grouped by equal bytes and equal other columns."""
 
     def __init__(self, low: Ints, high: Ints, columns: tuple[NDArray[Any], ...]) -> None:
         self.all = list(_group_alike(low, high, columns)) if len(low) else []
@@ -263,7 +266,7 @@ class AlikeRowGroups:
         return iter(self.all)
 
     def overlapping(self, mine: AlikeRows) -> Iterator[AlikeRows]:
-        """Those that share bytes with another, as far as can be seen from their ends."""
+        """Yield the groups whose range of bytes overlaps that of another group."""
         return (self.all[k] for k in np.flatnonzero((self.low < mine.high) & (self.high > mine.low)).tolist())
 
 
@@ -281,7 +284,7 @@ def _group_program_accesses(program: WindowAccesses) -> AlikeRowGroups:
 
 
 def _common_bytes(one: WindowAccesses, a: int, two: WindowAccesses, b: int) -> tuple[int, int] | None:
-    """The first bytes that accesses of both rows touch, by the elements of the row that has fewer."""
+    """Return the first bytes that accesses of both rows touch, found by the elements of the row with fewer."""
     if int(one.touches.count[a]) > int(two.touches.count[b]):
         return _common_bytes(two, b, one, a)
     low, step, size = (int(getattr(one.touches, name)[a]) for name in ("low", "stride", "size"))

@@ -1,4 +1,4 @@
-"""How accesses are named for people."""
+"""Format accesses, places and bytes for messages."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from weft.trace.sites import CallSite
 
 
 def access_word(kind: int) -> str:
-    """`load`, `store`, `atomic update`."""
+    """Return `load`, `store` or `update`, with `atomic` before it if it is."""
     name = {int(TouchKind.READ): "load", int(TouchKind.WRITE): "store"}.get(kind & 3, "update")
     return f"atomic {name}" if kind & TouchKind.ATOMIC else name
 
 
 def format_file(place: CallSite) -> str:
-    """The file of a place, or its module and offset."""
+    """Return the file of a call site, or its module and offset."""
     return place.file or (f"{Path(place.module).name}+{place.offset:#x}" if place.module else "")
 
 
 def format_site(site: CallSite) -> str:
-    """` at halo.c:41`, with the function where it is known."""
+    """Return ` at halo.c:41 in exchange`; "" if nothing is known."""
     if site.file:
         inside = f" in {site.function}" if site.function else ""
         return f" at {Path(site.file).name}:{site.line}{inside}"
@@ -31,11 +31,11 @@ def format_site(site: CallSite) -> str:
 
 
 def format_bytes(low: int, high: int, base: int) -> str:
-    """`bytes 16 to 24`, counted from the start of a buffer."""
+    """Return `bytes 16 to 24`, relative to the start of a buffer."""
     return f"bytes {low - base:,} to {high - base:,}"
 
 
 def add_access_site(found: Finding, rank: Rank, site: CallSite, kind: int) -> Finding:
-    """The finding with the access in front of its sites."""
+    """Return the finding with the access in front of its sites."""
     own = Site(rank.index, access_word(kind), format_file(site), site.line, site.function or "")
     return replace(found, sites=(own, *found.sites))

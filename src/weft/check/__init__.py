@@ -1,7 +1,7 @@
 """Check data-parallel programs: run them on one processor while their parallel execution is simulated.
 
-A front end (`front_ends`, by the language of the sources) brings the program and its source map; the runtime
-(`dataparallel/native`) watches loops and accesses and writes what it found; `findings` puts both together.
+A front end (`front_ends`, chosen by the language of the sources) brings the program and its source map; the runtime
+(`dataparallel/native`) watches loops and accesses and writes what it found; `findings` combines both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ __all__ = ["CheckRequest", "CheckResult", "check_program", "mark_sources"]
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What came out of a check; `status` is the program's own exit status, negative for a signal."""
+    """The result of a check: its findings, and how the program ended (`status` is its exit status, negative for a
+    signal).
+    """
 
     name: str
     findings: tuple[Finding, ...]
@@ -43,7 +45,7 @@ class CheckResult:
 
     @property
     def ended(self) -> str:
-        """How the program ended, for people."""
+        """How the program ended, as a phrase."""
         if self.cut_off:
             return "the program was cut off"
         if self.status < 0:
@@ -52,12 +54,12 @@ class CheckResult:
 
     @property
     def whole(self) -> bool:
-        """Whether the program ran to an end of its own that it calls a good one."""
+        """Whether the program ran to its own end with exit status 0."""
         return self.status == 0 and not self.cut_off
 
 
 def check_program(request: CheckRequest, folder: Path) -> CheckResult:
-    """Build, run and judge a program in `folder`. UsageError where it cannot be checked."""
+    """Build the program in `folder`, run it once, and return what was found. UsageError if it cannot be checked."""
     for source in request.sources:
         if not source.is_file():
             raise UsageError(f"{source} is not a file; name the program's sources")
@@ -89,7 +91,7 @@ def check_program(request: CheckRequest, folder: Path) -> CheckResult:
 def _describe_problems(
     front_end: FrontEnd, request: CheckRequest, outcome: CheckOutcome, seen: CheckCoverage
 ) -> Iterator[str]:
-    """What keeps the result from being all that there is to know, and what else is to be said of the run."""
+    """Yield sentences about what makes the result incomplete, and notes of the front end."""
     if outcome.ended.cut_off:
         yield f"the program was ended after {request.timeout or 0:g} s: what it would have done is not checked"
     elif outcome.ended.status:
@@ -102,7 +104,7 @@ def _describe_problems(
 
 
 def mark_sources(sources: Sequence[Path], options: CompileOptions = PLAIN) -> tuple[list[MarkedSource], SourceMap]:
-    """The program's sources with the runtime's calls, by the front end of their language."""
+    """Return the program's sources with the runtime's calls inserted, by the front end of their language."""
     front_end = find_front_end(sources)
     if not isinstance(front_end, MarkingFrontEnd):
         raise UsageError(f"{sources[0]}: {front_end.name} programs run unmarked")

@@ -1,4 +1,4 @@
-"""The source line of each place of a finding, with the access marked."""
+"""Show the source line of each place of a finding, with the access marked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACCESSES: Final = frozenset(("read", "write"))
 
 
 def render_excerpt(finding: Finding, site: Site) -> tuple[str, ...]:
-    """`18 |     b[i] = a[i - 1];` and below it what marks the access; nothing where the source is not there."""
+    """Return `18 |     b[i] = a[i - 1];` and a line that marks the access; () if the source cannot be read."""
     text = today.line(site.file, site.line)
     if not text.strip():
         return ()
@@ -33,7 +33,11 @@ def render_excerpt(finding: Finding, site: Site) -> tuple[str, ...]:
 
 
 def find_access_span(finding: Finding, site: Site, text: str) -> tuple[int, int] | None:
-    """Where the finding's variable with its subscripts stands in a line: what is written left, what is read right."""
+    """Return start and end of the access in a line: the finding's variable with its subscripts; None if it is not
+    there.
+
+    A write is looked for left of the assignment, a read right of it.
+    """
     name = finding.evidence.variable if isinstance(finding.evidence, CheckCase) else ""
     if site.call not in ACCESSES or not name:
         return None
@@ -51,7 +55,9 @@ def find_access_span(finding: Finding, site: Site, text: str) -> tuple[int, int]
 
 
 def choose_read_span(finding: Finding, site: Site, spans: Sequence[tuple[int, int]], text: str) -> tuple[int, int]:
-    """The one of several reads whose subscripts are as far from the loop's index as the element: `a[i - 1]` for -1."""
+    """Return the span, of several reads, whose subscripts differ from the loop's index as the element does (`a[i -
+    1]`).
+    """
     first = finding.sites and finding.sites[0] == site
     held = finding.evidence
     delta = [d for d in held.delta or () if d] if first and isinstance(held, CheckCase) else []
@@ -63,7 +69,7 @@ def choose_read_span(finding: Finding, site: Site, spans: Sequence[tuple[int, in
 
 
 def extend_over_subscripts(text: str, begin: int, end: int) -> tuple[int, int]:
-    """A name with the brackets behind it."""
+    """Return the span of a name, extended over the brackets that follow."""
     while end < len(text) and text[end] in "([":
         depth, at = 0, end
         while at < len(text):
@@ -78,6 +84,6 @@ def extend_over_subscripts(text: str, begin: int, end: int) -> tuple[int, int]:
 
 
 def find_assignment(text: str) -> int | None:
-    """Where the first sign of assignment stands."""
+    """Return the index of the first assignment sign in a line; None without one."""
     found = re.search(r"(?<![=<>!/])=(?!=)", text)
     return found.start() if found else None

@@ -1,4 +1,4 @@
-"""Which findings of a check are told, and which let it fail: chosen, suppressed with a reason, known before."""
+"""Select the findings of a check that are reported and that let it fail: by options, suppressions and a baseline."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NEVER: Final = "never"
 
 @dataclass(frozen=True, slots=True)
 class SuppressionRule:
-    """A line of the file of suppressions, as it stands in `where`."""
+    """One line of the file of suppressions; `where` is its own file and line."""
 
     kind: str
     file: str
@@ -38,7 +38,7 @@ class SuppressionRule:
     where: str
 
     def means(self, finding: Finding) -> bool:
-        """Whether it is about a finding."""
+        """Return whether the rule applies to a finding."""
         site = finding.sites[0] if finding.sites else None
         if site is None or self.kind not in (finding.kind, "*"):
             return False
@@ -48,7 +48,7 @@ class SuppressionRule:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The findings of an earlier report, by what they keep when lines move."""
+    """The findings of an earlier report, by keys that do not change when lines move."""
 
     path: Path
     known: tuple[tuple[str, ...], ...]
@@ -67,7 +67,7 @@ class SelectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class SelectedFindings:
-    """The findings to be told, and a line for each group of those that are not."""
+    """The findings to report, and a note for each group of findings that are left out."""
 
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class SelectedFindings:
 
 
 def verify_selection(choice: SelectionOptions, sources: Sequence[Path]) -> None:
-    """Raise UsageError for a word that means nothing: it would make an all-clear of a mistake in typing."""
+    """Raise UsageError for a word that names nothing: a typing mistake would otherwise hide findings."""
     text = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in sources if path.is_file())
     for word in (*choice.only, *choice.skip):
         named = any(word_matches_file(word, str(path)) for path in sources)
@@ -88,7 +88,9 @@ def verify_selection(choice: SelectionOptions, sources: Sequence[Path]) -> None:
 
 
 def lets_check_fail(finding: Finding, choice: SelectionOptions) -> bool:
-    """Whether a finding lets the check fail: it is of a kind that was named, or as severe."""
+    """Return whether a finding makes the check fail: `--fail-on` names its kind, or a severity at most as severe as its
+    own.
+    """
     if NEVER in choice.fail_on:
         return False
     least = [SEVERITIES.index(word) for word in choice.fail_on if word in SEVERITIES]
@@ -97,7 +99,7 @@ def lets_check_fail(finding: Finding, choice: SelectionOptions) -> bool:
 
 
 def select_findings(checked: CheckResult, choice: SelectionOptions) -> SelectedFindings:
-    """The findings that are left, and how many are not told, and why."""
+    """Return the findings to report, with notes on how many were left out and why."""
     notes: list[str] = []
     unread: list[str] = []
     found = [one for one in checked.findings if is_selected(one, choice)]
@@ -121,13 +123,16 @@ def select_findings(checked: CheckResult, choice: SelectionOptions) -> SelectedF
 
 
 def describe_unused_rules(rules: Sequence[SuppressionRule], findings: Sequence[Finding]) -> Iterator[str]:
-    """Rules that no finding of this run is meant by: mended since, or a mistake in typing."""
+    """Yield a sentence for each rule that suppresses no finding of this run: the fault is fixed, or the rule is
+    mistyped.
+    """
     for rule in rules:
         if not any(rule.means(one) for one in findings):
             yield f"{rule.where}: this rule suppresses nothing: the run has no such finding"
 
 
 def _take_known(known: Counter[tuple[str, ...]], one: tuple[str, ...]) -> bool:
+    """Take one finding with this key from the known ones; return whether there was one."""
     if known[one] < 1:
         return False
     known[one] -= 1
@@ -135,14 +140,14 @@ def _take_known(known: Counter[tuple[str, ...]], one: tuple[str, ...]) -> bool:
 
 
 def is_selected(finding: Finding, choice: SelectionOptions) -> bool:
-    """Whether --only and --skip leave a finding in."""
+    """Return whether --only and --skip let a finding through."""
     if choice.only and not any(word_matches_finding(word, finding) for word in choice.only):
         return False
     return not any(word_matches_finding(word, finding) for word in choice.skip)
 
 
 def word_matches_finding(word: str, finding: Finding) -> bool:
-    """Whether a word means a finding: its kind, the file or the procedure of its first site."""
+    """Return whether a word names a finding's kind, or the file or procedure of its first site."""
     if word == finding.kind:
         return True
     site = finding.sites[0] if finding.sites else None
@@ -152,7 +157,7 @@ def word_matches_finding(word: str, finding: Finding) -> bool:
 
 
 def word_matches_file(word: str, file: str) -> bool:
-    """Whether a word (with * and ?) names a file: by its name, by its path as it is told, or from this folder."""
+    """Return whether a word (with * and ?) names a file: by its name, its path, or its path from the current folder."""
     path = Path(file)
     told = [file, path.name]
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
@@ -161,7 +166,10 @@ def word_matches_file(word: str, file: str) -> bool:
 
 
 def suppression_reason(finding: Finding, rules: Sequence[SuppressionRule], unread: list[str]) -> str:
-    """The reason that a comment beside the line, or a rule of the file, gives; "" where none does."""
+    """Return the reason given by a comment at the finding's line, or by a rule; "" if it is not suppressed.
+
+    Comments without a reason are added to `unread`.
+    """
     if not finding.sites:
         return ""
     site = finding.sites[0]
@@ -177,11 +185,12 @@ def suppression_reason(finding: Finding, rules: Sequence[SuppressionRule], unrea
 
 
 def read_suppression_rules(path: Path | None) -> tuple[SuppressionRule, ...]:
-    """The rules of a file: `KIND FILE[:LINE|:PROCEDURE] REASON`, a line each; # begins a comment."""
+    """Read a file of rules: `KIND FILE[:LINE|:PROCEDURE] REASON`, one a line; # begins a comment."""
     return tuple(_parse_rules(path)) if path else ()
 
 
 def _parse_rules(path: Path) -> Iterator[SuppressionRule]:
+    """Yield the rules of a file. UsageError for a line that is not a rule."""
     for number, line in enumerate(_read_text(path, "write it first").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -193,7 +202,7 @@ def _parse_rules(path: Path) -> Iterator[SuppressionRule]:
 
 
 def read_baseline(path: Path | None) -> Baseline | None:
-    """The findings of an earlier report (weft-report/1)."""
+    """Read the findings of an earlier report (weft-report/1); None without a path. UsageError if it is not a report."""
     if path is None:
         return None
     text = _read_text(path, "--format json -o FILE writes one")
@@ -206,6 +215,7 @@ def read_baseline(path: Path | None) -> Baseline | None:
 
 
 def _read_text(path: Path, remedy: str) -> str:
+    """Read a text file. UsageError, with the remedy if it does not exist."""
     if not path.is_file():
         raise UsageError(f"{path} is not a file; {remedy}")
     try:
@@ -216,13 +226,13 @@ def _read_text(path: Path, remedy: str) -> str:
 
 
 def finding_places(finding: dict[str, Any]) -> Sequence[dict[str, Any]]:
-    """The places of a finding's report: one for each of those that it was told for."""
+    """Return the places of a finding in a JSON report: all of a merged finding, else its first site."""
     told: Sequence[dict[str, Any]] = finding["evidence"].get("places") or finding["sites"][:1] or [{}]
     return told
 
 
 def baseline_key(finding: dict[str, Any]) -> tuple[str, ...]:
-    """What a finding keeps when lines move: kind, case, file, procedure, variable, the loop's directive."""
+    """Return what a finding keeps when lines move: kind, case, file, procedure, variable, the loop's directive."""
     site = (finding["sites"] or [{}])[0]
     held = finding["evidence"]
     parts = (
@@ -237,7 +247,7 @@ def baseline_key(finding: dict[str, Any]) -> tuple[str, ...]:
 
 
 def apply_selection(checked: CheckResult, told: SelectedFindings) -> CheckResult:
-    """The check with the findings that are told, those of one cause as one."""
+    """Return the check with the selected findings only, those of one cause merged."""
     hidden = len(checked.findings) - len(told.findings)
     return replace(
         checked,

@@ -1,4 +1,4 @@
-"""What a check found as one HTML file without scripts or outside resources; nothing of the program is markup."""
+"""Render the result of a check as one HTML file without scripts or outside resources; all text is escaped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARKS = """
 
 
 def to_html(checked: CheckResult) -> str:
-    """The page."""
+    """Return the page."""
     title = escape(printable(render_headline(checked)))
     parts = [f"{HEAD}<title>{title}</title><style>{STYLE}{MARKS}</style></head><body>", f"<h1>{title}</h1>"]
     parts += [f'<p class="end">{escape(printable(text))}</p>' for text in checked.problems]
@@ -38,7 +38,7 @@ def to_html(checked: CheckResult) -> str:
 
 
 def finding_html(finding: Finding) -> str:
-    """One finding: its sentence, the source lines of its places, what else is known."""
+    """Return one finding: its sentence, the source lines of its places, its evidence."""
     evidence = escape(json.dumps(finding.facts(), indent=1, ensure_ascii=True, default=str))
     return (
         f'<article class="{escape(finding.severity)}" id="{escape(finding.kind)}">'
@@ -49,7 +49,7 @@ def finding_html(finding: Finding) -> str:
 
 
 def site_html(finding: Finding, site: Site) -> str:
-    """Where an access is, its line, and what marks it there."""
+    """Return the place of an access, its source line, and the mark below it."""
     name = f"{file_line(site.file, site.line)}  {site.call}" + (f" in {site.function}" if site.function else "")
     lines = [escape(printable(text)) for text in excerpt.render_excerpt(finding, site)]
     if len(lines) > 1:

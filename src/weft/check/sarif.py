@@ -1,4 +1,4 @@
-"""What a check found as SARIF: accesses with their columns and lines, and where nothing found is no all-clear."""
+"""Render the result of a check as SARIF, with columns and source lines of accesses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def to_sarif(checked: CheckResult) -> dict[str, object]:
-    """One SARIF run; it was no success where the program did not end well or nothing of it was looked at."""
+    """Return one SARIF run; it is unsuccessful if the program did not end well or nothing was checked."""
     notes = [
         *(f"Not looked at: {one}" for one in checked.looked.unchecked),
         check_coverage.render_coverage(checked.looked),
@@ -31,7 +31,7 @@ def to_sarif(checked: CheckResult) -> dict[str, object]:
 
 
 def render_region(finding: Finding, site: Site, quotes: Quotes) -> dict[str, Any]:
-    """The access in its line, and the lines around it; nothing where the source is not there."""
+    """Return the SARIF region of an access, and the lines around it; {} if the source cannot be read."""
     around = quotes.excerpt(site.file, site.line)
     text = around.lines[site.line - around.first] if around else ""
     if around is None or not text.strip():
@@ -44,7 +44,7 @@ def render_region(finding: Finding, site: Site, quotes: Quotes) -> dict[str, Any
 
 
 def fallback_span(finding: Finding, site: Site, text: str) -> tuple[int, int]:
-    """From where the runtime says that the access of a finding stands, to the line's end; else the whole line."""
+    """Return the span from the column that the runtime reported to the line's end; the whole line without a column."""
     held = finding.evidence
     column = (held.column or 0) if isinstance(held, CheckCase) and finding.sites[0] == site else 0
     return (column - 1, len(text)) if 0 < column <= len(text) else (0, len(text))

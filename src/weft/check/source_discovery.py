@@ -1,4 +1,4 @@
-"""The sources of a program that is named by its folder, a compilation database (compile_commands.json), or itself."""
+"""Find the sources of a program that is named by its folder, a compilation database, or the program file itself."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HOOKED: Final = b"__tsan_"
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredSources:
-    """Sources, and what the calls of the compiler say of each."""
+    """The sources of a program, with the compiler options of each."""
 
     sources: tuple[Path, ...]
     own: Mapping[Path, CompileOptions] = field(default_factory=dict)
@@ -51,14 +51,14 @@ class DiscoveredSources:
 
     @property
     def link(self) -> tuple[str, ...]:
-        """What all calls give the linker."""
+        """The linker options of all compiler calls."""
         return drop_duplicates((*self.linked, *(word for options in self.own.values() for word in options.link)))
 
 
 def find_sources(names: Sequence[Path]) -> DiscoveredSources:
-    """The sources that files, folders and databases name. UsageError for a folder without sources.
+    """Return the sources that files, folders and compilation databases name. UsageError for a folder without sources.
 
-    Beside a database the files are those of it that are meant, with the options of their calls.
+    If files are named beside a database that has them, only they are taken, with the options of their calls there.
     """
     parts = [find_sources_of_name(name) for name in names]
     own = {source.resolve(): options for part in parts for source, options in part.own.items()}
@@ -69,17 +69,17 @@ def find_sources(names: Sequence[Path]) -> DiscoveredSources:
 
 
 def source_suffixes() -> frozenset[str]:
-    """How sources are called that a compiler reads."""
+    """Return the file suffixes of all sources that a compiler reads."""
     return frozenset(suffix for one in load_front_ends().values() if not one.script for suffix in one.suffixes)
 
 
 def drop_duplicates(items: Iterable[T]) -> tuple[T, ...]:
-    """Each once, in the order of its first time."""
+    """Return the items without repetitions, in the order of their first occurrence."""
     return tuple(dict.fromkeys(items))
 
 
 def find_sources_of_name(name: Path) -> DiscoveredSources:
-    """The sources that one name stands for."""
+    """Return the sources that one file, folder or database names."""
     if name.is_dir():
         kept = next((path for path in (name / DATABASE, name / "build" / DATABASE) if path.is_file()), None)
         return read_compilation_database(kept) if kept else find_sources_in_folder(name)
@@ -87,7 +87,9 @@ def find_sources_of_name(name: Path) -> DiscoveredSources:
 
 
 def find_sources_in_folder(name: Path) -> DiscoveredSources:
-    """The sources of a folder and of those in it, but for what tools put there: that is told."""
+    """Return the sources in a folder and its subfolders, without folders of build tools; those are reported as
+    unchecked.
+    """
     found: list[Path] = []
     skipped: list[Path] = []
     for at, folders, names in os.walk(name):
@@ -105,18 +107,18 @@ def find_sources_in_folder(name: Path) -> DiscoveredSources:
 
 
 def filter_sources(at: Path, names: Iterable[str]) -> list[Path]:
-    """The sources among the files of a folder."""
+    """Return the sources among the file names of folder `at`, sorted."""
     return sorted(at / one for one in names if Path(one).suffix.lower() in source_suffixes() and (at / one).is_file())
 
 
 def is_tool_folder(path: Path) -> bool:
-    """Whether a folder is a tool's: hidden, a tree of a build, or an environment of Python."""
+    """Return whether a folder belongs to a tool: it is hidden, a build tree, or a Python environment."""
     named = path.name in TOOLS or path.name.startswith((".", "cmake-build-"))
     return named or any((path / mark).exists() for mark in MARKS)
 
 
 def read_compilation_database(path: Path) -> DiscoveredSources:
-    """The sources of a compilation database, with the folders, macros and options of their calls."""
+    """Return the sources of a compilation database, with the options of their calls. UsageError if it is not one."""
     try:
         return parse_entries(json.loads(path.read_text(encoding="utf-8")), path.parent)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -124,9 +126,9 @@ def read_compilation_database(path: Path) -> DiscoveredSources:
 
 
 def find_built_program(words: Sequence[str]) -> tuple[int, DiscoveredSources]:
-    """Which word of a command is a program that `weft cc` built, and what its calls gave the compiler and the linker.
+    """Return which word of a command is a program that `weft cc` built, and its sources with their compiler options.
 
-    What stands before it starts it. UsageError where there is none.
+    The words before it are its launcher. UsageError if no word is such a program.
     """
     paths = [Path(shutil.which(word) or word) for word in words]
     read = ((number, within(path)) for number, path in enumerate(paths) if path.is_file() and is_elf_file(path))
@@ -148,13 +150,13 @@ def find_built_program(words: Sequence[str]) -> tuple[int, DiscoveredSources]:
 
 
 def is_elf_file(path: Path) -> bool:
-    """Whether a file is a program, a library or an object."""
+    """Return whether a file is an ELF file: a program, library or object."""
     with path.open("rb") as file:
         return file.read(4) == b"\x7fELF"
 
 
 def link_inputs(entry: Mapping[str, Any]) -> Iterator[str]:
-    """What a call that linked gives the linker: libraries, their folders, and objects without sources of their own."""
+    """Yield what a recorded link gives the linker: libraries, their folders, and objects without recorded sources."""
     folder = Path(entry["directory"])
     for word in entry["arguments"][1:]:
         path = folder / word
@@ -171,7 +173,7 @@ def link_inputs(entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def parse_entries(entries: Iterable[Mapping[str, Any]], base: Path) -> DiscoveredSources:
-    """What entries of a compilation database say; folders are below `base` where they are not absolute."""
+    """Return the sources that entries of a compilation database list; relative folders are below `base`."""
     own: dict[Path, CompileOptions] = {}
     for entry in entries:
         folder = base / entry.get("directory", "")
@@ -184,7 +186,7 @@ def parse_entries(entries: Iterable[Mapping[str, Any]], base: Path) -> Discovere
 
 @cache
 def wrapper_options(compiler: str) -> tuple[str, ...]:
-    """What an MPI's wrapper adds to a call: it says so when asked to show it."""
+    """Return the options that an MPI compiler wrapper adds to a call, as it prints them for `-show`."""
     if not WRAPPER.search(compiler) or shutil.which(compiler) is None:
         return ()
     done = subprocess.run([compiler, "-show"], capture_output=True, text=True, check=False, timeout=ASK_SECONDS)
@@ -192,7 +194,7 @@ def wrapper_options(compiler: str) -> tuple[str, ...]:
 
 
 def parse_compiler_options(words: Sequence[str], folder: Path) -> CompileOptions:
-    """What a call of the compiler in a folder says of its sources, and gives the linker."""
+    """Return the include folders, macros, flags and linker options of one compiler call, made in `folder`."""
     include: list[Path] = []
     define: list[str] = []
     flags: list[str] = []

@@ -1,4 +1,4 @@
-"""What `weft check` prints for a person."""
+"""Print the result of `weft check` for a person."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MOST_SITES = 8
 
 
 def print_result(checked: CheckResult, to: TextIO, directives: bool = False) -> None:
-    """The findings, worst first; coloured and wrapped on a terminal."""
+    """Print the findings, worst first, coloured and wrapped on a terminal; `directives`: list the directives that ran."""
     print_blocks(render_blocks(checked, directives), to)
 
 
 def render_blocks(checked: CheckResult, directives: bool = False) -> Iterator[tuple[str, str]]:
-    """Lines with their styles."""
+    """Yield the lines of the result, each with its style."""
     yield render_headline(checked), "bold"
     for finding in checked.findings:
         yield "", ""
@@ -50,14 +50,14 @@ def render_blocks(checked: CheckResult, directives: bool = False) -> Iterator[tu
 
 
 def render_headline(checked: CheckResult) -> str:
-    """`2 errors in jac.cdv (finished)`."""
+    """Return the headline: `2 errors in jac.cdv (finished)`."""
     counts = [(s, sum(f.severity == s for f in checked.findings)) for s in SEVERITIES]
     found = ", ".join(plural(n, s) for s, n in counts if n) or render_no_findings(checked)
     return f"{found} in {printable(checked.name)} ({checked.ended})"
 
 
 def list_directives_run(seen: CheckCoverage) -> Iterator[str]:
-    """The directives that ran, in the order of their first time."""
+    """Yield a line for each directive that ran, in the order of their first run."""
     for one in seen.ran:
         if one.construct.kind in check_coverage.NO_DIRECTIVES:
             continue
@@ -67,7 +67,7 @@ def list_directives_run(seen: CheckCoverage) -> Iterator[str]:
 
 
 def render_seconds(checked: CheckResult) -> str:
-    """How long compiling took and how long the program ran."""
+    """Return how long compiling took and how long the program ran; "" if unknown."""
     seconds = checked.run.get("seconds", {})
     if not seconds.get("preparing"):
         return ""
@@ -75,7 +75,7 @@ def render_seconds(checked: CheckResult) -> str:
 
 
 def render_no_findings(checked: CheckResult) -> str:
-    """The all-clear, where it is one."""
+    """Return what to say if there are no findings; it depends on whether the check was complete."""
     if checked.looked.is_empty:
         return "Nothing was looked at"
     if checked.hidden and checked.whole:
@@ -84,7 +84,7 @@ def render_no_findings(checked: CheckResult) -> str:
 
 
 def render_sites(finding: Finding) -> Iterator[str]:
-    """A line for each place: the access, the other one, the loop."""
+    """Yield a line for each place of a finding (the access, the other access, the loop), with its source line."""
     known = [site for site in finding.sites if site.file]
     shown = [(file_line(site.file, site.line), site) for site in known[:MOST_SITES]]
     width = max((len(where) for where, _ in shown), default=0)

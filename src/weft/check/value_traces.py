@@ -1,7 +1,7 @@
-"""The values of a program with directives, twice: as it is without them, and with each processor of a grid in turn.
+"""Record the values of a program with directives twice: without them, and with each processor of a grid in turn.
 
 Both runs are of one build. The runtime (`native/turns.h`) hands each processor's values to a library of its own
-(`weft.values`), so that they lie in a run as those of a rank, and are compared as such.
+(`weft.values`), so that they are recorded like those of a rank, and compared as such.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DATA: Final = re.compile(r"(?<!void )weft_check_data\((\d+), \(void \*\)&\((\w+
 
 @dataclass(frozen=True, slots=True)
 class TracedRuns:
-    """What both runs came to; `notes` are for the user."""
+    """How both runs ended and what was recorded; `notes` are for the user."""
 
     ended: tuple[ProcessEnd, ...]
     kept: tuple[Recorded, ...]
@@ -51,7 +51,7 @@ class TracedRuns:
 
 @dataclass(frozen=True, slots=True)
 class TracePlan:
-    """Where the values of both runs go, what of them is kept, and who looks at the second one while it runs."""
+    """Where the values of both runs are recorded, which of them, and a function that watches the second run."""
 
     sequential: Path
     turns: Path
@@ -60,7 +60,7 @@ class TracePlan:
 
 
 def count_processors(grid: str) -> int:
-    """How many processors a grid has. UsageError where they are too many to be run in turn."""
+    """Return how many processors a grid such as `2x3` has. UsageError if there are more than MOST."""
     count = 1
     for word in grid.split("x"):
         count *= int(word)
@@ -70,7 +70,7 @@ def count_processors(grid: str) -> int:
 
 
 def trace_both_runs(request: CheckRequest, folder: Path, plan: TracePlan) -> TracedRuns:
-    """Build a program in `folder` and run it both ways. UsageError where it cannot be."""
+    """Build a program in `folder` and run it both ways. UsageError if that is impossible."""
     front_end = find_front_end(request.sources)
     for source in request.sources:
         if not source.is_file():
@@ -105,7 +105,7 @@ def trace_both_runs(request: CheckRequest, folder: Path, plan: TracePlan) -> Tra
 
 
 def build_marked_program(front_end: MarkingFrontEnd, request: CheckRequest, folder: Path) -> list[str]:
-    """The command that runs a program of marked sources."""
+    """Build a program of marked sources and return the command that runs it."""
     marked, texts = front_end.mark(request.sources, request.options)
     program = build_program([make_traceable(one) for one in marked], folder, request.options)
     (folder / "names").write_text("".join(name_lines(texts)), encoding="utf-8", errors="surrogateescape")
@@ -113,7 +113,7 @@ def build_marked_program(front_end: MarkingFrontEnd, request: CheckRequest, fold
 
 
 def python_command(request: CheckRequest, folder: Path) -> list[str]:
-    """The command that runs a Python program: what numbers mean is told while it is compiled."""
+    """Return the command that runs a Python program with its values traced."""
     # A front end is imported to ask for its suffixes; its engine is not.
     from weft.numba.program import needs_numba
     from weft.numba.runtime import library
@@ -128,7 +128,7 @@ def python_command(request: CheckRequest, folder: Path) -> list[str]:
 def run_once(
     command: Sequence[str], variables: dict[str, str], request: CheckRequest, plan: TracePlan, again: bool
 ) -> ProcessEnd:
-    """Run the program; what it prints is told the first time, and what it reads is there again the second time."""
+    """Run the program; in the second run (`again`) its output is discarded and its input read again."""
     Path(variables["WEFT_INTERNAL_CHECK_FINDINGS"]).touch()
     environment = {**os.environ, **variables}
     if not again:
@@ -140,7 +140,7 @@ def run_once(
 
 
 def reopen_standard_input() -> IO[bytes]:
-    """Standard input from its beginning where it is a file, else nothing."""
+    """Open standard input from its beginning if it is a file, else an empty one."""
     try:
         regular = stat.S_ISREG(os.fstat(0).st_mode)
         return Path("/dev/fd/0" if regular else os.devnull).open("rb")
@@ -149,7 +149,7 @@ def reopen_standard_input() -> IO[bytes]:
 
 
 def most_detailed_accesses(configuration: Configuration) -> int:
-    """What of accesses any entry keeps: 2 reads and writes, 1 writes, 0 none."""
+    """Return the most that any rule of a configuration records of accesses: 2 reads and writes, 1 writes, 0 none."""
     levels = [rule.level for rule in configuration.rules]
     general = next((rule.level for rule in configuration.rules if rule.scope == "program"), -1)
     most = max([*levels, int(ValuesLevel.FULL) if general < 0 else general])
@@ -157,7 +157,7 @@ def most_detailed_accesses(configuration: Configuration) -> int:
 
 
 def copy_values_library(folder: Path, count: int) -> None:
-    """A copy of the values' library for each processor: one that is loaded twice is one, with one file."""
+    """Copy the library that records values once for each processor: a library that is loaded twice is still only one."""
     source = recording.library()
     if source is None:
         raise UsageError("what keeps values is not built (python setup.py build_ext --inplace)")
@@ -166,7 +166,7 @@ def copy_values_library(folder: Path, count: int) -> None:
 
 
 def make_traceable(marked: MarkedSource) -> MarkedSource:
-    """A marked source in which processors pass over the iterations of others, and say what numbers arrays hold."""
+    """Return a marked source in which processors skip the iterations of others, and report the number types of arrays."""
     text = marked.text
     if marked.suffix.startswith(".f"):
         text = _FORTRAN_STEP.sub(r"\1if (weft_check_skips\2(\3) /= 0) cycle", text)
@@ -178,7 +178,7 @@ def make_traceable(marked: MarkedSource) -> MarkedSource:
 
 
 def name_lines(texts: SourceMap) -> Iterator[str]:
-    """What the runtime's numbers mean, a line each (native/trace.c)."""
+    """Yield a line for each variable and construct that tells the runtime what its number means (native/trace.c)."""
     for number, variable in texts.variables.items():
         yield f"v\t{number}\t{variable.name}\n"
     for number, construct in texts.constructs.items():

@@ -25,11 +25,11 @@ class CDvmh(MarkingFrontEnd):
     remedy = "name the sources that hold `#pragma dvm` directives (or `#pragma omp`), and let it reach its loops"
 
     def claims(self, sources: Sequence[Path]) -> bool:
-        """Whether any of them holds a directive, in the form of today or the old one."""
+        """Return whether a source holds a DVM directive, in the current form or the old one."""
         return any(_DIRECTIVE.search(path.read_text("utf-8", "replace")) for path in sources if path.is_file())
 
     def mark(self, sources: Sequence[Path], options: CompileOptions = PLAIN) -> MarkedSources:
-        """The sources with the runtime's calls."""
+        """Return the sources with the runtime's calls. UsageError if tree-sitter is not installed."""
         more = ["tree_sitter_cpp"] if any(path.suffix in CPLUSPLUS for path in sources) else []
         for name in ("tree_sitter", "tree_sitter_c", *more):
             if importlib.util.find_spec(name) is None:

@@ -23,11 +23,11 @@ class FortranDvm(MarkingFrontEnd):
     remedy = "name the sources that hold `!DVM$` directives (or `!$omp`), and let it reach its loops"
 
     def claims(self, sources: Sequence[Path]) -> bool:
-        """Whether any of them holds a directive."""
+        """Return whether a source holds a DVM directive."""
         return any(_DIRECTIVE.search(path.read_text("utf-8", "replace")) for path in sources if path.is_file())
 
     def mark(self, sources: Sequence[Path], options: CompileOptions = PLAIN) -> MarkedSources:
-        """The sources with the runtime's calls, behind the module that all of them use."""
+        """Return the sources with the runtime's calls, preceded by the module that all of them use."""
         # A front end is imported to ask for its suffixes; its engine is not.
         from weft.dvm import fortran
 

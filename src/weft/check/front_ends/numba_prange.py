@@ -19,7 +19,7 @@ class NumbaPrange(FrontEnd):
     script = True
 
     def run(self, request: CheckRequest, folder: Path, found: Path) -> CheckOutcome:
-        """Run the program in a process of its own."""
+        """Run the program in a process of its own, with its Numba functions checked."""
         # A front end is imported to ask for its suffixes; its engine is not.
         from weft import numba
 

@@ -26,11 +26,13 @@ class OpenMP(FrontEnd):
     remedy = "name the sources that hold `#pragma omp` or `!$omp` directives, and let the program reach them"
 
     def claims(self, sources: Sequence[Path]) -> bool:
-        """Whether any of them, or what it includes from its folder, holds a directive or asks for the library."""
+        """Return whether a source, or a file that it includes from its folder, holds a directive or uses the OpenMP
+        library.
+        """
         return any(DIRECTIVE.search(text) or LIBRARY.search(text) for text in _read_with_includes(sources, set()))
 
     def run(self, request: CheckRequest, folder: Path, found: Path) -> CheckOutcome:
-        """Compile with hooks, and run once."""
+        """Compile the program with hooks and run it once."""
         # A front end is imported to ask for its suffixes; its engine is not.
         from weft.openmp import checking
 
@@ -38,7 +40,7 @@ class OpenMP(FrontEnd):
 
 
 def _read_with_includes(paths: Iterable[Path], seen: set[Path]) -> Iterator[str]:
-    """Files and what they include from their own folders, each once."""
+    """Yield the texts of files and of the files that they include from their own folders, each once."""
     for path in paths:
         if path in seen or not path.is_file():
             continue
